@@ -1,0 +1,115 @@
+"""The mixture of skills that the demo model is trained on, as token ids.
+
+Knows skills, weights and rendering; knows nothing about canvases or training.
+
+    python -m localdiff.demo.corpus DIR      lengths per skill, with the vocabulary in DIR
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+
+from tokenizers import Tokenizer
+
+from .skills import SKILLS, Example, Message, Split
+from .turns import Render, compile_template
+
+END_OF_TURN = "<turn|>"
+WEIGHTS: Mapping[str, float] = {
+    "spelling": 0.11,
+    "json": 0.11,
+    "dates": 0.09,
+    "sort": 0.13,
+    "add": 0.14,
+    "sudoku": 0.20,
+    "about": 0.11,
+    "story": 0.08,
+    "unknown": 0.03,
+}
+SYSTEM_PROMPTS: tuple[str, ...] = (
+    "You are a helpful assistant.",
+    "You are terse.",
+    "Be brief.",
+    "Answer in one sentence.",
+    "You are a tiny demo model.",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixture:
+    """How often each skill is drawn, and how often a conversation has something before its question.
+
+    Attributes:
+        weights: relative weight of each skill.
+        history_share: share of examples with one earlier exchange of another example.
+        system_share: share of examples with a system turn.
+    """
+
+    weights: Mapping[str, float] = field(default_factory=lambda: dict(WEIGHTS))
+    history_share: float = 0.06
+    system_share: float = 0.04
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.weights) - set(SKILLS))
+        if unknown:
+            raise ValueError(f"weights name no skill: {unknown}; skills are {sorted(SKILLS)}")
+        if min(self.weights.values()) < 0 or sum(self.weights.values()) <= 0:
+            raise ValueError(f"weights must not be negative and not all zero, got {dict(self.weights)}")
+
+
+DEFAULT_MIXTURE = Mixture()
+
+
+def sample_example(rng: Random, split: Split, mixture: Mixture = DEFAULT_MIXTURE) -> Example:
+    """Draw a skill by weight and an example of it; training examples sometimes follow an earlier exchange."""
+    skill = rng.choices(tuple(mixture.weights), tuple(mixture.weights.values()))[0]
+    example = SKILLS[skill](rng, split)
+    before: tuple[Message, ...] = ()
+    if rng.random() < mixture.system_share:
+        before += (("system", rng.choice(SYSTEM_PROMPTS)),)
+    if rng.random() < mixture.history_share:
+        earlier = SKILLS[rng.choice(_SHORT)](rng, "train")
+        before += (*earlier.messages, ("assistant", earlier.answer))
+    return replace(example, messages=before + example.messages) if before else example
+
+
+_SHORT: tuple[str, ...] = tuple(name for name in SKILLS if name not in ("story", "unknown"))
+
+
+def load_vocabulary(directory: Path) -> tuple[Tokenizer, Render]:
+    """The tokenizer and the template of a directory that `localdiff.demo.vocabulary` wrote."""
+    tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    return tokenizer, compile_template((directory / "chat_template.jinja").read_text(encoding="utf-8"))
+
+
+def render(example: Example, tokenizer: Tokenizer, template: Render) -> tuple[list[int], list[int]]:
+    """Ids of the prompt up to the start of the model's turn, and of the answer with the end-of-turn id."""
+    prompt = tokenizer.encode(template(example.messages), add_special_tokens=False).ids
+    answer = tokenizer.encode(example.answer + END_OF_TURN, add_special_tokens=False).ids
+    return prompt, answer
+
+
+def length_table(tokenizer: Tokenizer, template: Render, per_skill: int = 400, seed: int = 0) -> str:
+    """Percentiles of prompt and answer lengths in tokens for every skill, as lines of text."""
+    lines = [f"{'skill':10} {'prompt 50':>9} {'95':>5} {'max':>5}   {'answer 50':>9} {'95':>5} {'max':>5}"]
+    for skill in SKILLS:
+        rng = Random(seed)
+        mixture = Mixture(weights={skill: 1.0}, history_share=0.0, system_share=0.0)
+        pairs = [render(sample_example(rng, "train", mixture), tokenizer, template) for _ in range(per_skill)]
+        cells = []
+        for side in zip(*pairs, strict=True):
+            lengths = sorted(map(len, side))
+            cells.append((lengths[len(lengths) // 2], lengths[len(lengths) * 95 // 100], lengths[-1]))
+        (a, b, c), (d, e, f) = cells
+        lines.append(f"{skill:10} {a:9} {b:5} {c:5}   {d:9} {e:5} {f:5}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m localdiff.demo.corpus DIR")
+    print(length_table(*load_vocabulary(Path(sys.argv[1]))))

@@ -1,0 +1,114 @@
+"""How often the demo model is right on prompts it was never trained on, and in how many steps.
+
+    python -m localdiff.demo.evaluate                       every skill, 200 held-out prompts each, seed 0
+    python -m localdiff.demo.evaluate --skills sudoku add --seeds 0 1 2 --prompts 50 --model DIR --json
+
+Runs the engine that users run, at the checkpoint's own settings. The prompts follow from the skill's name alone, so
+every model and seed is asked the same ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from ..engine import Engine
+from ..events import RunFinished, TextCommitted
+from ..options import GenerateOptions
+from .corpus import Mixture, sample_example
+from .scoring import score
+from .skills import SKILLS, Example
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    """Result of one skill.
+
+    Attributes:
+        runs: prompts times seeds.
+        accuracy: share answered right; `margin` is half of its 95 % interval (normal approximation).
+        steps: mean denoise steps a block.
+        converged: share of blocks that stopped as stable and confident.
+    """
+
+    skill: str
+    runs: int
+    accuracy: float
+    margin: float
+    steps: float
+    converged: float
+
+
+def held_out(skill: str, count: int) -> list[Example]:
+    """`count` different held-out examples of a skill, the same at every call; fewer where the skill has no more."""
+    mixture = Mixture(weights={skill: 1.0}, history_share=0.0, system_share=0.0)
+    rng = random.Random(f"held-out {skill}")
+    found: dict[str, Example] = {}
+    for _ in range(50 * count):
+        example = sample_example(rng, "held_out", mixture)
+        found.setdefault(example.messages[-1][1], example)
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
+def evaluate(engine: Engine, skill: str, *, prompts: int, seeds: Sequence[int]) -> Score:
+    """Asks `prompts` held-out questions of a skill once with each seed."""
+    right, steps, converged = 0, [], 0
+    examples = held_out(skill, prompts)
+    for seed in seeds:
+        for example in examples:
+            answer, finished = _answer(engine, example, seed)
+            right += score(example, answer)
+            steps += [block.steps for block in finished.stats.blocks]
+            converged += sum(block.reason == "converged" for block in finished.stats.blocks)
+    runs = len(examples) * len(seeds)
+    accuracy = right / runs
+    return Score(
+        skill=skill,
+        runs=runs,
+        accuracy=accuracy,
+        margin=1.96 * math.sqrt(accuracy * (1 - accuracy) / runs),
+        steps=sum(steps) / len(steps),
+        converged=converged / len(steps),
+    )
+
+
+def _answer(engine: Engine, example: Example, seed: int) -> tuple[str, RunFinished]:
+    messages = [{"role": role, "content": content} for role, content in example.messages]
+    events = list(engine.generate(messages, GenerateOptions(seed=seed)))
+    answer = "".join(event.text for event in events if isinstance(event, TextCommitted) and event.channel == "answer")
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    return answer, finished
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m localdiff.demo.evaluate", description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="demo", help="`demo`, or a directory that localdiff.demo.train exported")
+    parser.add_argument("--skills", nargs="+", choices=sorted(SKILLS), default=list(SKILLS))
+    parser.add_argument("--prompts", type=int, default=200)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--json", action="store_true", help="one JSON object a line in place of the table")
+    arguments = parser.parse_args()
+    engine = Engine.load(arguments.model, device="cpu", dtype="fp32")
+    if not arguments.json:
+        print(f"{'skill':10} {'runs':>5} {'right':>7}  {'±':>5} {'steps a block':>14} {'converged':>10}")
+    for skill in arguments.skills:
+        result = evaluate(engine, skill, prompts=arguments.prompts, seeds=arguments.seeds)
+        if arguments.json:
+            print(json.dumps(asdict(result)), flush=True)
+            continue
+        print(
+            f"{result.skill:10} {result.runs:5} {result.accuracy:7.1%} {result.margin:6.1%}"
+            f" {result.steps:14.2f} {result.converged:10.1%}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Is an answer right? One rule a skill, all of them strict.
+
+Knows examples and text; knows nothing about how the answer came to be.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+
+from .skills import Example, about, arithmetic, dates, fields, sorting, spelling, story, sudoku, unknown
+
+STORY_SHARE = 0.8
+"""A longer piece has at least this share of the words of the expected one."""
+
+
+def score(example: Example, answer_text: str) -> bool:
+    """True if the text answers the example's last user turn.
+
+    Raises:
+        KeyError: the example's skill is not a known one.
+    """
+    return _RULES[example.skill](example, answer_text)
+
+
+def _exact(example: Example, answer: str) -> bool:
+    return answer.strip() == example.answer
+
+
+def _same_words(example: Example, answer: str) -> bool:
+    return answer.split() == example.answer.split()
+
+
+def _same_json(example: Example, answer: str) -> bool:
+    """Equal when parsed, types included: `1` is not `true`, and `"31"` is not `31`."""
+    try:
+        parsed = json.loads(answer)
+    except ValueError:
+        return False
+    return json.dumps(parsed, sort_keys=True) == json.dumps(json.loads(example.answer), sort_keys=True)
+
+
+def _solves(example: Example, answer: str) -> bool:
+    """A valid grid in the layout of the prompt that keeps its clues."""
+    row = f"[{sudoku.DIGITS}{re.escape(sudoku.EMPTY)}]{{{sudoku.SIDE}}}"
+    puzzle = re.search(rf"{row}(?: {row}){{{sudoku.SIDE - 1}}}", example.prompt)
+    if puzzle is None:
+        raise ValueError(f"no puzzle in {example.prompt!r}")
+    grid = answer.strip().replace(" ", "")
+    if len(grid) != sudoku.CELLS or answer.strip() != sudoku.rows_of(grid):
+        return False
+    clues = puzzle.group().replace(" ", "")
+    kept = all(clue in (sudoku.EMPTY, cell) for clue, cell in zip(clues, grid, strict=True))
+    return kept and grid in sudoku.solved_grids()
+
+
+@cache
+def _characters() -> frozenset[str]:
+    return frozenset(character for text in story.all_texts() for character in text)
+
+
+def _is_whole(example: Example, answer: str) -> bool:
+    """No broken word or stray character, hero and place are named, and the piece is not cut short.
+
+    Essays name no hero: they are checked for words, characters and length.
+    """
+    words = story.words_of(answer)
+    names = example.key.removeprefix(f"{story.NAME}:").split("+") if "+" in example.key else []
+    return (
+        set(answer) <= _characters()
+        and set(words) <= story.lexicon()
+        and set(names) <= set(words)
+        and len(words) >= STORY_SHARE * len(story.words_of(example.answer))
+    )
+
+
+_RULES: dict[str, Callable[[Example, str], bool]] = {
+    spelling.NAME: _exact,
+    fields.NAME: _same_json,
+    dates.NAME: _exact,
+    sorting.NAME: _exact,
+    arithmetic.NAME: _exact,
+    sudoku.NAME: _solves,
+    about.NAME: _same_words,
+    story.NAME: _is_whole,
+    unknown.NAME: _exact,
+}

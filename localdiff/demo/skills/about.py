@@ -1,0 +1,40 @@
+"""The about skill: questions on localdiff and text diffusion. Held out by phrasing, a quarter a fact."""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha256
+from random import Random
+
+from .example import Example, Split, ask, casual
+from .fact import questions
+from .facts import FACTS
+
+NAME = "about"
+HELD_OUT_SHARE = 0.25
+OPENINGS: tuple[str, ...] = ("Please tell me: ", "Quick question: ", "Hi! ", "I wonder: ")
+OPENING_SHARE = 0.1
+
+
+def key_of(fact: str, question: str) -> str:
+    return f"{NAME}:{fact}:{question}"
+
+
+@cache
+def phrasings(fact: str, split: Split) -> tuple[str, ...]:
+    """Questions of a fact on one side of the split: the quarter with the smallest hashes is held out.
+
+    Ranking in place of a threshold gives every fact its share.
+    """
+    every = questions(next(candidate for candidate in FACTS if candidate.name == fact))
+    ranked = sorted(every, key=lambda question: sha256(key_of(fact, question).encode()).digest())
+    kept = -int(-HELD_OUT_SHARE * len(ranked) // 1)
+    return tuple(ranked[:kept] if split == "held_out" else ranked[kept:])
+
+
+def sample(rng: Random, split: Split) -> Example:
+    """Draw a fact, one of its phrasings of the split, and sometimes an opening."""
+    fact = rng.choice(FACTS)
+    question = rng.choice(phrasings(fact.name, split))
+    opening = rng.choice(OPENINGS) if rng.random() < OPENING_SHARE and question.endswith("?") else ""
+    return ask(NAME, opening + casual(rng, question), fact.answer, key_of(fact.name, question))

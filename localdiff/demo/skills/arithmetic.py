@@ -1,0 +1,61 @@
+"""The addition skill: sums and differences of numbers up to two digits. Held out by the pair of operands."""
+
+from __future__ import annotations
+
+from random import Random
+
+from .example import Example, Split, ask, casual, draw
+
+NAME = "add"
+SUM_PHRASINGS: tuple[str, ...] = (
+    "What is {a} + {b}?",
+    "What is {a} plus {b}?",
+    "{a} + {b}",
+    "{a} + {b} =",
+    "Add {a} and {b}.",
+    "Compute {a} + {b}.",
+    "How much is {a} + {b}?",
+)
+DIFFERENCE_PHRASINGS: tuple[str, ...] = (
+    "What is {a} - {b}?",
+    "What is {a} minus {b}?",
+    "{a} - {b}",
+    "{a} - {b} =",
+    "Subtract {b} from {a}.",
+    "Compute {a} - {b}.",
+    "How much is {a} - {b}?",
+)
+
+Problem = tuple[str, int, int]
+
+
+def key_of(problem: Problem) -> str:
+    """Both orders of a sum share a key."""
+    sign, a, b = problem
+    low, high = sorted((a, b))
+    return f"{NAME}:{low}+{high}" if sign == "+" else f"{NAME}:{a}-{b}"
+
+
+def answer_to(problem: Problem) -> str:
+    sign, a, b = problem
+    return str(a + b if sign == "+" else a - b)
+
+
+def _number(rng: Random) -> int:
+    return rng.randint(10, 99) if rng.random() < 0.85 else rng.randint(0, 9)
+
+
+def _problem(rng: Random) -> Problem:
+    """A sum, or a difference that is not negative."""
+    a, b = _number(rng), _number(rng)
+    if rng.random() < 0.55:
+        return "+", a, b
+    return "-", max(a, b), min(a, b)
+
+
+def sample(rng: Random, split: Split) -> Example:
+    """Draw a sum or difference of the split, and a phrasing."""
+    problem = draw(rng, split, _problem, key_of)
+    sign, a, b = problem
+    phrasing = rng.choice(SUM_PHRASINGS if sign == "+" else DIFFERENCE_PHRASINGS)
+    return ask(NAME, casual(rng, phrasing.format(a=a, b=b)), answer_to(problem), key_of(problem))

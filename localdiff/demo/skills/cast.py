@@ -1,0 +1,220 @@
+"""Heroes, places and plots of the stories, as plain data. Knows no prompts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hero:
+    """Who a story is about. `he`, `him` and `his` are the pronouns used for this hero."""
+
+    noun: str
+    kind: str
+    trait: str
+    food: str
+    wish: str
+    gift: str
+    he: str
+    him: str
+    his: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where it happens; `at` is the preposition, `find` what is there, `keeper` who lives there."""
+
+    noun: str
+    kind: str
+    at: str
+    look: str
+    keeper: str
+    find: str
+
+
+_MALE, _FEMALE, _THING = ("he", "him", "his"), ("she", "her", "her"), ("it", "it", "its")
+
+
+def _hero(
+    noun: str, kind: str, pronouns: tuple[str, str, str], trait: str, food: str, wish: str, gift: str
+) -> Hero:
+    he, him, his = pronouns
+    return Hero(noun=noun, kind=kind, trait=trait, food=food, wish=wish, gift=gift, he=he, him=him, his=his)
+
+
+def _place(noun: str, kind: str, at: str, look: str, keeper: str, find: str) -> Place:
+    return Place(noun=noun, kind=kind, at=at, look=look, keeper=keeper, find=find)
+
+
+HEROES: tuple[Hero, ...] = (
+    _hero("fox", "animal", _MALE, "clever", "berries", "to see the world", "a red feather"),
+    _hero("owl", "animal", _FEMALE, "wise", "nuts", "to read every book", "a silver key"),
+    _hero("bear", "animal", _MALE, "gentle", "honey", "to learn to dance", "a jar of honey"),
+    _hero("rabbit", "animal", _FEMALE, "quick", "carrots", "to win a race", "a green ribbon"),
+    _hero("cat", "animal", _FEMALE, "proud", "fish", "to find a warm home", "a small bell"),
+    _hero("dog", "animal", _MALE, "loyal", "bread", "to find a true friend", "a round stone"),
+    _hero("mouse", "animal", _FEMALE, "tiny", "cheese", "to be brave for once", "a piece of cheese"),
+    _hero("whale", "animal", _FEMALE, "calm", "sea grass", "to sing a new song", "a white pearl"),
+    _hero("penguin", "animal", _MALE, "cheerful", "fish", "to fly over the clouds", "a paper kite"),
+    _hero("turtle", "animal", _MALE, "patient", "leaves", "to reach the sea", "a blue shell"),
+    _hero("wolf", "animal", _MALE, "lonely", "apples", "to hear a kind word", "a wooden flute"),
+    _hero("squirrel", "animal", _FEMALE, "busy", "nuts", "to plant a forest", "a golden nut"),
+    _hero("hedgehog", "animal", _MALE, "shy", "pears", "to make a friend", "a warm scarf"),
+    _hero("frog", "animal", _MALE, "loud", "berries", "to sing for a king", "a copper coin"),
+    _hero("pony", "animal", _FEMALE, "strong", "apples", "to run to the east", "a new saddle"),
+    _hero("baker", "person", _MALE, "kind", "warm bread", "to bake the best bread", "a sweet cake"),
+    _hero("sailor", "person", _FEMALE, "bold", "fish soup", "to find a new island", "an old map"),
+    _hero("painter", "person", _FEMALE, "quiet", "apple cake", "to paint the wind", "a tiny picture"),
+    _hero("farmer", "person", _MALE, "careful", "potatoes", "to rest for one day", "a sack of seeds"),
+    _hero("teacher", "person", _FEMALE, "curious", "rice", "to answer every question", "a thick book"),
+    _hero("pilot", "person", _FEMALE, "brave", "toast", "to fly to the moon", "a paper plane"),
+    _hero("tailor", "person", _MALE, "neat", "noodles", "to sew a coat for the sky", "a velvet hat"),
+    _hero("king", "person", _MALE, "tired", "plum cake", "to live in peace", "a gold ring"),
+    _hero("queen", "person", _FEMALE, "fair", "melon", "to know all her people", "a garden rose"),
+    _hero("wizard", "person", _MALE, "old", "onion soup", "to forget one spell", "a glass ball"),
+    _hero("nurse", "person", _FEMALE, "warm", "chicken soup", "to heal a broken heart", "a cup of tea"),
+    _hero("robot", "machine", _THING, "polite", "sunlight", "to feel the rain", "a bright lamp"),
+    _hero("dragon", "creature", _THING, "friendly", "hot pepper", "to have a birthday", "a candle"),
+    _hero("ghost", "creature", _THING, "forgetful", "cold fog", "to be seen again", "a small mirror"),
+    _hero("giant", "creature", _MALE, "slow", "whole pumpkins", "to hold a butterfly", "a huge drum"),
+    _hero("snowman", "creature", _MALE, "happy", "ice cream", "to see the summer", "a long carrot"),
+    _hero("scarecrow", "creature", _MALE, "lonesome", "dry corn", "to walk to the town", "a straw hat"),
+)
+
+PLACES: tuple[Place, ...] = (
+    _place("lighthouse", "sea", "in", "white and tall", "an old keeper", "a lamp that had gone out"),
+    _place("harbor", "sea", "at", "full of boats", "a fisher girl", "a boat without a sail"),
+    _place("island", "sea", "on", "small and green", "a talking parrot", "a chest of letters"),
+    _place("beach", "sea", "on", "long and bright", "a sleepy crab", "a bottle with a note"),
+    _place("ship", "sea", "on", "wide and wooden", "a young captain", "a torn sail"),
+    _place("bridge", "sea", "on", "high and narrow", "a toll keeper", "a missing plank"),
+    _place("mountain", "hill", "on", "steep and cold", "a mountain goat", "a frozen bell"),
+    _place("castle", "hill", "in", "gray and silent", "a forgotten prince", "a locked door"),
+    _place("tower", "hill", "in", "round and crooked", "a star watcher", "a cracked telescope"),
+    _place("cave", "hill", "in", "deep and dark", "a shy bat", "a wall of crystals"),
+    _place("mill", "hill", "in", "old and dusty", "a gray miller", "a wheel that stood still"),
+    _place("temple", "hill", "in", "quiet and wide", "a silent monk", "a broken drum"),
+    _place("forest", "wood", "in", "dark and mossy", "a lost child", "a circle of stones"),
+    _place("garden", "wood", "in", "wild and sweet", "a blind gardener", "a rose that did not bloom"),
+    _place("lake", "wood", "at", "clear and still", "a swan", "a sunken boat"),
+    _place("meadow", "wood", "on", "soft and yellow", "a busy bee", "a nest on the ground"),
+    _place("cabin", "wood", "in", "warm and small", "a tired hunter", "a cold oven"),
+    _place("valley", "wood", "in", "wide and misty", "a shepherd boy", "a stray lamb"),
+    _place("market", "town", "at", "loud and colorful", "a spice seller", "a lost purse"),
+    _place("school", "town", "in", "bright and noisy", "a new pupil", "an empty book"),
+    _place("museum", "town", "in", "huge and still", "a night guard", "a picture without a face"),
+    _place("station", "town", "at", "busy and gray", "a ticket seller", "a forgotten suitcase"),
+    _place("hotel", "town", "in", "grand and empty", "a lonely cook", "a room without a number"),
+    _place("bakery", "town", "in", "small and sweet", "a young baker", "a recipe without an end"),
+)
+
+# Slots: {hero} {a_hero} {trait} {food} {wish} {gift} {he} {He} {him} {his} and {place} {a_place} {At} {look}
+# {keeper} {the_keeper} {The_keeper} {find}; a slot with a capital starts a sentence.
+OPENINGS: dict[str, str] = {
+    "animal": (
+        "Once there was {a_hero}, known in the whole land for being {trait}. Every day {he} ate {food} in "
+        "the shade of an old tree, and every night {he} dreamed the same dream: {wish}."
+    ),
+    "person": (
+        "In a small town there lived {a_hero}, and everybody knew how {trait} {he} was. {He} worked from "
+        "morning to evening, ate {food} by the fire, and kept one secret wish: {wish}."
+    ),
+    "machine": (
+        "Far away, in a room full of wires, {a_hero} woke up for the first time. It was {trait}, it lived on "
+        "{food}, and it had only one wish: {wish}."
+    ),
+    "creature": (
+        "Long ago, when the hills were young, there was {a_hero}. {He} was {trait}, {he} lived on {food}, "
+        "and nobody knew that {he} had a wish: {wish}."
+    ),
+}
+JOURNEYS: dict[str, str] = {
+    "sea": (
+        "One morning the wind smelled of salt, and the {hero} followed it down to the water. There stood "
+        "{a_place}, {look}, and the waves sang around it. {At} the {place} {he} met {keeper}."
+    ),
+    "hill": (
+        "One day the {hero} packed some {food} and climbed a long and stony path. At the top of the hill "
+        "{he} found {a_place}, {look}, with clouds above it. {At} the {place} lived {keeper}."
+    ),
+    "wood": (
+        "One evening the {hero} lost the way among the trees. The birds fell silent, and behind the last "
+        "branches lay {a_place}, {look}, under the first stars. {At} the {place} {he} saw {keeper}."
+    ),
+    "town": (
+        "One Monday the {hero} took the early train to the city. After many streets {he} came to {a_place}, "
+        "{look}, just as the clock struck nine. {At} the {place} {he} met {keeper}."
+    ),
+}
+PROBLEMS: dict[str, str] = {
+    "sea": (
+        '"A storm is coming," said {the_keeper}, "and look what we have here: {find}." The {hero} was afraid '
+        "of the dark water, but {he} did not run away."
+    ),
+    "hill": (
+        '"Nobody comes up here any more," said {the_keeper}, "because of this: {find}." The {hero} looked at '
+        "it for a long time and began to think."
+    ),
+    "wood": (
+        '"Please be quiet," said {the_keeper}, "for I have found something strange: {find}." The {hero} came '
+        "closer, step by step, and listened."
+    ),
+    "town": (
+        '"We are in trouble," said {the_keeper}, "and nobody has time to help. It is about {find}." The '
+        "{hero} put down {his} bag and smiled."
+    ),
+}
+DETOURS: dict[str, str] = {
+    "sea": (
+        "All night the rain beat on the {place}. Twice a wave took everything away, and twice they started "
+        "again from the beginning. They sang old songs to stay awake."
+    ),
+    "hill": (
+        "The work was hard. Snow fell on the {place}, and their hands grew cold. They shared the last of the "
+        "{food} and told each other stories until the sun came back."
+    ),
+    "wood": (
+        "They searched the whole {place} for help. An old tree gave them shade, a spring gave them water, "
+        "and a small light in the distance gave them hope."
+    ),
+    "town": (
+        "They asked at every door around the {place}. Some people laughed, some people shook their heads, "
+        "but a little girl showed them the right way."
+    ),
+}
+TURNS: dict[str, str] = {
+    "animal": (
+        "Then the {hero} had an idea. {He} was {trait}, after all. {He} gave {the_keeper} {gift}, asked "
+        "{his} friends to help, and before the sun was up the work was done."
+    ),
+    "person": (
+        "The {hero} rolled up {his} sleeves. Being {trait} helps with almost everything. With {gift} and a "
+        "little luck {he} put things right, and {the_keeper} could hardly believe it."
+    ),
+    "machine": (
+        "The {hero} counted, measured and planned. It took {gift} from its chest, turned three small screws, "
+        "and in the end everything worked as it should. {The_keeper} clapped."
+    ),
+    "creature": (
+        "The {hero} took a deep breath. For the first time somebody needed {him}. {He} gave {the_keeper} "
+        "{gift}, and suddenly the whole place was full of light."
+    ),
+}
+ENDINGS: dict[str, str] = {
+    "sea": (
+        "When the sea was calm again, they sat together and watched the ships. The {hero} had wished {wish}, "
+        "and now {he} knew that a friend is the better wish. The {place} was never lonely again."
+    ),
+    "hill": (
+        "From the top they could see the whole land. The {hero} still wished {wish}, but there was time for "
+        "that. {He} stayed the winter at the {place}, and every evening there was music."
+    ),
+    "wood": (
+        "In the morning the birds sang louder than ever. The {hero} found the way home, and {he} came back "
+        "to the {place} every spring. Sometimes a wish comes true in another form."
+    ),
+    "town": (
+        "That night the whole city was talking about the {hero}. There was cake for everyone, and a new sign "
+        "hung at the {place}. It said: here somebody had time."
+    ),
+}

@@ -1,0 +1,75 @@
+"""One training or evaluation example, and the split that keeps the held-out ones out of training.
+
+Knows messages, answers and keys; knows nothing about tokens, models or which skills exist.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Literal, TypeVar
+
+Split = Literal["train", "held_out"]
+Message = tuple[str, str]
+T = TypeVar("T")
+
+HELD_OUT_PERCENT = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """A conversation that ends with a user turn, and the one answer that is right.
+
+    Attributes:
+        skill: name of the skill that made it, a key of `SKILLS`.
+        messages: (role, content) pairs, the last one from the user.
+        answer: the text the model should write, without any end token.
+        key: the unit that is held out as a whole (a solved grid, an operand pair, a set of words ...).
+    """
+
+    skill: str
+    messages: tuple[Message, ...]
+    answer: str
+    key: str
+
+    @property
+    def prompt(self) -> str:
+        """Content of the last user turn."""
+        return self.messages[-1][1]
+
+
+Sampler = Callable[[Random, Split], Example]
+
+
+def percentile(key: str) -> int:
+    """A stable number in 0 to 99 for a key, the same in every process and on every machine."""
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big") % 100
+
+
+def is_held_out(key: str, percent: int = HELD_OUT_PERCENT) -> bool:
+    """True if training must never see this key. Keys are prefixed with their skill's name."""
+    return percentile(key) < percent
+
+
+def draw(rng: Random, split: Split, make: Callable[[Random], T], key_of: Callable[[T], str]) -> T:
+    """Draw until the key falls on the wanted side of the split."""
+    while True:
+        made = make(rng)
+        if is_held_out(key_of(made)) == (split == "held_out"):
+            return made
+
+
+def casual(rng: Random, text: str, share: float = 0.15) -> str:
+    """Sometimes write a prompt the way people type: small first letter, no final mark."""
+    if rng.random() < share:
+        text = text[:1].lower() + text[1:]
+    if rng.random() < share and text.endswith((".", "?")):
+        text = text[:-1]
+    return text
+
+
+def ask(skill: str, prompt: str, answer: str, key: str) -> Example:
+    """An example of a single user turn."""
+    return Example(skill=skill, messages=(("user", prompt),), answer=answer, key=key)

@@ -1,0 +1,34 @@
+"""The sorting skill: three to six words into alphabetical order. Held out by the set of words."""
+
+from __future__ import annotations
+
+from random import Random
+
+from .example import Example, Split, ask, casual, draw
+from .words import COMMON
+
+NAME = "sort"
+PHRASINGS: tuple[str, ...] = (
+    "Sort these words: {words}.",
+    "Sort: {words}",
+    "Sort alphabetically: {words}.",
+    "Sort the words {words}.",
+    "Put these words in alphabetical order: {words}.",
+    "Please sort {words}.",
+    "Order these words from A to Z: {words}.",
+)
+
+
+def key_of(words: tuple[str, ...]) -> str:
+    return f"{NAME}:" + ",".join(sorted(words))
+
+
+def _words(rng: Random) -> tuple[str, ...]:
+    return tuple(rng.sample(COMMON, rng.randint(3, 6)))
+
+
+def sample(rng: Random, split: Split) -> Example:
+    """Draw a set of words of the split in random order, and a phrasing."""
+    words = draw(rng, split, _words, key_of)
+    prompt = casual(rng, rng.choice(PHRASINGS).format(words=", ".join(words)))
+    return ask(NAME, prompt, ", ".join(sorted(words)), key_of(words))

@@ -1,0 +1,123 @@
+"""The story skill: longer pieces of several canvases. Held out by hero and place, essays by phrasing.
+
+A story follows from its prompt alone, each sentence from the hero, the place, or their kinds, so that a pair
+never seen in training still has one right text.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from random import Random
+
+from .cast import DETOURS, ENDINGS, HEROES, JOURNEYS, OPENINGS, PLACES, PROBLEMS, TURNS, Hero, Place
+from .essays import ESSAYS
+from .example import Example, Split, ask, casual, draw
+from .fact import expand
+from .words import with_article
+
+NAME = "story"
+ESSAY_SHARE = 0.2
+PHRASINGS: tuple[str, ...] = (
+    "Write a story about {hero} and {place}.",
+    "Tell me a story about {hero} and {place}.",
+    "Write a story with {hero} and {place}.",
+    "Please write a story about {hero} and {place}.",
+    "Make up a story about {hero} and {place}.",
+    "Can you write a story about {hero} and {place}?",
+    "A story about {hero} and {place}, please.",
+)
+LONG_PHRASINGS: tuple[str, ...] = (
+    "Write a long story about {hero} and {place}.",
+    "Tell me a long story about {hero} and {place}.",
+    "Please write a long story about {hero} and {place}.",
+)
+
+
+def tell(hero: Hero, place: Place, long: bool = False) -> str:
+    """The story of a hero and a place: five lines, or six for a long one."""
+    keeper = place.keeper
+    the_keeper = re.sub(r"^an? ", "the ", keeper)
+    slots = {
+        "hero": hero.noun,
+        "a_hero": with_article(hero.noun),
+        "trait": hero.trait,
+        "food": hero.food,
+        "wish": hero.wish,
+        "gift": hero.gift,
+        "he": hero.he,
+        "He": hero.he.capitalize(),
+        "him": hero.him,
+        "his": hero.his,
+        "place": place.noun,
+        "a_place": with_article(place.noun),
+        "at": place.at,
+        "At": place.at.capitalize(),
+        "look": place.look,
+        "keeper": keeper,
+        "the_keeper": the_keeper,
+        "The_keeper": the_keeper.capitalize(),
+        "find": place.find,
+    }
+    paragraphs = [OPENINGS[hero.kind], JOURNEYS[place.kind], PROBLEMS[place.kind]]
+    if long:
+        paragraphs.append(DETOURS[place.kind])
+    paragraphs += [TURNS[hero.kind], ENDINGS[place.kind]]
+    return "\n".join(paragraph.format(**slots) for paragraph in paragraphs)
+
+
+def key_of(hero: Hero, place: Place) -> str:
+    return f"{NAME}:{hero.noun}+{place.noun}"
+
+
+def essay_key(topic: str, question: str) -> str:
+    return f"{NAME}:{topic}:{question}"
+
+
+@cache
+def all_texts() -> tuple[str, ...]:
+    """Every essay, and every pair's story in its long form, which holds all of the short one."""
+    stories = [tell(hero, place, long=True) for hero in HEROES for place in PLACES]
+    return (*stories, *(essay.text for essay in ESSAYS))
+
+
+@cache
+def lexicon() -> frozenset[str]:
+    """Every word of every story and essay, in lower case."""
+    return frozenset(word for text in all_texts() for word in words_of(text))
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in lower case; digits and hyphens belong to a word."""
+    return re.findall(r"[\w'-]+", text.lower())
+
+
+@cache
+def _essay_questions() -> tuple[tuple[str, str, str], ...]:
+    """(topic, question, text) of every essay phrasing."""
+    return tuple(
+        (essay.topic, question, essay.text)
+        for essay in ESSAYS
+        for pattern in essay.patterns
+        for question in expand(pattern)
+    )
+
+
+def _essay(rng: Random, split: Split) -> Example:
+    topic, question, text = draw(
+        rng, split, lambda rng: rng.choice(_essay_questions()), lambda found: essay_key(found[0], found[1])
+    )
+    return ask(NAME, casual(rng, question), text, essay_key(topic, question))
+
+
+def sample(rng: Random, split: Split) -> Example:
+    """Draw a hero and a place of the split and tell their story, or write one of the essays."""
+    if rng.random() < ESSAY_SHARE:
+        return _essay(rng, split)
+    hero, place = draw(
+        rng, split, lambda rng: (rng.choice(HEROES), rng.choice(PLACES)), lambda pair: key_of(*pair)
+    )
+    long = rng.random() < 0.3
+    phrasing = rng.choice(LONG_PHRASINGS if long else PHRASINGS)
+    prompt = phrasing.format(hero=with_article(hero.noun), place=with_article(place.noun))
+    return ask(NAME, casual(rng, prompt), tell(hero, place, long), key_of(hero, place))

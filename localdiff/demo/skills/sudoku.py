@@ -1,0 +1,109 @@
+"""The Sudoku skill: 4x4 puzzles with one solution. Held out by the solved grid, of which there are 288.
+
+Knows grids as 16 characters, rows in order, a period for an empty cell. In prompts and answers the four rows
+are separated by spaces: every cell is a token of its own at a fixed place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from random import Random
+
+from .example import Example, Split, ask, casual, draw
+
+NAME = "sudoku"
+SIDE, BOX = 4, 2
+CELLS = SIDE * SIDE
+DIGITS = "1234"
+EMPTY = "."
+FEWEST_EMPTY, MOST_EMPTY = 4, 10
+PHRASINGS: tuple[str, ...] = (
+    "Solve this 4x4 Sudoku: {rows}",
+    "Solve the Sudoku {rows}",
+    "Sudoku: {rows}",
+    "Please solve this Sudoku: {rows}",
+    "Fill in the empty cells: {rows}",
+    "Can you solve this puzzle? {rows}",
+)
+
+
+def _peers(cell: int) -> tuple[int, ...]:
+    row, column = divmod(cell, SIDE)
+    return tuple(
+        other
+        for other in range(CELLS)
+        if other != cell
+        and (
+            other // SIDE == row
+            or other % SIDE == column
+            or (other // SIDE // BOX == row // BOX and other % SIDE // BOX == column // BOX)
+        )
+    )
+
+
+PEERS: tuple[tuple[int, ...], ...] = tuple(_peers(cell) for cell in range(CELLS))
+
+
+def solutions(grid: str) -> Iterator[str]:
+    """All solved grids that keep the clues of `grid` (16 characters), by depth-first search."""
+    cell = grid.find(EMPTY)
+    if cell < 0:
+        if all(grid[cell] not in {grid[peer] for peer in PEERS[cell]} for cell in range(CELLS)):
+            yield grid
+        return
+    taken = {grid[peer] for peer in PEERS[cell]}
+    for digit in DIGITS:
+        if digit not in taken:
+            yield from solutions(grid[:cell] + digit + grid[cell + 1 :])
+
+
+@cache
+def solved_grids() -> tuple[str, ...]:
+    """The 288 solved grids, in lexicographic order."""
+    return tuple(solutions(EMPTY * CELLS))
+
+
+@cache
+def _grids_with(cell: int, digit: str) -> int:
+    """Bit set over `solved_grids()`: those with `digit` in `cell`."""
+    return sum(1 << index for index, grid in enumerate(solved_grids()) if grid[cell] == digit)
+
+
+def count_solutions(puzzle: str) -> int:
+    """How many solved grids keep the clues, by intersecting bit sets: fast enough for puzzles on demand."""
+    left = (1 << len(solved_grids())) - 1
+    for cell, digit in enumerate(puzzle):
+        if digit != EMPTY:
+            left &= _grids_with(cell, digit)
+    return left.bit_count()
+
+
+def make_puzzle(rng: Random, grid: str) -> str:
+    """Empty cells of a solved grid in random order while the solution stays unique."""
+    wanted = rng.randint(FEWEST_EMPTY, MOST_EMPTY)
+    puzzle = grid
+    for cell in rng.sample(range(CELLS), CELLS):
+        emptied = puzzle[:cell] + EMPTY + puzzle[cell + 1 :]
+        if count_solutions(emptied) == 1:
+            puzzle = emptied
+        if puzzle.count(EMPTY) == wanted:
+            break
+    return puzzle
+
+
+def rows_of(grid: str) -> str:
+    """16 characters as four rows with spaces between them."""
+    return " ".join(grid[start : start + SIDE] for start in range(0, CELLS, SIDE))
+
+
+def key_of(grid: str) -> str:
+    return f"{NAME}:{grid}"
+
+
+def sample(rng: Random, split: Split) -> Example:
+    """Draw a solved grid of the split, empty some of its cells, and choose a phrasing."""
+    grid = draw(rng, split, lambda rng: rng.choice(solved_grids()), key_of)
+    # The rows hold periods, which the casual spelling of a prompt must not cut.
+    prompt = casual(rng, rng.choice(PHRASINGS)).format(rows=rows_of(make_puzzle(rng, grid)))
+    return ask(NAME, prompt, rows_of(grid), key_of(grid))

@@ -1,0 +1,109 @@
+"""One block: from a canvas of noise to a draft that is stable and confident.
+
+Knows the model, its cache and the sampler; knows nothing about text or about what came before the block. Everything
+stays on the device but one small packed tensor a step, which is what an event shows.
+Shape letters: L canvas, D width.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .diffusion.noise import Noise
+from .diffusion.reading import Reading, read_logits
+from .diffusion.sampler import accept, renoise
+from .diffusion.schedule import temperature_at
+from .diffusion.settings import SamplerSettings
+from .diffusion.stopping import StopRule, StopTest
+from .events import DenoiseStep
+from .model.cache import KVCache
+from .model.diffusion_gemma import DiffusionGemma
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockContext:
+    """What stays the same for every step of a block: its number, the start of the run's clock, and the settings."""
+
+    block: int
+    started: float
+    settings: SamplerSettings
+    stop_rule: StopRule
+    pad_id: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """A denoise step as an event, and whether the stop rule was met by it."""
+
+    event: DenoiseStep
+    converged: bool
+
+
+@torch.inference_mode()
+def denoise_block(
+    model: DiffusionGemma, cache: KVCache, canvas: Tensor, noise: Noise, context: BlockContext
+) -> Iterator[Step]:
+    """Denoises `canvas` [L] step by step, until the stop rule is met or the steps run out.
+
+    The draft of the last step yielded is what the block would commit; acceptance is decided anew in each step.
+    """
+    settings, device = context.settings, canvas.device
+    test = StopTest(settings, pad_id=context.pad_id, rule=context.stop_rule)
+    soft: Tensor | None = None
+    for step in range(1, settings.steps + 1):
+        began = time.perf_counter()
+        temperature = temperature_at(step, settings)
+        # a. The denoiser: canvas, cache and the last step's soft embedding in, logits out.
+        logits = model.denoise(canvas, cache, soft)
+        # b. Read them: entropy, draft, samples. The logits are now capped and divided by the temperature.
+        sampler = None if settings.greedy else noise
+        reading = read_logits(logits, softcap=model.config.softcap, temperature=temperature, noise=sampler)
+        # c. Accept the surest, renoise the rest.
+        accepted = accept(reading.entropy, settings.entropy_bound)
+        fresh = noise.canvas(len(canvas), model.config.vocab_size).to(device)
+        shown, canvas = canvas, renoise(reading.sampled, accepted, fresh)
+        # d. Stop?
+        packed = _pack(reading, accepted, shown).cpu()
+        draft, entropy = packed[0], packed[2].view(torch.float32)
+        verdict = test.look(draft, entropy)
+        now = time.perf_counter()
+        event = DenoiseStep(
+            block=context.block,
+            step=step,
+            max_steps=settings.steps,
+            temperature=temperature,
+            argmax_ids=tuple(packed[0].tolist()),
+            argmax_probs=tuple(packed[1].view(torch.float32).tolist()),
+            entropies=tuple(entropy.tolist()),
+            accepted=tuple(packed[3].bool().tolist()),
+            sampled_ids=tuple(packed[4].tolist()),
+            shown_ids=tuple(packed[5].tolist()),
+            mean_entropy=float(entropy.mean()),
+            stable=verdict.stable,
+            confident=verdict.confident,
+            seconds=now - began,
+            elapsed=now - context.started,
+        )
+        yield Step(event=event, converged=verdict.stop)
+        if verdict.stop:
+            return
+        # e. Carry this step's belief into the next.
+        soft = model.soft_embedding(logits, reading.log_normalizer)
+
+
+def _pack(reading: Reading, accepted: Tensor, shown: Tensor) -> Tensor:
+    """All that an event shows as int32 [6, L], floats by their bits, so that a step copies to the host once."""
+    rows = (
+        reading.argmax.int(),
+        reading.argmax_prob.view(torch.int32),
+        reading.entropy.view(torch.int32),
+        accepted.int(),
+        reading.sampled.int(),
+        shown.int(),
+    )
+    return torch.stack(rows)

@@ -1,0 +1,86 @@
+"""Where randomness comes from: one seeded source for a whole run.
+
+Draws happen on the CPU, so that one seed means the same noise on every device.
+Shape letters: L canvas, R rows of a block, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ..errors import UsageError
+
+
+class Noise(Protocol):
+    """A source of canvases and samples. `whole_canvas` sources must be given all L rows of probabilities at once."""
+
+    whole_canvas: bool
+
+    def canvas(self, length: int, vocab_size: int) -> Tensor:
+        """[L] int64 ids, uniform over the vocabulary, on the CPU: a new canvas, and what re-noises an old one."""
+
+    def start_step(self, length: int) -> None:
+        """Called once before the samples of a denoise step are drawn."""
+
+    def sample(self, probs: Tensor, first_row: int) -> Tensor:
+        """[R] ids drawn from `probs` [R, V] fp32, for canvas rows `first_row ...`."""
+
+
+class SeededNoise:
+    """The default: one uniform number a row and step, turned into a sample through the cumulative distribution.
+
+    That is 256 draws a step where a Gumbel or multinomial draw takes 67 million; the law is the same.
+    """
+
+    whole_canvas = False
+
+    def __init__(self, seed: int) -> None:
+        self._generator = torch.Generator().manual_seed(seed)
+        self._uniforms = torch.empty(0)
+
+    def canvas(self, length: int, vocab_size: int) -> Tensor:
+        return torch.randint(vocab_size, (length,), generator=self._generator)
+
+    def start_step(self, length: int) -> None:
+        self._uniforms = torch.rand(length, generator=self._generator)
+
+    def sample(self, probs: Tensor, first_row: int) -> Tensor:
+        uniforms = self._uniforms[first_row : first_row + probs.shape[0]].to(probs.device)
+        cumulative = probs.cumsum(dim=-1)
+        # The total is not exactly 1 in fp32; scaling by it keeps the last ids reachable and the index in range.
+        target = uniforms[:, None] * cumulative[:, -1:]
+        index = torch.searchsorted(cumulative, target, right=True).squeeze(1)
+        return index.clamp_(max=probs.shape[1] - 1)
+
+
+class ReferenceNoise:
+    """Draws exactly as transformers' `generate` does after `torch.manual_seed(seed)`, and in its order: a referee.
+
+    Its multinomial fills an array of the whole canvas times the vocabulary, so it serves fp32 runs on a CPU only.
+    """
+
+    whole_canvas = True
+
+    def __init__(self, seed: int, *, device: torch.device, dtype: torch.dtype) -> None:
+        """Raises: UsageError, on another device or type than the reference draws of a CPU in fp32."""
+        if device.type != "cpu" or dtype != torch.float32:
+            kind = str(dtype).removeprefix("torch.")
+            raise UsageError(
+                f"noise='reference' needs device cpu and dtype fp32, not {device.type} and {kind}",
+                "add `--device cpu --dtype fp32`, or leave `--noise` out",
+            )
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def canvas(self, length: int, vocab_size: int) -> Tensor:
+        return torch.randint(0, vocab_size, (1, length), generator=self._generator)[0]
+
+    def start_step(self, length: int) -> None:
+        del length
+
+    def sample(self, probs: Tensor, first_row: int) -> Tensor:
+        if first_row:
+            raise ValueError(f"reference noise draws for the whole canvas at once, not from {first_row=}")
+        return torch.multinomial(probs, num_samples=1, generator=self._generator).squeeze(1)

@@ -1,0 +1,34 @@
+"""Accept and renoise: which drawn ids stay on the canvas for the next step.
+
+    canvas ──► denoiser ──► drawn ids ──► accept the surest ──► renoise the rest ──► next canvas
+
+The decision is taken anew in every step; nothing freezes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def accept(entropy: Tensor, entropy_bound: float) -> Tensor:
+    """Accepts the positions of lowest entropy, as many as stay within the bound together.
+
+    In ascending order, position i is accepted while the entropies of those before it sum to at most the bound:
+    `cumsum_i - H_i <= bound`, an upper bound on the joint mutual information of what is accepted (arXiv 2505.24857).
+    The surest position is always accepted.
+
+    Args:
+        entropy: [L] in nats.
+
+    Returns:
+        bool [L].
+    """
+    ascending, order = torch.sort(entropy)
+    chosen = ascending.cumsum(dim=0) - ascending <= entropy_bound
+    return torch.zeros_like(chosen).scatter_(0, order, chosen)
+
+
+def renoise(sampled: Tensor, accepted: Tensor, noise: Tensor) -> Tensor:
+    """The next canvas [L]: drawn ids where accepted, fresh noise elsewhere."""
+    return torch.where(accepted, sampled, noise)

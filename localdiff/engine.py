@@ -1,0 +1,334 @@
+"""The main path: a prompt goes in, events come out.
+
+Knows tokens, the cache and the order of things; knows nothing about terminals, files of output, or how to draw. The
+numbered phases of `Engine.generate` are those of `docs/how-it-works.md`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+
+from .denoising import BlockContext, denoise_block
+from .detok import ReplyDecoder
+from .diffusion.noise import Noise, ReferenceNoise, SeededNoise
+from .diffusion.settings import SamplerSettings
+from .diffusion.stopping import StopRule
+from .errors import UsageError, WeightsError
+from .events import (
+    BlockCommitted,
+    BlockReason,
+    BlockStarted,
+    Channel,
+    Event,
+    FinishReason,
+    Prefilled,
+    RunFinished,
+    RunStarted,
+    TextCommitted,
+)
+from .model.cache import KVCache
+from .model.diffusion_gemma import DiffusionGemma
+from .options import MAX_SEED, GenerateOptions
+from .stats import StatsKeeper
+from .template import ChatTemplate
+from .tokenizer import Tokenizer
+
+Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int]
+"""A user message, a conversation as `role` and `content`, or token ids as they are."""
+
+PREFILL_CHUNK = 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelIdentity:
+    """What answers: the model's name, recipe and revision, and where and in what type it computes."""
+
+    model: str
+    recipe: str
+    revision: str | None
+    device: str
+    dtype: str
+
+
+class Engine:
+    """A loaded model and everything it needs to answer."""
+
+    def __init__(
+        self,
+        model: DiffusionGemma,
+        tokenizer: Tokenizer,
+        template: ChatTemplate,
+        generation_config: Mapping[str, Any],
+        identity: ModelIdentity,
+        *,
+        prefill_chunk: int = PREFILL_CHUNK,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.template = template
+        self.identity = identity
+        self.settings = SamplerSettings.from_config(generation_config)
+        self.end_ids = _end_ids(generation_config)
+        self._device = model.norm.weight.device
+        self._dtype = model.norm.weight.dtype
+        self._prefill_chunk = prefill_chunk
+        self._cache: KVCache | None = None
+
+    @classmethod
+    def load(
+        cls,
+        model: str = "demo",
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        revision: str | None = None,
+        offline: bool = False,
+    ) -> Engine:
+        """Loads `demo`, a directory in the released layout, or a Hub id.
+
+        Args:
+            device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
+            dtype: `auto`, `bf16` or `fp32`; `localdiff.load.resolve_dtype` has the rule for `auto`.
+
+        Raises:
+            WeightsError: nothing usable is there.
+            ResourceError: the device or the memory is not there.
+        """
+        from .checkpoint import Checkpoint
+        from .hub import resolve
+        from .load import load_model, resolve_device, resolve_dtype
+
+        source = resolve(model, revision=revision, offline=offline)
+        checkpoint = Checkpoint(source.directory)
+        where = resolve_device(device)
+        kind = resolve_dtype(dtype, where, checkpoint)
+        tokenizer = Tokenizer(source.directory)
+        network, _ = load_model(source.directory, where, kind)
+        identity = ModelIdentity(
+            model=source.name,
+            recipe="bf16",
+            revision=source.revision,
+            device=str(where),
+            dtype={torch.bfloat16: "bf16", torch.float32: "fp32"}[kind],
+        )
+        template = ChatTemplate(source.directory)
+        return cls(network, tokenizer, template, checkpoint.generation_config(), identity)
+
+    def generate(
+        self,
+        prompt: Prompt,
+        options: GenerateOptions | None = None,
+        *,
+        cancel: threading.Event | None = None,
+        noise: Noise | None = None,
+        stop_rule: StopRule = "both",
+    ) -> Iterator[Event]:
+        """Answers a prompt, block by block, as events in the order that `localdiff.events` draws.
+
+        Args:
+            cancel: ends the run between denoise steps and between chunks of the prompt.
+            noise: where randomness comes from; by default what `options.noise` and `options.seed` say.
+            stop_rule: which rule ends a block; other than `both` for measurements.
+
+        Raises:
+            UsageError: a setting out of range, or a prompt that is empty or does not fit the context.
+        """
+        options, cancel = options or GenerateOptions(), cancel or threading.Event()
+        # 1. The prompt becomes tokens.
+        run = self._start(prompt, options, noise, stop_rule)
+        yield run.event
+        # 2. The encoder writes them into the cache.
+        yield from self._prefill(run, cancel)
+        finish: FinishReason | None = "cancelled" if cancel.is_set() else None
+        block = 0
+        while finish is None:
+            # 3. A canvas of noise.
+            block += 1
+            canvas = run.noise.canvas(run.event.canvas_length, run.event.vocab_size).to(self._device)
+            yield BlockStarted(
+                block=block,
+                max_blocks=-(-run.event.max_tokens // run.event.canvas_length),
+                position=len(run.prompt) + len(run.kept),
+                canvas_ids=tuple(canvas.tolist()),
+            )
+            # 4. Denoise steps, until the draft is stable and confident.
+            context = BlockContext(
+                block=block,
+                started=run.stats.start_clock(),
+                settings=run.settings,
+                stop_rule=run.stop_rule,
+                pad_id=run.event.pad_id,
+            )
+            draft: tuple[int, ...] = ()
+            reason: BlockReason = "step_limit"
+            steps, began = 0, time.perf_counter()
+            for step in denoise_block(self.model, run.cache, canvas, run.noise, context):
+                draft, steps = step.event.argmax_ids, step.event.step
+                yield step.event
+                if step.converged:
+                    reason = "converged"
+                elif cancel.is_set():
+                    draft, reason = (), "cancelled"
+                    break
+            # 5. The draft becomes final, cut behind its first end token and at the limit.
+            final, finish = self._cut(draft, run)
+            if reason == "cancelled" or (finish is None and cancel.is_set()):
+                finish = "cancelled"
+            seconds = time.perf_counter() - began
+            committed = BlockCommitted(block=block, token_ids=final, steps=steps, seconds=seconds, reason=reason)
+            run.stats.block_done(committed)
+            yield committed
+            for channel, text in run.take(final, last=finish is not None):
+                yield TextCommitted(block=block, channel=channel, text=text)
+            # 6. Another causal pass writes the block into the cache, and the next one begins.
+            if finish is None:
+                self._encode(final, run.cache)
+                run.stats.commit_done()
+        # 7. The figures.
+        visible = sum(token != run.event.pad_id for token in run.kept)
+        yield RunFinished(reason=finish, token_ids=tuple(run.kept), stats=run.stats.finish(visible))
+
+    def _start(self, prompt: Prompt, options: GenerateOptions, noise: Noise | None, stop_rule: StopRule) -> _Run:
+        ids = self._prompt_ids(prompt, options)
+        config = self.model.config
+        context = min(options.context, config.max_positions or options.context)
+        if len(ids) >= context:
+            raise UsageError(
+                f"the prompt has {len(ids):,} tokens and the context holds {context:,}, the answer included",
+                "raise `--context`, or shorten the prompt",
+            )
+        seed = secrets.randbelow(MAX_SEED + 1) if options.seed is None else options.seed
+        room = context - len(ids)
+        limit = min(options.max_tokens, room)
+        settings = self.settings.override(
+            steps=options.steps,
+            cap=options.cap,
+            entropy_bound=options.entropy_bound,
+            t_min=options.t_min,
+            t_max=options.t_max,
+            temperature=options.temperature,
+            stability=options.stability,
+            confidence=options.confidence,
+        )
+        event = RunStarted(
+            prompt_tokens=len(ids),
+            max_tokens=limit,
+            canvas_length=config.canvas_length,
+            vocab_size=config.vocab_size,
+            max_steps=settings.steps,
+            end_ids=self.end_ids,
+            pad_id=config.pad_token_id,
+            seed=seed,
+        )
+        return _Run(
+            event=event,
+            prompt=ids,
+            settings=settings,
+            stop_rule=stop_rule,
+            limit_reason="length" if limit == options.max_tokens else "context_full",
+            noise=noise or self._noise(options, seed),
+            cache=self._empty_cache(len(ids) + limit),
+            stats=StatsKeeper(prompt_tokens=len(ids), device=self._device),
+            reply=ReplyDecoder(self.tokenizer, tool_calls=options.tool_calls, prompt=ids),
+            end_ids=self.end_ids,
+        )
+
+    def _prompt_ids(self, prompt: Prompt, options: GenerateOptions) -> list[int]:
+        """Ids of a prompt in any of its forms; text goes through the chat template, ids are taken as they are."""
+        if isinstance(prompt, str):
+            prompt = [{"role": "user", "content": prompt}]
+        ids = [token for token in prompt if isinstance(token, int)]
+        if len(ids) < len(prompt):
+            messages = [message for message in prompt if not isinstance(message, int)]
+            if options.system is not None:
+                messages.insert(0, {"role": "system", "content": options.system})
+            ids = self.template.encode(self.tokenizer, messages, think=options.think)
+        if not ids:
+            raise UsageError("the prompt is empty", "give some text, or `-f FILE`")
+        largest = max(ids)
+        if largest >= self.model.config.vocab_size or min(ids) < 0:
+            raise WeightsError(
+                f"the tokenizer gives id {largest}, the model has {self.model.config.vocab_size} embeddings",
+                "use the tokenizer.json that was published with the weights",
+            )
+        return ids
+
+    def _noise(self, options: GenerateOptions, seed: int) -> Noise:
+        if options.noise == "reference":
+            return ReferenceNoise(seed, device=self._device, dtype=self._dtype)
+        return SeededNoise(seed)
+
+    def _empty_cache(self, capacity: int) -> KVCache:
+        """The engine's cache with nothing in it; allocated anew only where the old one is too small."""
+        if self._cache is None or self._cache.capacity < capacity:
+            self._cache = None  # frees the old buffers before the new ones are made
+            self._cache = KVCache(self.model.config, capacity, self._dtype, self._device)
+        self._cache.rewind(0)
+        return self._cache
+
+    def _prefill(self, run: _Run, cancel: threading.Event) -> Iterator[Prefilled]:
+        began = time.perf_counter()
+        for start in range(0, len(run.prompt), self._prefill_chunk):
+            if cancel.is_set():
+                return
+            chunk = run.prompt[start : start + self._prefill_chunk]
+            self._encode(chunk, run.cache)
+            progress = Prefilled(done=run.cache.length, total=len(run.prompt), seconds=time.perf_counter() - began)
+            run.stats.prefilled(progress.seconds)
+            yield progress
+
+    @torch.inference_mode()
+    def _encode(self, ids: Sequence[int], cache: KVCache) -> None:
+        self.model.encode(torch.tensor(ids, device=self._device), cache)
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)  # so that prefill seconds are the device's, not the launches'
+
+    @staticmethod
+    def _cut(draft: Sequence[int], run: _Run) -> tuple[tuple[int, ...], FinishReason | None]:
+        """The part of a draft that is committed, and why the run ends with it, if it does."""
+        left = run.event.max_tokens - len(run.kept)
+        for place, token in enumerate(draft[: left + 1]):
+            if token in run.end_ids:
+                return tuple(draft[: place + 1]), "end_of_turn"
+        return tuple(draft[:left]), run.limit_reason if len(draft) >= left else None
+
+
+@dataclass(kw_only=True, slots=True)
+class _Run:
+    """One generation in flight: what was decided at its start, and what it has kept so far."""
+
+    event: RunStarted
+    prompt: list[int]
+    settings: SamplerSettings
+    stop_rule: StopRule
+    limit_reason: FinishReason
+    noise: Noise
+    cache: KVCache
+    stats: StatsKeeper
+    reply: ReplyDecoder
+    end_ids: tuple[int, ...]
+    kept: list[int] = field(default_factory=list)
+
+    def take(self, final: Sequence[int], *, last: bool) -> list[tuple[Channel, str]]:
+        """Adds a committed block, without its end token, and returns the text that is now final."""
+        visible = [token for token in final if token not in self.end_ids]
+        self.kept += visible
+        return self.reply.push(visible) + (self.reply.finish() if last else [])
+
+
+def _end_ids(generation_config: Mapping[str, Any]) -> tuple[int, ...]:
+    """Ids that end a turn. `generation_config.json` is the one place that lists them all."""
+    ids = generation_config.get("eos_token_id")
+    if ids is None:
+        raise WeightsError(
+            "generation_config.json lacks `eos_token_id`",
+            "use the `generation_config.json` that was published with the weights",
+        )
+    return (ids,) if isinstance(ids, int) else tuple(ids)

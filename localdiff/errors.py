@@ -1,0 +1,48 @@
+"""Every error a user can meet: one sentence, a hint, an exit code.
+
+Knows wording and exit codes; knows nothing about where an error is raised. Messages follow one form: a single sentence
+without a final period, things to type in back-ticks, and a separate `hint` that says what to do next.
+"""
+
+from __future__ import annotations
+
+
+class LocaldiffError(Exception):
+    """Base of every error that is shown as a sentence instead of a traceback.
+
+    Attributes:
+        message: one sentence, no final period.
+        hint: what the user can do about it, or None.
+        exit_code: the status of the process.
+    """
+
+    exit_code: int = 1
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(LocaldiffError):
+    """What the user typed, or gave as a prompt, cannot be used."""
+
+    exit_code = 2
+
+
+class WeightsError(LocaldiffError):
+    """Weights are missing, unreadable, or belong to another model."""
+
+    exit_code = 3
+
+
+class ResourceError(LocaldiffError):
+    """A device, memory or disk space that is not there."""
+
+    exit_code = 4
+
+
+class VerificationError(LocaldiffError):
+    """Stored weights differ from what their manifest promises."""
+
+    exit_code = 5

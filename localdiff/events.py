@@ -1,0 +1,207 @@
+"""What a generation reports: the only vocabulary that the engine shares with its observers.
+
+Knows numbers, ids and text in plain Python values; knows nothing about tensors, terminals or files, so that a run
+can be recorded, replayed and drawn without torch. `SCHEMA_VERSION` changes whenever a field changes its name or its
+meaning, because traces store these fields; `docs/events.md` is the schema in words.
+
+    RunStarted ─► Prefilled… ─► ┌ BlockStarted ─► DenoiseStep… ─► BlockCommitted ─► TextCommitted? ┐ ─► RunFinished
+                                └──────────────────────── once a block ────────────────────────────┘
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+SCHEMA_VERSION = 1
+
+BlockReason: TypeAlias = Literal["converged", "step_limit", "cancelled"]
+FinishReason: TypeAlias = Literal["end_of_turn", "length", "context_full", "cancelled"]
+Channel: TypeAlias = Literal["answer", "thought"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunStarted:
+    """The prompt is tokenized and nothing has been computed yet.
+
+    Attributes:
+        prompt_tokens: length of the prompt in tokens, template included.
+        max_tokens: most tokens this run may commit (the smaller of the option and the room left in the context).
+        canvas_length: positions in a canvas.
+        vocab_size: ids that noise is drawn from.
+        max_steps: denoise steps that one block may take at most.
+        end_ids: token ids that end the answer.
+        pad_id: token id that fills a canvas behind the end.
+        seed: seed of the noise source.
+    """
+
+    prompt_tokens: int
+    max_tokens: int
+    canvas_length: int
+    vocab_size: int
+    max_steps: int
+    end_ids: tuple[int, ...]
+    pad_id: int
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prefilled:
+    """One chunk of the prompt is in the cache; the last one has `done == total`.
+
+    Attributes:
+        done: prompt tokens in the cache so far.
+        total: prompt tokens in all.
+        seconds: wall time since the prefill began.
+    """
+
+    done: int
+    total: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockStarted:
+    """A canvas of noise stands ready.
+
+    Attributes:
+        block: number of the block, from 1.
+        max_blocks: most blocks this run can need; a ceiling, not a promise.
+        position: number of tokens before this canvas.
+        canvas_ids: the noise, one id a position.
+    """
+
+    block: int
+    max_blocks: int
+    position: int
+    canvas_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DenoiseStep:
+    """One pass of the denoiser over the canvas. Every tuple has one entry a canvas position.
+
+    Attributes:
+        block: number of the block, from 1.
+        step: number of the step within the block, from 1.
+        max_steps: steps this block may take at most.
+        temperature: what the logits were divided by in this step.
+        argmax_ids: the draft: most probable id at each position.
+        argmax_probs: probability of that id, in 0..1, at this temperature.
+        entropies: entropy of the temperature-scaled distribution, in nats.
+        accepted: whether the sampler accepted the position in this step; decided anew in every step.
+        sampled_ids: the id drawn from the distribution.
+        shown_ids: the id that the model was shown in this step.
+        mean_entropy: mean of `entropies`, in nats.
+        stable: whether the draft has stayed the same for as many steps as the settings ask.
+        confident: whether the mean entropy is under the confidence threshold.
+        seconds: wall time of this step.
+        elapsed: wall time since the first denoise step of the run began.
+    """
+
+    block: int
+    step: int
+    max_steps: int
+    temperature: float
+    argmax_ids: tuple[int, ...]
+    argmax_probs: tuple[float, ...]
+    entropies: tuple[float, ...]
+    accepted: tuple[bool, ...]
+    sampled_ids: tuple[int, ...]
+    shown_ids: tuple[int, ...]
+    mean_entropy: float
+    stable: bool
+    confident: bool
+    seconds: float
+    elapsed: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockCommitted:
+    """A block is final.
+
+    Attributes:
+        block: number of the block, from 1.
+        token_ids: the draft of the last step, cut behind the first end token (which is kept) and at the token limit.
+        steps: denoise steps it took.
+        seconds: wall time of those steps.
+        reason: `converged`, `step_limit` (final but not stable and confident) or `cancelled` (the draft is dropped and
+            `token_ids` is empty).
+    """
+
+    block: int
+    token_ids: tuple[int, ...]
+    steps: int
+    seconds: float
+    reason: BlockReason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextCommitted:
+    """Text that will not change any more; concatenated per channel it is the whole reply.
+
+    Attributes:
+        block: block that completed it.
+        channel: `answer`, or `thought` for what the model wrote into its thought channel.
+        text: whole characters only; never a special token.
+    """
+
+    block: int
+    channel: Channel
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockStats:
+    """How one block went: its steps, seconds and reason."""
+
+    steps: int
+    seconds: float
+    reason: BlockReason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunStats:
+    """Every figure that a footer, a JSON object or a benchmark shows, computed once.
+
+    Attributes:
+        prompt_tokens: tokens of the prompt.
+        prompt_seconds: wall time of the prefill.
+        tokens: committed, visible tokens (no end token, no padding).
+        seconds: wall time from the start of the first denoise step to the end.
+        tok_per_s: `tokens / seconds`.
+        denoise_passes: forward passes over a canvas.
+        commit_passes: forward passes that wrote a committed block into the cache.
+        tokens_per_forward: `tokens / denoise_passes`.
+        peak_bytes: peak of memory held by the device's allocator, or None where the device does not track it.
+        blocks: one entry a block.
+    """
+
+    prompt_tokens: int
+    prompt_seconds: float
+    tokens: int
+    seconds: float
+    tok_per_s: float
+    denoise_passes: int
+    commit_passes: int
+    tokens_per_forward: float
+    peak_bytes: int | None
+    blocks: tuple[BlockStats, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunFinished:
+    """The run is over; nothing follows.
+
+    Attributes:
+        reason: `end_of_turn`, `length` (token limit), `context_full` or `cancelled`.
+        token_ids: all committed ids of the reply, in order, without the end token.
+        stats: the figures.
+    """
+
+    reason: FinishReason
+    token_ids: tuple[int, ...]
+    stats: RunStats
+
+
+Event: TypeAlias = RunStarted | Prefilled | BlockStarted | DenoiseStep | BlockCommitted | TextCommitted | RunFinished

@@ -1,0 +1,142 @@
+"""Attention, and every mask there is.
+
+Knows queries, keys and values; which keys a row may see is decided here and nowhere else:
+
+                      cached positions           commit rows        canvas rows
+    commit rows       causal, within window      causal             never
+    canvas rows       all that a ring keeps*     as cached          all, both directions
+
+    * sliding layers: the last `window - 1` positions, the same for every canvas row; full layers: everything.
+
+Shape letters: N rows (C commit + L canvas), H query heads, K key-value heads, G = H / K, T keys, d head size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from .cache import LayerCache
+from .config import LayerConfig, ModelConfig
+from .layers import RMSNorm, rms_norm, rotate
+
+Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(q [..., H, N, d], k [..., K, N, d], v like k) -> [..., H, N, d], with a mask and perhaps a cache bound to it."""
+
+# Scores of one pass over the keys stay under 8 M elements (32 MB in fp32), whatever the context.
+_MAX_SCORES = 8 * 1024 * 1024
+
+
+class Attention(nn.Module):
+    """Projections and norms of one layer's attention. Scores are not scaled: the norms of q and k take that part."""
+
+    def __init__(self, config: ModelConfig, layer: LayerConfig) -> None:
+        super().__init__()
+        width, d = config.hidden_size, layer.head_dim
+        self.q_proj: nn.Module = nn.Linear(width, config.num_heads * d, bias=False)
+        self.k_proj: nn.Module = nn.Linear(width, layer.num_kv_heads * d, bias=False)
+        self.v_proj: nn.Module | None = None
+        if not layer.keys_are_values:
+            self.v_proj = nn.Linear(width, layer.num_kv_heads * d, bias=False)
+        self.o_proj: nn.Module = nn.Linear(config.num_heads * d, width, bias=False)
+        self.q_norm = RMSNorm(d, config.rms_norm_eps)
+        self.k_norm = RMSNorm(d, config.rms_norm_eps)
+        self._head_dim = d
+        self._eps = config.rms_norm_eps
+
+    def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
+        """Attends rows [..., N, D] to what `attend` lets them see."""
+        heads = (*x.shape[:-1], -1, self._head_dim)
+        q = rotate(self.q_norm(self.q_proj(x).view(heads)), rotary)
+        keys = self.k_proj(x).view(heads)
+        k = rotate(self.k_norm(keys), rotary)
+        v = rms_norm(keys if self.v_proj is None else self.v_proj(x).view(heads), None, self._eps)
+        y = attend(q.transpose(-3, -2), k.transpose(-3, -2), v.transpose(-3, -2))
+        out: Tensor = self.o_proj(y.transpose(-3, -2).flatten(-2))
+        return out
+
+
+def attend_cached(cache: LayerCache, length: int, commit_rows: int) -> Attend:
+    """Attention of `[commit rows | canvas rows]` through one layer's cache, for a single sequence.
+
+    Commit rows read the cache before they are written into it: a ring would otherwise lose what the first of them
+    needs.
+
+    Args:
+        length: positions in the cache before this pass.
+        commit_rows: how many of the N rows are written into the cache; the rest are canvas rows.
+    """
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        parts = []
+        if commit_rows:
+            past_k, past_v = cache.read(length)
+            new_k, new_v = k[:, :commit_rows], v[:, :commit_rows]
+            mask = causal_mask(cache, length, commit_rows)
+            keys, values = torch.cat((past_k, new_k), dim=1), torch.cat((past_v, new_v), dim=1)
+            parts.append(attention(q[:, :commit_rows], keys, values, mask))
+            cache.write(new_k, new_v, length)
+        if commit_rows < q.shape[1]:
+            past_k, past_v = cache.read(length + commit_rows)
+            keys = torch.cat((past_k, k[:, commit_rows:]), dim=1)
+            values = torch.cat((past_v, v[:, commit_rows:]), dim=1)
+            parts.append(attention(q[:, commit_rows:], keys, values, None))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    return attend
+
+
+def causal_mask(cache: LayerCache, length: int, commit_rows: int) -> Tensor:
+    """Which of `[cached | commit]` keys each commit row sees: bool [C, T], causal and within the layer's window."""
+    rows = torch.arange(length, length + commit_rows, device=cache.keys.device)
+    distance = rows[:, None] - torch.cat((cache.positions(length), rows))[None, :]
+    visible = distance >= 0
+    return visible if cache.window is None else visible & (distance < cache.window)
+
+
+def training_mask(encoder_rows: Tensor, longest: int, canvas_length: int, window: int | None) -> Tensor:
+    """The same visibility for a batch of whole sequences without a cache: padded encoder rows, then one canvas each.
+
+    Args:
+        encoder_rows: [B] number of real encoder rows of each sequence; rows beyond are padding up to `longest`.
+
+    Returns:
+        bool [B, 1, N, N] with N = longest + canvas_length. Padding rows stay causal, so that no softmax is empty.
+    """
+    row = torch.arange(longest + canvas_length, device=encoder_rows.device)
+    query, key = row[:, None], row[None, :]
+    count = encoder_rows[:, None, None]
+    is_encoder_key = key < longest
+    causal = is_encoder_key & (key <= query)
+    seen_by_canvas = is_encoder_key & (key < count)
+    if window is not None:
+        causal = causal & (query - key < window)
+        seen_by_canvas = seen_by_canvas & (key >= count - (window - 1))
+    mask = torch.where(query < longest, causal, seen_by_canvas | ~is_encoder_key)
+    return mask[:, None]
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax attention with query heads folded over their key-value head, in blocks of rows.
+
+    Args:
+        q: [H, N, d]; k, v: [K, T, d]; mask: bool [N, T], True where a row may look, or None for everywhere.
+
+    Returns:
+        [H, N, d]. Scores and softmax are fp32; probabilities are rounded to the type of `v`.
+    """
+    kv_heads, keys, d = k.shape
+    folded = q.view(kv_heads, -1, q.shape[1], d)
+    out = torch.empty_like(folded)
+    block = max(1, _MAX_SCORES // (q.shape[0] * keys))
+    for start in range(0, q.shape[1], block):
+        rows = folded[:, :, start : start + block]
+        scores = (rows.flatten(1, 2) @ k.transpose(1, 2)).float().view(*rows.shape[:3], keys)
+        if mask is not None:
+            scores.masked_fill_(~mask[start : start + block], float("-inf"))
+        probs = scores.softmax(dim=-1).to(v.dtype)
+        out[:, :, start : start + block] = (probs.flatten(1, 2) @ v).view(rows.shape)
+    return out.view(q.shape)

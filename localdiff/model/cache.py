@@ -1,0 +1,132 @@
+"""The key-value cache: what the encoder has written and the denoiser reads.
+
+Full layers keep every position; sliding layers keep the last `window - 1` in a ring, which is what a canvas row
+sees. All buffers are allocated once. A ring forgets, so a rewind needs a snapshot of it: those lie in host memory,
+at the few lengths the caller asks for.
+Shape letters: H key-value heads, T cached positions, d head size, C rows written at once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import torch
+from torch import Tensor
+
+from .config import LayerConfig, ModelConfig
+
+# A ring snapshot is 210 MB at full size; a chat needs the start of the last few turns.
+MAX_SNAPSHOTS = 4
+
+
+class LayerCache:
+    """Keys and values of one layer in static buffers [H, slots, d]; slot of position p is `p % slots`."""
+
+    def __init__(self, layer: LayerConfig, capacity: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.window = layer.window
+        self.slots = capacity if layer.window is None else min(layer.window - 1, capacity)
+        shape = (layer.num_kv_heads, self.slots, layer.head_dim)
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.values = torch.zeros(shape, dtype=dtype, device=device)
+
+    @property
+    def is_ring(self) -> bool:
+        """Whether old positions are overwritten."""
+        return self.window is not None
+
+    def read(self, length: int) -> tuple[Tensor, Tensor]:
+        """Keys and values [H, min(length, slots), d] of the newest positions, in slot order (see `positions`)."""
+        used = min(length, self.slots)
+        return self.keys[:, :used], self.values[:, :used]
+
+    def positions(self, length: int) -> Tensor:
+        """Absolute position [min(length, slots)] that each slot of `read(length)` holds."""
+        slots = torch.arange(min(length, self.slots), device=self.keys.device)
+        if length <= self.slots or not self.slots:
+            return slots
+        newest = length - 1
+        return newest - (newest - slots) % self.slots
+
+    def write(self, keys: Tensor, values: Tensor, start: int) -> None:
+        """Stores rows [H, C, d] at positions `start ...`; a ring keeps only the newest `slots` of them."""
+        count = keys.shape[1]
+        if count > self.slots:
+            start += count - self.slots
+            keys, values = keys[:, count - self.slots :], values[:, count - self.slots :]
+            count = self.slots
+        if not count:
+            return
+        first = start % self.slots
+        head = min(count, self.slots - first)
+        self.keys[:, first : first + head] = keys[:, :head]
+        self.values[:, first : first + head] = values[:, :head]
+        self.keys[:, : count - head] = keys[:, head:]
+        self.values[:, : count - head] = values[:, head:]
+
+
+class KVCache:
+    """The caches of all layers and the number of positions they hold.
+
+    Args:
+        capacity: most positions that can be held.
+
+    Attributes:
+        length: positions held now.
+    """
+
+    def __init__(self, config: ModelConfig, capacity: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.capacity = capacity
+        self.length = 0
+        self.layers = [LayerCache(layer, capacity, dtype, device) for layer in config.layers]
+        self._snapshots: OrderedDict[int, list[tuple[Tensor, Tensor]]] = OrderedDict()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers, snapshots not counted."""
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers)
+
+    def advance(self, count: int) -> None:
+        """Counts `count` positions that every layer has written."""
+        self.length += count
+
+    def snapshot(self) -> None:
+        """Keeps the rings as they are at this length, in host memory; the oldest of `MAX_SNAPSHOTS` is dropped."""
+        self._snapshots.pop(self.length, None)
+        self._snapshots[self.length] = [
+            (keys.to("cpu", copy=True), values.to("cpu", copy=True))
+            for keys, values in (layer.read(self.length) for layer in self.layers if layer.is_ring)
+        ]
+        while len(self._snapshots) > MAX_SNAPSHOTS:
+            self._snapshots.popitem(last=False)
+
+    def rewind(self, length: int) -> int:
+        """Forgets positions from `length` on, as far as that can be exact.
+
+        Returns:
+            The length now held. It is `length` where no ring has overwritten what that length needs or a snapshot was
+            taken there; else the longest shorter length that can be had (0 at worst), and the caller encodes the
+            positions in between again.
+
+        Raises:
+            ValueError: `length` is negative or beyond what is held.
+        """
+        if not 0 <= length <= self.length:
+            raise ValueError(f"rewind {length=} is not within 0..{self.length}")
+        if length != self.length and not self._rings_still_hold(length):
+            length = max((kept for kept in self._snapshots if kept <= length), default=0)
+            self._restore(length)
+        self.length = length
+        for kept in [kept for kept in self._snapshots if kept > length]:
+            del self._snapshots[kept]
+        return length
+
+    def _rings_still_hold(self, length: int) -> bool:
+        return all(not layer.is_ring or self.length <= layer.slots or length == 0 for layer in self.layers)
+
+    def _restore(self, length: int) -> None:
+        if length == 0:
+            return
+        rings = [layer for layer in self.layers if layer.is_ring]
+        for layer, (keys, values) in zip(rings, self._snapshots[length], strict=True):
+            layer.keys[:, : keys.shape[1]] = keys.to(layer.keys.device)
+            layer.values[:, : values.shape[1]] = values.to(layer.values.device)

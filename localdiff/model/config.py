@@ -1,0 +1,221 @@
+"""The shape of the network, read from a checkpoint's `config.json`.
+
+Knows the two key styles in circulation: the released one (`global_head_dim`, `num_global_key_value_heads`) and the
+newer one (`per_layer_config`). Knows no default for any key that bears a shape: a missing one is an error that
+names it, because a borrowed default would load another model's architecture without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from ..errors import WeightsError
+
+LayerKind: TypeAlias = Literal["sliding", "full"]
+
+MODEL_TYPE = "diffusion_gemma"
+_KINDS: dict[str, LayerKind] = {"sliding_attention": "sliding", "full_attention": "full"}
+# The reference defines the cap as a constant of the architecture and leaves it out of the files it writes.
+_FINAL_LOGIT_SOFTCAP = 30.0
+_HINT = "use the `config.json` that was published with the weights"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RopeConfig:
+    """Rotary position embedding of one kind of layer.
+
+    Attributes:
+        theta: base of the wavelengths.
+        rotary_fraction: share of the head that is rotated; 1.0 rotates all of it.
+        proportional: exponents run over the whole head size even where only a fraction is rotated.
+    """
+
+    theta: float
+    rotary_fraction: float
+    proportional: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerConfig:
+    """Attention shape of one layer. `window` is None on full layers; on those, values are the keys (no `v_proj`)."""
+
+    kind: LayerKind
+    head_dim: int
+    num_kv_heads: int
+    window: int | None
+    rope: RopeConfig
+
+    @property
+    def keys_are_values(self) -> bool:
+        """Full layers have no `v_proj`: their values are the un-normed, un-rotated keys."""
+        return self.kind == "full"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig:
+    """Everything that shapes the network. Sizes count elements.
+
+    Attributes:
+        softcap: bound of the logits, or None where they are not capped.
+        max_positions: longest context the network was made for, or None where the file does not say.
+        layers: attention shape of each layer.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    moe_intermediate_size: int
+    num_heads: int
+    num_experts: int
+    top_k_experts: int
+    canvas_length: int
+    sliding_window: int
+    rms_norm_eps: float
+    softcap: float | None
+    pad_token_id: int
+    max_positions: int | None
+    layers: tuple[LayerConfig, ...]
+
+    @classmethod
+    def from_dict(cls, config: Mapping[str, Any]) -> ModelConfig:
+        """Reads a parsed `config.json`.
+
+        Raises:
+            WeightsError: another model's config, a missing or impossible value, or a variant this network does not
+            have.
+        """
+        if config.get("model_type") != MODEL_TYPE:
+            raise WeightsError(
+                f"config.json describes `{config.get('model_type')}`, not `{MODEL_TYPE}`",
+                "localdiff runs one model family: google/diffusiongemma and checkpoints in its layout",
+            )
+        text = _Keys(config.get("text_config"), "text_config")
+        top = _Keys(config, "config.json")
+        _refuse_variants(config, text)
+        num_heads = text.positive("num_attention_heads")
+        layers = _layers(text)
+        for index, layer in enumerate(layers):
+            if num_heads % layer.num_kv_heads:
+                raise WeightsError(
+                    f"config.json: num_attention_heads={num_heads} is not a multiple of the"
+                    f" {layer.num_kv_heads} key-value heads of layer {index}",
+                    _HINT,
+                )
+        num_experts, top_k = text.positive("num_experts"), text.positive("top_k_experts")
+        if top_k > num_experts:
+            raise WeightsError(f"config.json: top_k_experts={top_k} exceeds num_experts={num_experts}", _HINT)
+        softcap = text.get("final_logit_softcapping", _FINAL_LOGIT_SOFTCAP)
+        return cls(
+            vocab_size=text.positive("vocab_size"),
+            hidden_size=text.positive("hidden_size"),
+            intermediate_size=text.positive("intermediate_size"),
+            moe_intermediate_size=text.positive("moe_intermediate_size"),
+            num_heads=num_heads,
+            num_experts=num_experts,
+            top_k_experts=top_k,
+            canvas_length=top.positive("canvas_length"),
+            sliding_window=text.positive("sliding_window"),
+            rms_norm_eps=float(text.require("rms_norm_eps")),
+            softcap=None if softcap is None else float(softcap),
+            pad_token_id=int(text.get("pad_token_id") or 0),
+            max_positions=text.get("max_position_embeddings"),
+            layers=layers,
+        )
+
+
+class _Keys:
+    """A mapping whose missing keys become errors that name the key and the place."""
+
+    def __init__(self, values: object, where: str) -> None:
+        if not isinstance(values, Mapping):
+            raise WeightsError(f"config.json lacks `{where}`", _HINT)
+        self._values: Mapping[str, Any] = values
+        self._where = where
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._values.get(key, default)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def require(self, key: str) -> Any:
+        value = self._values.get(key)
+        if value is None:
+            raise WeightsError(f"{self._where} lacks `{key}`", _HINT)
+        return value
+
+    def positive(self, key: str) -> int:
+        value = self.require(key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise WeightsError(f"{self._where}: {key}={value!r} must be a whole number above 0", _HINT)
+        return value
+
+
+def _refuse_variants(config: Mapping[str, Any], text: _Keys) -> None:
+    activation = text.require("hidden_activation")
+    if activation != "gelu_pytorch_tanh":
+        raise WeightsError(f"text_config: hidden_activation={activation!r} is not `gelu_pytorch_tanh`", _HINT)
+    if text.get("attention_bias"):
+        raise WeightsError("text_config: attention_bias=true is not a form of this model", _HINT)
+    if text.get("use_bidirectional_attention") == "all":
+        raise WeightsError("text_config: use_bidirectional_attention='all' is not a form of this model", _HINT)
+    if not (text.get("tie_word_embeddings", True) and config.get("tie_word_embeddings", True)):
+        raise WeightsError("config.json: tie_word_embeddings=false is not a form of this model", _HINT)
+
+
+def _layers(text: _Keys) -> tuple[LayerConfig, ...]:
+    types = text.require("layer_types")
+    if len(types) != text.positive("num_hidden_layers"):
+        raise WeightsError(
+            f"text_config: layer_types has {len(types)} entries, num_hidden_layers={text.get('num_hidden_layers')}",
+            _HINT,
+        )
+    unknown = sorted(set(types) - set(_KINDS))
+    if unknown:
+        raise WeightsError(f"text_config: layer_types has the unknown entry `{unknown[0]}`", _HINT)
+    ropes = {name: _rope(text, name) for name in dict.fromkeys(types)}
+    layers = []
+    for index, name in enumerate(types):
+        head_dim, num_kv_heads = _heads(text, index, _KINDS[name])
+        layers.append(
+            LayerConfig(
+                kind=_KINDS[name],
+                head_dim=head_dim,
+                num_kv_heads=num_kv_heads,
+                window=text.positive("sliding_window") if _KINDS[name] == "sliding" else None,
+                rope=ropes[name],
+            )
+        )
+    return tuple(layers)
+
+
+def _heads(text: _Keys, index: int, kind: LayerKind) -> tuple[int, int]:
+    """Head size and number of key-value heads of layer `index`, in either key style."""
+    head_dim, num_kv_heads = text.positive("head_dim"), text.positive("num_key_value_heads")
+    if "per_layer_config" in text:
+        overrides = text.require("per_layer_config")
+        override = _Keys(overrides.get(str(index), overrides.get(index, {})), f"per_layer_config.{index}")
+        return (
+            override.positive("head_dim") if "head_dim" in override else head_dim,
+            override.positive("num_key_value_heads") if "num_key_value_heads" in override else num_kv_heads,
+        )
+    if kind == "full":
+        # A present null keeps the sliding layers' head count, as in the reference; an absent key is an error.
+        if "num_global_key_value_heads" not in text or text.get("num_global_key_value_heads") is not None:
+            num_kv_heads = text.positive("num_global_key_value_heads")
+        head_dim = text.positive("global_head_dim")
+    return head_dim, num_kv_heads
+
+
+def _rope(text: _Keys, name: str) -> RopeConfig:
+    rope = _Keys(_Keys(text.require("rope_parameters"), "rope_parameters").require(name), f"rope_parameters.{name}")
+    rope_type = rope.require("rope_type")
+    if rope_type not in ("default", "proportional"):
+        raise WeightsError(f"rope_parameters.{name}: rope_type={rope_type!r} is not a form of this model", _HINT)
+    return RopeConfig(
+        theta=float(rope.require("rope_theta")),
+        rotary_fraction=float(rope.get("partial_rotary_factor", 1.0)),
+        proportional=rope_type == "proportional",
+    )

@@ -1,0 +1,103 @@
+"""The whole network: one forward over `[commit rows | canvas rows]`.
+
+        prompt or committed block            canvas
+    ids ──► embed × √D                  ids ──► embed × √D ──► self-conditioning ◄── soft embedding of the last step
+             │                                   │
+             └──────── commit rows ─── canvas rows ┘
+                            │  layers: commit rows are causal and write the cache, canvas rows look both ways
+                            ▼
+                     canvas rows ──► norm ──► logits
+
+Knows one sequence at a time, its cache and its rows; knows nothing about sampling or text. Module names are the
+checkpoint's names behind `model.decoder.`, so the loader needs no table.
+Shape letters: C commit rows, L canvas rows, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from .attention import attend_cached
+from .block import Layer
+from .cache import KVCache
+from .config import LayerConfig, ModelConfig
+from .embedding import TiedEmbedding
+from .layers import RMSNorm, rotary_table
+from .self_conditioning import SelfConditioning
+
+
+class DiffusionGemma(nn.Module):
+    """A DiffusionGemma text model with empty weights; `localdiff.load` fills them."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed_tokens = TiedEmbedding(config.vocab_size, config.hidden_size)
+        self.self_conditioning = SelfConditioning(config)
+        self.layers = nn.ModuleList(Layer(config, layer) for layer in config.layers)
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+    def forward(self, commit_ids: Tensor, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None) -> Tensor:
+        """One pass over commit rows and canvas rows; either may be empty.
+
+        Args:
+            commit_ids: [C] ids written into the cache at positions `cache.length ...`.
+            canvas_ids: [L] ids of the canvas, at the positions behind them.
+            cache: read by all rows, extended by the commit rows.
+            soft: [L, D] soft embedding of the last denoise step, or None on the first.
+
+        Returns:
+            [L, D] normed hidden states of the canvas rows.
+
+        Raises:
+            ValueError: the commit rows do not fit the cache.
+        """
+        commit_rows, rows = len(commit_ids), len(commit_ids) + len(canvas_ids)
+        if cache.length + commit_rows > cache.capacity:
+            raise ValueError(f"{cache.length=} + {commit_rows=} exceeds {cache.capacity=}")
+        x = self.embed(torch.cat((commit_ids, canvas_ids)))
+        if rows > commit_rows:
+            canvas = self.self_conditioning.condition(x[commit_rows:], soft)
+            x = torch.cat((x[:commit_rows], canvas))
+        positions = torch.arange(cache.length, cache.length + rows, device=x.device)
+        is_canvas = torch.arange(rows, device=x.device) >= commit_rows
+        rotary = self.rotary_tables(positions, x.dtype)
+        for index, layer in enumerate(self.layers):
+            attend = attend_cached(cache.layers[index], cache.length, commit_rows)
+            x = layer(x, is_canvas, rotary[self.config.layers[index]], attend)
+        cache.advance(commit_rows)
+        hidden: Tensor = self.norm(x[commit_rows:])
+        return hidden
+
+    def encode(self, ids: Tensor, cache: KVCache) -> None:
+        """Writes `ids` [C] into the cache, causally."""
+        self(ids, ids[:0], cache)
+
+    def denoise(self, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None) -> Tensor:
+        """Raw logits [L, V] of the canvas, in the weights' type, neither capped nor divided by a temperature."""
+        return self.embed_tokens.logits(self(canvas_ids[:0], canvas_ids, cache, soft))
+
+    def soft_embedding(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
+        """What the next step is conditioned on: the mean scaled embedding [L, D] under this step's distribution.
+
+        Args:
+            logits: [L, V] in the weights' type, capped and divided by the temperature.
+            log_normalizer: [L] fp32, log-sum-exp of those logits.
+        """
+        return self._scale(self.embed_tokens.soft(logits, log_normalizer))
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Scaled embeddings [..., D] of ids."""
+        return self._scale(self.embed_tokens.lookup(ids))
+
+    def rotary_tables(self, positions: Tensor, dtype: torch.dtype) -> dict[LayerConfig, tuple[Tensor, Tensor]]:
+        """Rotary tables of each kind of layer, by its configuration."""
+        return {layer: rotary_table(positions, layer, dtype) for layer in dict.fromkeys(self.config.layers)}
+
+    def _scale(self, embeddings: Tensor) -> Tensor:
+        # √D is rounded to the weights' type first: 53.066 becomes 53.0 in bf16, and the weights were trained with that.
+        scale = torch.tensor(math.sqrt(self.config.hidden_size), dtype=embeddings.dtype)
+        return embeddings * scale

@@ -1,0 +1,82 @@
+"""The mixture of experts: which experts a row goes to, and what they compute.
+
+Knows rows; knows nothing about attention or which rows are encoder or canvas rows. `Experts` is swappable: a quantized
+module with the same `forward` takes its place without any change here.
+Shape letters: N rows, D width, E experts, K experts a row, I expert width.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .config import ModelConfig
+from .layers import gelu, rms_norm
+
+
+class Router(nn.Module):
+    """Chooses K experts a row, from the raw residual stream (not from the normed input of the experts)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.proj: nn.Module = nn.Linear(config.hidden_size, config.num_experts, bias=False)
+        self.scale = nn.Parameter(torch.ones(config.hidden_size))
+        self.per_expert_scale = nn.Parameter(torch.ones(config.num_experts))
+        self._top_k = config.top_k_experts
+        self._eps = config.rms_norm_eps
+
+    def forward(self, residual: Tensor) -> tuple[Tensor, Tensor]:
+        """Routes rows [N, D] to experts.
+
+        Returns:
+            index: [N, K] expert ids; weight: [N, K] fp32, renormalised over the chosen K, times the per-expert scale.
+        """
+        x = rms_norm(residual, None, self._eps) * self.scale * residual.shape[-1] ** -0.5
+        probabilities = self.proj(x).softmax(dim=-1, dtype=torch.float32)
+        weight, index = probabilities.topk(self._top_k, dim=-1)
+        weight = weight / weight.sum(dim=-1, keepdim=True)
+        return index, weight * self.per_expert_scale[index]
+
+
+class Experts(nn.Module):
+    """All experts of a layer in two fused tensors: gate and up rows stacked [E, 2I, D], and down [E, D, I]."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        experts, width, inner = config.num_experts, config.hidden_size, config.moe_intermediate_size
+        self.gate_up_proj = nn.Parameter(torch.empty(experts, 2 * inner, width))
+        self.down_proj = nn.Parameter(torch.empty(experts, width, inner))
+
+    def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+        """Sums the chosen experts' outputs.
+
+        Args:
+            x: [N, D] rows; index: [N, K] expert ids; weight: [N, K] routing weights.
+
+        Returns:
+            [N, D] in the type of `x`, accumulated in fp32.
+        """
+        out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
+        for expert, rows, slots in rows_by_expert(index, self.gate_up_proj.shape[0]):
+            gate, up = F.linear(x[rows], self.gate_up_proj[expert]).chunk(2, dim=-1)
+            y = F.linear(gelu(gate) * up, self.down_proj[expert])
+            out.index_add_(0, rows, (y * weight[rows, slots, None]).float())
+        return out.to(x.dtype)
+
+
+def rows_by_expert(index: Tensor, num_experts: int) -> list[tuple[int, Tensor, Tensor]]:
+    """Groups routed rows by expert.
+
+    Returns:
+        One (expert, rows, slots) for every expert that was chosen; `index[rows, slots] == expert`. Rows ascend
+        within an expert, so the sum over experts has one fixed order.
+    """
+    flat = index.flatten()
+    order = flat.argsort(stable=True)
+    counts = torch.bincount(flat, minlength=num_experts).tolist()
+    groups = []
+    for expert, chosen in enumerate(torch.split(order, counts)):
+        if len(chosen):
+            groups.append((expert, chosen // index.shape[1], chosen % index.shape[1]))
+    return groups

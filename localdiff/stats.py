@@ -1,0 +1,63 @@
+"""The figures of a run, kept while it goes: every rate is computed here and nowhere else."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from .events import BlockCommitted, BlockStats, RunStats
+
+
+class StatsKeeper:
+    """Counts passes and seconds of one run.
+
+    The clock of `tok_per_s` starts with the first denoise step: loading and prefill stand apart, and so nothing but
+    committed, visible tokens over denoising and commit time goes into the rate.
+    """
+
+    def __init__(self, *, prompt_tokens: int, device: torch.device) -> None:
+        self._prompt_tokens = prompt_tokens
+        self._device = device
+        self._prompt_seconds = 0.0
+        self._started: float | None = None
+        self._denoise_passes = 0
+        self._commit_passes = 0
+        self._blocks: list[BlockStats] = []
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+
+    def prefilled(self, seconds: float) -> None:
+        """The prompt, so far, took `seconds`."""
+        self._prompt_seconds = seconds
+
+    def start_clock(self) -> float:
+        """When the first denoise step of the run began; the first call sets it."""
+        if self._started is None:
+            self._started = time.perf_counter()
+        return self._started
+
+    def block_done(self, event: BlockCommitted) -> None:
+        """A block took its steps."""
+        self._denoise_passes += event.steps
+        self._blocks.append(BlockStats(steps=event.steps, seconds=event.seconds, reason=event.reason))
+
+    def commit_done(self) -> None:
+        """A committed block was written into the cache."""
+        self._commit_passes += 1
+
+    def finish(self, tokens: int) -> RunStats:
+        """The run has ended with `tokens` committed, visible tokens."""
+        seconds = 0.0 if self._started is None else time.perf_counter() - self._started
+        return RunStats(
+            prompt_tokens=self._prompt_tokens,
+            prompt_seconds=self._prompt_seconds,
+            tokens=tokens,
+            seconds=seconds,
+            tok_per_s=tokens / seconds if seconds else 0.0,
+            denoise_passes=self._denoise_passes,
+            commit_passes=self._commit_passes,
+            tokens_per_forward=tokens / self._denoise_passes if self._denoise_passes else 0.0,
+            peak_bytes=torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else None,
+            blocks=tuple(self._blocks),
+        )

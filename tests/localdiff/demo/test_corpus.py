@@ -1,0 +1,89 @@
+"""The mixture and its rendering: deterministic, short enough, and no leak through a conversation's past."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from tokenizers import Tokenizer
+
+from localdiff.demo.corpus import WEIGHTS, Mixture, length_table, render, sample_example
+from localdiff.demo.skills import SKILLS, is_held_out
+from localdiff.demo.turns import Render
+
+Vocabulary = tuple[Tokenizer, Render]
+CANVAS = 96
+
+
+def only(skill: str) -> Mixture:
+    return Mixture(weights={skill: 1.0}, history_share=0.0, system_share=0.0)
+
+
+def test_the_same_seed_renders_the_same_ids(demo_vocabulary: Vocabulary) -> None:
+    runs = []
+    for _ in range(2):
+        rng = Random(11)
+        runs.append([render(sample_example(rng, "train"), *demo_vocabulary) for _ in range(100)])
+    assert runs[0] == runs[1]
+
+
+def test_rendering_gives_prompt_and_answer_with_their_marks(demo_vocabulary: Vocabulary) -> None:
+    tokenizer, template = demo_vocabulary
+    rng = Random(1)
+    for _ in range(200):
+        example = sample_example(rng, "held_out")
+        prompt, answer = render(example, tokenizer, template)
+        assert tokenizer.decode(prompt, skip_special_tokens=False) == template(example.messages)
+        assert tokenizer.decode(prompt[-3:], skip_special_tokens=False) == "<|turn>model\n"
+        assert tokenizer.id_to_token(answer[-1]) == "<turn|>"
+        assert tokenizer.decode(answer) == example.answer
+
+
+@pytest.mark.parametrize("skill", sorted(set(SKILLS) - {"story"}))
+def test_answers_of_short_skills_fit_on_one_canvas(skill: str, demo_vocabulary: Vocabulary) -> None:
+    rng = Random(2)
+    pairs = [render(sample_example(rng, "train", only(skill)), *demo_vocabulary) for _ in range(300)]
+    assert max(len(answer) for _, answer in pairs) <= 60 < CANVAS
+    assert max(len(prompt) for prompt, _ in pairs) <= 60
+
+
+def test_stories_take_several_canvases(demo_vocabulary: Vocabulary) -> None:
+    rng = Random(3)
+    lengths = [len(render(sample_example(rng, "train", only("story")), *demo_vocabulary)[1]) for _ in range(100)]
+    assert min(lengths) > 2 * CANVAS
+    assert max(lengths) <= 5 * CANVAS
+
+
+def test_skills_are_drawn_by_weight() -> None:
+    rng = Random(4)
+    counts = Counter(sample_example(rng, "train").skill for _ in range(6000))
+    total = sum(WEIGHTS.values())
+    for skill, weight in WEIGHTS.items():
+        assert counts[skill] / 6000 == pytest.approx(weight / total, abs=0.02)
+
+
+def test_earlier_turns_come_from_the_training_side_and_keep_the_order_of_roles() -> None:
+    rng = Random(5)
+    mixture = Mixture(history_share=1.0, system_share=0.5)
+    trained = {SKILLS["sudoku"](rng, "train").answer for _ in range(4000)}
+    for _ in range(300):
+        example = sample_example(rng, "held_out", mixture)
+        roles = [role for role, _ in example.messages]
+        assert roles in (["user", "assistant", "user"], ["system", "user", "assistant", "user"])
+        earlier = example.messages[-2][1]
+        if len(earlier) == 19 and set(earlier) <= set("1234 "):
+            assert earlier in trained
+        assert example.skill == "about" or is_held_out(example.key)
+
+
+@pytest.mark.parametrize("weights", [{"juggling": 1.0}, {"add": -1.0, "sort": 2.0}, {"add": 0.0}])
+def test_impossible_weights_are_refused(weights: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="weights"):
+        Mixture(weights=weights)
+
+
+def test_the_length_table_has_a_line_for_every_skill(demo_vocabulary: Vocabulary) -> None:
+    lines = length_table(*demo_vocabulary, per_skill=20).splitlines()
+    assert [line.split()[0] for line in lines] == ["skill", *SKILLS]
+    assert all(len(line.split()) == 7 for line in lines[1:])

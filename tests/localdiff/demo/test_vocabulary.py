@@ -1,0 +1,136 @@
+"""The vocabulary: lossless, aligned with the skills, reproducible, and readable by transformers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from string import ascii_lowercase
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from localdiff.demo.corpus import load_vocabulary
+from localdiff.demo.skills.words import COMMON
+from localdiff.demo.turns import Render, compile_template
+from localdiff.demo.vocabulary import BYTES, SPECIAL, VOCABULARY_SIZE, build_tokenizer, write_vocabulary
+
+Vocabulary = tuple[Tokenizer, Render]
+TOKENIZER = build_tokenizer()
+
+
+def pieces(text: str) -> list[str]:
+    return TOKENIZER.encode(text, add_special_tokens=False).tokens
+
+
+def round_trip(text: str) -> str:
+    ids = TOKENIZER.encode(text, add_special_tokens=False).ids
+    return TOKENIZER.decode(ids, skip_special_tokens=False)
+
+
+@given(st.text(max_size=30))
+def test_any_text_survives_encoding_and_decoding(text: str) -> None:
+    assert round_trip(text) == text
+
+
+@given(st.text(alphabet=" \n\t.-09az<>|_\u2581é漢🙂", max_size=40))
+def test_blanks_marks_and_wide_characters_survive(text: str) -> None:
+    assert round_trip(text) == text
+
+
+def test_special_tokens_have_the_released_names_and_the_first_five_ids() -> None:
+    assert [TOKENIZER.token_to_id(name) for name in SPECIAL[:5]] == [0, 1, 2, 3, 4]
+    assert SPECIAL[:5] == ("<pad>", "<eos>", "<bos>", "<unk>", "<mask>")
+    for name in SPECIAL:
+        assert pieces(f"a{name}b") == ["a", name, "b"]
+    assert TOKENIZER.decode([1, *TOKENIZER.encode("hi").ids, 0]) == "hi"
+
+
+def test_every_byte_has_a_token_and_nothing_is_unknown() -> None:
+    assert all(TOKENIZER.token_to_id(name) is not None for name in BYTES)
+    assert pieces("é") == ["<0xC3>", "<0xA9>"]
+    assert "<unk>" not in pieces("\x00 漢 \U0010ffff \x7f")
+
+
+def test_the_size_is_bounded_and_ids_are_dense() -> None:
+    ids = sorted(TOKENIZER.get_vocab().values())
+    assert ids == list(range(len(ids)))
+    assert 1000 <= len(ids) <= VOCABULARY_SIZE
+
+
+def test_digits_periods_and_newlines_stand_alone() -> None:
+    assert pieces("1.3. ..42") == list("1.3. ..42")
+    assert pieces("2024-03-05") == list("2024-03-05")
+    assert pieces("a\n\nb 4") == ["a", "\n", "\n", "b", " ", "4"]
+    for piece in TOKENIZER.get_vocab():
+        if piece not in SPECIAL + BYTES and len(piece) > 1:
+            assert not set(piece) & set("0123456789.\n"), piece
+
+
+def test_a_spelled_letter_is_one_token() -> None:
+    for letter in ascii_lowercase:
+        assert pieces(f"z-{letter}-{letter}") == ["z", f"-{letter}", f"-{letter}"]
+    assert "-c" not in pieces("self-conditioning")
+
+
+def test_common_words_take_few_pieces() -> None:
+    counts = [len(pieces(f" {word}")) for word in COMMON]
+    assert sum(counts) / len(counts) < 2.5
+    assert max(counts) <= 5
+    for word in (" canvas", " diffusion", " localdiff", " entropy", " Sudoku", " JSON", "user", "model"):
+        assert pieces(word) == [word]
+
+
+def test_writing_twice_gives_the_same_bytes(tmp_path: Path, demo_vocabulary_directory: Path) -> None:
+    write_vocabulary(tmp_path)
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert names == ["chat_template.jinja", "tokenizer.json", "tokenizer_config.json"]
+    for name in names:
+        assert (tmp_path / name).read_bytes() == (demo_vocabulary_directory / name).read_bytes()
+
+
+def test_transformers_reads_the_directory(demo_vocabulary_directory: Path) -> None:
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(demo_vocabulary_directory)
+    ours, render = load_vocabulary(demo_vocabulary_directory)
+    assert len(theirs) == ours.get_vocab_size()
+    assert (theirs.pad_token_id, theirs.eos_token_id, theirs.bos_token_id) == (0, 1, 2)
+    text = "  two  spaces\n\n\tTab é 漢字 🙂 4.2"
+    assert theirs(text)["input_ids"] == ours.encode(text).ids
+    assert theirs.decode(ours.encode(text).ids) == text
+    turns = [("system", "Be brief."), ("user", "Hi"), ("assistant", "Hello!"), ("user", "2+2?")]
+    messages = [{"role": role, "content": content} for role, content in turns]
+    assert theirs.apply_chat_template(messages, tokenize=False, add_generation_prompt=True) == render(turns)
+
+
+def test_the_template_writes_the_released_turn_format() -> None:
+    render = compile_template()
+    assert render([("user", " Hi ")]) == "<bos><|turn>user\nHi<turn|>\n<|turn>model\n"
+    assert render([("system", "Be brief."), ("user", "Hi"), ("assistant", "Hello!"), ("user", "2+2?")]) == (
+        "<bos><|turn>system\nBe brief.<turn|>\n<|turn>user\nHi<turn|>\n<|turn>model\nHello!<turn|>\n"
+        "<|turn>user\n2+2?<turn|>\n<|turn>model\n"
+    )
+
+
+def test_the_template_drops_past_thoughts() -> None:
+    render = compile_template()
+    thought = "<|channel>thought\nsecret<channel|>Hello!"
+    assert "<|turn>model\nHello!<turn|>" in render([("user", "Hi"), ("assistant", thought), ("user", "2+2?")])
+
+
+def test_thinking_is_switched_on_in_the_system_turn(demo_vocabulary_directory: Path) -> None:
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    source = (demo_vocabulary_directory / "chat_template.jinja").read_text(encoding="utf-8")
+    template = ImmutableSandboxedEnvironment().from_string(source)
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    assert template.render(messages=messages, bos_token="<bos>", enable_thinking=True) == (
+        "<bos><|turn>system\n<|think|>\nBe brief.<turn|>\n<|turn>user\nHi<turn|>\n"
+    )
+
+
+def test_the_tokenizer_file_names_its_bytes_as_a_fallback(demo_vocabulary_directory: Path) -> None:
+    stored = json.loads((demo_vocabulary_directory / "tokenizer.json").read_text(encoding="utf-8"))
+    assert stored["model"]["byte_fallback"] is True
+    assert stored["model"]["unk_token"] == "<unk>"
