@@ -21,6 +21,18 @@ def config_json(vocab_size: int, end_of_turn_id: int) -> dict[str, Any]:
         "dtype": "bfloat16",
         "eos_token_id": [1, end_of_turn_id],
         "tie_word_embeddings": True,
+        # The demo model has no eyes. transformers builds a vision tower all the same; this keeps it tiny.
+        "vision_config": {
+            "model_type": "gemma4_vision",
+            "hidden_size": 64,
+            "intermediate_size": 64,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 2,
+            "head_dim": 32,
+            "patch_size": 4,
+            "position_embedding_size": 16,
+        },
         "text_config": {
             "model_type": "diffusion_gemma_text",
             "vocab_size": vocab_size,

@@ -26,7 +26,9 @@ def export(model: DiffusionGemma, vocabulary: Path, directory: Path) -> None:
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copyfile(vocabulary / name, directory / name)
     tensors = {released_name(name): tensor.bfloat16().contiguous() for name, tensor in model.state_dict().items()}
-    save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+    weights = directory / "model.safetensors"
+    save_file(tensors, weights, metadata={"format": "pt"})
+    weights.chmod(0o644)  # safetensors writes for the owner alone, and this file is shipped
 
 
 def end_of_turn_id(tokenizer: Tokenizer) -> int:

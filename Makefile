@@ -1,0 +1,71 @@
+# Every task of this repository. `make` alone lists them.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+PROMPT ?= Spell the word "canvas".
+
+# PYTHON may name the interpreter for the environment; without it the first one that is new enough is taken.
+PYTHON     ?=
+CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14 python)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-all check lint types format docs demo-model wheel clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP)  ## create .venv and install everything, pinned by constraints.txt
+
+$(STAMP): pyproject.toml constraints.txt
+	@set -e; \
+	if $(BIN)/python -c '' 2>/dev/null; then exit 0; fi; \
+	found=; \
+	for python in $(CANDIDATES); do \
+	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
+	  then found="$$python"; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo 'error: no Python 3.11 or newer with `venv` among: $(CANDIDATES)' >&2; \
+	  echo 'hint: install one (on Debian and Ubuntu `python3` and `python3-venv`), or say `make PYTHON=/path/to/python`' >&2; \
+	  exit 1; \
+	fi; \
+	echo "creating $(VENV) with $$found"; \
+	"$$found" -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+run: setup  ## run the demo model: make run PROMPT="…"
+	@$(BIN)/localdiff run --model demo '$(subst ','\'',$(PROMPT))'
+
+test: setup  ## run the tests, without the slow ones and those that need a GPU or a network
+	TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q
+
+test-all: setup  ## run the slow tests too
+	TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q -m 'not gpu and not network'
+
+check: lint types test  ## lint, types and tests: what CI runs
+
+lint: setup  ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup  ## mypy --strict
+	$(BIN)/mypy
+
+format: setup  ## let ruff repair what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: setup  ## write the generated pages of docs/
+	$(BIN)/python -m tests.cli_reference > docs/cli.md.partial && mv docs/cli.md.partial docs/cli.md
+
+demo-model: setup  ## train the small model that ships with the package
+	$(BIN)/python -m localdiff.demo.train
+
+wheel: setup  ## build the wheel into dist/
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+clean:  ## remove what the other targets made, .venv included
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

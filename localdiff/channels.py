@@ -1,0 +1,114 @@
+"""Which channel each committed id belongs to: the thought or the answer.
+
+Knows the ids of the channel, tool-call and turn markers; knows nothing about text beyond where a piece holds
+a newline.
+
+    answer ──<|channel>──► name ──first newline──► thought ──<channel|>──► answer
+    answer ──<|tool_call>──► call ──<tool_call|>──► answer           <|turn>, <turn|> and end tokens ──► answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from .events import Channel
+from .tokenizer import Tokenizer
+
+_State: TypeAlias = Literal["answer", "name", "thought"]
+
+# A channel's name is one short word. Without a newline in so many tokens it is none, and counts as thought.
+NAME_LIMIT = 16
+
+
+class ChannelSplitter:
+    """Splits a stream of ids by channel, wherever the borders of the pushes fall.
+
+    Everything between `<|channel>` and `<channel|>` is thought, a channel that never closes included. What
+    follows `<|channel>` up to the first newline is the channel's name and is dropped; so is every control
+    token. A tool call is part of the answer, even inside a thought: kept whole with its markers, or dropped
+    whole.
+
+    Args:
+        tokenizer: names the markers.
+        tool_calls: keep tool calls.
+        prompt: ids of the prompt. Where its last turn opens a channel and leaves it open (a template does so
+            behind a tool response), the reply begins as thought.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, tool_calls: bool = False, prompt: Sequence[int] = ()) -> None:
+        self._tokenizer = tokenizer
+        self._keep_calls = tool_calls
+        ids = tokenizer.special_ids
+        self._open, self._close = ids.channel_open, ids.channel_close
+        self._call_open, self._call_close = ids.tool_call_open, ids.tool_call_close
+        borders = (ids.turn_open, ids.turn_close, ids.tool_response_open, ids.eos, ids.bos)
+        self._borders = frozenset(id for id in borders if id is not None)
+        self._state: _State = "answer"
+        self._in_call = False
+        self._name: list[int] = []
+        self._pieces: list[tuple[Channel, list[int]]] = []
+        self.push(self._open_part(prompt))
+
+    def push(self, ids: Sequence[int]) -> list[tuple[Channel, list[int]]]:
+        """The ids that show, in order, as runs of one channel; a run is never empty and neighbours differ."""
+        for id in ids:
+            self._take(id)
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+    def _take(self, id: int) -> None:
+        if id in self._borders:
+            self._state, self._in_call = "answer", False
+            self._name.clear()
+        elif self._in_call:
+            self._in_call = id != self._call_close
+            self._emit_call(id)
+        elif id == self._call_open:
+            self._in_call = True
+            self._emit_call(id)
+        elif id == self._open:
+            self._state = "name"
+            self._name.clear()
+        elif id == self._close:
+            self._state = "answer"
+            self._name.clear()
+        elif self._tokenizer.is_special(id):
+            pass
+        elif self._state == "name":
+            self._take_name(id)
+        else:
+            self._emit(self._state, id)
+
+    def _take_name(self, id: int) -> None:
+        _, newline, rest = self._tokenizer.decode([id]).partition("\n")
+        self._name.append(id)
+        if newline:
+            self._state = "thought"
+            if rest.strip():
+                self._emit("thought", id)
+            self._name.clear()
+        elif len(self._name) == NAME_LIMIT:
+            self._state = "thought"
+            for held in self._name:
+                self._emit("thought", held)
+            self._name.clear()
+
+    def _emit_call(self, id: int) -> None:
+        if self._keep_calls and id != self._tokenizer.special_ids.pad:
+            self._emit("answer", id)
+
+    def _emit(self, channel: Channel, id: int) -> None:
+        if self._pieces and self._pieces[-1][0] == channel:
+            self._pieces[-1][1].append(id)
+        else:
+            self._pieces.append((channel, [id]))
+
+    def _open_part(self, prompt: Sequence[int]) -> Sequence[int]:
+        """The end of `prompt` from a `<|channel>` that nothing closes, or nothing."""
+        for index in range(len(prompt) - 1, -1, -1):
+            if prompt[index] == self._open:
+                return prompt[index:]
+            if prompt[index] == self._close or prompt[index] in self._borders:
+                return ()
+        return ()

@@ -1,0 +1,168 @@
+"""Named tensors of a checkpoint directory, read one at a time.
+
+Knows safetensors files, their index and the JSON files beside them; does not know what a tensor is for.
+Opening a checkpoint reads headers only: a tensor's bytes are mapped when it is asked for, and paged in when
+they are used.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from .errors import WeightsError
+
+CONFIG_FILE = "config.json"
+GENERATION_CONFIG_FILE = "generation_config.json"
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+
+_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+_INCOMPLETE = "download the checkpoint again, or point `--model` at a complete copy"
+
+
+class Checkpoint:
+    """The tensors and JSON files of one directory: a single `model.safetensors`, or an index with shards.
+
+    Args:
+        directory: where the files lie.
+
+    Raises:
+        WeightsError: the directory, its `config.json` or its weights are missing; a file is damaged; a shard
+            is missing, or lacks a tensor that the index promises.
+    """
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+        if not self.directory.is_dir():
+            what = "is not a directory" if self.directory.exists() else "does not exist"
+            raise WeightsError(
+                f"the model directory `{self.directory}` {what}",
+                "give a directory that holds `config.json` and `.safetensors` files",
+            )
+        self._config = self._read_json(CONFIG_FILE)
+        self._files: dict[str, Any] = {}
+        self._file_of = self._locate()
+
+    def config(self) -> dict[str, Any]:
+        """`config.json`, parsed."""
+        return self._config
+
+    def generation_config(self) -> dict[str, Any]:
+        """`generation_config.json`, parsed; empty where the checkpoint has none.
+
+        Raises:
+            WeightsError: the file is not a JSON object.
+        """
+        if not (self.directory / GENERATION_CONFIG_FILE).exists():
+            return {}
+        return self._read_json(GENERATION_CONFIG_FILE)
+
+    def names(self) -> tuple[str, ...]:
+        """Every tensor's name, sorted."""
+        return tuple(sorted(self._file_of))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of a tensor, from the header."""
+        return tuple(self._file(name).get_slice(name).get_shape())
+
+    def dtype(self, name: str) -> torch.dtype:
+        """Stored type of a tensor, from the header.
+
+        Raises:
+            WeightsError: a type that this loader does not read.
+        """
+        stored = self._file(name).get_slice(name).get_dtype()
+        if stored not in _DTYPES:
+            raise WeightsError(f"tensor `{name}` has the type {stored}, which localdiff does not read")
+        return _DTYPES[stored]
+
+    def tensor(self, name: str) -> Tensor:
+        """The tensor as stored, on the CPU.
+
+        Its memory is the mapped file (private: writing to it changes no file), except where the file places
+        it at an address that its type cannot be read from; then it is copied.
+
+        Raises:
+            WeightsError: there is no such tensor, or its type is not read.
+        """
+        self.dtype(name)
+        tensor: Tensor = self._file(name).get_tensor(name)
+        return tensor if tensor.data_ptr() % tensor.element_size() == 0 else tensor.clone()
+
+    def _file(self, name: str) -> Any:
+        if name not in self._file_of:
+            raise WeightsError(f"the checkpoint `{self.directory}` has no tensor `{name}`", _INCOMPLETE)
+        return self._files[self._file_of[name]]
+
+    def _locate(self) -> dict[str, str]:
+        """File of every tensor; opens every file, which checks its header against its size."""
+        if (self.directory / WEIGHTS_FILE).exists():
+            return dict.fromkeys(self._open(WEIGHTS_FILE), WEIGHTS_FILE)
+        if not (self.directory / INDEX_FILE).exists():
+            raise WeightsError(
+                f"`{self.directory}` has no weights: neither `{WEIGHTS_FILE}` nor `{INDEX_FILE}`", _INCOMPLETE
+            )
+        promised = self._read_index()
+        held = {shard: set(self._open(shard)) for shard in sorted(set(promised.values()))}
+        for name, shard in promised.items():
+            if name not in held[shard]:
+                raise WeightsError(f"`{shard}` lacks `{name}`, which `{INDEX_FILE}` promises", _INCOMPLETE)
+        unpromised = {name: shard for shard, names in held.items() for name in names}
+        return unpromised | promised
+
+    def _read_index(self) -> dict[str, str]:
+        weight_map = self._read_json(INDEX_FILE).get("weight_map")
+        if not isinstance(weight_map, dict) or not weight_map:
+            raise WeightsError(f"`{INDEX_FILE}` has no `weight_map`", _INCOMPLETE)
+        for shard in weight_map.values():
+            # the index is downloaded text: it names files beside it, never a path
+            if not isinstance(shard, str) or Path(shard).name != shard:
+                raise WeightsError(f"`{INDEX_FILE}` names {shard!r}, which is not a file name", _INCOMPLETE)
+        return weight_map
+
+    def _open(self, file: str) -> list[str]:
+        path = self.directory / file
+        if not path.is_file():
+            raise WeightsError(f"the weight file `{path}` is missing", _INCOMPLETE)
+        try:
+            handle: Any = safe_open(path, framework="pt", device="cpu")
+        except (SafetensorError, OSError) as error:
+            raise WeightsError(
+                f"the weight file `{path}` is damaged or cut short ({error})", _INCOMPLETE
+            ) from error
+        self._files[file] = handle
+        names: list[str] = handle.keys()
+        return names
+
+    def _read_json(self, file: str) -> dict[str, Any]:
+        path = self.directory / file
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise WeightsError(
+                f"`{self.directory}` has no `{file}`", "give the directory that the checkpoint was saved to"
+            ) from error
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise WeightsError(f"`{path}` cannot be read as JSON ({error})", _INCOMPLETE) from error
+        if not isinstance(value, dict):
+            raise WeightsError(f"`{path}` is not a JSON object", _INCOMPLETE)
+        return value

@@ -1,0 +1,276 @@
+"""The command line: options become dataclasses, a command runs, errors become exit codes.
+
+Knows option names, help texts and exit codes; computes nothing and never imports torch. `docs/cli.md` is
+written from this file by `make docs`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from localdiff import __version__
+from localdiff.commands.prompt import NoPromptError
+from localdiff.commands.run import RunRequest, run
+from localdiff.errors import UsageError
+from localdiff.exits import Edge
+from localdiff.options import GenerateOptions
+from localdiff.ui.help import Command, Group
+from localdiff.ui.output import decide
+
+PROGRAM = "localdiff"
+
+app = typer.Typer(
+    name=PROGRAM,
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def localdiff(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Run DiffusionGemma on this machine: a prompt goes in, a canvas of noise condenses, text comes out."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+
+
+_MODEL = "Model"
+_LENGTH = "Length"
+_SAMPLER = "Sampler (each is as the model's generation_config.json says, unless given)"
+_OUTPUT = "Output"
+
+
+@app.command("run", cls=Command)
+def run_command(
+    context: typer.Context,
+    prompt: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PROMPT", help="The prompt. Piped input is added after a blank line.", show_default=False
+        ),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("-f", "--file", metavar="FILE", help="Read the prompt from FILE; - is standard input."),
+    ] = None,
+    system: Annotated[str | None, typer.Option("-s", "--system", metavar="TEXT", help="System prompt.")] = None,
+    think: Annotated[bool, typer.Option("--think", help="Let the model think before it answers.")] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "-m",
+            "--model",
+            metavar="MODEL",
+            help="demo (the small model of this package), a directory, or a Hub id such as OWNER/NAME.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None,
+    revision: Annotated[
+        str | None,
+        typer.Option(metavar="REV", help="Branch, tag or commit of a model from the Hub.", rich_help_panel=_MODEL),
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Never ask the Hub.", rich_help_panel=_MODEL)] = False,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="DEVICE",
+            help="auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device, else the CPU.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = "auto",
+    dtype: Annotated[
+        str,
+        typer.Option(
+            metavar="TYPE",
+            help="auto, bf16 or fp32; auto is bf16, but fp32 for a small model on a CPU.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = "auto",
+    max_tokens: Annotated[
+        int, typer.Option(metavar="N", help="Most tokens to generate.", rich_help_panel=_LENGTH)
+    ] = 1024,
+    context_size: Annotated[
+        int,
+        typer.Option(
+            "--context", metavar="N", help="Most tokens of prompt and answer together.", rich_help_panel=_LENGTH
+        ),
+    ] = 8192,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Most denoise steps a block may take. The temperature schedule is stretched over as many, "
+            "so another N is another schedule.",
+            rich_help_panel=_SAMPLER,
+        ),
+    ] = None,
+    cap: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Stop every block after N steps at the latest. Only cuts the loop short; the temperature "
+            "schedule stays.",
+            rich_help_panel=_SAMPLER,
+        ),
+    ] = None,
+    entropy_bound: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NATS",
+            help="How much entropy the positions accepted in one step may add up to.",
+            rich_help_panel=_SAMPLER,
+        ),
+    ] = None,
+    t_min: Annotated[
+        float | None,
+        typer.Option("--t-min", metavar="T", help="Temperature of the last step.", rich_help_panel=_SAMPLER),
+    ] = None,
+    t_max: Annotated[
+        float | None,
+        typer.Option("--t-max", metavar="T", help="Temperature of the first step.", rich_help_panel=_SAMPLER),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            metavar="T",
+            help="One temperature for every step, in place of --t-min and --t-max. 0 takes the most probable "
+            "token instead of drawing one.",
+            rich_help_panel=_SAMPLER,
+        ),
+    ] = None,
+    stability: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="For how many steps the draft must stay the same before a block may stop.",
+            rich_help_panel=_SAMPLER,
+        ),
+    ] = None,
+    confidence: Annotated[
+        float | None,
+        typer.Option(metavar="NATS", help="Mean entropy below which a block may stop.", rich_help_panel=_SAMPLER),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Seed of the noise; the same seed gives the same text on the same device. Drawn if not given.",
+            rich_help_panel=_SAMPLER,
+        ),
+    ] = None,
+    noise: Annotated[
+        Literal["seeded", "reference"],
+        typer.Option(
+            help="seeded draws from the seed; reference draws exactly as the reference implementation does, "
+            "in fp32 on the CPU only, to check against it.",
+            rich_help_panel=_SAMPLER,
+        ),
+    ] = "seeded",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Write to FILE what would go to stdout; FILE appears when it is complete.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON object at the end, with text and figures.", rich_help_panel=_OUTPUT
+        ),
+    ] = False,
+    events: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write every event to FILE as a line of JSON; - is stdout, in place of the text.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    color: Annotated[
+        Literal["auto", "always", "never"] | None,
+        typer.Option(help="Whether to use colour.", rich_help_panel=_OUTPUT),
+    ] = None,
+    stats: Annotated[
+        bool,
+        typer.Option("--stats", help="Print the footer even if stderr is no terminal.", rich_help_panel=_OUTPUT),
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=_OUTPUT)
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="A line per block on stderr.", rich_help_panel=_OUTPUT)
+    ] = False,
+) -> int:
+    """Answer one prompt.
+
+    The answer goes to stdout, everything else to stderr. Ctrl-C keeps what is finished; twice leaves at once.
+    """
+    if quiet and (verbose or stats):
+        raise UsageError(f"`-q` and `{'-v' if verbose else '--stats'}` exclude each other", "leave out one of the two")
+    request = RunRequest(
+        options=GenerateOptions(
+            max_tokens=max_tokens,
+            context=context_size,
+            seed=seed,
+            think=think,
+            system=system,
+            steps=steps,
+            cap=cap,
+            entropy_bound=entropy_bound,
+            t_min=t_min,
+            t_max=t_max,
+            temperature=temperature,
+            stability=stability,
+            confidence=confidence,
+            noise=noise,
+        ),
+        prompt=prompt,
+        file=file,
+        model=model,
+        revision=revision,
+        offline=offline,
+        device=device,
+        dtype=dtype,
+        output=output,
+        json=json,
+        events=events,
+    )
+    streams = decide(color, quiet=quiet, verbose=verbose, stats=stats)
+    if isinstance(context.obj, Edge):
+        context.obj.output = streams
+    stdin = None if sys.stdin is None else sys.stdin.buffer
+    try:
+        return run(request, streams, stdin=stdin)
+    except NoPromptError as error:
+        typer.echo(context.get_usage(), err=True)
+        raise error
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave the process with its exit code.
+
+    Args:
+        arguments: in place of those of the process.
+    """
+    edge = Edge()
+    sys.exit(edge.run(lambda: app(arguments, prog_name=PROGRAM, standalone_mode=False, obj=edge)))

@@ -1,0 +1,62 @@
+"""Where `--events` goes: a file or stdout, one event a line.
+
+Knows how the file is opened and how a failing one is worded; knows nothing about the events themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from localdiff.errors import ResourceError, UsageError
+from localdiff.events import Event
+from localdiff.ui.jsonl import JsonLines
+from localdiff.ui.observer import Observer
+from localdiff.ui.output import Output
+
+STDOUT = "-"
+
+
+@contextmanager
+def event_recorders(events: str | None, answer: Path | None, output: Output) -> Iterator[list[Observer]]:
+    """Open what `--events` names, and yield the observers that write there: one, or none without the option.
+
+    Raises:
+        UsageError: the file cannot be written, or is also the file of the answer.
+    """
+    if events is None:
+        yield []
+        return
+    if events == STDOUT:
+        yield [JsonLines(output.stdout.file, escaped=output.stdout.terminal)]
+        return
+    path = Path(events).expanduser()
+    if answer is not None and path.resolve() == answer.expanduser().resolve():
+        raise UsageError(f"`-o` and `--events` both name `{events}`", "give them two files")
+    try:
+        file = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115
+    except OSError as error:
+        raise UsageError(
+            f"`{events}` cannot be written: {error.strerror}", "`--events` takes the name of a file, or `-`"
+        ) from error
+    with file:
+        yield [_Careful(JsonLines(file), events)]
+
+
+class _Careful:
+    """Words a failing disk under the events file."""
+
+    def __init__(self, lines: JsonLines, name: str) -> None:
+        self._lines = lines
+        self._name = name
+
+    def on_event(self, event: Event) -> None:
+        try:
+            self._lines.on_event(event)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise ResourceError(
+                f"`{self._name}` cannot be written: {error.strerror}", "`--events` may name a file elsewhere"
+            ) from error

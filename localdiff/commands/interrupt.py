@@ -1,0 +1,42 @@
+"""Ctrl-C during a generation: first stop the reply, then the process.
+
+Knows signals; knows nothing about what is being stopped.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+# A second Ctrl-C within this many seconds does not wait for the step to end.
+IMPATIENCE = 2.0
+
+
+@contextmanager
+def cancel_on_interrupt(cancel: threading.Event, *, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Let Ctrl-C set `cancel` instead of raising; twice within two seconds raises `KeyboardInterrupt` all the same.
+
+    Off the main thread, where no handler may be installed, it does nothing.
+    """
+    last: float | None = None
+
+    def handle(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal last
+        now = clock()
+        if last is not None and now - last < IMPATIENCE:
+            raise KeyboardInterrupt
+        last = now
+        cancel.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,94 @@
+"""A file that holds the whole answer or is not touched at all.
+
+Knows temporary names and renames; knows nothing about what is written.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from localdiff.errors import ResourceError, UsageError
+
+
+class OutputFile:
+    """The file of `-o`: opened before anything is computed, and given its name only by `save`."""
+
+    def __init__(self, path: Path, target: Path, temporary: Path | None) -> None:
+        self._path = path
+        self._target = target
+        self._temporary = temporary
+
+    def save(self, text: str) -> None:
+        """Write the text, sync it and give the file its name.
+
+        Raises:
+            ResourceError: the disk is full or fails.
+        """
+        try:
+            with open(self._temporary or self._target, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                if self._temporary is not None:
+                    file.flush()
+                    os.fsync(file.fileno())
+            if self._temporary is not None:
+                os.replace(self._temporary, self._target)
+                self._temporary = None
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise ResourceError(
+                f"`{self._path}` cannot be written: {error.strerror}", "`-o` may name a file on another disk"
+            ) from error
+
+    def discard(self) -> None:
+        """Remove what was never saved."""
+        if self._temporary is not None:
+            with suppress(FileNotFoundError):
+                self._temporary.unlink()
+
+
+@contextmanager
+def output_file(path: Path) -> Iterator[OutputFile]:
+    """Make sure that a file can be written, before the work that fills it begins.
+
+    A temporary file beside it holds the place; whatever happens, it is gone afterwards. Devices and pipes, which
+    cannot be renamed over, are written to directly.
+
+    Raises:
+        UsageError: the path is a directory, or its folder is missing or refuses new files.
+    """
+    target = Path(os.path.realpath(path.expanduser()))
+    if target.is_dir():
+        raise UsageError(f"`{path}` is a directory", "`-o` takes the name of a file")
+    if not target.parent.is_dir():
+        raise UsageError(f"there is no folder `{path.parent}`", "create it first, or give `-o` another name")
+    if target.exists() and not target.is_file():
+        yield OutputFile(path, target, None)
+        return
+    try:
+        handle, name = tempfile.mkstemp(prefix=".localdiff-", suffix=".partial", dir=target.parent)
+        os.close(handle)
+    except OSError as error:
+        raise UsageError(
+            f"`{path}` cannot be written: {error.strerror}", "give `-o` a folder that you may write to"
+        ) from error
+    os.chmod(name, _mode(target))
+    file = OutputFile(path, target, Path(name))
+    try:
+        yield file
+    finally:
+        file.discard()
+
+
+def _mode(target: Path) -> int:
+    """The permissions of the file that is replaced, or those that a new file gets."""
+    if target.exists():
+        return stat.S_IMODE(target.stat().st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

@@ -1,0 +1,87 @@
+"""The prompt, from the argument, a file or standard input.
+
+Knows how the three combine and what is no prompt; knows nothing about templates or tokens.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+from localdiff.errors import UsageError
+
+STDIN = "-"
+
+
+class NoPromptError(UsageError):
+    """Nothing was given, and nobody is typing into a pipe."""
+
+
+def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None) -> str:
+    """Put the prompt together.
+
+    Args:
+        argument: the words on the command line.
+        file: a path, or `-` for standard input.
+        stdin: standard input; None if the process has none.
+
+    Returns:
+        The argument, the file, or standard input; argument and piped input are joined by a blank line.
+
+    Raises:
+        UsageError: two prompts, an empty one, a missing file, or something that is not text.
+        NoPromptError: no prompt at all.
+    """
+    if argument is not None and file is not None:
+        raise UsageError(
+            f"two prompts: the argument and `-f {file}`", "give one of them; piped input may join an argument"
+        )
+    if file == STDIN:
+        return _text(_all(stdin), "standard input")
+    if file is not None:
+        return _text(_file(file), f"`{file}`")
+    piped = b"" if stdin is None or stdin.isatty() else stdin.read()
+    if argument is None:
+        if not piped and (stdin is None or stdin.isatty()):
+            raise NoPromptError("no prompt", 'try `localdiff run "…"`, `-f FILE`, or a pipe')
+        return _text(piped, "standard input")
+    _require_text(argument, "the prompt")
+    return f"{argument}\n\n{_text(piped, 'standard input')}" if piped else argument
+
+
+def _all(stdin: BinaryIO | None) -> bytes:
+    return b"" if stdin is None else stdin.read()
+
+
+def _file(path: str) -> bytes:
+    try:
+        return Path(path).expanduser().read_bytes()
+    except FileNotFoundError:
+        raise UsageError(f"no such file: `{path}`", "the prompt is read from FILE in `-f FILE`") from None
+    except IsADirectoryError:
+        raise UsageError(f"`{path}` is a directory", "`-f` takes a text file") from None
+    except OSError as error:
+        raise UsageError(f"`{path}` cannot be read: {error.strerror}", "`-f` takes a text file") from error
+
+
+def _text(data: bytes, what: str) -> str:
+    if b"\0" in data:
+        raise UsageError(f"{what} is not text: it has a zero byte", "a prompt is UTF-8 text")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{what} is not text: byte {error.start} is not UTF-8",
+            "a prompt is UTF-8 text; `iconv` converts other encodings",
+        ) from None
+    _require_text(text, what)
+    return text
+
+
+def _require_text(text: str, what: str) -> None:
+    if not text.strip():
+        raise UsageError(f"{what} is empty", "a prompt needs at least one word")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{what} is not text: it is not UTF-8", "a prompt is UTF-8 text") from None

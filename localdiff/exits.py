@@ -1,0 +1,152 @@
+"""The edge of the process: every way a command can end, as an exit code and at most two lines on stderr.
+
+| code | meaning |
+|---|---|
+| 0 | done |
+| 1 | a bug |
+| 2 | what was typed, or the prompt, cannot be used |
+| 3 | weights are missing or unreadable |
+| 4 | no such device, or not enough memory or disk |
+| 5 | stored weights differ from their manifest |
+| 130, 141, 143 | interrupted, the reader of a pipe went away, terminated |
+
+Knows exceptions; knows nothing about commands. `LOCALDIFF_DEBUG=1` shows the traceback of every error.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from localdiff.errors import LocaldiffError, ResourceError, UsageError
+from localdiff.ui.output import Output, decide
+
+BUG, INTERRUPTED, CLOSED_PIPE, TERMINATED = 1, 130, 141, 143
+
+
+class Edge:
+    """Runs one command and turns what comes of it into an exit code.
+
+    Attributes:
+        output: the streams as the command decided them, once it has; errors are printed there.
+    """
+
+    def __init__(self) -> None:
+        self.output: Output | None = None
+
+    def run(self, command: Callable[[], object]) -> int:
+        """The exit code of a command; whatever it raises has been reported when this returns."""
+        try:
+            with _terminable():
+                code = self._attempt(command)
+                _flush()
+        except BrokenPipeError:
+            _silence()
+            return CLOSED_PIPE
+        return code
+
+    def _attempt(self, command: Callable[[], object]) -> int:
+        try:
+            result = command()
+            return result if isinstance(result, int) else 0
+        except typer.Exit as error:
+            return error.exit_code
+        except SystemExit as error:
+            if isinstance(error.__context__, BrokenPipeError):
+                raise error.__context__ from None
+            return error.code if isinstance(error.code, int) else BUG
+        except (KeyboardInterrupt, typer.Abort):
+            return INTERRUPTED
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            return self._report(error)
+
+    def _report(self, error: Exception) -> int:
+        if os.environ.get("LOCALDIFF_DEBUG", "0") not in ("", "0"):
+            traceback.print_exception(error)
+        worded = _worded(error)
+        (self.output or decide()).error(worded.message, worded.hint)
+        return worded.exit_code
+
+
+def _worded(error: Exception) -> LocaldiffError:
+    """The error in the form that all errors have."""
+    if isinstance(error, LocaldiffError):
+        if isinstance(error, UsageError) and error.hint is None:
+            error.hint = "`localdiff run --help` says what each option takes"
+        return error
+    if isinstance(error, typer.TyperException):
+        return _usage(error)
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return ResourceError(
+            "out of memory", "use a smaller `--context`, a quantized model, or a device with more memory"
+        )
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return ResourceError("the disk is full", "free some space, then run the same command again")
+    return LocaldiffError(
+        f"unexpected {type(error).__name__}: {error}",
+        "this is a bug: please report it with the traceback that `LOCALDIFF_DEBUG=1` shows",
+    )
+
+
+def _usage(error: typer.TyperException) -> UsageError:
+    """What the option parser says, in our form: no capital, no period, a hint."""
+    message, _, meant = error.message.removeprefix("Value error, ").partition(" Did you mean ")
+    message = message.rstrip(".")
+    message = message[:1].lower() + message[1:]
+    if (parameter := getattr(error, "param", None)) is not None:
+        message = f"`{max(parameter.opts, key=len)}`: {message}"
+    context = getattr(error, "ctx", None)
+    hint = f"`{context.command_path if context else 'localdiff'} --help` lists what there is"
+    if meant:
+        hint = f"did you mean {meant}"
+    elif possible := getattr(error, "possibilities", None):
+        hint = f"did you mean {' or '.join(f'`{name}`' for name in sorted(possible))}?"
+    elif "unexpected extra argument" in message:
+        hint = 'a prompt of several words needs quotes: `localdiff run "several words"`'
+    return UsageError(message, hint)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM unwind the stack, so that temporary files and the terminal are cleared up."""
+
+    def terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise SystemExit(TERMINATED)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:
+            stream.flush()
+
+
+def _silence() -> None:
+    """Nobody reads stdout any more; keep the interpreter from complaining when it flushes it at the end."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            os.dup2(null, stream.fileno())
+        except (OSError, ValueError, AttributeError):
+            continue
+    os.close(null)

@@ -1,0 +1,105 @@
+"""What one generation is asked to do.
+
+Knows the settings, their ranges and how a bad one is worded; knows nothing about where a value came from, nor what a
+model does with it. `None` means "as the model's `generation_config.json` says".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from localdiff.errors import UsageError
+
+Noise: TypeAlias = Literal["seeded", "reference"]
+
+MAX_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GenerateOptions:
+    """Settings of one generation; a value out of its range is a `UsageError` that shows the expression and the value.
+
+    Attributes:
+        max_tokens: most tokens to commit.
+        context: most tokens that prompt and answer may take together.
+        seed: seed of the noise, 0 to 2**63 - 1; None draws one, and `RunStarted` reports it.
+        think: whether the model is asked to think before it answers.
+        system: system prompt.
+        steps: most denoise steps a block may take; the temperature schedule is stretched over as many.
+        cap: stop every block after so many steps and leave the schedule as it is.
+        entropy_bound: entropy in nats that the positions accepted in one step may add up to.
+        t_min: temperature of the last step.
+        t_max: temperature of the first step.
+        temperature: 0 takes the most probable id in place of a drawn one; any other value is the temperature of every
+            step and stands for both `t_min` and `t_max`.
+        stability: steps for which the draft must stay the same before a block may stop.
+        confidence: mean entropy in nats below which a block may stop.
+        noise: `seeded` draws from the seed; `reference` draws in the order of the reference (fp32 on a CPU only).
+        tool_calls: whether the text of tool calls is kept in the answer.
+    """
+
+    max_tokens: int = 1024
+    context: int = 8192
+    seed: int | None = None
+    think: bool = False
+    system: str | None = None
+    steps: int | None = None
+    cap: int | None = None
+    entropy_bound: float | None = None
+    t_min: float | None = None
+    t_max: float | None = None
+    temperature: float | None = None
+    stability: int | None = None
+    confidence: float | None = None
+    noise: Noise = "seeded"
+    tool_calls: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("max_tokens", "context", "steps", "cap"):
+            self._require_integer(name, at_least=1)
+        self._require_integer("stability", at_least=0)
+        self._require_integer("seed", at_least=0, at_most=MAX_SEED)
+        for name in ("entropy_bound", "t_min", "t_max", "confidence"):
+            self._require_number(name, above=0)
+        self._require_number("temperature", at_least=0)
+        if self.noise not in ("seeded", "reference"):
+            raise UsageError(f"noise={self.noise!r} must be 'seeded' or 'reference'")
+        self._require_one_schedule()
+
+    def _require_integer(self, name: str, *, at_least: int, at_most: int | None = None) -> None:
+        value = getattr(self, name)
+        if value is None and name not in ("max_tokens", "context"):
+            return
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise UsageError(f"{name}={value!r} must be a whole number")
+        if value < at_least:
+            raise UsageError(f"{name}={value} must be >= {at_least}")
+        if at_most is not None and value > at_most:
+            raise UsageError(f"{name}={value} must be <= {at_most}")
+
+    def _require_number(self, name: str, *, above: float | None = None, at_least: float | None = None) -> None:
+        value = getattr(self, name)
+        if value is None:
+            return
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise UsageError(f"{name}={value!r} must be a number")
+        if not math.isfinite(value):
+            raise UsageError(f"{name}={value} must be a finite number")
+        if above is not None and not value > above:
+            raise UsageError(f"{name}={value} must be > {above}")
+        if at_least is not None and value < at_least:
+            raise UsageError(f"{name}={value} must be >= {at_least}")
+
+    def _require_one_schedule(self) -> None:
+        if self.temperature:
+            for name in ("t_min", "t_max"):
+                bound = getattr(self, name)
+                if bound is not None:
+                    raise UsageError(
+                        f"temperature={self.temperature} excludes {name}={bound}",
+                        "a temperature above 0 holds for every step; leave out one of the two",
+                    )
+        if self.t_min is not None and self.t_max is not None and self.t_max < self.t_min:
+            raise UsageError(f"t_min={self.t_min} must be <= t_max={self.t_max}")

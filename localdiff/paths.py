@@ -1,0 +1,58 @@
+"""Where things live on disk.
+
+Knows `LOCALDIFF_HOME`, the XDG base directories and the Hub's own variables; knows nothing about what is stored there
+and never creates anything. Every function takes the environment, so that tests need not touch the real one.
+
+| what | where |
+|---|---|
+| quantized weights | `$XDG_DATA_HOME/localdiff/models` |
+| configuration | `$XDG_CONFIG_HOME/localdiff` |
+| history, sessions, traces | `$XDG_STATE_HOME/localdiff` |
+| downloaded weights | the cache that all tools of the Hub share; it is never moved |
+
+`LOCALDIFF_HOME` puts the first three into one folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def models_dir(env: Mapping[str, str] = os.environ) -> Path:
+    """Where quantized weights are written, one folder a model."""
+    return _base(env, "XDG_DATA_HOME", ".local/share") / "models"
+
+
+def config_dir(env: Mapping[str, str] = os.environ) -> Path:
+    """The folder of `config.toml`."""
+    return _base(env, "XDG_CONFIG_HOME", ".config")
+
+
+def state_dir(env: Mapping[str, str] = os.environ) -> Path:
+    """The folder of history, sessions and traces."""
+    return _base(env, "XDG_STATE_HOME", ".local/state")
+
+
+def hub_cache_dir(env: Mapping[str, str] = os.environ) -> Path:
+    """Where `huggingface_hub` keeps what it downloads, by that library's own rules."""
+    if cache := env.get("HF_HUB_CACHE"):
+        return Path(cache).expanduser()
+    if home := env.get("HF_HOME"):
+        return Path(home).expanduser() / "hub"
+    return _xdg(env, "XDG_CACHE_HOME", ".cache") / "huggingface" / "hub"
+
+
+def _base(env: Mapping[str, str], variable: str, default: str) -> Path:
+    if home := env.get("LOCALDIFF_HOME"):
+        return Path(home).expanduser()
+    return _xdg(env, variable, default) / "localdiff"
+
+
+def _xdg(env: Mapping[str, str], variable: str, default: str) -> Path:
+    """An XDG directory; the specification says that a relative value is to be ignored."""
+    value = Path(env.get(variable, ""))
+    if value.is_absolute():
+        return value
+    return Path(env["HOME"] if env.get("HOME") else Path.home()) / default

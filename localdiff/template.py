@@ -1,0 +1,257 @@
+"""Messages to the prompt that the model was trained on, by the checkpoint's own chat template.
+
+Knows where a checkpoint keeps its template and what the template may ask for; knows nothing about token ids
+beyond handing the text over, and nothing about the model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .errors import UsageError, WeightsError
+from .shield import Shield
+
+if TYPE_CHECKING:
+    from .tokenizer import Tokenizer
+
+Message: TypeAlias = Mapping[str, Any]
+
+FILE_NAME = "chat_template.jinja"
+CONFIG_NAME = "tokenizer_config.json"
+MAX_FILE_BYTES = 1_000_000
+MAX_DEPTH = 64
+
+# Names of the family; `tokenizer_config.json` may say otherwise.
+_TOKENS = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
+
+# What the model itself may write, and the template looks for, in the text of its earlier turns.
+_ASSISTANT_KEEPS = ("<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>')
+
+
+class ChatTemplate:
+    """The chat template of one checkpoint.
+
+    It is `chat_template.jinja`, or else the key `chat_template` of `tokenizer_config.json`. It is downloaded
+    text, so it runs in a sandbox that bounds its work and its output; see `sandbox.py`.
+
+    Args:
+        directory: the checkpoint.
+        now: what `strftime_now` in a template asks for the date.
+
+    Raises:
+        WeightsError: there is no template, or it cannot be read or compiled.
+    """
+
+    def __init__(self, directory: Path, now: Callable[[], datetime] = datetime.now) -> None:
+        from .sandbox import BoundedEnvironment
+
+        directory = Path(directory)
+        config = _read_config(directory / CONFIG_NAME)
+        self._path, source = _find_template(directory, config)
+        self._tokens = _special_tokens(config)
+        self._environment = BoundedEnvironment()
+        self._environment.globals["strftime_now"] = lambda form: now().strftime(_without_widths(form))
+        try:
+            self._template = self._environment.from_string(source)
+        except Exception as error:  # whatever compiling or running it raises is the template's fault
+            raise self._failure("cannot be used", error) from error
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        think: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        shield: Shield | None = None,
+    ) -> str:
+        """The prompt as text, character for character what the released template gives.
+
+        Args:
+            messages: `{"role": ..., "content": ...}` and what the template knows besides, such as
+                `tool_calls`. A key whose value is None counts as absent.
+            think: let the model think before it answers.
+            tools: function declarations, `{"type": "function", "function": {...}}`.
+            add_generation_prompt: end with the opening of the model's turn.
+            shield: marks what was typed, so that `shield.segments` can tell it from the template's own text.
+                Without it, control tokens in a message look like the template's.
+
+        Raises:
+            UsageError: the messages are not what a template can take, or the template refuses them.
+            WeightsError: the template fails, or does not end.
+        """
+        from .sandbox import RefusedError
+
+        turns = [_check_message(message) for message in messages]
+        if not turns:
+            raise UsageError("The conversation is empty", hint="Give a prompt")
+        offered = None if tools is None else [_plain(tool, "tools") for tool in tools]
+        self._environment.refill(_characters(turns) + _characters(offered))
+        if shield is not None:
+            turns = [_cover(turn, shield) for turn in turns]
+            offered = shield.cover(offered)
+        try:
+            return self._template.render(
+                **self._tokens,
+                messages=turns,
+                tools=offered,
+                documents=None,
+                enable_thinking=think,
+                add_generation_prompt=add_generation_prompt,
+            )
+        except RefusedError as error:
+            raise UsageError(f"The chat template refuses the conversation: {_one_line(error)}") from error
+        except Exception as error:  # as above
+            raise self._failure("fails on this conversation", error) from error
+
+    def encode(
+        self,
+        tokenizer: Tokenizer,
+        messages: Sequence[Message],
+        *,
+        think: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> list[int]:
+        """The prompt as ids: as `render` and `tokenizer.encode`, but no typed text becomes a control token.
+
+        A message that holds `<turn|>` or `<|think|>` keeps them as characters. So does every string in
+        `tools`, `tool_calls` and `reasoning`. In the content of assistant messages the markers that the model
+        itself writes (channels, tool calls, their quotes) stay what they are, because the template looks for
+        them; turn markers do not. Without control tokens in the messages, the ids are exactly those of the
+        released rendering.
+
+        Raises:
+            UsageError, WeightsError: as `render`, and as `Tokenizer.encode_segments`.
+        """
+        shield = tokenizer.shield
+        text = self.render(
+            messages, think=think, tools=tools, add_generation_prompt=add_generation_prompt, shield=shield
+        )
+        return tokenizer.encode_segments(shield.segments(text))
+
+    def _failure(self, verb: str, error: Exception) -> WeightsError:
+        line = getattr(error, "lineno", None)
+        place = "" if line is None else f"line {line}: "
+        return WeightsError(
+            f"The chat template `{self._path}` {verb}: {place}{_one_line(error)}",
+            hint=f"Replace it with the `{FILE_NAME}` of the checkpoint it belongs to",
+        )
+
+
+def _find_template(directory: Path, config: Mapping[str, Any]) -> tuple[Path, str]:
+    path = directory / FILE_NAME
+    if path.is_file():
+        return path, _read_text(path)
+    path, found = directory / CONFIG_NAME, config.get("chat_template")
+    if isinstance(found, list):  # an older form: several templates with names
+        named = {entry.get("name"): entry.get("template") for entry in found if isinstance(entry, dict)}
+        found = named.get("default")
+    if isinstance(found, str):
+        return path, found
+    raise WeightsError(
+        f"`{directory}` has no chat template: neither `{FILE_NAME}` nor `chat_template` in `{CONFIG_NAME}`",
+        hint="Give the directory of an instruction-tuned checkpoint",
+    )
+
+
+def _read_config(path: Path) -> Mapping[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        config = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise WeightsError(f"`{path}` cannot be read: {_one_line(error)}", hint="Fetch it again") from error
+    if not isinstance(config, dict):
+        raise WeightsError(f"`{path}` does not hold a JSON object", hint="Fetch it again")
+    return config
+
+
+def _read_text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        if len(data) > MAX_FILE_BYTES:
+            raise WeightsError(f"`{path}` is no chat template: it has {len(data):,} bytes", hint="Fetch it again")
+        # As text mode reads it: a file saved on Windows renders the same prompt.
+        return data.decode("utf-8").replace("\r\n", "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise WeightsError(f"`{path}` cannot be read: {_one_line(error)}", hint="Fetch it again") from error
+
+
+def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    """The variables `bos_token` and so on. A token that the file sets to null is not defined."""
+    tokens: dict[str, str] = dict(_TOKENS)
+    for name, value in config.items():
+        if not name.endswith("_token"):
+            continue
+        text = value.get("content") if isinstance(value, dict) else value
+        if isinstance(text, str):
+            tokens[name] = text
+        elif value is None:
+            tokens.pop(name, None)
+    return tokens
+
+
+def _check_message(message: Any) -> dict[str, Any]:
+    if not isinstance(message, Mapping):
+        kind = type(message).__name__
+        raise UsageError(f"A message is a `{kind}` in place of a mapping with `role` and `content`")
+    turn = {key: _plain(value, str(key)) for key, value in message.items() if value is not None}
+    role = turn.get("role")
+    if not isinstance(role, str):
+        raise UsageError(f"A message has the role {role!r}, not one like `user` or `assistant`")
+    if not isinstance(turn.get("content", ""), str | list):
+        kind = type(turn["content"]).__name__
+        raise UsageError(f"The content of a message is a `{kind}` in place of a text or a list of parts")
+    return turn
+
+
+def _plain(value: Any, place: str, depth: int = 0) -> Any:
+    """A copy in plain JSON types: a template must not reach the methods of anything else."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if depth == MAX_DEPTH:
+        raise UsageError(f"`{place}` is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {str.__str__(key): _plain(item, place, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, place, depth + 1) for item in value]
+    name = type(value).__name__
+    raise UsageError(f"`{place}` holds a `{name}`; a prompt takes texts, numbers, lists and mappings")
+
+
+def _cover(turn: dict[str, Any], shield: Shield) -> dict[str, Any]:
+    keep = _ASSISTANT_KEEPS if turn["role"] == "assistant" else ()
+    return {key: shield.cover(value, keep if key == "content" else ()) for key, value in turn.items()}
+
+
+def _characters(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(_characters(key) + _characters(item) for key, item in value.items())
+    if isinstance(value, list):
+        return sum(map(_characters, value))
+    return 24
+
+
+def _without_widths(form: Any) -> str:
+    """A date format without field widths, which the C library would pad to."""
+    return re.sub(r"%[-_0^#]*\d+", "%", str(form))
+
+
+def _one_line(error: BaseException) -> str:
+    """The message of an error that a downloaded file may have worded: one printable line without a period."""
+    text = "".join(c if c.isprintable() else " " for c in str(error) or type(error).__name__)
+    return " ".join(text.split())[:200].rstrip(".")

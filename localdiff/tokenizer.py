@@ -1,0 +1,274 @@
+"""Text to token ids and back, and how one id looks.
+
+The only module that knows the vocabulary, through `tokenizer.json`. Knows nothing about messages, roles or
+the model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import UsageError, WeightsError
+from .shield import Segment, Shield
+
+if TYPE_CHECKING:
+    import tokenizers
+
+REPLACEMENT = "\ufffd"
+FILE_NAME = "tokenizer.json"
+
+# Gemma's markers have a bar inside an angle bracket. One that a file forgot to flag as special is one all the same.
+_MARKER = re.compile(r"<\|\S*>|<\S*\|>")
+
+_NAMES = {
+    "bos": "<bos>",
+    "eos": "<eos>",
+    "pad": "<pad>",
+    "unk": "<unk>",
+    "turn_open": "<|turn>",
+    "turn_close": "<turn|>",
+    "channel_open": "<|channel>",
+    "channel_close": "<channel|>",
+    "think": "<|think|>",
+    "tool_call_open": "<|tool_call>",
+    "tool_call_close": "<tool_call|>",
+    "tool_response_open": "<|tool_response>",
+    "tool_response_close": "<tool_response|>",
+    "quote": '<|"|>',
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpecialIds:
+    """Ids of the control tokens that code asks for by name; None where the checkpoint has no such token.
+
+    `<|turn>` is `turn_open`, `<turn|>` is `turn_close`, and so on for channel, tool_call and tool_response;
+    `quote` is the string quote of tool calls.
+    """
+
+    bos: int | None = None
+    eos: int | None = None
+    pad: int | None = None
+    unk: int | None = None
+    turn_open: int | None = None
+    turn_close: int | None = None
+    channel_open: int | None = None
+    channel_close: int | None = None
+    think: int | None = None
+    tool_call_open: int | None = None
+    tool_call_close: int | None = None
+    tool_response_open: int | None = None
+    tool_response_close: int | None = None
+    quote: int | None = None
+
+
+class Tokenizer:
+    """The vocabulary of one checkpoint.
+
+    A *control token* is an added token that is flagged special in `tokenizer.json`, or that is shaped like
+    one of Gemma's markers (`<|...>`, `<...|>`). Added tokens that stand for ordinary text, such as runs of
+    newlines, are not.
+
+    Attributes:
+        special_ids: control tokens by name.
+        control: id of every control token by its text.
+        shield: keeps typed text from becoming control tokens; `ChatTemplate.encode` uses it.
+
+    Raises:
+        WeightsError: `tokenizer.json` is missing or cannot be read.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._backend = _read(Path(directory) / FILE_NAME)
+        added = self._backend.get_added_tokens_decoder()
+        self.control: Mapping[str, int] = {
+            token.content: id for id, token in added.items() if token.special or _MARKER.fullmatch(token.content)
+        }
+        self.special_ids = SpecialIds(
+            **{field.name: self.control.get(_NAMES[field.name]) for field in fields(SpecialIds)}
+        )
+        self.shield = Shield(self.control)
+        self._control_ids = frozenset(self.control.values())
+        self._pieces: dict[int, str] = {}
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens, the added ones included."""
+        return self._backend.get_vocab_size(with_added_tokens=True)
+
+    def is_special(self, id: int) -> bool:
+        """Whether `id` is a control token."""
+        return id in self._control_ids
+
+    def is_known(self, id: int) -> bool:
+        """Whether `id` has a token; a model's embedding may have more rows than the vocabulary has tokens."""
+        return id >= 0 and self._backend.id_to_token(id) is not None
+
+    def is_byte(self, id: int) -> bool:
+        """Whether `id` is one byte, `<0x00>` to `<0xFF>`, of a character that the vocabulary lacks."""
+        return id in self._byte_ids
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of trusted text: control tokens written in it become control ids; none is added around it.
+
+        For what somebody typed use `ChatTemplate.encode`, or `encode_literal`.
+
+        Raises:
+            UsageError: `text` holds half a surrogate pair.
+        """
+        _refuse_surrogates(text)
+        return self._backend.encode(text, add_special_tokens=False).ids
+
+    def encode_literal(self, text: str) -> list[int]:
+        """The ids of text in which no control token is one: `<turn|>` comes out as its characters.
+
+        Raises:
+            UsageError: as `encode_segments`.
+        """
+        return self.encode_segments(self.shield.segments(self.shield.cover(text)))
+
+    def encode_segments(self, segments: Iterable[Segment]) -> list[int]:
+        """The ids of a prompt in which some stretches are literal.
+
+        Raises:
+            UsageError: a literal stretch cannot be spelt without the control token it looks like, or the text
+                holds half a surrogate pair.
+        """
+        ids: list[int] = []
+        for segment in segments:
+            ids += self._spell(segment.text) if segment.literal else self.encode(segment.text)
+        return ids
+
+    def decode(self, ids: Sequence[int], special: bool = False) -> str:
+        """The text of `ids`, without those that have no token.
+
+        Args:
+            special: write control tokens as text; otherwise they are left out.
+        """
+        kept = ids if special else [id for id in ids if id not in self._control_ids]
+        return self._backend.decode(list(kept), skip_special_tokens=False)
+
+    def piece(self, id: int) -> str:
+        """How the one id looks on a canvas.
+
+        A marker of a leading space is a space; a control token is its own text; a byte that is no character
+        by itself is `<0xE2>`; an id without a token is U+FFFD.
+        """
+        found = self._pieces.get(id)
+        if found is None:
+            found = self._pieces[id] = self._make_piece(id)
+        return found
+
+    @cached_property
+    def decoder_steps(self) -> tuple[Mapping[str, Any], ...]:
+        """The steps of the decoder as `tokenizer.json` spells them, sequences flattened; maybe none."""
+        decoder = self._backend.decoder
+        return () if decoder is None else tuple(_flatten(json.loads(decoder.__getstate__())))
+
+    @cached_property
+    def _byte_ids(self) -> frozenset[int]:
+        names = (f"<0x{byte:{form}}>" for byte in range(256) for form in ("02X", "02x"))
+        ids = (self._backend.token_to_id(name) for name in names)
+        return frozenset(id for id in ids if id is not None)
+
+    def _make_piece(self, id: int) -> str:
+        token = self._backend.id_to_token(id) if id >= 0 else None
+        if token is None:
+            return REPLACEMENT
+        if id in self._control_ids or id in self._byte_ids:
+            return token
+        for step in self.decoder_steps:
+            if step["type"] == "Replace" and "String" in step["pattern"]:
+                token = token.replace(step["pattern"]["String"], step["content"])
+            elif step["type"] == "Metaspace":
+                token = token.replace(step["replacement"], " ")
+            elif step["type"] == "ByteLevel":
+                token = _from_byte_level(token)
+        return token
+
+    def _spell(self, text: str) -> list[int]:
+        """Ids of `text` past the table of added tokens; character by character where the model knows it as
+        one.
+        """
+        ids = self._model_ids(text)
+        if self._control_ids.isdisjoint(ids):
+            return ids
+        ids = [id for character in text for id in self._model_ids(character)]
+        if self._control_ids.isdisjoint(ids):
+            return ids
+        raise UsageError(
+            f"The prompt contains `{text}`, which this tokenizer cannot tell from its own control token",
+            hint="Leave it out or write it differently",
+        )
+
+    def _model_ids(self, text: str) -> list[int]:
+        normalizer, pre_tokenizer = self._backend.normalizer, self._backend.pre_tokenizer
+        normal = text if normalizer is None else normalizer.normalize_str(text)
+        words = [normal]
+        if pre_tokenizer is not None:
+            words = [word for word, _ in pre_tokenizer.pre_tokenize_str(normal)]
+        return [token.id for word in words for token in self._backend.model.tokenize(word)]
+
+
+def _read(path: Path) -> tokenizers.Tokenizer:
+    import tokenizers
+
+    if not path.is_file():
+        raise WeightsError(
+            f"`{path.parent}` has no `{path.name}`",
+            hint="Give the directory of a complete checkpoint, or its name on the Hub",
+        )
+    try:
+        backend = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises the bare class for whatever is wrong with the file
+        reason = str(error).partition("\n")[0]
+        raise WeightsError(
+            f"`{path}` is not a tokenizer that can be read: {reason}",
+            hint="The file may be cut off; fetch it again",
+        ) from error
+    # The file may carry settings of a training run, which would cut prompts short or fill them up.
+    backend.no_truncation()
+    backend.no_padding()
+    return backend
+
+
+def _refuse_surrogates(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"The prompt is not valid text: character {error.start + 1} is half a surrogate pair",
+            hint="Save the prompt as UTF-8",
+        ) from error
+
+
+def _flatten(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    if spec["type"] == "Sequence":
+        return [step for part in spec["decoders"] for step in _flatten(part)]
+    return [spec]
+
+
+def _byte_level_alphabet() -> dict[str, int]:
+    """GPT-2's table: printable bytes stand for themselves, the others for the code points from 256 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
+
+
+_BYTE_OF = _byte_level_alphabet()
+
+
+def _from_byte_level(token: str) -> str:
+    if any(character not in _BYTE_OF for character in token):
+        return token
+    raw = bytes(_BYTE_OF[character] for character in token)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return "".join(f"<0x{byte:02X}>" for byte in raw)

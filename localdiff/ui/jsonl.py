@@ -1,0 +1,42 @@
+"""Every event as one line of JSON, as it happens.
+
+Knows how an event is written; `docs/events.md` is the schema in words. Knows nothing about who reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from typing import TextIO
+
+from localdiff.events import SCHEMA_VERSION, Event
+
+
+class JsonLines:
+    """Observer that writes one object a line and flushes each, so that a reader can follow a run.
+
+    Args:
+        file: where the lines go.
+        escaped: write ASCII only, for a terminal that text from a model must not steer.
+    """
+
+    def __init__(self, file: TextIO, *, escaped: bool = False) -> None:
+        self._file = file
+        self._escaped = escaped
+
+    def on_event(self, event: Event) -> None:
+        """Write the event."""
+        self._file.write(line(event, escaped=self._escaped) + "\n")
+        self._file.flush()
+
+
+def line(event: Event, *, escaped: bool = False) -> str:
+    """The event as JSON on one line: `schema`, `event`, then the fields under their own names."""
+    fields = {"schema": SCHEMA_VERSION, "event": name(event), **asdict(event)}
+    return json.dumps(fields, ensure_ascii=escaped, allow_nan=False, separators=(",", ":"))
+
+
+def name(event: Event) -> str:
+    """`DenoiseStep` is called `denoise_step`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()

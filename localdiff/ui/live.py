@@ -1,0 +1,231 @@
+"""The live canvas: an observer that draws a run while it happens and leaves only final text behind.
+
+Knows events, a drawing thread and what may be said on the screen; knows nothing about the engine or about
+how a scene looks. The engine's thread only folds events and leaves frames in a mailbox; it never waits for
+the screen.
+
+    on_event ─► fold ─► mailbox ─► drawing thread ─► painter ─► one write
+    (engine's thread)   latest frame wins            20 frames a second at most
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import TextIO
+
+from localdiff.events import (
+    BlockCommitted,
+    BlockStarted,
+    DenoiseStep,
+    Event,
+    RunFinished,
+    TextCommitted,
+)
+from localdiff.ui.mailbox import Mailbox
+from localdiff.ui.painter import Frame, Painter
+from localdiff.ui.terminal import LiveMode, TerminalGuard, terminal_size
+from localdiff.view.canvas_view import CanvasView
+from localdiff.view.layout import Size
+from localdiff.view.palette import Palette, resolve_palette
+from localdiff.view.paragraphs import Transcript
+from localdiff.view.scene import Scene, fold
+
+DEFAULT_FPS = 20.0
+LINE_FPS = 4.0
+
+_POLL_SECONDS = 0.25
+_PATIENCE_SECONDS = 2.0
+_NAP_SECONDS = 0.05
+
+
+class LiveView:
+    """Draws a run on a terminal.
+
+    Use it as a context manager around the loop that reads the engine's events, and pass it each of them
+    before any observer that prints after the run: at `RunFinished` the canvas is gone and the text stands.
+
+    Args:
+        stream: the terminal to draw on, by custom stderr.
+        piece_of: text of a token id.
+        is_special: whether a token id is a control token.
+        prints_text: whether committed text goes to this terminal too, because it is stdout as well.
+        mode: `canvas`, or `line` for one status line, drawn four times a second at most.
+        palette: a palette or the name of one, which is resolved with `env`, `color` and the stream's
+            encoding.
+        color: False for no colour; see `resolve_palette`.
+        fps: frames a second at most.
+        slow: seconds that the engine waits after each step, for watching; the speed then means nothing.
+        cancelled: ends such a wait early.
+        legend: explain the colours below the canvas, where there is room.
+        size: current size of the terminal; by default the terminal is asked.
+        keyboard: the terminal whose echo is turned off while the canvas is drawn, or None to leave it alone.
+        env: environment.
+        clock: seconds, monotonic.
+        sleep: waits some seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        stream: TextIO,
+        piece_of: Callable[[int], str],
+        is_special: Callable[[int], bool],
+        prints_text: bool,
+        mode: LiveMode = "canvas",
+        palette: Palette | str = "auto",
+        color: bool | None = None,
+        fps: float = DEFAULT_FPS,
+        slow: float = 0.0,
+        cancelled: Callable[[], bool] = lambda: False,
+        legend: bool = True,
+        size: Callable[[], Size] | None = None,
+        keyboard: TextIO | None = None,
+        env: Mapping[str, str] = os.environ,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if mode == "off":
+            raise ValueError(f"{mode=} should be 'canvas' or 'line'")
+        if not slow >= 0:
+            raise ValueError(f"{slow=} should be at least 0")
+        if isinstance(palette, str):
+            palette = resolve_palette(palette, env=env, encoding=stream.encoding, color=color)
+        self._stream = stream
+        self._prints_text = prints_text
+        self._slow = slow
+        self._cancelled = cancelled
+        self._sleep = sleep
+        self._painter = Painter(
+            stream=stream,
+            view=CanvasView(piece_of=piece_of, is_special=is_special, palette=palette),
+            size=size or (lambda: terminal_size(stream)),
+            one_line=mode == "line",
+            fps=min(fps, LINE_FPS) if mode == "line" else fps,
+            clock=clock,
+        )
+        self._guard = TerminalGuard(stream=stream, keyboard=keyboard, resumed=self._on_resumed)
+        self._scene = Scene(slowed=slow > 0, legend=legend)
+        self._transcript = Transcript()
+        self._mailbox: Mailbox[Frame] = Mailbox()
+        self._undrawn: list[Frame] = []
+        self._failure: BaseException | None = None
+        self._resumed = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> LiveView:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # Somebody who wants the process to end does not want to wait for a terminal that is held with Ctrl-S.
+        self.close(patience=None if kind is None else _PATIENCE_SECONDS)
+
+    def on_event(self, event: Event) -> None:
+        """Take note of an event; returns at once, except for the wait that `slow` asks for.
+
+        Raises:
+            OSError: the terminal is gone, and final text with it.
+        """
+        if isinstance(self._failure, OSError) and self._prints_text:
+            raise self._failure
+        self._scene = fold(self._scene, event)
+        match event:
+            case TextCommitted():
+                # Drawn with the next block: until then the settled page stays, and no frame is empty.
+                self._transcript.add(event)
+            case BlockStarted():
+                finished = self._transcript.take_finished()
+                self._scene = replace(self._scene, pending=self._transcript.pending)
+                self._put(Frame(scene=self._scene, above=finished if self._prints_text else ()), keep=True)
+            case RunFinished():
+                self.close()
+            case _:
+                self._put(Frame(scene=self._scene), keep=isinstance(event, BlockCommitted))
+        if self._slow and isinstance(event, DenoiseStep):
+            self._wait(self._slow)
+
+    def above(self, line: str) -> None:
+        """Print a line that stays: above the canvas while there is one, and plainly before and after."""
+        if self._thread is None or self._closed:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+        else:
+            self._put(Frame(scene=self._scene, note=line), keep=True)
+
+    def close(self, *, patience: float | None = None) -> None:
+        """Leave the final text in place of the canvas and give the terminal back; doing it twice does nothing.
+
+        Args:
+            patience: most seconds to wait for a terminal that takes no output, None for as long as it takes.
+
+        Raises:
+            OSError: the terminal is gone, and final text with it.
+            Exception: the drawing failed; the text has been printed all the same.
+        """
+        if self._closed:
+            return
+        self._mailbox.close()
+        if self._thread is not None:
+            self._thread.join(patience)
+        try:
+            if self._thread is None or not self._thread.is_alive():
+                self._finish()
+        finally:
+            self._closed = True
+            if self._failure is not None:
+                self._guard.restore()
+            self._guard.stop()
+        if self._failure is not None and (self._prints_text or not isinstance(self._failure, OSError)):
+            raise self._failure
+
+    def _finish(self) -> None:
+        left = self._undrawn + self._mailbox.take(0)
+        passages = self._transcript.take_all() if self._prints_text else ()
+        try:
+            self._painter.finish(left, passages)
+        except OSError as error:
+            self._failure = self._failure or error
+
+    def _put(self, frame: Frame, *, keep: bool) -> None:
+        if self._thread is None:
+            self._guard.start()
+            self._thread = threading.Thread(target=self._draw, name="live-canvas", daemon=True)
+            self._thread.start()
+        self._mailbox.put(frame, keep=keep)
+
+    def _draw(self) -> None:
+        while True:
+            self._undrawn = self._mailbox.take(_POLL_SECONDS)
+            if not self._undrawn and self._mailbox.closed:
+                return
+            try:
+                self._draw_frames()
+            except BaseException as error:  # raised again by `close`
+                self._failure = error
+                return
+            self._mailbox.pause(self._painter.interval)
+
+    def _draw_frames(self) -> None:
+        if self._resumed:
+            self._resumed = False
+            self._painter.restart()
+        if not self._undrawn:
+            self._painter.refresh()
+        while self._undrawn:
+            self._painter.paint(self._undrawn[0])
+            self._undrawn.pop(0)
+
+    def _on_resumed(self) -> None:
+        self._resumed = True
+
+    def _wait(self, seconds: float) -> None:
+        while seconds > 0 and not self._cancelled():
+            self._sleep(min(seconds, _NAP_SECONDS))
+            seconds -= _NAP_SECONDS

@@ -1,0 +1,59 @@
+"""Between the engine's thread and the drawing thread: the latest frame wins, and some frames may not be missed.
+
+Knows order and waiting; knows nothing about frames. The engine never waits here for anybody: putting
+something in takes a lock that is only ever held for the time of a list operation.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Mailbox(Generic[T]):
+    """One slot that is overwritten, and a queue for what has to be kept."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._kept: list[T] = []
+        self._latest: list[T] = []
+        self._closed = False
+
+    def put(self, item: T, *, keep: bool = False) -> None:
+        """Leave `item`; it replaces what was put without `keep` and has not been taken.
+
+        Args:
+            item: what to leave.
+            keep: never replace it.
+        """
+        with self._changed:
+            self._latest.clear()
+            (self._kept if keep else self._latest).append(item)
+            self._changed.notify()
+
+    def take(self, timeout: float | None = None) -> list[T]:
+        """Wait until there is something, the box is closed or `timeout` seconds are over; oldest first."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._kept or self._latest, timeout)
+            items = self._kept + self._latest
+            self._kept, self._latest = [], []
+            return items
+
+    def pause(self, seconds: float) -> None:
+        """Wait `seconds`, or until the box is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed, seconds)
+
+    def close(self) -> None:
+        """Wake whoever waits; nothing waits from here on."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called; items may still lie inside."""
+        with self._changed:
+            return self._closed

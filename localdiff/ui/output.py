@@ -1,0 +1,160 @@
+"""The two output streams and what may be sent to them, decided once.
+
+Knows whether a stream is a terminal, how wide it is, whether it takes colour, and who asked for quiet; knows nothing
+about generations. Everything is injectable, so that tests need no terminal.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TextIO, TypeAlias
+
+Color: TypeAlias = Literal["auto", "always", "never"]
+
+DIM, BOLD, YELLOW, RED, CYAN = "2", "1", "33", "1;31", "36"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stream:
+    """One output stream.
+
+    Attributes:
+        file: where the text goes.
+        terminal: whether somebody looks at it as it comes.
+        color: whether escape codes for colours are welcome.
+        moving: whether a line may be rewritten in place.
+        width: columns.
+    """
+
+    file: TextIO
+    terminal: bool = False
+    color: bool = False
+    moving: bool = False
+    width: int = 80
+
+    def write(self, text: str) -> None:
+        """Write and flush at once: whoever reads along wants it now."""
+        self.file.write(text)
+        self.file.flush()
+
+    def styled(self, text: str, style: str) -> str:
+        """The text in a style given as SGR parameters, or as it is where there is no colour."""
+        return f"\x1b[{style}m{text}\x1b[0m" if self.color and text else text
+
+    def dot(self) -> str:
+        """The separator of status and footer, in what the stream can encode."""
+        try:
+            "·".encode(getattr(self.file, "encoding", None) or "utf-8")
+        except UnicodeEncodeError:
+            return "-"
+        return "·"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Output:
+    """Both streams and how much may be said on them.
+
+    Attributes:
+        stdout: for the answer alone.
+        stderr: for everything else.
+        quiet: errors only.
+        verbose: say on stderr what is going on, even where nobody looks at it.
+        stats: print the footer even where stderr is no terminal.
+    """
+
+    stdout: Stream
+    stderr: Stream
+    quiet: bool = False
+    verbose: bool = False
+    stats: bool = False
+
+    @property
+    def logs(self) -> bool:
+        """Whether plain log lines belong on stderr."""
+        return self.verbose or (self.stdout.terminal and not self.stderr.terminal and not self.quiet)
+
+    @property
+    def notes(self) -> bool:
+        """Whether a remark to the person who runs this belongs on stderr."""
+        return not self.quiet and (self.stderr.terminal or self.logs)
+
+    def error(self, message: str, hint: str | None = None) -> None:
+        """Print an error, and what can be done about it, in the form all errors have."""
+        self.stderr.write(f"{self.stderr.styled('error:', RED)} {printable(message)}\n")
+        if hint is not None:
+            self.hint(hint)
+
+    def hint(self, text: str) -> None:
+        """Print what can be done."""
+        self.stderr.write(f"{self.stderr.styled('hint:', CYAN)} {printable(text)}\n")
+
+
+def decide(
+    color: Color | None = None,
+    *,
+    quiet: bool = False,
+    verbose: bool = False,
+    stats: bool = False,
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+    env: Mapping[str, str] = os.environ,
+) -> Output:
+    """Look at the streams and the environment once.
+
+    Colour goes by the flag, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`, and then to terminals that are not dumb.
+    """
+    return Output(
+        stdout=_stream(stdout or sys.stdout, color, env, exact=True),
+        stderr=_stream(stderr or sys.stderr, color, env, exact=False),
+        quiet=quiet,
+        verbose=verbose,
+        stats=stats,
+    )
+
+
+def printable(text: str) -> str:
+    """One line that cannot steer a terminal, for words that come from outside such as file names."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+def _stream(file: TextIO | None, color: Color | None, env: Mapping[str, str], *, exact: bool) -> Stream:
+    if file is None:  # the process was started with this stream closed
+        file = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    terminal = file.isatty()
+    if isinstance(file, io.TextIOWrapper):
+        if exact and not terminal and "PYTHONIOENCODING" not in env:
+            file.reconfigure(encoding="utf-8", errors="strict", newline="\n")
+        else:
+            file.reconfigure(errors="backslashreplace")
+    dumb = env.get("TERM") == "dumb"
+    return Stream(
+        file=file,
+        terminal=terminal,
+        color=_colored(color, env, terminal and not dumb),
+        moving=terminal and not dumb,
+        width=_width(file, env) if terminal else 80,
+    )
+
+
+def _colored(color: Color | None, env: Mapping[str, str], capable: bool) -> bool:
+    wish = color or env.get("LOCALDIFF_COLOR") or "auto"
+    if wish in ("always", "never"):
+        return wish == "always"
+    if env.get("NO_COLOR"):
+        return False
+    if env.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return capable
+
+
+def _width(file: TextIO, env: Mapping[str, str]) -> int:
+    if (columns := env.get("COLUMNS", "")).isdigit() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(file.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80

@@ -1,0 +1,144 @@
+"""Draws one scene after the other in a terminal's region, and measures what that costs.
+
+Knows a stream, a size and a clock; knows nothing about threads or events. One scene is one write.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from localdiff.ui.region import RESET, Region
+from localdiff.view.ansi import encode_row, sgr
+from localdiff.view.canvas_view import CanvasView, Drawn
+from localdiff.view.layout import Size
+from localdiff.view.paragraphs import Passage
+from localdiff.view.sanitize import safe_text
+from localdiff.view.scene import Scene
+from localdiff.view.style import Style
+
+REPAINT_SECONDS = 1.0
+"""All rows are sent again this often, which heals what an echoed key or another program left on them."""
+
+RENDER_SHARE = 10
+WRITE_SHARE = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Frame:
+    """A scene, and what is left above the region with it: final text, then a remark."""
+
+    scene: Scene
+    above: tuple[Passage, ...] = ()
+    note: str = ""
+
+
+class Painter:
+    """The only thing that writes to the terminal while a canvas is on it.
+
+    Args:
+        stream: the terminal.
+        view: turns scenes into rows.
+        size: current size of the terminal; asked before every frame.
+        one_line: draw the status line whatever the size.
+        fps: frames a second at most.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        *,
+        stream: TextIO,
+        view: CanvasView,
+        size: Callable[[], Size],
+        one_line: bool = False,
+        fps: float = 20.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not fps > 0:
+            raise ValueError(f"{fps=} should be greater than 0")
+        self._stream = stream
+        self._view = view
+        self._size = size
+        self._one_line = one_line
+        self._shortest = 1.0 / fps
+        self._clock = clock
+        self._region = Region()
+        self._drawn = Drawn()
+        self._scene: Scene | None = None
+        self._drawn_size: Size | None = None
+        self._repainted = clock()
+        self._render_seconds = self._write_seconds = 0.0
+
+    @property
+    def interval(self) -> float:
+        """Seconds until the next frame: drawing may take a tenth of the time and writing a quarter."""
+        return max(self._shortest, RENDER_SHARE * self._render_seconds, WRITE_SHARE * self._write_seconds)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether there is a region on the screen."""
+        return self._region.height > 0
+
+    def paint(self, frame: Frame) -> None:
+        """Draw a frame; raises what the stream raises."""
+        start = self._clock()
+        size = self._size()
+        picture = self._view.picture(frame.scene, size, self._drawn, one_line=self._one_line)
+        rows = [encode_row(row) for row in picture.rows]
+        if start - self._repainted >= REPAINT_SECONDS:
+            self._region.forget()
+            self._repainted = start
+        text = self._region.frame(rows, size, above=encode_above([frame]))
+        self._render_seconds = self._clock() - start
+        self._write(text)
+        self._scene, self._drawn, self._drawn_size = frame.scene, picture.drawn, size
+
+    def refresh(self) -> None:
+        """Draw the scene on the screen again if the terminal has changed its size."""
+        if self._scene is not None and self._size() != self._drawn_size:
+            self.paint(Frame(scene=self._scene))
+
+    def restart(self) -> None:
+        """Begin a new region below: something else has been on the screen."""
+        self._region.abandon()
+
+    def finish(self, frames: Sequence[Frame], passages: Sequence[Passage]) -> None:
+        """Leave in place of the region what frames that were not drawn had to say, and final text."""
+        text = encode_above(frames) + encode_passages(passages)
+        if text or self.is_drawn:
+            self._write(self._region.close(text, self._size()))
+
+    def _write(self, text: str) -> None:
+        if not text:
+            return
+        start = self._clock()
+        self._stream.write(text)
+        self._stream.flush()
+        self._write_seconds = self._clock() - start
+
+
+_THOUGHT = sgr(Style(dim=True))
+
+
+def encode_passages(passages: Sequence[Passage]) -> str:
+    """Final text for a terminal: made safe, thoughts dim, whole lines."""
+    parts: list[str] = []
+    for passage in passages:
+        text = safe_text(passage.text)
+        if passage.channel == "thought":
+            text = "".join(f"{_THOUGHT}{line}{RESET}\n" if line else "\n" for line in text.split("\n")[:-1])
+        parts.append(text)
+    return "".join(parts)
+
+
+def encode_above(frames: Sequence[Frame]) -> str:
+    """What frames leave above the region, as whole lines."""
+    parts: list[str] = []
+    for frame in frames:
+        parts.append(encode_passages(frame.above))
+        if frame.note:
+            parts.append(safe_text(frame.note) + "\n")
+    return "".join(parts)

@@ -1,0 +1,121 @@
+"""A few rows at the bottom of the normal screen that are drawn over and over, with final text flowing out above them.
+
+Knows cursor movement, synchronized-update marks and what a terminal does with rows; knows nothing about
+canvases, files or threads: it turns rows into the text of one write. Nothing is erased before it is drawn
+over; only rows that changed are sent; no row reaches the last column. Between frames the cursor rests at the
+start of the region's last row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+
+from localdiff.view.layout import Size
+
+SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"
+WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
+CURSOR_OFF, CURSOR_ON = "\x1b[?25l", "\x1b[?25h"
+RESET = "\x1b[0m"
+ERASE_REST_OF_ROW, ERASE_BELOW = "\x1b[K", "\x1b[J"
+_SGR = re.compile(r"\x1b\[[0-9;]*m")
+
+RESTORE = SYNC_OFF + WRAP_ON + RESET + CURSOR_ON
+"""Puts back everything that a frame, whole or cut short, may have changed."""
+
+
+class Region:
+    """The rows that are on the screen now, and how to turn them into others."""
+
+    def __init__(self) -> None:
+        self._rows: tuple[str, ...] = ()
+        self._height = 0
+        self._size: Size | None = None
+
+    @property
+    def height(self) -> int:
+        """Rows that the region has on the screen; 0 before the first frame."""
+        return self._height
+
+    def forget(self) -> None:
+        """Send every row again in the next frame, changed or not."""
+        self._rows = ()
+
+    def abandon(self) -> None:
+        """Leave the rows where they are and begin anew at the cursor: something else has been on the screen."""
+        self._rows, self._height, self._size = (), 0, None
+
+    def frame(self, rows: Sequence[str], size: Size, *, above: str = "") -> str:
+        """The text of one write that makes the screen show `rows`.
+
+        Args:
+            rows: encoded rows without line ends, each under the width of the terminal and fewer than its
+                rows.
+            size: of the terminal now. After a change every row is sent again. A terminal that has narrowed
+                may have broken old rows in two; what then stands above the region is left alone, since a
+                stale fragment does less harm than an eaten line of final text.
+            above: final text to leave above the region; whole lines, each ending with a newline.
+
+        Returns:
+            The text, or nothing where the screen already shows this.
+        """
+        resized = self._size is not None and size != self._size
+        known = () if resized or above else self._rows
+        if known == tuple(rows):
+            return ""
+        moved = resized or bool(above)
+        head = [SYNC_ON, "" if known else CURSOR_OFF, self._to_top(), ERASE_BELOW if resized else ""]
+        body = _rows(rows, known, on_screen=0 if moved else self._height, shrinks=moved or len(rows) < self._height)
+        self._rows, self._height, self._size = tuple(rows), len(rows), size
+        return "".join([*head, _lines(above, size.columns), WRAP_OFF, body, WRAP_ON, SYNC_OFF])
+
+    def close(self, text: str, size: Size) -> str:
+        """The text of one write that leaves `text` in place of the region and gives the terminal back.
+
+        Args:
+            text: the rest of the final text; empty, or whole lines.
+            size: of the terminal now.
+        """
+        parts = [SYNC_ON, self._to_top(), _lines(text, size.columns), ERASE_BELOW, RESTORE]
+        self.abandon()
+        return "".join(parts)
+
+    def _to_top(self) -> str:
+        if not self._height:
+            return ""
+        return "\r" + (f"\x1b[{self._height - 1}A" if self._height > 1 else "")
+
+
+def _rows(rows: Sequence[str], known: Sequence[str], *, on_screen: int, shrinks: bool) -> str:
+    """Rows that differ from what is known, from the region's first row on; ends at the start of the last."""
+    parts: list[str] = []
+    at, last = 0, len(rows) - 1
+    for index, row in enumerate(rows):
+        clears_below = shrinks and index == last
+        if index < len(known) and known[index] == row and not clears_below:
+            continue
+        parts += [_down(at, index, on_screen), row, ERASE_BELOW if clears_below else ERASE_REST_OF_ROW, "\r"]
+        at = index
+    return "".join(parts) + _down(at, last, on_screen)
+
+
+def _down(start: int, stop: int, on_screen: int) -> str:
+    """From the start of one row to the start of another below it; rows that are not there yet are made."""
+    steps = max(0, min(stop, on_screen - 1) - start)
+    made = stop - start - steps
+    return (f"\x1b[{steps}B" if steps else "") + "\r\n" * made
+
+
+def _lines(text: str, columns: int) -> str:
+    """Final text over old rows: the terminal breaks long lines itself, so that they can be copied whole."""
+    parts: list[str] = []
+    for line in text.split("\n")[:-1]:
+        # A tab would leave what was there before between its ends.
+        line = line.expandtabs(8)
+        width = cell_len(_SGR.sub("", line))
+        # Behind a row that is full to its last column the cursor still stands on that column.
+        is_full = width > 0 and width % columns == 0
+        parts += [line, "" if is_full else ERASE_REST_OF_ROW, "\r\n"]
+    return "".join(parts)

@@ -1,0 +1,48 @@
+"""One line at the bottom of a terminal that is rewritten in place and leaves nothing behind.
+
+Uses carriage returns and spaces only, no escape codes. Knows nothing about what the line says.
+"""
+
+from __future__ import annotations
+
+from localdiff.ui.output import Stream
+
+# What a terminal echoes for Ctrl-C stands behind the line; clearing a little further takes it away too.
+_ECHO = 4
+
+
+class StatusLine:
+    """A line on a terminal; where the stream is none, or lines may not move, every call does nothing."""
+
+    def __init__(self, stream: Stream, *, shown: bool = True) -> None:
+        self.shown = shown and stream.moving
+        self._stream = stream
+        self._text = ""
+
+    def show(self, text: str) -> None:
+        """Put this text in place of the one that stands there."""
+        if not self.shown:
+            return
+        text = text[: max(self._stream.width - 1, 0)]
+        self._stream.write("\r" + text + self._blank_after(len(text)))
+        self._text = text
+
+    def clear(self) -> None:
+        """Take the line away and leave the cursor where it began."""
+        if self._text:
+            self._stream.write("\r" + " " * len(self._text) + self._blank_after(len(self._text)) + "\r")
+            self._text = ""
+
+    def above(self, line: str) -> None:
+        """Print a line that stays, above this one; on any kind of stream."""
+        text = self._text
+        self.clear()
+        self._stream.write(line + "\n")
+        if text:
+            self.show(text)
+
+    def _blank_after(self, length: int) -> str:
+        """Spaces over what an earlier, longer text left, and back over them so that an echo lands beside the text."""
+        wanted = max(len(self._text), length) + _ECHO
+        blanks = min(wanted, self._stream.width - 1) - length
+        return " " * blanks + "\b" * blanks if blanks > 0 else ""

@@ -1,0 +1,86 @@
+"""A whole run as one JSON object: what `--json` prints.
+
+Knows the keys, which `docs/json.md` describes; computes nothing, every figure comes from the engine.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from localdiff import __version__
+from localdiff.events import Event, RunFinished, RunStarted, TextCommitted
+
+
+class Identity(Protocol):
+    """Which model ran, and where."""
+
+    @property
+    def model(self) -> str:
+        """What the user called it."""
+
+    @property
+    def recipe(self) -> str:
+        """How its weights are stored."""
+
+    @property
+    def revision(self) -> str | None:
+        """Its commit on the Hub, if it came from there."""
+
+    @property
+    def device(self) -> str:
+        """Where it ran."""
+
+    @property
+    def dtype(self) -> str:
+        """The type it computed in."""
+
+
+class Summary:
+    """Observer that collects the answer and the figures."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._started: RunStarted | None = None
+        self.finished: RunFinished | None = None
+
+    @property
+    def text(self) -> str:
+        """The answer so far, without what the model thought."""
+        return "".join(self._texts)
+
+    def on_event(self, event: Event) -> None:
+        """Keep what the object needs."""
+        match event:
+            case RunStarted():
+                self._started = event
+            case TextCommitted(channel="answer"):
+                self._texts.append(event.text)
+            case RunFinished():
+                self.finished = event
+
+    def to_object(self, identity: Identity) -> dict[str, object]:
+        """The object, once the run has finished."""
+        if self._started is None or self.finished is None:
+            raise RuntimeError("a summary needs the first and the last event of a run")
+        stats = self.finished.stats
+        return {
+            "text": self.text,
+            "token_ids": list(self.finished.token_ids),
+            "tokens": stats.tokens,
+            "finish_reason": self.finished.reason,
+            "prompt_tokens": stats.prompt_tokens,
+            "prompt_seconds": stats.prompt_seconds,
+            "blocks": [
+                {"steps": block.steps, "seconds": block.seconds, "reason": block.reason} for block in stats.blocks
+            ],
+            "seconds": stats.seconds,
+            "tok_per_s": stats.tok_per_s,
+            "tokens_per_forward": stats.tokens_per_forward,
+            "forward_passes": {"denoise": stats.denoise_passes, "commit": stats.commit_passes},
+            "seed": self._started.seed,
+            "model": identity.model,
+            "recipe": identity.recipe,
+            "revision": identity.revision,
+            "device": identity.device,
+            "version": __version__,
+        }

@@ -1,0 +1,43 @@
+"""Rows as text with SGR codes, the only control sequences that model text ever stands between.
+
+Knows the codes for colours and attributes; knows nothing about cursors or screens.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from localdiff.view.style import PLAIN, Row, Style
+
+RESET = "\x1b[0m"
+
+
+@lru_cache(maxsize=256)
+def sgr(style: Style) -> str:
+    """The sequence that sets exactly this style, whatever was set before."""
+    codes = ["0"]
+    if style.bold:
+        codes.append("1")
+    if style.dim:
+        codes.append("2")
+    if style.underline:
+        codes.append("4")
+    color = style.foreground
+    if color is not None:
+        codes.append(f"3{color}" if color < 8 else f"9{color - 8}" if color < 16 else f"38;5;{color}")
+    return f"\x1b[{';'.join(codes)}m"
+
+
+def encode_row(row: Row) -> str:
+    """A row as a terminal takes it; begins and ends with the default style."""
+    parts: list[str] = []
+    current = PLAIN
+    for text, _, style in row:
+        # Space has no colour, so it changes style only where a line below would show.
+        if style is not current and style != current and (style.underline or current.underline or not text.isspace()):
+            parts.append(sgr(style))
+            current = style
+        parts.append(text)
+    if current != PLAIN:
+        parts.append(RESET)
+    return "".join(parts)

@@ -1,0 +1,196 @@
+"""One pure function from a scene, a size and a palette to rows.
+
+Knows every part of the picture and in which order they stand; knows nothing about terminals. The terminal,
+rich, and pictures for documents all draw what comes out of here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from localdiff.view.cells import Cell, CellMaker
+from localdiff.view.flow import COMMITTED, Flow, Page, window
+from localdiff.view.layout import Layout, Size, Tier, layout_of
+from localdiff.view.palette import NOISE, THRESHOLDS, Palette, stage_of
+from localdiff.view.scene import Scene
+from localdiff.view.style import Row, Span
+from localdiff.view.widths import split_columns, text_width
+from localdiff.view.words import footer_row, header_rows, legend_row, prompt_row, status_row
+
+PENDING_ROWS = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drawn:
+    """What the frame before this one showed; the next frame marks what differs from it.
+
+    Attributes:
+        block: its block.
+        ids: its draft, or None where the canvas was untouched noise.
+        top: first row of the page that was in sight.
+    """
+
+    block: int = 0
+    ids: tuple[int, ...] | None = None
+    top: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Picture:
+    """Rows to draw, and what the next call needs to know about them."""
+
+    rows: tuple[Row, ...]
+    drawn: Drawn
+
+
+class CanvasView:
+    """Draws scenes in one palette; the same arguments give the same picture, only cells are remembered.
+
+    Args:
+        piece_of: text of a token id.
+        is_special: whether an id is a control token.
+        palette: the looks.
+    """
+
+    def __init__(self, *, piece_of: Callable[[int], str], is_special: Callable[[int], bool], palette: Palette) -> None:
+        self.palette = palette
+        self._cells = CellMaker(piece_of=piece_of, is_special=is_special, palette=palette)
+
+    def picture(self, scene: Scene, size: Size, drawn: Drawn | None = None, *, one_line: bool = False) -> Picture:
+        """The rows of a scene, none wider than the terminal less one column.
+
+        Args:
+            scene: what there is to draw.
+            size: of the terminal.
+            drawn: the frame that is on the screen now; None marks nothing as changed.
+            one_line: draw the status line whatever the size.
+        """
+        drawn = drawn or Drawn()
+        layout = self.layout(scene, size)
+        if one_line or layout.tier is Tier.LINE:
+            return Picture(rows=(status_row(scene, layout.columns, self.palette),), drawn=drawn)
+        if scene.block is None:
+            return Picture(rows=(prompt_row(scene, layout.columns, self.palette),), drawn=drawn)
+        if drawn.block != scene.block.block:
+            drawn = Drawn(block=scene.block.block)
+        end = self._end(scene)
+        body, top = self._body(scene, layout, drawn, end)
+        rows = [*header_rows(scene, layout, self.palette), *body]
+        if layout.footer_rows:
+            rows.append(footer_row(scene, layout, self.palette, end=end))
+        if layout.legend_rows:
+            rows.append(legend_row(layout, self.palette))
+        ids = scene.step.argmax_ids if scene.step else None
+        return Picture(rows=tuple(rows), drawn=Drawn(block=scene.block.block, ids=ids, top=top))
+
+    def layout(self, scene: Scene, size: Size) -> Layout:
+        """The layout that this scene gets on a terminal of this size; the same for every step of a block."""
+        return layout_of(
+            size,
+            palette=self.palette,
+            canvas_length=len(scene.block.canvas_ids) if scene.block else 0,
+            pending=min(text_width(scene.pending), PENDING_ROWS * size.columns),
+            legend=scene.legend,
+        )
+
+    def _end(self, scene: Scene) -> int:
+        """Position of the first end token about which the model is at least leaning, or the canvas length."""
+        step = scene.step
+        if step is not None:
+            for position, token in enumerate(step.argmax_ids):
+                if token in scene.end_ids and step.entropies[position] < THRESHOLDS[1]:
+                    return position
+        return len(scene.block.canvas_ids) if scene.block else 0
+
+    def _body(self, scene: Scene, layout: Layout, drawn: Drawn, end: int) -> tuple[list[Row], int]:
+        flow = Flow(layout.body_columns)
+        if scene.pending:
+            tail = _tail(scene.pending, PENDING_ROWS * layout.body_columns)
+            flow.add(COMMITTED, self._cells.committed(tail))
+        focus = self._pour(flow, scene, drawn.ids, end)
+        page = flow.page()
+        total, rows = len(page.rows), layout.body_rows
+        focus_row = total - 1 if focus is None else page.row_of(focus)
+        top = window(total, focus_row, rows, drawn.top)
+        prefix = Span(layout.prefix, text_width(layout.prefix), self.palette.chrome)
+        shown = self._in_sight(page, top, rows)
+        return [(prefix, *row) if layout.prefix else row for row in shown], top
+
+    def _pour(self, flow: Flow, scene: Scene, before: tuple[int, ...] | None, end: int) -> int | None:
+        """Put the canvas on the page; returns the first unsettled position, or None where all are settled."""
+        assert scene.block is not None
+        step, cells = scene.step, self._cells
+        if step is None:
+            for position in range(len(scene.block.canvas_ids)):
+                flow.add(position, cells.noise)
+            return 0
+        pad = scene.run.pad_id if scene.run else None
+        ids, entropies = step.argmax_ids, step.entropies
+        focus: int | None = None
+        position = 0
+        while position < end:
+            stage = stage_of(entropies[position])
+            if stage and focus is None:
+                focus = position
+            token = ids[position]
+            if stage == NOISE:
+                flow.add(position, cells.noise)
+            elif cells.byte(token) is not None:
+                for part in self._byte_cells(step.argmax_ids, entropies, before, position, end):
+                    flow.add(position, part)
+                    position += 1
+                continue
+            elif token in scene.end_ids:
+                flow.add(position, cells.end)
+            elif token != pad:
+                changed = before is not None and before[position] != token
+                flow.add(position, cells.token(token, stage, changed))
+            position += 1
+        if end < len(ids):
+            flow.add(end, cells.end)
+        return focus
+
+    def _byte_cells(
+        self,
+        ids: tuple[int, ...],
+        entropies: tuple[float, ...],
+        before: tuple[int, ...] | None,
+        start: int,
+        end: int,
+    ) -> list[tuple[Cell, ...]]:
+        values: list[int] = []
+        stages: list[int] = []
+        changed: list[bool] = []
+        for position in range(start, end):
+            value, stage = self._cells.byte(ids[position]), stage_of(entropies[position])
+            if value is None or stage == NOISE:
+                break
+            values.append(value)
+            stages.append(stage)
+            changed.append(before is not None and before[position] != ids[position])
+        return self._cells.byte_run(values, stages, changed)
+
+    def _in_sight(self, page: Page, top: int, rows: int) -> list[Row]:
+        """`rows` rows from `top` on, blank ones below a short page; notes say how many are out of sight."""
+        shown = list(page.rows[top : top + rows])
+        below = len(page.rows) - top - rows
+        if rows >= 4 and top > 0:
+            shown[0] = self._note(f"{top + 1} rows above")
+        if rows >= 4 and below > 0:
+            shown[-1] = self._note(f"{below + 1} rows below")
+        return shown + [()] * (rows - len(shown))
+
+    def _note(self, text: str) -> Row:
+        text = f"{self.palette.glyphs.ellipsis} {text}"
+        return (Span(text, text_width(text), self.palette.chrome),)
+
+
+def _tail(text: str, columns: int) -> str:
+    """The end of a long text, cut at a line or a word; at most `columns` columns."""
+    lines = text.split("\n")[-PENDING_ROWS:]
+    tail = "\n".join(lines)
+    if text_width(tail) <= columns:
+        return tail
+    cut = split_columns(tail[::-1], columns)[0][::-1]
+    return cut.partition(" ")[2] or cut

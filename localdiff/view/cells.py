@@ -1,0 +1,217 @@
+"""From token ids to cells: what one position of the canvas shows, at each stage of certainty.
+
+Knows pieces, special tokens, bytes and newlines; knows nothing about rows or terminals. A cell is the
+smallest thing that the flow moves to another row. Cells are cached by id and stage, because the same few
+thousand pieces come back in every frame.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from localdiff.view.palette import LEANING, NOISE, SETTLED, Palette
+from localdiff.view.sanitize import MISSING, safe_piece, safe_text
+from localdiff.view.style import PLAIN, Span, Style, blank
+from localdiff.view.widths import (
+    BASE_FOR_MARKS,
+    ascii_text,
+    character_width,
+    clip,
+    settled_text,
+    split_columns,
+    text_width,
+    uncertain_text,
+)
+
+CHUNK_COLUMNS = 8
+MAX_SIGN_NAME = 14
+MAX_PIECE_CHARACTERS = 256
+_CACHE_LIMIT = 40_000
+
+_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
+_WORDS = re.compile(r" ?[^ ]+| +")
+_SPACE_MARK = "\u2581"
+
+
+class Cell(NamedTuple):
+    """One unbreakable bit of the page.
+
+    Attributes:
+        span: what is drawn.
+        lead: columns of space before it (0 or 1), left out where the flow starts a row with this cell.
+        soft: whether a row may end before it.
+        breaks: rows that end behind it.
+        bare: what is drawn instead where it stands directly behind a letter: a mark without the base lent
+            to it.
+    """
+
+    span: Span
+    lead: int
+    soft: bool
+    breaks: int
+    bare: Span | None = None
+
+
+def byte_of(piece: str) -> int | None:
+    """The byte that a byte piece such as `<0x1B>` stands for, or None for any other piece."""
+    match = _BYTE.match(piece)
+    return int(match[1], 16) if match else None
+
+
+def sign_name(piece: str) -> str:
+    """The short name of a special token: `<|channel>` gives `channel`, its closing twin `/channel`."""
+    inner = safe_piece(piece).strip("<>").strip()
+    closing = inner.endswith("|") and not inner.startswith("|")
+    return ("/" if closing else "") + clip(inner.strip("|") or "special", MAX_SIGN_NAME)
+
+
+class CellMaker:
+    """Turns positions of a canvas into cells in the looks of one palette.
+
+    Args:
+        piece_of: text of a token id; `▁` counts as a space and `<0xNN>` as a byte.
+        is_special: whether an id is a control token.
+        palette: styles and signs.
+    """
+
+    def __init__(self, *, piece_of: Callable[[int], str], is_special: Callable[[int], bool], palette: Palette) -> None:
+        self._piece_of = piece_of
+        self._is_special = is_special
+        self._palette = palette
+        self._missing = palette.glyphs.missing
+        self._cells: dict[int, tuple[Cell, ...]] = {}
+        self._bytes: dict[int, int | None] = {}
+        noise = palette.glyphs.noise
+        self._noise = (Cell(Span(noise, text_width(noise), palette.stages[NOISE]), 1, True, 0),)
+        self._end = (self._sign_cell("end"),)
+
+    @property
+    def noise(self) -> tuple[Cell, ...]:
+        """The cells of a position about which nothing is known: always equal, so noise never moves the page."""
+        return self._noise
+
+    @property
+    def end(self) -> tuple[Cell, ...]:
+        """The sign that nothing follows."""
+        return self._end
+
+    def byte(self, token: int) -> int | None:
+        """The byte of a byte piece, else None."""
+        if token not in self._bytes:
+            self._trim(self._bytes)
+            self._bytes[token] = None if self._is_special(token) else byte_of(self._piece_of(token))
+        return self._bytes[token]
+
+    def token(self, token: int, stage: int, changed: bool) -> tuple[Cell, ...]:
+        """The cells of a token that is no byte piece; `changed` underlines them."""
+        if stage == NOISE:
+            return self._noise
+        key = (token << 3) | (stage << 1) | changed
+        cells = self._cells.get(key)
+        if cells is None:
+            self._trim(self._cells)
+            if self._is_special(token):
+                cells = (self._sign_cell(sign_name(self._piece_of(token))),)
+            else:
+                cells = self.text(self._piece_of(token).replace(_SPACE_MARK, " "), stage, changed)
+            self._cells[key] = cells
+        return cells
+
+    def byte_run(self, values: Sequence[int], stages: Sequence[int], changed: Sequence[bool]) -> list[tuple[Cell, ...]]:
+        """The cells of adjacent byte pieces, one entry a position.
+
+        Bytes that make up one character are drawn as that character on the first of them, as uncertain as
+        the least certain of them, and as nothing on the others, so that it does not flicker between itself
+        and fragments.
+        """
+        data = bytes(values)
+        cells: list[tuple[Cell, ...]] = []
+        while len(cells) < len(data):
+            start = len(cells)
+            length, character = _first_character(data[start:])
+            part = slice(start, start + length)
+            shown = self.text(character or MISSING, max(stages[part]), any(changed[part]))
+            cells += [shown] + [()] * (length - 1)
+        return cells
+
+    def text(self, piece: str, stage: int, changed: bool) -> tuple[Cell, ...]:
+        """The cells of the text of one piece."""
+        style = self._palette.stages[stage]
+        if changed:
+            style = style.underlined()
+        cells: list[Cell] = []
+        for index, line in enumerate(piece[:MAX_PIECE_CHARACTERS].split("\n")):
+            if index:
+                sign = self._palette.glyphs.newline
+                breaks = 1 if stage == SETTLED else 0
+                cells.append(Cell(Span(sign, text_width(sign), style), 1, True, breaks))
+            safe = safe_piece(line)
+            cells += self._words(settled_text(safe) if stage <= LEANING else uncertain_text(safe), style)
+        return tuple(cells)
+
+    def committed(self, text: str) -> tuple[Cell, ...]:
+        """The cells of final text: the terminal's own colour and real line breaks without a sign."""
+        cells: list[Cell] = []
+        for index, line in enumerate(safe_text(text).split("\n")):
+            if index:
+                cells.append(Cell(Span("", 0, PLAIN), 0, False, 1))
+            cells += self._words(settled_text(safe_piece(line)), PLAIN)
+        return tuple(cells)
+
+    def _words(self, text: str, style: Style) -> list[Cell]:
+        """One cell a word and one a wide character; long words are cut into chunks that may be torn apart."""
+        if self._palette.glyphs.ascii_only:
+            text = ascii_text(text)
+        cells: list[Cell] = []
+        for word in _WORDS.findall(text):
+            if word.isspace():
+                cells += [Cell(blank(len(part)), 0, True, 0) for part in split_columns(word, CHUNK_COLUMNS)]
+                continue
+            lead = int(word.startswith(" "))
+            soft = bool(lead)
+            for part in _chunks(word[lead:]):
+                width = text_width(part)
+                is_wide = width == 2 and character_width(part[0]) == 2
+                bare = Span(part[1:], width - 1, style) if part[0] == BASE_FOR_MARKS and len(part) > 1 else None
+                cells.append(Cell(Span(part, width, style), lead, soft or is_wide, 0, bare))
+                lead, soft = 0, is_wide
+        return cells
+
+    def _sign_cell(self, name: str) -> Cell:
+        glyphs = self._palette.glyphs
+        text = glyphs.opening + (ascii_text(name) if glyphs.ascii_only else name) + glyphs.closing
+        return Cell(Span(text, text_width(text), self._palette.chrome), 1, True, 0)
+
+    @staticmethod
+    def _trim(cache: dict[int, tuple[Cell, ...]] | dict[int, int | None]) -> None:
+        if len(cache) >= _CACHE_LIMIT:
+            cache.clear()
+
+
+def _first_character(data: bytes) -> tuple[int, str | None]:
+    """Bytes and text of the UTF-8 character that `data` begins with; (1, None) where it begins with none."""
+    for length in range(1, min(4, len(data)) + 1):
+        try:
+            return length, data[:length].decode()
+        except UnicodeDecodeError:
+            continue
+    return 1, None
+
+
+def _chunks(word: str) -> list[str]:
+    """`word` cut into wide characters, with their marks, and runs of at most `CHUNK_COLUMNS` narrow ones."""
+    if word.isascii():
+        return [word[i : i + CHUNK_COLUMNS] for i in range(0, len(word), CHUNK_COLUMNS)]
+    chunks: list[str] = []
+    room = 0
+    for character in word:
+        width = character_width(character)
+        if chunks and width < 2 and width <= room:
+            chunks[-1] += character
+            room -= width
+        else:
+            chunks.append(character)
+            room = 0 if width == 2 else CHUNK_COLUMNS - width
+    return chunks

@@ -1,0 +1,63 @@
+"""Two small pictures of certainty: one glyph a step, and one glyph for a few positions.
+
+Knows entropies and levels; knows nothing about where the glyphs are put. Both scales are logarithmic, from
+0.005 nats, where a block may stop, to 8 nats: on a linear scale everything after the first steps would be
+flat.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from localdiff.view.palette import Palette, stage_of
+from localdiff.view.style import PLAIN, Row, Span, Style
+
+LOWEST, HIGHEST = 0.005, 8.0
+LEVELS = 8
+
+
+def level_of(entropy: float) -> int:
+    """Level 0..7 of an entropy in nats: 0 up to 0.005, 7 from 8 on, logarithmic between; NaN counts as 8."""
+    if entropy <= LOWEST:
+        return 0
+    if not entropy < HIGHEST:
+        return LEVELS - 1
+    return int((LEVELS - 1) * math.log(entropy / LOWEST) / math.log(HIGHEST / LOWEST) + 0.5)
+
+
+def sparkline(means: Sequence[float], steps: int, palette: Palette) -> str:
+    """The latest `steps` mean entropies, oldest first, padded to `steps` columns."""
+    glyphs = palette.glyphs.levels
+    return "".join(glyphs[level_of(mean)] for mean in means[-steps:]).ljust(steps) if steps else ""
+
+
+def position_map(
+    entropies: Sequence[float], *, end: int, renoised: Sequence[bool], columns: int, palette: Palette
+) -> Row:
+    """One glyph for each group of positions, in the order of the canvas, whatever the text does.
+
+    Args:
+        entropies: nats, one a position.
+        end: position of the end of turn, or the canvas length: what lies behind it is left blank.
+        renoised: positions that went back to noise; the glyph of their group is underlined.
+        columns: glyphs to use at most; fewer where the canvas has fewer positions.
+        palette: glyphs and colours.
+
+    Returns:
+        `min(columns, len(entropies))` spans of one column. Each shows the largest entropy of its group.
+    """
+    length = len(entropies)
+    count = min(columns, length)
+    spans: list[Span] = []
+    for index in range(count):
+        start, stop = index * length // count, (index + 1) * length // count
+        if start > end:
+            spans.append(Span(" ", 1, PLAIN))
+            continue
+        worst = max(entropies[start:stop])
+        style: Style = palette.stages[stage_of(worst)]
+        if any(renoised[start:stop]):
+            style = style.underlined()
+        spans.append(Span(palette.glyphs.levels[level_of(worst)], 1, style))
+    return tuple(spans)

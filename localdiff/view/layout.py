@@ -1,0 +1,126 @@
+"""How much of the design fits a terminal: from the wide layout down to one status line.
+
+Knows sizes and numbers of rows; knows nothing about what the rows say. The height depends only on the size,
+the canvas and the text before it, none of which change within a block, so the region never grows or shrinks
+while a block condenses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from localdiff.view.palette import Palette
+from localdiff.view.widths import text_width
+
+MAX_BODY_ROWS = 12
+MIN_BODY_ROWS = 3
+LEGEND_ROWS = 16
+
+# Columns that a token takes once it is text; estimates the height of a page that is still noise.
+_COLUMNS_PER_TOKEN = 4.6
+
+
+class Size(NamedTuple):
+    """Columns and rows of a terminal."""
+
+    columns: int
+    rows: int
+
+
+class Tier(Enum):
+    """Layouts by what they leave out."""
+
+    WIDE = "wide"
+    NORMAL = "normal"
+    NARROW = "narrow"
+    SMALL = "small"
+    LINE = "line"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """Rows and columns of each part.
+
+    Attributes:
+        tier: which layout.
+        columns: columns that any row may fill: one less than the terminal has.
+        header_rows, body_rows, footer_rows, legend_rows: rows of each part; 0 where the part is left out.
+        prefix: what every body row begins with.
+        map_columns: glyphs of the position map.
+        spark_steps: steps that the sparkline shows.
+        earlier_blocks: earlier blocks whose steps are listed.
+    """
+
+    tier: Tier
+    columns: int
+    header_rows: int
+    body_rows: int
+    footer_rows: int
+    legend_rows: int
+    prefix: str
+    map_columns: int
+    spark_steps: int
+    earlier_blocks: int
+
+    @property
+    def body_columns(self) -> int:
+        """Columns left for text."""
+        return self.columns - text_width(self.prefix)
+
+    @property
+    def height(self) -> int:
+        """Rows of the whole region."""
+        return self.header_rows + self.body_rows + self.footer_rows + self.legend_rows
+
+
+def tier_of(size: Size) -> Tier:
+    """The richest layout for a terminal of this size."""
+    if size.columns < 24 or size.rows < 6:
+        return Tier.LINE
+    if size.columns < 48:
+        return Tier.SMALL
+    if size.columns < 76:
+        return Tier.NARROW
+    return Tier.WIDE if size.columns >= 110 else Tier.NORMAL
+
+
+def layout_of(size: Size, *, palette: Palette, canvas_length: int, pending: int = 0, legend: bool = False) -> Layout:
+    """The layout for a canvas.
+
+    Args:
+        size: of the terminal.
+        palette: for the sign at the left edge.
+        canvas_length: positions in the canvas.
+        pending: columns of committed text that is shown before the canvas.
+        legend: whether the legend is wanted; it is left out where it would take rows from the page.
+    """
+    tier = tier_of(size)
+    columns = max(0, size.columns - 1)
+    border = palette.glyphs.border
+    if tier is Tier.LINE:
+        return Layout(
+            tier=tier, columns=columns, header_rows=1, body_rows=0, footer_rows=0, legend_rows=0,
+            prefix="", map_columns=0, spark_steps=0, earlier_blocks=0,
+        )  # fmt: skip
+    header_rows = 2 if tier is Tier.NARROW else 1
+    footer_rows = 0 if tier is Tier.SMALL else 1
+    legend_rows = int(legend and size.rows >= LEGEND_ROWS and tier in {Tier.NORMAL, Tier.WIDE})
+    prefix = "" if tier is Tier.SMALL else f"{border} " if tier is Tier.NARROW else f" {border} "
+    # One row stays free, so that the first row of the region is never the first row of the screen.
+    room = size.rows - 1 - header_rows - footer_rows - legend_rows
+    text_columns = max(1, columns - text_width(prefix))
+    wanted = int((pending + canvas_length * _COLUMNS_PER_TOKEN) // text_columns) + 2
+    return Layout(
+        tier=tier,
+        columns=columns,
+        header_rows=header_rows,
+        body_rows=max(1, min(MAX_BODY_ROWS, room, max(MIN_BODY_ROWS, wanted))),
+        footer_rows=footer_rows,
+        legend_rows=legend_rows,
+        prefix=prefix,
+        map_columns=64 if tier is Tier.WIDE else 32,
+        spark_steps={Tier.WIDE: 24, Tier.NORMAL: 16}.get(tier, 12),
+        earlier_blocks={Tier.WIDE: 8, Tier.NORMAL: 4}.get(tier, 0),
+    )

@@ -1,0 +1,192 @@
+"""The looks a canvas can have: four stages of certainty, the words around them, and the signs.
+
+Knows colours and glyphs and which of them a terminal can show; knows nothing about rows. The fixed colours
+were searched in the xterm cube for monotone luminance from blue over grey to yellow (reversed on light
+ground) and for the best worst step under normal, protan, deutan and tritan vision; `heat` is red to green
+and loses its two ends in a deuteranope's eye. Every palette can be read without colour, because the noise
+sign, the marks and the position map carry the meaning alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from localdiff.view.style import PLAIN, Style
+
+SETTLED, LEANING, FORMING, NOISE = range(4)
+STAGE_NAMES: Final = ("settled", "leaning", "forming", "noise")
+
+# Nats. 0.1 is the sampler's own bound; 1 nat is about e choices, 4 nats about 55.
+THRESHOLDS: Final = (0.1, 1.0, 4.0)
+
+PALETTE_NAMES: Final = ("auto", "dark", "light", "16", "mono", "ascii", "heat")
+
+# Terminals that show 256 colours although `TERM` does not end in "256color".
+_RICH_TERMS: Final = ("kitty", "alacritty", "foot", "ghostty", "wezterm", "direct", "iterm")
+
+
+def stage_of(entropy: float) -> int:
+    """Stage of an entropy in nats: 0 settled, 1 leaning, 2 forming, 3 noise (NaN too)."""
+    return bisect_right(THRESHOLDS, entropy)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Glyphs:
+    """The signs of a canvas; each level is one column wide.
+
+    Attributes:
+        noise: a position about which nothing is known.
+        newline: a line break in the draft.
+        missing: a character that cannot be shown.
+        opening, closing: brackets of a special token's name.
+        levels: eight steps from none to full, for the sparkline and the position map.
+        border: left edge of the body.
+        dot: separates the figures of the header.
+        at_most: stands before a ceiling.
+        ellipsis: something is left out.
+        ascii_only: whether every character of the draft has to be ASCII as well.
+    """
+
+    noise: str
+    newline: str
+    missing: str
+    opening: str
+    closing: str
+    levels: str
+    border: str
+    dot: str
+    at_most: str
+    ellipsis: str
+    ascii_only: bool
+
+
+UNICODE_GLYPHS: Final = Glyphs(
+    noise="··",
+    newline="↵",
+    missing="▯",
+    opening="⟨",
+    closing="⟩",
+    levels="▁▂▃▄▅▆▇█",
+    border="┃",
+    dot="·",
+    at_most="≤",
+    ellipsis="…",
+    ascii_only=False,
+)
+ASCII_GLYPHS: Final = Glyphs(
+    noise="..",
+    newline="\\n",
+    missing="?",
+    opening="<",
+    closing=">",
+    levels=" .:-=+*#",
+    border="|",
+    dot="-",
+    at_most="<=",
+    ellipsis="..",
+    ascii_only=True,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Palette:
+    """One look.
+
+    Attributes:
+        name: what `--palette` calls it.
+        stages: styles by stage, settled first, noise last.
+        chrome: everything that is not model text.
+        glyphs: the signs.
+        background, foreground: assumed ground and default ink as `#rrggbb`; only pictures use them.
+    """
+
+    name: str
+    stages: tuple[Style, Style, Style, Style]
+    chrome: Style
+    glyphs: Glyphs = UNICODE_GLYPHS
+    background: str = "#1e1e1e"
+    foreground: str = "#d4d4d4"
+
+    def in_ascii(self) -> Palette:
+        """The same colours with ASCII signs."""
+        return replace(self, glyphs=ASCII_GLYPHS)
+
+
+def _stages(settled: int, leaning: int, forming: int, noise: int) -> tuple[Style, Style, Style, Style]:
+    return (
+        Style(foreground=settled),
+        Style(foreground=leaning),
+        Style(foreground=forming),
+        Style(foreground=noise),
+    )
+
+
+DARK: Final = Palette(name="dark", stages=_stages(229, 178, 246, 32), chrome=Style(foreground=245))
+LIGHT: Final = Palette(
+    name="light",
+    stages=_stages(17, 61, 243, 137),
+    chrome=Style(foreground=242),
+    background="#ffffff",
+    foreground="#24292f",
+)
+HEAT: Final = Palette(name="heat", stages=_stages(71, 185, 208, 203), chrome=Style(foreground=245))
+SIXTEEN: Final = Palette(
+    name="16",
+    stages=(Style(bold=True), Style(foreground=3), Style(foreground=4), Style(foreground=8)),
+    chrome=Style(foreground=8),
+)
+MONO: Final = Palette(
+    name="mono", stages=(Style(bold=True), PLAIN, Style(dim=True), Style(dim=True)), chrome=Style(dim=True)
+)
+ASCII: Final = replace(MONO, name="ascii", glyphs=ASCII_GLYPHS)
+
+_BY_NAME: Final = {p.name: p for p in (DARK, LIGHT, HEAT, SIXTEEN, MONO, ASCII)}
+
+
+def _is_light(env: Mapping[str, str]) -> bool:
+    ground = env.get("COLORFGBG", "").rpartition(";")[2]
+    return ground.isdecimal() and (int(ground) == 7 or 9 <= int(ground) <= 15)
+
+
+def _shows_256(env: Mapping[str, str]) -> bool:
+    term = env.get("TERM", "")
+    return (
+        "256color" in term
+        or env.get("COLORTERM", "").lower() in {"truecolor", "24bit"}
+        or any(name in term for name in _RICH_TERMS)
+        or "WT_SESSION" in env
+    )
+
+
+def resolve_palette(name: str, *, env: Mapping[str, str], encoding: str | None, color: bool | None = None) -> Palette:
+    """The palette for a terminal.
+
+    Args:
+        name: one of `PALETTE_NAMES`; a palette asked for by name wins over `NO_COLOR`.
+        env: `NO_COLOR`, `TERM`, `COLORTERM`, `COLORFGBG` and `WT_SESSION` are read.
+        encoding: the stream's encoding; anything but a Unicode one gets ASCII signs.
+        color: False means no colour whatever the name, True means colour whatever `NO_COLOR` says, None
+            decides by both.
+
+    Raises:
+        ValueError: for an unknown name.
+    """
+    if name not in PALETTE_NAMES:
+        raise ValueError(f"palette {name!r} should be one of {', '.join(PALETTE_NAMES)}")
+    if color is None:
+        color = name != "auto" or not env.get("NO_COLOR")
+    if name in {"mono", "ascii"}:
+        palette = _BY_NAME[name]
+    elif not color:
+        palette = MONO
+    elif name != "auto":
+        palette = _BY_NAME[name]
+    elif not _shows_256(env):
+        palette = SIXTEEN
+    else:
+        palette = LIGHT if _is_light(env) else DARK
+    is_unicode = (encoding or "").lower().replace("-", "").replace("_", "").startswith("utf")
+    return palette if is_unicode else palette.in_ascii()

@@ -1,0 +1,79 @@
+"""Which committed text may leave the canvas for good.
+
+Knows blank lines, code fences and channels; knows nothing about terminals. A paragraph is finished at a
+blank line outside a fence: before that the next block may still add to its last line, and Markdown could
+not be rendered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from localdiff.events import Channel, TextCommitted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Passage:
+    """Final text of one channel, ready to be printed."""
+
+    channel: Channel
+    text: str
+
+
+def finished_length(text: str) -> int:
+    """Characters of `text` up to and with its last blank line outside a code fence; 0 where there is none."""
+    finished = position = 0
+    fence = ""
+    for line in text.split("\n")[:-1]:
+        position += len(line) + 1
+        stripped = line.strip()
+        mark = stripped[:3]
+        if mark in {"```", "~~~"} and len(line) - len(line.lstrip(" ")) < 4:
+            if not fence:
+                fence = mark
+            elif mark == fence and not stripped.strip(mark[0]):
+                fence = ""
+        elif not fence and not stripped:
+            finished = position
+    return finished
+
+
+class Transcript:
+    """Committed text on its way out: whole paragraphs first, the rest when the run is over."""
+
+    def __init__(self) -> None:
+        self._channel: Channel = "answer"
+        self._pending = ""
+        self._ready: list[Passage] = []
+
+    @property
+    def pending(self) -> str:
+        """Text of the unfinished paragraph."""
+        return self._pending
+
+    def add(self, event: TextCommitted) -> None:
+        """Take in more text; a change of channel finishes what the other channel had begun."""
+        if event.channel != self._channel:
+            self._finish()
+            self._channel = event.channel
+        self._pending += event.text
+        length = finished_length(self._pending)
+        if length:
+            self._ready.append(Passage(channel=self._channel, text=self._pending[:length]))
+            self._pending = self._pending[length:]
+
+    def take_finished(self) -> tuple[Passage, ...]:
+        """Finished paragraphs that have not been taken yet; every passage ends with a newline."""
+        ready, self._ready = tuple(self._ready), []
+        return ready
+
+    def take_all(self) -> tuple[Passage, ...]:
+        """Everything that has not been taken yet, the unfinished paragraph included; ends with a newline."""
+        self._finish()
+        return self.take_finished()
+
+    def _finish(self) -> None:
+        if self._pending:
+            text = self._pending if self._pending.endswith("\n") else self._pending + "\n"
+            self._ready.append(Passage(channel=self._channel, text=text))
+            self._pending = ""

@@ -1,0 +1,67 @@
+"""What a drawn row is made of: spans of text with a width in columns and a style.
+
+Knows colours as xterm indices and attributes as flags; knows nothing about canvases, escape codes or files,
+so that a terminal, a rich console and an SVG picture can all be made from the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Style:
+    """How a span looks.
+
+    Attributes:
+        foreground: xterm colour index (0..15 are the terminal's own colours, 16..255 fixed), or None for
+            its default.
+        bold: heavier strokes.
+        dim: fainter than the default.
+        underline: a line below; says *changed* on a cell and *back to noise* on the position map.
+    """
+
+    foreground: int | None = None
+    bold: bool = False
+    dim: bool = False
+    underline: bool = False
+
+    def __post_init__(self) -> None:
+        if self.foreground is not None and not 0 <= self.foreground <= 255:
+            raise ValueError(f"{self.foreground=} should be in 0..255")
+
+    def underlined(self) -> Style:
+        """This style with a line below."""
+        return replace(self, underline=True)
+
+
+PLAIN = Style()
+
+
+class Span(NamedTuple):
+    """A run of text in one style; `width` counts terminal columns, not characters."""
+
+    text: str
+    width: int
+    style: Style
+
+
+Row: TypeAlias = tuple[Span, ...]
+
+SPACE = Span(" ", 1, PLAIN)
+
+
+def blank(columns: int) -> Span:
+    """`columns` of unstyled space."""
+    return Span(" " * columns, columns, PLAIN)
+
+
+def row_width(row: Row) -> int:
+    """Columns that a row fills."""
+    return sum(span.width for span in row)
+
+
+def row_text(row: Row) -> str:
+    """A row without its styles."""
+    return "".join(span.text for span in row)

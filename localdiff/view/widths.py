@@ -1,0 +1,124 @@
+"""How many columns characters take, and which characters may be drawn while a cell is uncertain.
+
+Knows Unicode and rich's width table; knows nothing about colours or rows. Terminals disagree about joined
+emoji, flags, Indic vowel signs and conjoining letters, so the moving canvas draws only characters on whose
+width they agree: uncertain cells have certain width. Every function takes text that `sanitize.safe_piece`
+has made safe.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+
+from rich.cells import get_character_cell_size
+
+from localdiff.view.sanitize import MISSING
+
+BASE_FOR_MARKS = "◌"
+MAX_MARKS = 3
+
+_FIRST_REGIONAL, _LAST_REGIONAL = 0x1F1E6, 0x1F1FF
+_SKIN_TONES = range(0x1F3FB, 0x1F400)
+# Conjoining Hangul letters, Arabic ligatures of a whole phrase, and letters wider than their column.
+_UNCERTAIN = (
+    range(0x1100, 0x1200),
+    range(0xA960, 0xA980),
+    range(0xD7B0, 0xD800),
+    range(0xFDF0, 0xFE00),
+    range(0x12000, 0x12550),
+    range(0x2E3A, 0x2E3C),
+)
+
+
+@lru_cache(maxsize=8192)
+def character_width(character: str) -> int:
+    """Columns of one character: 0 for combining marks, 2 for East Asian wide ones and emoji, else 1."""
+    return get_character_cell_size(character)
+
+
+def text_width(text: str) -> int:
+    """Columns of safe text: the sum over its characters, since nothing in it joins."""
+    return len(text) if text.isascii() else sum(map(character_width, text))
+
+
+@lru_cache(maxsize=8192)
+def _settled_form(character: str) -> str:
+    code = ord(character)
+    if _FIRST_REGIONAL <= code <= _LAST_REGIONAL:
+        return chr(ord("A") + code - _FIRST_REGIONAL)
+    if any(code in block for block in _UNCERTAIN):
+        return MISSING
+    if character_width(character) == 0 and not unicodedata.category(character).startswith("M"):
+        return MISSING
+    return character
+
+
+@lru_cache(maxsize=8192)
+def _uncertain_form(character: str) -> str:
+    settled = _settled_form(character)
+    category = unicodedata.category(settled)
+    drawable = category[0] in "LNP" or category in {"Zs", "Sm", "Sc", "Sk"} or settled == MISSING
+    return settled if drawable and character_width(settled) > 0 else MISSING
+
+
+def uncertain_text(text: str) -> str:
+    """`text` in letters, digits, punctuation and CJK only: marks are dropped, the rest becomes `▯`."""
+    shown: list[str] = []
+    for character in text:
+        if character_width(character) == 0 and shown:
+            continue
+        shown.append(_uncertain_form(character))
+    return "".join(shown)
+
+
+def settled_text(text: str) -> str:
+    """`text` as leaning and settled cells show it: bare emoji, marks on a base, flags as letters."""
+    shown: list[str] = []
+    marks = 0
+    for character in text:
+        if ord(character) in _SKIN_TONES and shown:
+            continue
+        form = _settled_form(character)
+        if character_width(form) > 0:
+            marks = 0
+        elif not shown:
+            shown.append(BASE_FOR_MARKS)
+            marks = 1
+        else:
+            marks += 1
+            if marks > MAX_MARKS:
+                continue
+        shown.append(form)
+    return "".join(shown)
+
+
+def ascii_text(text: str) -> str:
+    """`text` for a terminal without UTF-8: one `?` for each column of what it cannot show."""
+    return "".join(c if c.isascii() else "?" * character_width(c) for c in text)
+
+
+def split_columns(text: str, columns: int) -> list[str]:
+    """`text` in runs of at most `columns` columns, which should be two or more."""
+    runs: list[str] = []
+    run, used = "", 0
+    for character in text:
+        width = character_width(character)
+        if run and used + width > columns:
+            runs.append(run)
+            run, used = "", 0
+        run += character
+        used += width
+    if run:
+        runs.append(run)
+    return runs
+
+
+def clip(text: str, columns: int) -> str:
+    """The longest beginning of `text` that fits `columns` columns."""
+    used = 0
+    for index, character in enumerate(text):
+        used += character_width(character)
+        if used > columns:
+            return text[:index]
+    return text

@@ -1,0 +1,182 @@
+"""The lines around the page: figures above it, gauges and legend below it, and the one line instead of all.
+
+Knows wording and which figure to drop when there is no room; knows nothing about cells. Figures are in the
+terminal's own colour and words are faint. A position counts as settled by its entropy, the same test as its
+colour; the sampler's own acceptance is used for what went *back to noise* only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from localdiff.view.gauges import position_map, sparkline
+from localdiff.view.layout import Layout, Tier
+from localdiff.view.palette import NOISE, STAGE_NAMES, THRESHOLDS, Palette
+from localdiff.view.scene import Scene
+from localdiff.view.style import PLAIN, SPACE, Row, Span, blank, row_width
+from localdiff.view.widths import clip, text_width
+
+_FIGURES = re.compile(r"(?:≤|<=)?\d[\d,.]*(?:/(?:≤|<=)?[\d,]+)?")
+
+
+def settled_count(entropies: Sequence[float]) -> int:
+    """Positions whose entropy is under the threshold for *settled*."""
+    return sum(entropy < THRESHOLDS[0] for entropy in entropies)
+
+
+def renoised_mask(scene: Scene) -> tuple[bool, ...]:
+    """Positions that the step before accepted and this one did not; empty where there is no step before."""
+    if scene.step is None or scene.accepted_before is None:
+        return ()
+    return tuple(was and not now for was, now in zip(scene.accepted_before, scene.step.accepted, strict=True))
+
+
+def _styled(text: str, columns: int, palette: Palette) -> Row:
+    """Figures plain, words faint, cut to `columns`."""
+    text = clip(text, columns)
+    spans: list[Span] = []
+    position = 0
+    for match in _FIGURES.finditer(text):
+        if match.start() > position:
+            words = text[position : match.start()]
+            spans.append(Span(words, text_width(words), palette.chrome))
+        spans.append(Span(match[0], text_width(match[0]), PLAIN))
+        position = match.end()
+    if position < len(text):
+        spans.append(Span(text[position:], text_width(text[position:]), palette.chrome))
+    return tuple(spans)
+
+
+def _fitting(variants: Sequence[Sequence[str]], columns: int, palette: Palette) -> Row:
+    """The first variant that fits, joined with dots; the last one is cut if none does."""
+    text = ""
+    for parts in variants:
+        text = f" {palette.glyphs.dot} ".join(part for part in parts if part)
+        if text_width(text) <= columns:
+            break
+    return _styled(text, columns, palette)
+
+
+def _rate(scene: Scene, *, long: bool) -> str:
+    if scene.slowed:
+        return "slowed for viewing" if long else "slowed"
+    if scene.tok_per_s is not None:
+        return f"{_figure(scene.tok_per_s)} tok/s" if long else f"{_figure(scene.tok_per_s)}/s"
+    if long and scene.step and scene.step.elapsed > 0:
+        return f"{_figure(scene.passes / scene.step.elapsed)} steps/s"
+    return ""
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
+class Figures:
+    """The numbers of a scene as words, computed once a frame."""
+
+    def __init__(self, scene: Scene, palette: Palette) -> None:
+        block, step = scene.block, scene.step
+        assert block is not None
+        length = len(block.canvas_ids)
+        limit = step.max_steps if step else scene.run.max_steps if scene.run else 0
+        at = step.step if step else 0
+        settled = settled_count(step.entropies) if step else 0
+        renoised = sum(renoised_mask(scene))
+        # Figures keep their width, so that the words behind them stand still.
+        self.block = f"block {block.block}/{palette.glyphs.at_most}{block.max_blocks}"
+        self.step = f"step {at:{len(str(limit))}}/{limit}"
+        self.settled = f"{settled:{len(str(length))}}/{length} settled"
+        self.renoised = f"{renoised:2} renoised"
+        self.renoised_long = f"{renoised:2} back to noise"
+        self.mean = f"{step.mean_entropy:4.2f} nats" if step else ""
+        self.rate = _rate(scene, long=False)
+        self.rate_long = _rate(scene, long=True)
+        self.short = f"b{block.block} s{at}/{limit} {settled}/{length}"
+        self.line = (f"block {block.block}", f"step {at}/{limit}", f"{settled}/{length} settled")
+
+
+def prompt_text(scene: Scene) -> str:
+    """What happens before the first canvas, in words."""
+    if scene.run is None:
+        return "starting"
+    done = scene.prefill.done if scene.prefill else 0
+    total = scene.prefill.total if scene.prefill else scene.run.prompt_tokens
+    return f"reading prompt {done:,}/{total:,} tokens"
+
+
+def prompt_row(scene: Scene, columns: int, palette: Palette) -> Row:
+    """The only row before the first canvas."""
+    return (SPACE, *_styled(prompt_text(scene), columns - 1, palette)) if columns > 1 else ()
+
+
+def status_row(scene: Scene, columns: int, palette: Palette) -> Row:
+    """A whole scene in one line."""
+    if scene.block is None:
+        return _styled(prompt_text(scene), columns, palette)
+    figures = Figures(scene, palette)
+    bare = figures.short.rpartition(" ")
+    return _fitting((figures.line, (figures.short,), (bare[0],), (bare[2],)), columns, palette)
+
+
+def header_rows(scene: Scene, layout: Layout, palette: Palette) -> tuple[Row, ...]:
+    """The rows above the page."""
+    columns = layout.columns
+    f = Figures(scene, palette)
+    if layout.tier is Tier.SMALL:
+        return (_fitting(((f.short, f.rate), (f.short,)), columns, palette),)
+    inner = columns - 1
+    if layout.tier is Tier.NARROW:
+        first = _fitting(((f.block, f.step, f.rate_long), (f.block, f.step, f.rate)), inner, palette)
+        second = _fitting(((f.settled, f.renoised, f.mean), (f.settled, f.renoised)), inner, palette)
+        return ((SPACE, *first), (SPACE, *second))
+    short = (f.block, f.step, f.settled, f.renoised, f.mean)
+    variants: list[Sequence[str]] = [(*short, f.rate), short, short[:4], short[:3]]
+    if layout.tier is Tier.WIDE:
+        mean = f"mean {f.mean}" if f.mean else ""
+        variants.insert(0, (f.block, f.step, f.settled, f.renoised_long, mean, f.rate_long))
+    return ((SPACE, *_fitting(variants, inner, palette)),)
+
+
+def footer_row(scene: Scene, layout: Layout, palette: Palette, *, end: int) -> Row:
+    """Sparkline on the left, steps of earlier blocks, position map at the right edge."""
+    spark = sparkline(scene.means, layout.spark_steps, palette)
+    left: Row = (SPACE, Span(spark, layout.spark_steps, PLAIN))
+    right: Row = ()
+    if scene.step:
+        renoised = renoised_mask(scene) or (False,) * len(scene.step.entropies)
+        right = position_map(
+            scene.step.entropies, end=end, renoised=renoised, columns=layout.map_columns, palette=palette
+        )
+    elif scene.block:
+        count = min(layout.map_columns, len(scene.block.canvas_ids))
+        right = (Span(palette.glyphs.levels[-1] * count, count, palette.stages[NOISE]),)
+    room = layout.columns - row_width(left) - row_width(right)
+    middle = _earlier(scene, layout, palette, room - 4)
+    if middle:
+        left = (*left, blank(2), *middle)
+    return (*left, blank(max(0, layout.columns - row_width(left) - row_width(right))), *right)
+
+
+def _earlier(scene: Scene, layout: Layout, palette: Palette, columns: int) -> Row:
+    steps = scene.block_steps[-layout.earlier_blocks :] if layout.earlier_blocks else ()
+    while steps:
+        cut = f"{palette.glyphs.ellipsis} " if len(steps) < len(scene.block_steps) else ""
+        text = f"steps {cut}{' '.join(map(str, steps))}"
+        if text_width(text) <= columns:
+            return _styled(text, columns, palette)
+        steps = steps[1:]
+    return ()
+
+
+def legend_row(layout: Layout, palette: Palette) -> Row:
+    """What the colours say; *settled* means that the text holds still, not that it is right."""
+    spans: list[Span] = [SPACE, Span(palette.glyphs.noise, 2, palette.stages[NOISE]), SPACE]
+    for stage in range(NOISE, -1, -1):
+        name = STAGE_NAMES[stage]
+        spans += [Span(name, len(name), palette.stages[stage]), blank(2)]
+    if layout.tier is Tier.WIDE:
+        spans += [Span("changed", 7, palette.stages[0].underlined()), blank(2)]
+    note = "(settled means stable, not correct)"
+    spans += [SPACE, Span(note, len(note), palette.chrome)]
+    return tuple(spans)

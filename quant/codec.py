@@ -1,0 +1,121 @@
+"""What every codec can do, and what it leaves behind.
+
+Knows the shape of the two parts, codes and scales; knows no number format. Shapes: `in` is the last axis of a weight, the
+input of its product, and `…` stands for any axes before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+GROUP = 64
+"""Neighbours along `in` that share a scale: 704 and 2112 divide by 64 and not by 128."""
+
+SOURCE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Encoded:
+    """A quantized tensor as it is stored.
+
+    Attributes:
+        codes: U8 `[…, in/2]` (nf4) or I8 `[…, in]` (int8).
+        scales: BF16 `[…, in/64]`.
+    """
+
+    codes: Tensor
+    scales: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """Stored bytes."""
+        return self.codes.nbytes + self.scales.nbytes
+
+    def __getitem__(self, index: int | slice) -> Encoded:
+        """The part of the tensor with this index on the first axis, without a copy."""
+        return Encoded(codes=self.codes[index], scales=self.scales[index])
+
+
+class Codec(Protocol):
+    """A number format of 64-groups with one bf16 scale each."""
+
+    @property
+    def name(self) -> str:
+        """Word for it in recipes and manifests."""
+
+    @property
+    def codes_dtype(self) -> torch.dtype:
+        """Type of the stored codes."""
+
+    @property
+    def codes_per_byte(self) -> int:
+        """Weights in one byte of codes."""
+
+    @property
+    def error_limit(self) -> float:
+        """Relative RMSE above which a tensor is not what this codec should make of any sane weight."""
+
+    def encode(self, weight: Tensor) -> Encoded:
+        """Quantize `[…, in]` (bf16, fp16 or fp32) where it lies.
+
+        Raises:
+            ValueError: `in` is not a multiple of 64, or the type is not a float type, or a value is not finite.
+        """
+
+    def decode(self, encoded: Encoded, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The weights `[…, in]`: computed in fp32, then rounded to `dtype`."""
+
+
+def codes_shape(codec: Codec, shape: Sequence[int]) -> tuple[int, ...]:
+    """Shape of the codes of a weight `[…, in]`."""
+    check_shape(shape)
+    return (*shape[:-1], shape[-1] // codec.codes_per_byte)
+
+
+def scales_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """Shape of the scales of a weight `[…, in]`."""
+    check_shape(shape)
+    return (*shape[:-1], shape[-1] // GROUP)
+
+
+def stored_bytes(codec: Codec, shape: Sequence[int]) -> int:
+    """Bytes of codes and scales together, from the shape alone."""
+    return prod(codes_shape(codec, shape)) + 2 * prod(scales_shape(shape))
+
+
+def check_shape(shape: Sequence[int]) -> None:
+    """Refuse a shape that does not divide into groups.
+
+    Raises:
+        ValueError: fewer than two axes, an empty axis, or a last axis that is not a multiple of 64.
+    """
+    if len(shape) < 2 or 0 in shape or shape[-1] % GROUP:
+        raise ValueError(f"shape={list(shape)} should be [..., in] with in a positive multiple of {GROUP}")
+
+
+def check_weight(weight: Tensor) -> None:
+    """Refuse what no codec encodes.
+
+    Raises:
+        ValueError: a shape that does not divide into groups, or a type that is not bf16, fp16 or fp32.
+    """
+    check_shape(weight.shape)
+    if weight.dtype not in SOURCE_DTYPES:
+        raise ValueError(f"{weight.dtype=} should be one of bfloat16, float16, float32")
+
+
+def squared_error(decoded: Tensor, source: Tensor) -> tuple[float, float]:
+    """`(‖decoded - source‖², ‖source‖²)` of `[…, in]`, so that parts of a tensor add up. Rows are summed in fp32, then in fp64."""
+    reference = source.float()
+    difference = torch.sub(decoded, reference)
+    return _total(difference.square_()), _total(torch.mul(reference, reference, out=difference))
+
+
+def _total(values: Tensor) -> float:
+    return float(values.sum(dim=-1).sum(dtype=torch.float64))

@@ -1,0 +1,54 @@
+"""What can go wrong with stored weights, as sentences.
+
+Knows wording and exit codes; knows nothing about where an error is raised. Messages have the form that the program shows
+them in: one sentence without a final period, and a separate hint.
+"""
+
+from __future__ import annotations
+
+
+class QuantError(Exception):
+    """Base of every error of this package that a user can meet.
+
+    Attributes:
+        message: one sentence, no final period.
+        hint: what the user can do about it, or None.
+        exit_code: status that a command ends with.
+    """
+
+    exit_code: int = 1
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class RecipeError(QuantError):
+    """A recipe does not fit the tensors it is applied to, or does not exist."""
+
+    exit_code = 2
+
+
+class SourceError(QuantError):
+    """Weights that are to be read are missing or damaged."""
+
+    exit_code = 3
+
+
+class SpaceError(QuantError):
+    """The disk does not hold what is to be written."""
+
+    exit_code = 4
+
+
+class OutputError(QuantError):
+    """The output directory is taken, or belongs to another job."""
+
+    exit_code = 2
+
+
+class DamagedError(QuantError):
+    """Stored weights are not what their manifest promises."""
+
+    exit_code = 5

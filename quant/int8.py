@@ -1,0 +1,58 @@
+"""The int8 codec: symmetric, groups of 64, one bf16 scale a group.
+
+Knows the number format; knows nothing about files or modules. `docs/format.md` specifies what is stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .codec import GROUP, Encoded, check_weight
+
+LARGEST = 127
+CHUNK = {"cpu": 2048}
+"""Groups worked on at a time, as in `nf4`."""
+CHUNK_ELSEWHERE = 1 << 18
+TINY = 2.0**-120
+
+
+@dataclass(frozen=True, slots=True)
+class Int8:
+    """Whole numbers in -127…127 times a scale: 8.25 bits a weight."""
+
+    name: str = "int8"
+    codes_dtype: torch.dtype = torch.int8
+    codes_per_byte: int = 1
+    error_limit: float = 0.02
+
+    def encode(self, weight: Tensor) -> Encoded:
+        """See `Codec.encode`. Deterministic on a device; working memory does not grow with the weight."""
+        check_weight(weight)
+        groups = weight.reshape(-1, GROUP)
+        codes = torch.empty(groups.shape, dtype=torch.int8, device=weight.device)
+        scales = torch.empty(len(groups), dtype=torch.bfloat16, device=weight.device)
+        step = CHUNK.get(weight.device.type, CHUNK_ELSEWHERE)
+        for start in range(0, len(groups), step):
+            part = slice(start, start + step)
+            codes[part], scales[part] = _encode_groups(groups[part].float())
+        rows = weight.shape[:-1]
+        return Encoded(codes=codes.view(*rows, -1), scales=scales.view(*rows, -1))
+
+    def decode(self, encoded: Encoded, dtype: torch.dtype = torch.float32) -> Tensor:
+        """See `Codec.decode`."""
+        weights = encoded.codes.float().view(*encoded.scales.shape, GROUP)
+        weights.mul_(encoded.scales.float().unsqueeze(-1))
+        return weights.view(encoded.codes.shape).to(dtype)
+
+
+def _encode_groups(weights: Tensor) -> tuple[Tensor, Tensor]:
+    largest = weights.abs().amax(dim=-1)
+    if not bool(torch.isfinite(largest).all()):
+        raise ValueError("weights should be finite")
+    scales = (largest / LARGEST).to(torch.bfloat16)
+    stored = scales.float()
+    inverse = torch.where(stored > TINY, 1 / stored, 0.0).unsqueeze(-1)
+    return weights.mul(inverse).round_().clamp_(-LARGEST, LARGEST).to(torch.int8), scales

@@ -1,0 +1,176 @@
+"""Which tensor is stored how: recipes as values.
+
+Knows tensor names and the words for fates; knows nothing about bytes. A recipe is an ordered list of rules, the first
+match decides, and a tensor without a rule is an error, so that nothing is ever left in 16 bits or dropped without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Literal, Self, get_args
+
+from .errors import RecipeError
+
+Fate = Literal["keep", "drop", "nf4", "int8"]
+"""What becomes of a tensor: stored as it is, not stored, or stored by a codec."""
+
+LAST = "{last}"
+_LAYER = re.compile(r"\bmodel\.decoder\.layers\.(\d+)\.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """Tensors whose name matches `pattern` have this fate.
+
+    Attributes:
+        pattern: shell-style, over the whole name, case-sensitive; `*` also matches dots, and `{last}` stands for the
+            number of the last layer.
+        fate: what becomes of them.
+    """
+
+    pattern: str
+    fate: Fate
+
+    def __post_init__(self) -> None:
+        if self.fate not in get_args(Fate):
+            raise RecipeError(f"{self.fate=} should be one of {', '.join(get_args(Fate))}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """Ordered rules under a name.
+
+    Attributes:
+        name: what a user types.
+        rules: the first whose pattern matches decides.
+    """
+
+    name: str
+    rules: tuple[Rule, ...]
+
+    def resolved(self, names: Iterable[str]) -> Self:
+        """The same recipe for a model with these tensors: every `{last}` is replaced by its last layer's number.
+
+        Raises:
+            RecipeError: a rule speaks of the last layer and no tensor belongs to a layer.
+        """
+        if not any(LAST in rule.pattern for rule in self.rules):
+            return self
+        layers = [int(match[1]) for match in map(_LAYER.match, names) if match]
+        if not layers:
+            raise RecipeError(
+                f"recipe `{self.name}` treats the last layer apart, and these weights have no layers",
+                "only DiffusionGemma checkpoints can be quantized",
+            )
+        rules = (
+            Rule(pattern=rule.pattern.replace(LAST, str(max(layers))), fate=rule.fate) for rule in self.rules
+        )
+        return type(self)(name=self.name, rules=tuple(rules))
+
+    def fate(self, name: str) -> Fate:
+        """What becomes of the tensor `name`.
+
+        Raises:
+            RecipeError: no rule matches.
+        """
+        for rule in self.rules:
+            if fnmatchcase(name, rule.pattern):
+                return rule.fate
+        raise RecipeError(
+            f"recipe `{self.name}` has no rule for the tensor `{name}`",
+            "only DiffusionGemma checkpoints in their published layout can be quantized",
+        )
+
+
+_LAYERS = "model.decoder.layers.*."
+_SMALL: dict[str, Fate] = {
+    "model.encoder.vision_tower.*": "drop",
+    "model.encoder.embed_vision.*": "drop",
+    "model.encoder.language_model.layers.*.layer_scalar": "keep",
+    # Copies of the decoder's weights, which some writers store.
+    "model.encoder.language_model.*": "drop",
+    "lm_head.weight": "drop",
+    "model.decoder.norm.weight": "keep",
+    "model.decoder.self_conditioning.*norm.weight": "keep",
+    _LAYERS + "layer_scalar": "keep",
+    _LAYERS + "*layernorm*.weight": "keep",
+    _LAYERS + "self_attn.[qk]_norm.weight": "keep",
+    _LAYERS + "router.*": "keep",
+}
+"""What is the same in every recipe: the vision tower goes, everything small stays as published."""
+
+
+def _recipe(
+    name: str, *, experts: Mapping[str, Fate], always_active: Fate, embedding: Fate, self_conditioning: Fate
+) -> Recipe:
+    """A recipe for all tensors of the model; `experts` maps patterns behind `experts` in order."""
+    rules = {
+        **_SMALL,
+        **experts,
+        _LAYERS + "self_attn.[qkvo]_proj.weight": always_active,
+        _LAYERS + "mlp.*_proj.weight": always_active,
+        "model.decoder.self_conditioning.*_proj.weight": self_conditioning,
+        "model.decoder.embed_tokens.weight": embedding,
+    }
+    return Recipe(name=name, rules=tuple(Rule(pattern=pattern, fate=fate) for pattern, fate in rules.items()))
+
+
+_EXPERTS = _LAYERS + "experts.*_proj"
+_ALL: tuple[Recipe, ...] = (
+    _recipe(
+        "4bit",
+        experts={
+            "model.decoder.layers.0.experts.*_proj": "int8",
+            f"model.decoder.layers.{LAST}.experts.*_proj": "int8",
+            _EXPERTS: "nf4",
+        },
+        always_active="int8",
+        embedding="int8",
+        self_conditioning="int8",
+    ),
+    _recipe(
+        "4bit-small",
+        experts={_EXPERTS: "nf4"},
+        always_active="nf4",
+        embedding="int8",
+        self_conditioning="int8",
+    ),
+    _recipe(
+        "mixed",
+        experts={_LAYERS + "experts.gate_up_proj": "nf4", _LAYERS + "experts.down_proj": "int8"},
+        always_active="int8",
+        embedding="int8",
+        self_conditioning="int8",
+    ),
+    _recipe(
+        "int8",
+        experts={_EXPERTS: "int8"},
+        always_active="int8",
+        embedding="int8",
+        self_conditioning="int8",
+    ),
+    _recipe(
+        "bf16",
+        experts={_EXPERTS: "keep"},
+        always_active="keep",
+        embedding="keep",
+        self_conditioning="keep",
+    ),
+)
+RECIPES: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe in _ALL})
+DEFAULT_RECIPE = "4bit"
+
+
+def recipe_named(name: str) -> Recipe:
+    """The recipe that a user names.
+
+    Raises:
+        RecipeError: there is none of that name.
+    """
+    if name not in RECIPES:
+        raise RecipeError(f"there is no recipe `{name}`", f"the recipes are {', '.join(RECIPES)}")
+    return RECIPES[name]

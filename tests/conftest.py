@@ -1,0 +1,31 @@
+"""Nothing a test does may depend on, or change, the settings and files of whoever runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.processes import Cli
+
+
+@pytest.fixture(autouse=True)
+def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No settings from outside, and a home of the test's own for everything that would be written there."""
+    for name in ("LOCALDIFF_COLOR", "LOCALDIFF_DEBUG", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path_factory.getbasetemp() / "home"))
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The command line inside the test."""
+    return Cli(monkeypatch)
+
+
+@pytest.fixture
+def prompt_file(tmp_path: Path) -> Path:
+    """A file with a prompt of two lines."""
+    path = tmp_path / "prompt.txt"
+    path.write_text("Say hello.\nTwice.\n")
+    return path

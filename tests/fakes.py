@@ -1,0 +1,188 @@
+"""A scripted engine: real events, no model, no torch.
+
+It keeps the promises of `localdiff.events` (order, lengths, counting from 1), so that every observer can be tested with it.
+Times are made up and always the same: a step takes a quarter of a second, the prompt half a second.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from localdiff.events import (
+    BlockCommitted,
+    BlockReason,
+    BlockStarted,
+    BlockStats,
+    Channel,
+    DenoiseStep,
+    Event,
+    FinishReason,
+    Prefilled,
+    RunFinished,
+    RunStarted,
+    RunStats,
+    TextCommitted,
+)
+from localdiff.options import GenerateOptions
+
+CANVAS = 16
+MAX_STEPS = 48
+STEP_SECONDS = 0.25
+PROMPT_SECONDS = 0.5
+END_ID = 1
+CHUNK = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FakeIdentity:
+    """What a scripted engine calls itself."""
+
+    model: str = "scripted"
+    recipe: str = "bf16"
+    revision: str | None = None
+    device: str = "cpu"
+    dtype: str = "fp32"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Block:
+    """One block of the script: the text it commits, and how it gets there."""
+
+    text: str = ""
+    thought: str = ""
+    steps: int = 3
+    reason: BlockReason = "converged"
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """One id a character; the real number of tokens does not matter to an observer."""
+        return tuple(2 + ord(character) % 90 for character in self.thought + self.text)[:CANVAS]
+
+
+@dataclass(kw_only=True)
+class ScriptedEngine:
+    """Yields the script whatever the prompt is.
+
+    Attributes:
+        blocks: what is committed.
+        reason: how the run ends if nobody stops it.
+        prompt_tokens: length of the prompt.
+        peak_bytes: what the device's allocator reports.
+        pause: real seconds that every step takes.
+        error: raised after the blocks in place of the end.
+        calls: the prompts and options that came in.
+    """
+
+    blocks: tuple[Block, ...] = (Block(text="Hello."),)
+    reason: FinishReason = "end_of_turn"
+    prompt_tokens: int = 6
+    peak_bytes: int | None = None
+    pause: float = 0.0
+    error: BaseException | None = None
+    identity: FakeIdentity = FakeIdentity()
+    calls: list[tuple[str, GenerateOptions]] = field(default_factory=list)
+
+    def generate(
+        self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None
+    ) -> Iterator[Event]:
+        """The events of the script, cut short where `cancel` is set."""
+        self.calls.append((prompt, options))
+        cancel = cancel or threading.Event()
+        done: list[BlockStats] = []
+        kept: list[int] = []
+        yield RunStarted(
+            prompt_tokens=self.prompt_tokens,
+            max_tokens=options.max_tokens,
+            canvas_length=CANVAS,
+            vocab_size=100,
+            max_steps=MAX_STEPS,
+            end_ids=(END_ID,),
+            pad_id=0,
+            seed=7 if options.seed is None else options.seed,
+        )
+        for start in range(0, self.prompt_tokens, CHUNK):
+            read = min(start + CHUNK, self.prompt_tokens)
+            yield Prefilled(done=read, total=self.prompt_tokens, seconds=PROMPT_SECONDS * read / self.prompt_tokens)
+        for number, block in enumerate(self.blocks, 1):
+            yield self._block_started(number, kept)
+            steps = 0
+            for step in self._steps(number, block, done):
+                yield step
+                steps = step.step
+                time.sleep(self.pause)
+                if cancel.is_set():
+                    break
+            stopped = cancel.is_set()
+            ids = () if stopped else block.ids
+            reason: BlockReason = "cancelled" if stopped else block.reason
+            kept += ids
+            done.append(BlockStats(steps=steps, seconds=steps * STEP_SECONDS, reason=reason))
+            yield BlockCommitted(block=number, token_ids=ids, steps=steps, seconds=steps * STEP_SECONDS, reason=reason)
+            if stopped:
+                yield self._finished("cancelled", kept, done)
+                return
+            yield from self._texts(number, block)
+        if self.error is not None:
+            raise self.error
+        yield self._finished(self.reason, kept, done)
+
+    def _block_started(self, number: int, kept: list[int]) -> BlockStarted:
+        return BlockStarted(
+            block=number,
+            max_blocks=len(self.blocks),
+            position=self.prompt_tokens + len(kept),
+            canvas_ids=tuple(range(CANVAS)),
+        )
+
+    def _steps(self, number: int, block: Block, done: list[BlockStats]) -> Iterator[DenoiseStep]:
+        draft = (block.ids + (END_ID,) + (0,) * CANVAS)[:CANVAS]
+        before = sum(stats.seconds for stats in done)
+        for step in range(1, block.steps + 1):
+            settled = CANVAS * step // block.steps
+            entropies = tuple(0.01 if place < settled else 2.0 for place in range(CANVAS))
+            yield DenoiseStep(
+                block=number,
+                step=step,
+                max_steps=MAX_STEPS,
+                temperature=0.8,
+                argmax_ids=draft,
+                argmax_probs=tuple(0.99 if place < settled else 0.2 for place in range(CANVAS)),
+                entropies=entropies,
+                accepted=tuple(place < settled for place in range(CANVAS)),
+                sampled_ids=draft,
+                shown_ids=draft,
+                mean_entropy=sum(entropies) / CANVAS,
+                stable=step == block.steps,
+                confident=step == block.steps,
+                seconds=STEP_SECONDS,
+                elapsed=before + step * STEP_SECONDS,
+            )
+
+    def _texts(self, number: int, block: Block) -> Iterator[TextCommitted]:
+        pieces: tuple[tuple[Channel, str], ...] = (("thought", block.thought), ("answer", block.text))
+        for channel, text in pieces:
+            if text:
+                yield TextCommitted(block=number, channel=channel, text=text)
+
+    def _finished(self, reason: FinishReason, kept: list[int], done: list[BlockStats]) -> RunFinished:
+        seconds = sum(block.seconds for block in done)
+        passes = sum(block.steps for block in done)
+        return RunFinished(
+            reason=reason,
+            token_ids=tuple(kept),
+            stats=RunStats(
+                prompt_tokens=self.prompt_tokens,
+                prompt_seconds=PROMPT_SECONDS,
+                tokens=len(kept),
+                seconds=seconds,
+                tok_per_s=len(kept) / seconds,
+                denoise_passes=passes,
+                commit_passes=max(len(done) - 1, 0),
+                tokens_per_forward=len(kept) / passes,
+                peak_bytes=self.peak_bytes,
+                blocks=tuple(done),
+            ),
+        )

@@ -1,0 +1,60 @@
+"""Ctrl-C once stops the reply, twice in a hurry stops everything."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from localdiff.commands.interrupt import IMPATIENCE, cancel_on_interrupt
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_first_sets_the_flag_and_a_quick_second_raises() -> None:
+    cancel, clock = threading.Event(), Clock()
+    with pytest.raises(KeyboardInterrupt), cancel_on_interrupt(cancel, clock=clock):
+        signal.raise_signal(signal.SIGINT)
+        assert cancel.is_set()
+        clock.now += IMPATIENCE - 0.1
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("the second one was lost")
+
+
+def test_a_late_second_counts_as_a_first() -> None:
+    cancel, clock = threading.Event(), Clock()
+    with cancel_on_interrupt(cancel, clock=clock):
+        for _ in range(3):
+            signal.raise_signal(signal.SIGINT)
+            clock.now += IMPATIENCE
+    assert cancel.is_set()
+
+
+def test_the_old_handler_comes_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with cancel_on_interrupt(threading.Event()):
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_another_thread_installs_nothing() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen: list[object] = []
+
+    def work() -> None:
+        with cancel_on_interrupt(threading.Event()):
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(10)
+    assert seen == [before]

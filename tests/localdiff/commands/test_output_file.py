@@ -1,0 +1,99 @@
+"""A file of answers is whole or not there."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from localdiff.commands.output_file import output_file
+from localdiff.errors import ResourceError, UsageError
+
+
+def test_the_file_appears_when_it_is_saved(tmp_path: Path) -> None:
+    path = tmp_path / "answer.txt"
+    with output_file(path) as file:
+        assert not path.exists()
+        file.save("naïve\r\n")
+    assert path.read_bytes() == "naïve\r\n".encode()
+    assert os.listdir(tmp_path) == ["answer.txt"]
+
+
+def test_without_a_save_nothing_happens(tmp_path: Path) -> None:
+    path = tmp_path / "answer.txt"
+    path.write_text("old")
+    with output_file(path):
+        pass
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["answer.txt"]
+
+
+def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "answer.txt"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), output_file(path):
+        raise ZeroDivisionError
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["answer.txt"]
+
+
+def test_permissions_are_those_of_any_new_file_or_of_the_old_one(tmp_path: Path) -> None:
+    ordinary = tmp_path / "ordinary"
+    ordinary.touch()
+    for name, mode in (("new", stat.S_IMODE(ordinary.stat().st_mode)), ("old", 0o640)):
+        path = tmp_path / name
+        if name == "old":
+            path.touch()
+            path.chmod(mode)
+        with output_file(path) as file:
+            file.save("text")
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_a_link_keeps_pointing(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    target = tmp_path / "elsewhere" / "answer.txt"
+    target.write_text("old")
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    with output_file(link) as file:
+        file.save("new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+
+
+def test_a_pipe_and_a_device_are_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    with output_file(pipe) as file:
+        file.save("text")
+    reader.join(10)
+    assert read == ["text"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    with output_file(Path("/dev/null")) as file:
+        file.save("text")
+    assert not Path("/dev/null").is_file()
+
+
+def test_a_full_disk_is_a_sentence() -> None:
+    with pytest.raises(ResourceError) as raised, output_file(Path("/dev/full")) as file:
+        file.save("text")
+    assert raised.value.message == "`/dev/full` cannot be written: No space left on device"
+
+
+def test_what_cannot_be_written_is_found_at_once(tmp_path: Path) -> None:
+    cases = {
+        tmp_path: f"`{tmp_path}` is a directory",
+        tmp_path / "missing" / "answer.txt": f"there is no folder `{tmp_path / 'missing'}`",
+        Path("/proc/answer.txt"): "`/proc/answer.txt` cannot be written: No such file or directory",
+    }
+    for path, message in cases.items():
+        with pytest.raises(UsageError) as raised, output_file(path):
+            raise AssertionError("it was opened")
+        assert raised.value.message == message

@@ -1,0 +1,110 @@
+"""Where a prompt comes from, and what is no prompt."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from localdiff.commands.prompt import NoPromptError, read_prompt
+from localdiff.errors import UsageError
+
+
+class Keyboard(io.BytesIO):
+    """A terminal on which somebody types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_argument() -> None:
+    assert read_prompt("hello", None, Keyboard(b"never read")) == "hello"
+
+
+def test_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "prompt.txt"
+    path.write_bytes("One.\r\n  Two…\n".encode())
+    assert read_prompt(None, str(path), Keyboard()) == "One.\r\n  Two…\n"
+
+
+def test_the_home_directory_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "prompt.txt").write_text("hello")
+    assert read_prompt(None, "~/prompt.txt", None) == "hello"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_prompt(tmp_path: Path) -> None:
+    path = tmp_path / "prompt.txt"
+    path.write_bytes(b"\xef\xbb\xbfhello")
+    assert read_prompt(None, str(path), None) == "hello"
+
+
+def test_a_pipe() -> None:
+    assert read_prompt(None, None, io.BytesIO(b"from a pipe\n")) == "from a pipe\n"
+
+
+def test_a_pipe_joins_the_argument_after_a_blank_line() -> None:
+    assert read_prompt("Summarize this:", None, io.BytesIO(b"a text\n")) == "Summarize this:\n\na text\n"
+
+
+def test_an_empty_pipe_leaves_the_argument_alone() -> None:
+    assert read_prompt("hello", None, io.BytesIO()) == "hello"
+    assert read_prompt("hello", None, None) == "hello"
+
+
+def test_dash_reads_standard_input_even_from_a_keyboard() -> None:
+    assert read_prompt(None, "-", Keyboard(b"typed\n")) == "typed\n"
+
+
+def test_a_file_leaves_standard_input_to_others(tmp_path: Path) -> None:
+    path = tmp_path / "prompt.txt"
+    path.write_text("hello")
+    stdin = io.BytesIO(b"the next line of a shell loop")
+    assert read_prompt(None, str(path), stdin) == "hello"
+    assert stdin.tell() == 0
+
+
+@pytest.mark.parametrize("stdin", [Keyboard(), None])
+def test_no_prompt(stdin: io.BytesIO | None) -> None:
+    with pytest.raises(NoPromptError) as raised:
+        read_prompt(None, None, stdin)
+    assert raised.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("argument", "file", "stdin", "message"),
+    [
+        ("a", "b.txt", b"", "two prompts: the argument and `-f b.txt`"),
+        ("a", "-", b"b", "two prompts: the argument and `-f -`"),
+        ("  \n", None, b"", "the prompt is empty"),
+        (None, None, b"", "standard input is empty"),
+        (None, "-", b" \n", "standard input is empty"),
+        (None, None, b"ab\0cd", "standard input is not text: it has a zero byte"),
+        ("Look:", None, b"\x89PNG", "standard input is not text: byte 0 is not UTF-8"),
+        (None, None, "naïve".encode("latin-1"), "standard input is not text: byte 2 is not UTF-8"),
+        ("caf\udce9", None, b"", "the prompt is not text: it is not UTF-8"),
+    ],
+)
+def test_what_is_no_prompt(argument: str | None, file: str | None, stdin: bytes, message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        read_prompt(argument, file, io.BytesIO(stdin))
+    assert raised.value.message == message
+    assert raised.value.hint
+
+
+def test_files_that_are_no_prompt(tmp_path: Path) -> None:
+    empty, binary, missing = tmp_path / "empty", tmp_path / "binary", tmp_path / "missing"
+    empty.touch()
+    binary.write_bytes(b"\x7fELF\0")
+    cases = {
+        empty: f"`{empty}` is empty",
+        binary: f"`{binary}` is not text: it has a zero byte",
+        missing: f"no such file: `{missing}`",
+        tmp_path: f"`{tmp_path}` is a directory",
+        empty / "below": f"`{empty / 'below'}` cannot be read: Not a directory",
+    }
+    for path, message in cases.items():
+        with pytest.raises(UsageError) as raised:
+            read_prompt(None, str(path), None)
+        assert raised.value.message == message

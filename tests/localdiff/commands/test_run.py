@@ -1,0 +1,297 @@
+"""`localdiff run` inside one process: what goes in, what comes out, and on which stream."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from localdiff import __version__
+from localdiff.commands.run import RunRequest
+from localdiff.errors import ResourceError
+from localdiff.options import GenerateOptions
+from tests.fakes import Block, FakeIdentity, ScriptedEngine
+from tests.processes import Cli
+
+TWO = (Block(text="First line.\nSecond "), Block(text="line."))
+
+KEYS = [
+    "text",
+    "token_ids",
+    "tokens",
+    "finish_reason",
+    "prompt_tokens",
+    "prompt_seconds",
+    "blocks",
+    "seconds",
+    "tok_per_s",
+    "tokens_per_forward",
+    "forward_passes",
+    "seed",
+    "model",
+    "recipe",
+    "revision",
+    "device",
+    "version",
+]
+
+
+@pytest.fixture
+def engine(cli: Cli) -> ScriptedEngine:
+    cli.engine = ScriptedEngine(blocks=TWO)
+    return cli.engine
+
+
+def test_the_answer_is_on_stdout_as_it_is_and_nothing_else_anywhere(cli: Cli, engine: ScriptedEngine) -> None:
+    result = cli("run", "-m", "demo", "hi")
+    assert (result.code, result.stdout, result.stderr) == (0, "First line.\nSecond line.", "")
+    assert [prompt for prompt, _ in engine.calls] == ["hi"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "prompt"),
+    [
+        (["hi"], None, "hi"),
+        (["hi"], b"there\n", "hi\n\nthere\n"),
+        ([], b"piped", "piped"),
+        (["-f", "-"], b"piped", "piped"),
+        (["--", "-5 + 3"], None, "-5 + 3"),
+    ],
+)
+def test_the_prompt(
+    cli: Cli, engine: ScriptedEngine, arguments: list[str], stdin: bytes | None, prompt: str
+) -> None:
+    assert cli("run", "-m", "demo", *arguments, stdin=stdin).code == 0
+    assert engine.calls[0][0] == prompt
+
+
+def test_a_prompt_file(cli: Cli, engine: ScriptedEngine, prompt_file: Path) -> None:
+    assert cli("run", "-m", "demo", "-f", str(prompt_file)).code == 0
+    assert engine.calls[0][0] == "Say hello.\nTwice.\n"
+
+
+def test_every_setting_reaches_the_engine(cli: Cli, engine: ScriptedEngine) -> None:
+    arguments = (
+        "--max-tokens 9 --context 99 --steps 8 --cap 4 --entropy-bound 0.2 --t-min 0.3 --t-max 0.9 --temperature 0 "
+        "--stability 2 --confidence 0.01 --seed 11 --noise reference --think -s terse"
+    )
+    assert cli("run", "-m", "demo", "hi", *arguments.split()).code == 0
+    assert engine.calls[0][1] == GenerateOptions(
+        max_tokens=9,
+        context=99,
+        steps=8,
+        cap=4,
+        entropy_bound=0.2,
+        t_min=0.3,
+        t_max=0.9,
+        temperature=0.0,
+        stability=2,
+        confidence=0.01,
+        seed=11,
+        noise="reference",
+        think=True,
+        system="terse",
+    )
+
+
+def test_without_settings_the_defaults_are_the_library_s(cli: Cli, engine: ScriptedEngine) -> None:
+    cli("run", "-m", "demo", "hi")
+    assert engine.calls[0][1] == GenerateOptions()
+
+
+def test_the_model_is_named_to_the_loader(cli: Cli) -> None:
+    seen: list[RunRequest] = []
+
+    def load(request: object) -> ScriptedEngine:
+        assert isinstance(request, RunRequest)
+        seen.append(request)
+        return ScriptedEngine()
+
+    arguments = "-m owner/name --revision abc --offline --device cuda:1 --dtype bf16"
+    assert cli("run", "hi", *arguments.split(), load=load).code == 0
+    request = seen[0]
+    assert (request.model, request.revision, request.offline) == ("owner/name", "abc", True)
+    assert (request.device, request.dtype) == ("cuda:1", "bf16")
+
+
+def test_the_engine_is_loaded_with_what_was_asked_for(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Engine:
+        @staticmethod
+        def load(model: str, **settings: object) -> ScriptedEngine:
+            seen.append((model, settings))
+            return ScriptedEngine()
+
+    seen: list[tuple[str, dict[str, object]]] = []
+    module = ModuleType("localdiff.engine")
+    module.Engine = Engine  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "localdiff.engine", module)
+    assert cli("run", "hi", "-m", "demo", "--device", "cpu").code == 0
+    assert seen == [("demo", {"device": "cpu", "dtype": "auto", "revision": None, "offline": False})]
+
+
+def test_without_a_model_it_says_which_there_are(cli: Cli) -> None:
+    result = cli("run", "hi")
+    assert result.code == 3
+    assert result.stderr.startswith("error: no model was named")
+    assert "`-m demo`" in result.stderr
+    assert "`localdiff quantize`" in result.stderr
+
+
+def test_without_a_prompt_it_shows_the_usage_and_does_not_wait(cli: Cli) -> None:
+    result = cli("run")
+    assert result.code == 2
+    assert result.stdout == ""
+    assert result.stderr.splitlines() == [
+        "Usage: localdiff run [OPTIONS] [PROMPT]",
+        "error: no prompt",
+        'hint: try `localdiff run "…"`, `-f FILE`, or a pipe',
+    ]
+
+
+def test_two_prompts(cli: Cli, prompt_file: Path) -> None:
+    result = cli("run", "hi", "-f", str(prompt_file))
+    assert result.code == 2
+    assert f"error: two prompts: the argument and `-f {prompt_file}`" in result.stderr
+
+
+def test_what_is_wrong_is_found_before_a_model_is_loaded(cli: Cli, tmp_path: Path) -> None:
+    def load(_request: object) -> ScriptedEngine:
+        raise AssertionError("a model was loaded")
+
+    for arguments in (
+        ["hi", "-o", str(tmp_path / "no" / "file")],
+        ["hi", "-o", str(tmp_path)],
+        ["hi", "--events", str(tmp_path / "no" / "file")],
+        ["hi", "--events", str(tmp_path)],
+        ["hi", "--json", "--events", "-"],
+        ["hi", "-o", str(tmp_path / "a"), "--events", str(tmp_path / "a")],
+        ["-f", str(tmp_path / "missing")],
+    ):
+        result = cli("run", "-m", "demo", *arguments, load=load)
+        assert result.code == 2, arguments
+        assert result.stdout == ""
+        assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["error", "hint"]
+
+
+def test_json(cli: Cli, engine: ScriptedEngine) -> None:
+    engine.identity = FakeIdentity(model="owner/name", revision="abc123")
+    result = cli("run", "-m", "owner/name", "--json", "--seed", "3", "hi")
+    found = json.loads(result.stdout)
+    assert result.stderr == ""
+    assert list(found) == KEYS
+    assert result.stdout.count("\n") == 1
+    assert found["text"] == "First line.\nSecond line."
+    assert found["tokens"] == len(found["token_ids"]) == 21
+    assert found["finish_reason"] == "end_of_turn"
+    assert (found["prompt_tokens"], found["prompt_seconds"]) == (6, 0.5)
+    assert found["blocks"] == [{"steps": 3, "seconds": 0.75, "reason": "converged"}] * 2
+    assert (found["seconds"], found["tok_per_s"], found["tokens_per_forward"]) == (1.5, 14.0, 3.5)
+    assert found["forward_passes"] == {"denoise": 6, "commit": 1}
+    assert found["seed"] == 3
+    assert (found["model"], found["recipe"], found["revision"]) == ("owner/name", "bf16", "abc123")
+    assert (found["device"], found["version"]) == ("cpu", __version__)
+
+
+def test_json_keeps_characters_and_hides_thoughts(cli: Cli) -> None:
+    cli.engine = ScriptedEngine(blocks=(Block(thought="hm", text="naïve ✓"),))
+    assert json.loads(cli("run", "-m", "demo", "--json", "hi").stdout)["text"] == "naïve ✓"
+    assert "naïve ✓" in cli("run", "-m", "demo", "--json", "hi").stdout
+    on_screen = cli("run", "-m", "demo", "--json", "hi", terminals="stdout").stdout
+    assert on_screen.isascii()
+    assert json.loads(on_screen)["text"] == "naïve ✓"
+
+
+def test_events(cli: Cli, engine: ScriptedEngine, tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    result = cli("run", "-m", "demo", "--events", str(path), "hi")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert result.stdout == "First line.\nSecond line."
+    assert {event["schema"] for event in events} == {1}
+    block = ["block_started", *["denoise_step"] * 3, "block_committed", "text_committed"]
+    assert [event["event"] for event in events] == ["run_started", *["prefilled"] * 2, *block, *block, "run_finished"]
+
+
+def test_events_on_stdout_take_the_place_of_the_text(cli: Cli, engine: ScriptedEngine) -> None:
+    result = cli("run", "-m", "demo", "--events", "-", "hi")
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.stderr == ""
+    assert "".join(event["text"] for event in events if event["event"] == "text_committed") == (
+        "First line.\nSecond line."
+    )
+
+
+def test_events_on_stdout_and_the_text_in_a_file(cli: Cli, engine: ScriptedEngine, tmp_path: Path) -> None:
+    path = tmp_path / "answer.txt"
+    result = cli("run", "-m", "demo", "--events", "-", "-o", str(path), "hi")
+    assert path.read_text() == "First line.\nSecond line."
+    assert result.stdout.startswith('{"schema":1,"event":"run_started"')
+
+
+def test_events_into_a_full_disk(cli: Cli, engine: ScriptedEngine) -> None:
+    result = cli("run", "-m", "demo", "--events", "/dev/full", "hi")
+    assert result.code == 4
+    assert result.stderr.startswith("error: `/dev/full` cannot be written: No space left on device\nhint: ")
+
+
+def test_an_output_file(cli: Cli, engine: ScriptedEngine, tmp_path: Path) -> None:
+    path = tmp_path / "answer.txt"
+    result = cli("run", "-m", "demo", "-o", str(path), "hi")
+    assert (result.code, result.stdout, result.stderr) == (0, "", "")
+    assert path.read_text() == "First line.\nSecond line."
+    assert cli("run", "-m", "demo", "--json", "-o", str(path), "hi").stdout == ""
+    assert json.loads(path.read_text())["text"] == "First line.\nSecond line."
+
+
+def test_a_run_that_fails_leaves_the_output_file(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "answer.txt"
+    path.write_text("old")
+    cli.engine = ScriptedEngine(error=ResourceError("the device is gone"))
+    assert cli("run", "-m", "demo", "-o", str(path), "hi").code == 4
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["answer.txt"]
+
+
+def test_verbose_says_how_every_block_went(cli: Cli) -> None:
+    cli.engine = ScriptedEngine(blocks=(Block(text="a", steps=1), Block(text="b", steps=48, reason="step_limit")))
+    lines = cli("run", "-m", "demo", "-v", "hi").stderr.splitlines()
+    assert lines[0].startswith("model scripted: bf16 weights, fp32 on cpu, loaded in ")
+    assert lines[1:3] == ["block 1: 1 step, 0.25 s, converged", "block 2: 48 steps, 12 s, step limit"]
+    assert lines[3].startswith("2 tokens · 2 blocks · 49 steps · 0.16 tok/s")
+
+
+def test_stats_prints_the_footer_alone(cli: Cli, engine: ScriptedEngine) -> None:
+    assert cli("run", "-m", "demo", "--stats", "hi").stderr == (
+        "21 tokens · 2 blocks · 6 steps · 14 tok/s · prompt 6 tok in 0.50 s · ctx 27/8,192\n"
+    )
+
+
+def test_a_limit_is_no_failure_but_is_said(cli: Cli) -> None:
+    cli.engine = ScriptedEngine(reason="length")
+    assert cli("run", "-m", "demo", "--max-tokens", "6", "hi").stderr == ""
+    result = cli("run", "-m", "demo", "--max-tokens", "6", "hi", terminals="stderr")
+    assert result.code == 0
+    assert result.stderr.endswith("hint: reached --max-tokens 6; raise it to get the rest\n")
+    cli.engine = ScriptedEngine(reason="context_full")
+    shown = cli("run", "-m", "demo", "--context", "12", "hi", terminals="stderr").stderr
+    assert shown.endswith("hint: the context of 12 tokens is full; raise `--context` to get the rest\n")
+
+
+def test_what_other_rooms_log(cli: Cli) -> None:
+    import logging
+
+    def load(_request: object) -> ScriptedEngine:
+        logging.getLogger("localdiff.load").info("skipped 356 vision tensors")
+        logging.getLogger("localdiff.load").warning("the weights are\x1b[2J odd")
+        return ScriptedEngine()
+
+    warning = "warning: the weights are\\x1b[2J odd\n"
+    assert cli("run", "-m", "demo", "hi", load=load).stderr == warning
+    assert cli("run", "-m", "demo", "-q", "hi", load=load).stderr == ""
+    assert cli("run", "-m", "demo", "-v", "hi", load=load).stderr.startswith(
+        f"info: skipped 356 vision tensors\n{warning}"
+    )
+    assert logging.getLogger("localdiff").handlers == []

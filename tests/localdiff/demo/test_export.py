@@ -1,0 +1,94 @@
+"""The exported checkpoint: released layout, the same numbers, readable by localdiff and by transformers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from localdiff.checkpoint import Checkpoint
+from localdiff.demo.architecture import config_json
+from localdiff.demo.evaluate import evaluate, held_out
+from localdiff.demo.export import export
+from localdiff.demo.skills import SKILLS
+from localdiff.demo.training import initialise
+from localdiff.demo.vocabulary import write_vocabulary
+from localdiff.engine import Engine
+from localdiff.load import load_model
+from localdiff.model.config import ModelConfig
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained demo model, exported."""
+    folder = tmp_path_factory.mktemp("demo")
+    write_vocabulary(folder / "vocabulary")
+    model = initialise(ModelConfig.from_dict(config_json(1024, 6)), seed=0)
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.encoder_layer_scalar.fill_(0.5)
+    export(model, folder / "vocabulary", folder / "checkpoint")
+    return folder / "checkpoint"
+
+
+def test_export_keeps_every_weight_rounded_to_bf16(exported: Path) -> None:
+    loaded, _ = load_model(exported, torch.device("cpu"), torch.float32)
+    expected = initialise(ModelConfig.from_dict(config_json(1024, 6)), seed=0).state_dict()
+    for name, tensor in loaded.state_dict().items():
+        if name.endswith("encoder_layer_scalar"):
+            assert tensor.item() == 0.5
+        else:
+            assert torch.equal(tensor, expected[name].bfloat16().float()), name
+
+
+def test_export_uses_the_released_names(exported: Path) -> None:
+    names = set(Checkpoint(exported).names())
+    assert "model.encoder.language_model.layers.0.layer_scalar" in names
+    assert "model.decoder.layers.2.experts.gate_up_proj" in names
+    assert not any("lm_head" in name for name in names)
+    config = json.loads((exported / "config.json").read_text())
+    assert "global_head_dim" in config["text_config"]
+    assert sum(file.stat().st_size for file in exported.iterdir()) < 12e6
+
+
+def test_export_leaves_files_that_others_may_read(exported: Path) -> None:
+    assert all(file.stat().st_mode & 0o044 == 0o044 for file in exported.iterdir())
+
+
+def test_transformers_loads_the_export_and_gives_the_same_logits(exported: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    reference = transformers.DiffusionGemmaForBlockDiffusion.from_pretrained(exported, dtype=torch.float32).eval()
+    model, config = load_model(exported, torch.device("cpu"), torch.float32)
+    prompt = torch.arange(10, 40)
+    canvas = torch.randint(1024, (config.canvas_length,), generator=torch.Generator().manual_seed(0))
+    from localdiff.model.cache import KVCache
+
+    cache = KVCache(config, 64, torch.float32, torch.device("cpu"))
+    with torch.no_grad():
+        model.encode(prompt, cache)
+        ours = model.denoise(canvas, cache)
+        assert config.softcap is not None
+        past = reference.model.encoder(
+            input_ids=prompt[None], past_key_values=transformers.DynamicCache(config=reference.config.text_config)
+        ).past_key_values
+        theirs = reference(decoder_input_ids=canvas[None], past_key_values=past).logits[0]
+    torch.testing.assert_close(torch.tanh(ours / config.softcap) * config.softcap, theirs, atol=1e-4, rtol=0)
+
+
+def test_evaluation_asks_the_same_held_out_prompts_every_time(exported: Path) -> None:
+    for skill in SKILLS:
+        assert held_out(skill, 3) == held_out(skill, 3)
+        prompts = [example.messages[-1][1] for example in held_out(skill, 20)]
+        assert len(set(prompts)) == len(prompts)
+    assert len(held_out("sudoku", 200)) == 200
+
+
+def test_evaluation_counts_what_an_untrained_model_does(exported: Path) -> None:
+    engine = Engine.load(str(exported), device="cpu", dtype="fp32")
+    result = evaluate(engine, "add", prompts=2, seeds=(0,))
+    assert result.runs == 2
+    assert result.accuracy == 0.0
+    assert 1 <= result.steps <= 48
+    assert 0.0 <= result.converged <= 1.0

@@ -1,0 +1,222 @@
+"""Whole generations with the reference's own noise: every draft of every step equals `generate()`'s.
+
+A random network accepts one position a step and never settles, which would test neither acceptance nor stopping. These
+networks add little to what a position already holds (`Spec.mix`), so their canvases drift into a fixed point: the number
+accepted grows from one or a few to all, and blocks stop as stable and confident, at the limit, or right on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localdiff.engine import Engine
+from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
+from localdiff.options import GenerateOptions
+from tests.checkpoints import Spec
+from tests.localdiff.parity.conftest import MakePair
+from tests.reference import Reference, ReferenceRun, reference_run
+
+NO_END = {"eos_token_id": [1_000_000]}
+SEED = 7
+DEMO = Path(__file__).parents[3] / "localdiff" / "demo" / "checkpoint"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A checkpoint, and what its reference run must show for the comparison to be worth something.
+
+    Attributes:
+        blocks: blocks to generate.
+        converged: at least so many of them stop as stable and confident.
+        at_limit: at least so many of them run into the step limit.
+        fewest: some step accepts at most so many positions; some other step accepts all.
+    """
+
+    spec: Spec
+    prompt: int = 20
+    blocks: int = 4
+    converged: int
+    at_limit: int
+    fewest: int
+
+
+_SETTLING = Spec(layers="ssf", hidden=48, window=8, canvas=16, mix=0.5, settings=NO_END)
+
+SCENARIOS = {
+    "settles": Scenario(
+        spec=dataclasses.replace(_SETTLING, seed=24, sharpness=2.3), converged=4, at_limit=0, fewest=3
+    ),
+    "accepts-one-to-all": Scenario(
+        spec=dataclasses.replace(_SETTLING, seed=24, sharpness=1.8), converged=2, at_limit=2, fewest=1
+    ),
+    "settles-on-the-last-step": Scenario(
+        spec=dataclasses.replace(_SETTLING, seed=23, sharpness=2.0), converged=2, at_limit=2, fewest=1
+    ),
+    "low-step-limit": Scenario(
+        spec=dataclasses.replace(
+            _SETTLING, seed=33, sharpness=2.3, mix=0.4, settings=NO_END | {"max_denoising_steps": 14}
+        ),
+        converged=3,
+        at_limit=1,
+        fewest=7,
+    ),
+    "window-passed-while-generating": Scenario(
+        spec=Spec(
+            layers="sfsf",
+            vocab=90,
+            heads=4,
+            kv_heads=2,
+            experts=8,
+            top_k=3,
+            window=24,
+            canvas=8,
+            mix=0.4,
+            sharpness=2.0,
+            seed=41,
+            style="per_layer",
+            shard="60KB",
+            settings=NO_END
+            | {
+                "t_min": 0.5,
+                "t_max": 1.0,
+                "stability_threshold": 2,
+                "confidence_threshold": 0.02,
+                "sampler_config": {"_cls_name": "EntropyBoundSamplerConfig", "entropy_bound": 0.5},
+            },
+        ),
+        prompt=21,
+        blocks=5,
+        converged=5,
+        at_limit=0,
+        fewest=4,
+    ),
+    "one-look-is-enough": Scenario(
+        spec=dataclasses.replace(
+            _SETTLING, seed=24, sharpness=2.3, settings=NO_END | {"stability_threshold": 0, "confidence_threshold": 0.1}
+        ),
+        converged=3,
+        at_limit=0,
+        fewest=3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_step_of_every_block_equals_the_reference(name: str, make_pair: MakePair) -> None:
+    scenario = SCENARIOS[name]
+    pair = make_pair(scenario.spec)
+    prompt = pair.ids(scenario.prompt, seed=5).tolist()
+    tokens = scenario.blocks * scenario.spec.canvas
+    theirs = reference_run(pair.reference, prompt, seed=SEED, max_tokens=tokens)
+    _assert_worth_comparing(theirs, scenario)
+    events = _generate(pair.directory, prompt, max_tokens=tokens)
+    _assert_same_steps(events, theirs)
+    finished = _last(events)
+    assert finished.token_ids == theirs.ids
+    assert finished.reason == "length"
+
+
+def test_an_end_token_inside_a_block_ends_both(make_pair: MakePair) -> None:
+    scenario = SCENARIOS["settles"]
+    pair = make_pair(scenario.spec)
+    prompt = pair.ids(scenario.prompt, seed=5).tolist()
+    canvas = scenario.spec.canvas
+    free = reference_run(pair.reference, prompt, seed=SEED, max_tokens=4 * canvas).ids
+    place, end = next(
+        (place, token)
+        for place, token in enumerate(free[2 * canvas + 1 : 3 * canvas - 1], start=2 * canvas + 1)
+        if free.index(token) == place
+    )
+
+    pair = make_pair(dataclasses.replace(scenario.spec, settings={"eos_token_id": [1_000_000, end]}))
+    theirs = reference_run(pair.reference, prompt, seed=SEED, max_tokens=4 * canvas)
+    assert len(theirs.blocks) == 3
+    assert theirs.ids == (*free[: place + 1], *(0,) * (3 * canvas - place - 1)), "the reference pads behind the end"
+
+    events = _generate(pair.directory, prompt, max_tokens=4 * canvas)
+    _assert_same_steps(events, theirs)
+    assert _commits(events)[-1].token_ids == free[2 * canvas : place + 1]
+    assert _last(events).token_ids == free[:place]
+    assert _last(events).reason == "end_of_turn"
+
+
+def test_a_token_limit_inside_a_block_cuts_what_the_reference_rounds_up(make_pair: MakePair) -> None:
+    scenario = SCENARIOS["settles"]
+    pair = make_pair(scenario.spec)
+    prompt = pair.ids(scenario.prompt, seed=5).tolist()
+    tokens = 2 * scenario.spec.canvas + 3
+    theirs = reference_run(pair.reference, prompt, seed=SEED, max_tokens=tokens)
+    assert len(theirs.ids) == 3 * scenario.spec.canvas
+    events = _generate(pair.directory, prompt, max_tokens=tokens)
+    _assert_same_steps(events, theirs)
+    assert _last(events).token_ids == theirs.ids[:tokens]
+    assert _last(events).reason == "length"
+
+
+@pytest.mark.skipif(not DEMO.exists(), reason="the demo checkpoint has not been trained yet")
+def test_the_demo_checkpoint_under_the_reference() -> None:
+    engine = Engine.load(str(DEMO), device="cpu", dtype="fp32")
+    reference = Reference(DEMO)
+    canvas = engine.model.config.canvas_length
+    converged, longest = 0, 0
+    for seed, question in enumerate(DEMO_PROMPTS):
+        prompt = engine.template.encode(engine.tokenizer, [{"role": "user", "content": question}])
+        theirs = reference_run(reference, prompt, seed=seed, max_tokens=4 * canvas)
+        options = GenerateOptions(max_tokens=4 * canvas, seed=seed, noise="reference")
+        events = list(engine.generate(prompt, options))
+        _assert_same_steps(events, theirs)
+        ids = _last(events).token_ids
+        assert ids == theirs.ids[: len(ids)]
+        converged += sum(block.converged for block in theirs.blocks)
+        longest = max(longest, len(theirs.blocks))
+    assert converged >= 3
+    assert longest >= 3, "one answer goes on over several blocks"
+
+
+DEMO_PROMPTS = ("Spell the word planet.", "Tell me a long story about a fox.", "What is localdiff?")
+
+
+def _generate(directory: Path, prompt: list[int], *, max_tokens: int, **options: Any) -> list[Event]:
+    engine = Engine.load(str(directory), device="cpu", dtype="fp32")
+    options = {"max_tokens": max_tokens, "seed": SEED, "noise": "reference"} | options
+    return list(engine.generate(prompt, GenerateOptions(**options)))
+
+
+def _assert_worth_comparing(run: ReferenceRun, scenario: Scenario) -> None:
+    limit = scenario.spec.settings.get("max_denoising_steps", 48)
+    accepted = [count for block in run.blocks for count in block.accepted]
+    steps = [len(block.drafts) for block in run.blocks]
+    assert len(run.blocks) == scenario.blocks >= 3
+    assert sum(block.converged for block in run.blocks) >= scenario.converged
+    assert sum(not block.converged for block in run.blocks) >= scenario.at_limit
+    assert all(block.converged or count == limit for block, count in zip(run.blocks, steps, strict=True))
+    assert min(accepted) <= scenario.fewest
+    assert max(accepted) == scenario.spec.canvas
+    assert len(set(accepted)) > 4, f"the number accepted hardly varies: {accepted}"
+    assert scenario.prompt + scenario.blocks * scenario.spec.canvas > scenario.spec.window
+
+
+def _assert_same_steps(events: list[Event], run: ReferenceRun) -> None:
+    commits = _commits(events)
+    assert [commit.steps for commit in commits] == [len(block.drafts) for block in run.blocks]
+    assert [commit.reason == "converged" for commit in commits] == [block.converged for block in run.blocks]
+    for number, block in enumerate(run.blocks, start=1):
+        steps = [event for event in events if isinstance(event, DenoiseStep) and event.block == number]
+        assert tuple(step.argmax_ids for step in steps) == block.drafts, f"drafts of block {number}"
+        assert tuple(sum(step.accepted) for step in steps) == block.accepted, f"block {number}"
+        assert [step.step for step in steps] == list(range(1, len(steps) + 1))
+
+
+def _commits(events: list[Event]) -> list[BlockCommitted]:
+    return [event for event in events if isinstance(event, BlockCommitted)]
+
+
+def _last(events: list[Event]) -> RunFinished:
+    last = events[-1]
+    assert isinstance(last, RunFinished)
+    return last

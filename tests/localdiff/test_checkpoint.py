@@ -1,0 +1,235 @@
+"""Checkpoint: what it reads, that it reads lazily, and the sentence for whatever can be wrong with a directory."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from localdiff.checkpoint import Checkpoint
+from localdiff.errors import WeightsError
+
+TENSORS = {
+    "a.weight": torch.arange(6, dtype=torch.float32).view(2, 3),
+    "b.weight": torch.ones(4, dtype=torch.bfloat16),
+    "c": torch.full((1,), 0.5),
+}
+
+
+@pytest.fixture
+def single(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text('{"model_type": "diffusion_gemma"}')
+    save_file(TENSORS, tmp_path / "model.safetensors")
+    return tmp_path
+
+
+@pytest.fixture
+def sharded(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text("{}")
+    names = sorted(TENSORS)
+    shards = {"model-1-of-2.safetensors": names[:2], "model-2-of-2.safetensors": names[2:]}
+    for shard, held in shards.items():
+        save_file({name: TENSORS[name] for name in held}, tmp_path / shard)
+    write_index(tmp_path, {name: shard for shard, held in shards.items() for name in held})
+    return tmp_path
+
+
+def write_index(directory: Path, weight_map: Any) -> None:
+    (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
+def write_raw(path: Path, header: dict[str, Any], data: bytes) -> None:
+    """A safetensors file byte by byte, for headers that the library would not write."""
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def refusal(directory: Path) -> WeightsError:
+    with pytest.raises(WeightsError) as caught:
+        Checkpoint(directory)
+    assert caught.value.exit_code == 3
+    assert caught.value.hint
+    assert not caught.value.message.endswith(".")
+    return caught.value
+
+
+@pytest.mark.parametrize("layout", ["single", "sharded"])
+def test_reads_names_shapes_types_and_values(layout: str, request: pytest.FixtureRequest) -> None:
+    checkpoint = Checkpoint(request.getfixturevalue(layout))
+    assert checkpoint.names() == ("a.weight", "b.weight", "c")
+    assert checkpoint.shape("a.weight") == (2, 3)
+    assert checkpoint.dtype("b.weight") is torch.bfloat16
+    for name, expected in TENSORS.items():
+        assert torch.equal(checkpoint.tensor(name), expected)
+
+
+def test_reads_the_json_files(single: Path) -> None:
+    assert Checkpoint(single).config() == {"model_type": "diffusion_gemma"}
+    assert Checkpoint(single).generation_config() == {}
+    (single / "generation_config.json").write_text('{"t_max": 0.8}')
+    assert Checkpoint(single).generation_config() == {"t_max": 0.8}
+
+
+def test_accepts_a_path_as_text(single: Path) -> None:
+    assert Checkpoint(str(single)).directory == single
+
+
+def test_tensors_are_mapped_and_writing_to_one_changes_no_file(single: Path) -> None:
+    before = (single / "model.safetensors").read_bytes()
+    checkpoint = Checkpoint(single)
+    tensor = checkpoint.tensor("a.weight")
+    assert tensor.data_ptr() == checkpoint.tensor("a.weight").data_ptr()
+    tensor += 1
+    assert (single / "model.safetensors").read_bytes() == before
+
+
+def test_no_tensor_is_read_before_it_is_asked_for(single: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    opened = Checkpoint._open
+
+    class Spy:
+        def __init__(self, handle: Any) -> None:
+            self.keys, self.get_slice, self._handle = handle.keys, handle.get_slice, handle
+
+        def get_tensor(self, name: str) -> torch.Tensor:
+            asked.append(name)
+            tensor: torch.Tensor = self._handle.get_tensor(name)
+            return tensor
+
+    def spying(self: Checkpoint, file: str) -> list[str]:
+        names = opened(self, file)
+        self._files[file] = Spy(self._files[file])
+        return names
+
+    monkeypatch.setattr(Checkpoint, "_open", spying)
+    checkpoint = Checkpoint(single)
+    for name in checkpoint.names():
+        checkpoint.shape(name), checkpoint.dtype(name)
+    assert asked == []
+    checkpoint.tensor("c")
+    assert asked == ["c"]
+
+
+def test_a_tensor_at_an_odd_address_is_copied_to_an_even_one(single: Path) -> None:
+    values = torch.tensor([1.0, -2.0, 3.0, 0.5], dtype=torch.bfloat16)
+    header: dict[str, Any] = {
+        "__metadata__": {"pad": ""},
+        "odd": {"dtype": "I8", "shape": [1], "data_offsets": [0, 1]},
+        "w": {"dtype": "BF16", "shape": [4], "data_offsets": [1, 9]},
+    }
+    if len(json.dumps(header)) % 2:  # the data begins behind the header: at an even offset, and `w` at an odd one
+        header["__metadata__"]["pad"] = "x"
+    write_raw(single / "model.safetensors", header, b"\0" + values.view(torch.uint8).numpy().tobytes())
+    checkpoint = Checkpoint(single)
+    assert checkpoint._files["model.safetensors"].get_tensor("w").data_ptr() % 2 == 1
+    assert checkpoint.tensor("w").data_ptr() % 2 == 0
+    assert torch.equal(checkpoint.tensor("w"), values)
+
+
+def test_tensors_that_the_index_does_not_name_are_still_listed(sharded: Path) -> None:
+    index = json.loads((sharded / "model.safetensors.index.json").read_text())
+    del index["weight_map"]["b.weight"]
+    write_index(sharded, index["weight_map"])
+    assert Checkpoint(sharded).names() == ("a.weight", "b.weight", "c")
+
+
+def test_unknown_name(single: Path) -> None:
+    checkpoint = Checkpoint(single)
+    for ask in (checkpoint.shape, checkpoint.dtype, checkpoint.tensor):
+        with pytest.raises(WeightsError, match="no tensor `nope`"):
+            ask("nope")
+
+
+def test_a_type_that_is_not_read(single: Path) -> None:
+    header = {"w": {"dtype": "U16", "shape": [1], "data_offsets": [0, 2]}}
+    write_raw(single / "model.safetensors", header, b"\0\0")
+    with pytest.raises(WeightsError, match="`w` has the type U16"):
+        Checkpoint(single).tensor("w")
+
+
+def test_no_such_directory(tmp_path: Path) -> None:
+    assert "does not exist" in refusal(tmp_path / "nowhere").message
+
+
+def test_a_file_in_place_of_the_directory(single: Path) -> None:
+    assert "is not a directory" in refusal(single / "config.json").message
+
+
+def test_no_config(single: Path) -> None:
+    (single / "config.json").unlink()
+    assert "has no `config.json`" in refusal(single).message
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '"text"', "\udcff"])
+def test_config_that_is_not_a_json_object(single: Path, text: str) -> None:
+    (single / "config.json").write_bytes(text.encode(errors="surrogateescape"))
+    assert "config.json" in refusal(single).message
+
+
+def test_generation_config_that_is_not_json(single: Path) -> None:
+    (single / "generation_config.json").write_text("{,}")
+    with pytest.raises(WeightsError, match="cannot be read as JSON"):
+        Checkpoint(single).generation_config()
+
+
+def test_no_weights(single: Path) -> None:
+    (single / "model.safetensors").unlink()
+    assert "has no weights" in refusal(single).message
+
+
+@pytest.mark.parametrize("kept", [0, 4, 30, -1])
+def test_truncated_weights(single: Path, kept: int) -> None:
+    path = single / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:kept])
+    error = refusal(single)
+    assert "damaged or cut short" in error.message
+    assert str(path) in error.message
+
+
+def test_weights_that_are_no_safetensors_file(single: Path) -> None:
+    (single / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\n" * 4)
+    assert "damaged or cut short" in refusal(single).message
+
+
+def test_truncated_shard(sharded: Path) -> None:
+    path = sharded / "model-2-of-2.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "model-2-of-2.safetensors" in refusal(sharded).message
+
+
+def test_missing_shard(sharded: Path) -> None:
+    (sharded / "model-1-of-2.safetensors").unlink()
+    message = refusal(sharded).message
+    assert "model-1-of-2.safetensors" in message
+    assert "is missing" in message
+
+
+def test_shard_that_lacks_what_the_index_promises(sharded: Path) -> None:
+    shards = dict.fromkeys(TENSORS, "model-1-of-2.safetensors") | {"more": "model-2-of-2.safetensors"}
+    write_index(sharded, shards)
+    message = refusal(sharded).message
+    assert "lacks" in message
+    assert "promises" in message
+
+
+@pytest.mark.parametrize("weight_map", [None, [], {}, "x"])
+def test_index_without_a_weight_map(sharded: Path, weight_map: object) -> None:
+    write_index(sharded, weight_map)
+    assert "has no `weight_map`" in refusal(sharded).message
+
+
+def test_index_that_is_not_json(sharded: Path) -> None:
+    (sharded / "model.safetensors.index.json").write_text("{")
+    assert "cannot be read as JSON" in refusal(sharded).message
+
+
+@pytest.mark.parametrize("shard", ["../model.safetensors", "/etc/passwd", "a/b", "", "..", 7])
+def test_index_never_names_a_path(sharded: Path, shard: object) -> None:
+    write_index(sharded, {"a.weight": shard})
+    error = refusal(sharded)
+    assert "not a file name" in error.message or "is missing" in error.message

@@ -1,0 +1,251 @@
+"""The command line as a whole: what it says without computing anything, how fast, and how every failure ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import localdiff
+from localdiff.errors import ResourceError, VerificationError, WeightsError
+from tests.fakes import ScriptedEngine
+from tests.processes import ROOT, Cli, command, environment, process
+
+WITHOUT_TORCH = """
+import sys
+from localdiff.cli import main
+try:
+    main({arguments!r})
+except SystemExit as left:
+    heavy = [name for name in ("torch", "transformers", "huggingface_hub", "tokenizers") if name in sys.modules]
+    print(f"code {{left.code}} heavy {{heavy}}", file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["--version"], 0),
+        (["run", "--help"], 0),
+        (["run", "--no-such-option"], 2),
+        (["run", "--steps", "0", "hi"], 2),
+        (["run", "-f", "/no/such/file"], 2),
+        (["run", "hi"], 3),
+    ],
+)
+def test_what_computes_nothing_loads_nothing(arguments: list[str], code: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH.format(arguments=arguments)],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.stderr.splitlines()[-1] == f"code {code} heavy []"
+
+
+def test_python_m_localdiff_is_localdiff() -> None:
+    result = process("--version")
+    assert (result.code, result.stdout) == (0, f"localdiff {localdiff.__version__}\n")
+
+
+def test_help_is_on_stdout_and_names_the_command(cli: Cli) -> None:
+    result = cli("--help")
+    assert result.code == 0
+    assert "run" in result.stdout
+    assert "Answer one prompt." in result.stdout
+    assert result.stderr == ""
+
+
+def test_nothing_at_all_shows_the_help_and_fails(cli: Cli) -> None:
+    result = cli()
+    assert result.code == 2
+    assert "Usage: localdiff" in result.stdout
+
+
+def test_help_of_run_says_what_each_limit_does(cli: Cli) -> None:
+    words = " ".join(cli("run", "-h").stdout.replace("│", " ").split())
+    assert "The temperature schedule is stretched over as many" in words
+    assert "Only cuts the loop short; the temperature schedule stays." in words
+    assert "0 takes the most probable token instead of drawing one." in words
+    assert "<bool>" not in words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "hint"),
+    [
+        (["run", "--sead", "1"], "no such option: --sead", "did you mean `--seed`"),
+        (["run", "two", "words"], "got unexpected extra argument(s) (words)", "a prompt of several words needs quotes"),
+        (["rum"], "no such command 'rum'", "did you mean 'run'?"),
+        (["run", "--steps", "many", "hi"], "`--steps`: input should be a valid integer", "`localdiff run --help`"),
+        (["run", "--noise", "pink", "hi"], "`--noise`: 'pink' is not one of", "`localdiff run --help`"),
+        (["run", "--seed"], "option '--seed' requires an argument", "`localdiff --help`"),
+        (["run", "--steps", "0", "hi"], "steps=0 must be >= 1", "`localdiff run --help`"),
+        (["run", "--t-min", "0.9", "--t-max", "0.8", "hi"], "t_min=0.9 must be <= t_max=0.8", "`localdiff run"),
+        (["run", "--entropy-bound", "nan", "hi"], "entropy_bound=nan must be a finite number", "`localdiff run"),
+        (["run", "-q", "-v", "hi"], "`-q` and `-v` exclude each other", "leave out one of the two"),
+        (["run", "-q", "--stats", "hi"], "`-q` and `--stats` exclude each other", "leave out one of the two"),
+    ],
+)
+def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str, hint: str) -> None:
+    result = cli(*arguments)
+    lines = result.stderr.splitlines()
+    assert result.code == 2
+    assert result.stdout == ""
+    assert len(lines) == 2
+    assert lines[0].startswith(f"error: {error}")
+    assert not lines[0].endswith(".")
+    assert lines[1].startswith(f"hint: {hint}")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (WeightsError("no weights", "get some"), 3, "error: no weights\nhint: get some\n"),
+        (ResourceError("no device"), 4, "error: no device\n"),
+        (VerificationError("a byte differs"), 5, "error: a byte differs\n"),
+        (MemoryError(), 4, "error: out of memory\nhint: use a smaller `--context`"),
+        (OSError(28, "No space left on device"), 4, "error: the disk is full\nhint: free some space"),
+        (KeyboardInterrupt(), 130, ""),
+        (ZeroDivisionError("division by zero"), 1, "error: unexpected ZeroDivisionError: division by zero\nhint: this is"),
+    ],
+)
+def test_every_failure_has_its_exit_code(cli: Cli, error: BaseException, code: int, words: str) -> None:
+    cli.engine = ScriptedEngine(error=error)
+    result = cli("run", "-m", "demo", "hi")
+    assert result.code == code
+    assert result.stderr.startswith(words)
+    assert "Traceback" not in result.stderr
+
+
+def test_torch_running_out_of_memory_is_no_bug(cli: Cli) -> None:
+    class OutOfMemoryError(RuntimeError):
+        """As torch calls it."""
+
+    cli.engine = ScriptedEngine(error=OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB"))
+    result = cli("run", "-m", "demo", "hi")
+    assert result.code == 4
+    assert result.stderr.startswith("error: out of memory\n")
+
+
+def test_an_error_comes_after_the_text_that_is_final(cli: Cli) -> None:
+    cli.engine = ScriptedEngine(error=ResourceError("the device is gone"))
+    result = cli("run", "-m", "demo", "hi")
+    assert (result.code, result.stdout, result.stderr) == (4, "Hello.", "error: the device is gone\n")
+
+
+def test_debug_shows_the_traceback(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_DEBUG", "1")
+    cli.engine = ScriptedEngine(error=WeightsError("no weights"))
+    result = cli("run", "-m", "demo", "hi")
+    assert result.code == 3
+    assert "Traceback (most recent call last)" in result.stderr
+    assert result.stderr.endswith("error: no weights\n")
+
+
+def test_words_from_outside_cannot_steer_the_terminal(cli: Cli) -> None:
+    result = cli("run", "-f", "a\x1b]52;c;aGk=\x07\u202eb", terminals="stderr")
+    assert r"no such file: `a\x1b]52;c;aGk=\x07\u202eb`" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "terminals", "colored"),
+    [
+        ([], {}, "stderr", True),
+        ([], {}, "", False),
+        ([], {"TERM": "dumb"}, "stderr", False),
+        ([], {"NO_COLOR": "1"}, "stderr", False),
+        ([], {"NO_COLOR": ""}, "stderr", True),
+        ([], {"FORCE_COLOR": "1"}, "", True),
+        ([], {"FORCE_COLOR": "0"}, "", False),
+        ([], {"LOCALDIFF_COLOR": "always", "NO_COLOR": "1"}, "", True),
+        (["--color", "never"], {"LOCALDIFF_COLOR": "always"}, "stderr", False),
+        (["--color", "always"], {"NO_COLOR": "1", "TERM": "dumb"}, "", True),
+    ],
+)
+def test_colour(
+    cli: Cli,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    env: dict[str, str],
+    terminals: str,
+    colored: bool,
+) -> None:
+    for name, value in ({"TERM": "xterm"} | env).items():
+        monkeypatch.setenv(name, value)
+    result = cli("run", "-f", "/no/such/file", *arguments, terminals=terminals)
+    assert result.code == 2
+    assert ("\x1b[" in result.stderr) is colored
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    script = {"blocks": [{"text": "line\n", "times": 100_000}, {"text": "line\n"}]}
+    writer = subprocess.Popen(
+        command(script, ["run", "-m", "demo", "hi"]),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        cwd=ROOT,
+    )
+    assert writer.stdout is not None
+    assert writer.stderr is not None
+    assert writer.stdout.readline() == b"line\n"
+    writer.stdout.close()
+    assert writer.wait(30) == 141
+    assert writer.stderr.read() == b""
+    writer.stderr.close()
+
+
+def test_a_full_disk_behind_stdout() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command({}, ["run", "-m", "demo", "hi"]),
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            cwd=ROOT,
+        )
+    assert done.returncode == 4
+    assert done.stderr.decode().splitlines()[0] == "error: the disk is full"
+
+
+def test_termination_leaves_no_files(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    running = subprocess.Popen(
+        command({"pause": 0.05, "blocks": [{"steps": 1000}]}, ["run", "-m", "demo", "hi", "-o", str(tmp_path / "out")]),
+        stdin=subprocess.DEVNULL,
+        env=environment(),
+        cwd=ROOT,
+    )
+    deadline = time.monotonic() + 30
+    while not any(tmp_path.iterdir()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(running.pid, signal.SIGTERM)
+    assert running.wait(30) == 143
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_streams_that_are_closed() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" <&- >&-; echo "code $?" >&2', "sh", *command({}, ["run", "-m", "demo", "hi"])],
+        stderr=subprocess.PIPE,
+        env=environment(),
+        cwd=ROOT,
+    )
+    assert done.stderr.decode() == "code 0\n"
+
+
+def test_the_package_hands_out_its_names_lazily() -> None:
+    program = "import localdiff, sys; print(dir(localdiff), 'torch' in sys.modules, localdiff.GenerateOptions.__module__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment(), cwd=ROOT)
+    assert done.stdout == "['Engine', 'GenerateOptions', '__version__', 'events'] False localdiff.options\n"
+    with pytest.raises(AttributeError, match="no attribute 'Engin'"):
+        localdiff.Engin  # noqa: B018

@@ -1,0 +1,240 @@
+"""Streaming: text that never changes, never half a character, and in sum exactly the decoded whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localdiff.channels import ChannelSplitter
+from localdiff.detok import ReplyDecoder, StreamDecoder, reach
+from localdiff.tokenizer import Tokenizer
+from tests.small_tokenizers import CONTROL, byte_level, gemma_like, metaspace, no_decoder, word_pieces
+
+KINDS: dict[str, Callable[[Path], Path]] = {
+    "gemma": gemma_like,
+    "llama": lambda directory: gemma_like(directory, decoder="llama"),
+    "byte level": byte_level,
+    "metaspace": metaspace,
+    "word pieces": word_pieces,
+    "no decoder": no_decoder,
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
+    return {name: Tokenizer(write(tmp_path_factory.mktemp("kind"))) for name, write in KINDS.items()}
+
+
+@pytest.fixture(scope="module")
+def gemma(tokenizers: dict[str, Tokenizer]) -> Tokenizer:
+    return tokenizers["gemma"]
+
+
+def stream(decoder: StreamDecoder, ids: Sequence[int], cuts: Sequence[int]) -> list[str]:
+    """The text of each push and of `finish`; pushes are as long as `cuts` says, the last one takes the rest."""
+    texts, rest = [], list(ids)
+    for cut in cuts:
+        texts.append(decoder.push(rest[:cut]))
+        rest = rest[cut:]
+    return [*texts, decoder.push(rest), decoder.finish()]
+
+
+def some_ids(tokenizer: Tokenizer) -> st.SearchStrategy[list[int]]:
+    """Ids of every sort, with many runs of bytes that are, or nearly are, characters."""
+    text = st.sampled_from(["é", "€", "😀", " the", "\ufffd", " ", "x", "\n"]).map(tokenizer.encode)
+    any_id = st.integers(0, tokenizer.vocab_size + 2).map(lambda id: [id])
+    byte_ids = [[id] for id in range(tokenizer.vocab_size) if tokenizer.is_byte(id)]
+    parts = [text, any_id, *([st.sampled_from(byte_ids)] if byte_ids else [])]
+    return st.lists(st.one_of(parts), max_size=14).map(lambda runs: [id for run in runs for id in run])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=80)
+def test_the_pushes_add_up_to_the_decoded_whole(
+    tokenizers: dict[str, Tokenizer], kind: str, data: st.DataObject
+) -> None:
+    tokenizer = tokenizers[kind]
+    ids = data.draw(some_ids(tokenizer))
+    cuts = data.draw(st.lists(st.integers(0, 4)))
+    special = data.draw(st.booleans())
+    assert "".join(stream(StreamDecoder(tokenizer, special), ids, cuts)) == tokenizer.decode(ids, special)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=40)
+def test_text_that_is_out_holds_whatever_follows(
+    tokenizers: dict[str, Tokenizer], kind: str, data: st.DataObject
+) -> None:
+    tokenizer = tokenizers[kind]
+    ids, more = data.draw(some_ids(tokenizer)), data.draw(some_ids(tokenizer))
+    out = StreamDecoder(tokenizer).push(ids)
+    assert tokenizer.decode([*ids, *more]).startswith(out)
+
+
+@pytest.mark.parametrize("kind", ["gemma", "llama", "byte level"])
+def test_a_character_in_pieces_comes_whole(tokenizers: dict[str, Tokenizer], kind: str) -> None:
+    tokenizer = tokenizers[kind]
+    text = "a€😀é z"
+    texts = stream(StreamDecoder(tokenizer), tokenizer.encode(text), [1] * 40)
+    assert "".join(texts) == text
+    assert not any("\ufffd" in part for part in texts)
+
+
+def test_text_comes_at_once_where_nothing_is_open(tokenizers: dict[str, Tokenizer]) -> None:
+    for kind in ("gemma", "llama", "byte level"):
+        decoder = StreamDecoder(tokenizers[kind])
+        assert decoder.push(tokenizers[kind].encode("the user")) == "the user"
+        assert decoder.push(tokenizers[kind].encode(" the")) == " the"
+        assert decoder.finish() == ""
+
+
+def test_bytes_are_held_until_their_run_is_over(gemma: Tokenizer) -> None:
+    decoder = StreamDecoder(gemma)
+    euro = gemma.encode("€")
+    assert len(euro) == 3
+    assert decoder.push([*gemma.encode("a"), *euro[:2]]) == "a"
+    assert decoder.push(euro[2:]) == ""  # a wrong byte could still spoil it
+    assert decoder.push(gemma.encode("b")) == "€b"
+    assert decoder.push(euro) == ""
+    assert decoder.push(euro[:1]) == ""
+    assert decoder.finish() == "\ufffd" * 4
+
+
+def test_a_special_token_does_not_end_a_run_of_bytes(gemma: Tokenizer) -> None:
+    euro, turn = gemma.encode("€"), gemma.encode("<turn|>")
+    ids = [*euro[:1], *turn, *euro[1:]]
+    decoder = StreamDecoder(gemma)
+    assert decoder.push(ids) + decoder.finish() == gemma.decode(ids) == "€"
+    shown = StreamDecoder(gemma, special=True)
+    assert shown.push(ids) + shown.finish() == gemma.decode(ids, special=True) == "\ufffd<turn|>\ufffd\ufffd"
+
+
+def test_an_id_without_a_token_does_not_end_a_run_of_bytes(gemma: Tokenizer) -> None:
+    letter, wrong = (next(id for id in range(300) if gemma.piece(id) == name) for name in ("<0x41>", "<0xFF>"))
+    ids = [letter, gemma.vocab_size + 9, wrong]
+    assert gemma.decode(ids) == "\ufffd\ufffd"
+    assert stream(StreamDecoder(gemma), ids, [1, 1, 1]) == ["", "", "", "", "\ufffd\ufffd"]
+
+
+def test_the_leading_space_goes_once(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["llama"]
+    ids = tokenizer.encode(" the the")
+    assert stream(StreamDecoder(tokenizer), ids, [1, 1]) == ["the", " the", "", ""]
+
+
+def test_a_decoder_starts_anew_after_finish(gemma: Tokenizer) -> None:
+    decoder = StreamDecoder(gemma)
+    assert decoder.push(gemma.encode("the")) == "the"
+    assert decoder.finish() == ""
+    assert decoder.push(gemma.encode("€x")) == "€x"
+
+
+def test_a_vocabulary_that_tidies_up_is_decoded_at_the_end(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["word pieces"]
+    ids = [id for token in ("a", "##b", ".", "n't") for id in tokenizer.encode(token)]
+    decoder = StreamDecoder(tokenizer)
+    assert decoder.push(ids) == ""
+    assert decoder.finish() == tokenizer.decode(ids)
+
+
+def replace(old: str) -> dict[str, object]:
+    return {"type": "Replace", "pattern": {"String": old}, "content": " "}
+
+
+BYTES, FUSE, LEVEL = {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "ByteLevel"}
+STRIP = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([replace("▁"), BYTES, FUSE], "local"),
+        ([BYTES, FUSE, replace("▁")], "local"),
+        ([LEVEL], "local"),
+        ([STRIP, FUSE], "local"),
+        ([replace("▁"), BYTES, FUSE, STRIP], "anchored"),
+        ([{"type": "Metaspace"}], "anchored"),
+        ([], "anchored"),
+        ([FUSE, BYTES], "whole"),
+        ([FUSE, LEVEL], "whole"),
+        ([FUSE, {"type": "Metaspace"}], "whole"),
+        ([BYTES, FUSE, replace("ab")], "whole"),
+        ([FUSE, {"type": "Replace", "pattern": {"Regex": "a"}, "content": ""}], "whole"),
+        ([{"type": "WordPiece"}], "whole"),
+        ([{"type": "CTC"}], "whole"),
+        ([{"type": "BPEDecoder"}], "whole"),
+    ],
+)
+def test_reach_knows_what_depends_on_neighbours(steps: list[dict[str, object]], expected: str) -> None:
+    assert reach(steps) == expected
+
+
+# The reply
+
+
+def reply(tokenizer: Tokenizer, *blocks: str, tool_calls: bool = False) -> list[tuple[str, str]]:
+    decoder = ReplyDecoder(tokenizer, tool_calls=tool_calls)
+    return [piece for block in blocks for piece in decoder.push(tokenizer.encode(block))] + decoder.finish()
+
+
+def test_thought_and_answer_come_in_order_across_blocks(gemma: Tokenizer) -> None:
+    assert reply(gemma, "<|channel>tho", "ught\nlet me", " see<channel|>Fo", "ur.<turn|>") == [
+        *(("thought", "let me"), ("thought", " see"), ("answer", "Fo"), ("answer", "ur.")),
+    ]
+
+
+def test_a_character_across_a_block_border_comes_whole(gemma: Tokenizer) -> None:
+    ids = gemma.encode("é€ ok")
+    for cut in range(len(ids) + 1):
+        decoder = ReplyDecoder(gemma)
+        pieces = decoder.push(ids[:cut]) + decoder.push(ids[cut:]) + decoder.finish()
+        assert "".join(text for _, text in pieces) == "é€ ok"
+        assert not any("\ufffd" in text for _, text in pieces)
+
+
+def test_a_reply_that_ends_inside_a_character_says_so_once(gemma: Tokenizer) -> None:
+    decoder = ReplyDecoder(gemma)
+    assert decoder.push(gemma.encode("a€")[:2]) == [("answer", "a")]
+    assert decoder.finish() == [("answer", "\ufffd")]
+    assert decoder.finish() == []
+
+
+def test_tool_calls_are_text_when_asked_for(gemma: Tokenizer) -> None:
+    call = '<|tool_call>call:f{city:<|"|>Rome €<|"|>}<tool_call|>'
+    blocks = (f"Wait.{call[:20]}", f"{call[20:]}<|tool_response>")
+    assert "".join(text for _, text in reply(gemma, *blocks, tool_calls=True)) == f"Wait.{call}"
+    assert reply(gemma, *blocks) == [("answer", "Wait.")]
+
+
+def test_a_reply_to_an_open_channel_begins_as_thought(gemma: Tokenizer) -> None:
+    decoder = ReplyDecoder(gemma, prompt=gemma.encode("<|turn>model\n<|channel>thought\n"))
+    assert decoder.push(gemma.encode("hm<channel|>a")) == [("thought", "hm"), ("answer", "a")]
+
+
+def test_nothing_shows_of_an_empty_reply(gemma: Tokenizer) -> None:
+    assert reply(gemma, "", "<turn|>", "<pad><pad>") == []
+
+
+@given(data=st.data())
+@settings(max_examples=80)
+def test_each_channel_adds_up_to_its_decoded_ids(gemma: Tokenizer, data: st.DataObject) -> None:
+    marker = st.sampled_from([*CONTROL, "thought\n"]).map(gemma.encode)
+    runs = data.draw(st.lists(st.one_of(marker, some_ids(gemma)), max_size=12))
+    ids = [id for run in runs for id in run]
+    tool_calls = data.draw(st.booleans())
+    decoder, pieces = ReplyDecoder(gemma, tool_calls=tool_calls), []
+    for start, stop in pairwise([0, *sorted(data.draw(st.lists(st.integers(0, len(ids))))), len(ids)]):
+        pieces += decoder.push(ids[start:stop])
+    pieces += decoder.finish()
+    assert all(text for _, text in pieces)
+    runs_of = ChannelSplitter(gemma, tool_calls=tool_calls).push(ids)
+    for channel in ("thought", "answer"):
+        expected = gemma.decode([id for name, run in runs_of if name == channel for id in run], special=True)
+        assert "".join(text for name, text in pieces if name == channel) == expected

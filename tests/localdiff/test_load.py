@@ -1,0 +1,287 @@
+"""load: every tensor accounted for, nothing held twice, and the rules of `--device` and `--dtype`."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import localdiff.load
+from localdiff.checkpoint import Checkpoint
+from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
+from localdiff.load import load_model, resolve_device, resolve_dtype, text_parameters
+from tests.checkpoints import Spec, write_checkpoint
+
+CPU = torch.device("cpu")
+SPEC = Spec(layers="sf", vocab=32, hidden=32, mlp=16, canvas=4)
+GONE = ("input_layernorm.weight", "router.scale", "self_attn.k_proj.weight", "experts.down_proj")
+
+Tensors = dict[str, torch.Tensor]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(SPEC, tmp_path_factory.mktemp("written"))
+
+
+@pytest.fixture
+def edited(written: Path, tmp_path: Path) -> Callable[..., Path]:
+    """A copy of the checkpoint whose tensors and configuration went through the given functions."""
+
+    def edit(
+        tensors: Callable[[Tensors], object] = lambda _: None,
+        config: Callable[[dict[str, dict[str, object]]], object] = lambda _: None,
+    ) -> Path:
+        held = load_file(written / "model.safetensors")
+        tensors(held)
+        save_file(held, tmp_path / "model.safetensors")
+        entries = json.loads((written / "config.json").read_text())
+        config(entries)
+        (tmp_path / "config.json").write_text(json.dumps(entries))
+        return tmp_path
+
+    return edit
+
+
+def refusal(directory: Path) -> WeightsError:
+    with pytest.raises(WeightsError) as caught:
+        load_model(directory, CPU, torch.float32)
+    assert caught.value.exit_code == 3
+    assert caught.value.hint
+    return caught.value
+
+
+def test_every_parameter_holds_its_tensor(written: Path) -> None:
+    model, config = load_model(written, CPU, torch.float32)
+    stored = load_file(written / "model.safetensors")
+    assert config.vocab_size == SPEC.vocab
+    for name, parameter in model.named_parameters():
+        source = f"model.decoder.{name}"
+        if "encoder_layer_scalar" in name:
+            source = f"model.encoder.language_model.{name.replace('encoder_', '')}"
+        assert torch.equal(parameter, stored[source]), name
+        assert not parameter.requires_grad
+    scalars = [(layer.layer_scalar.item(), layer.encoder_layer_scalar.item()) for layer in model.layers]
+    assert all(decoder != encoder for decoder, encoder in scalars)
+
+
+def test_tensors_of_the_wanted_type_are_not_copied(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handed_out: dict[str, int] = {}
+    read = Checkpoint.tensor
+
+    def reading(self: Checkpoint, name: str) -> torch.Tensor:
+        tensor = read(self, name)
+        handed_out[name] = tensor.data_ptr()
+        return tensor
+
+    monkeypatch.setattr(Checkpoint, "tensor", reading)
+    model, _ = load_model(written, CPU, torch.float32)
+    assert {parameter.data_ptr() for parameter in model.parameters()} == set(handed_out.values())
+    assert not any("vision" in name for name in handed_out), "vision tensors stay unread"
+
+
+def test_other_types_are_converted(written: Path) -> None:
+    model, _ = load_model(written, CPU, torch.bfloat16)
+    stored = load_file(written / "model.safetensors")
+    assert all(parameter.dtype is torch.bfloat16 for parameter in model.parameters())
+    assert torch.equal(model.norm.weight, stored["model.decoder.norm.weight"].bfloat16())
+
+
+def test_vision_is_skipped_with_one_line(written: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="localdiff.load"):
+        load_model(written, CPU, torch.float32)
+    vision = [name for name in Checkpoint(written).names() if "vision" in name]
+    (line,) = caplog.messages
+    assert f"skipped {len(vision)} vision tensors" in line
+
+
+def test_a_checkpoint_without_vision_loads_without_a_word(
+    edited: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = edited(lambda held: [held.pop(name) for name in list(held) if "vision" in name])
+    with caplog.at_level(logging.INFO, logger="localdiff.load"):
+        load_model(directory, CPU, torch.float32)
+    assert caplog.messages == []
+
+
+def test_tied_copies_are_accepted(edited: Callable[..., Path], caplog: pytest.LogCaptureFixture) -> None:
+    def add(held: Tensors) -> None:
+        held["lm_head.weight"] = held["model.decoder.embed_tokens.weight"].clone()
+        for name in [name for name in held if name.startswith("model.decoder.layers.0.self_attn.")]:
+            held[name.replace("model.decoder", "model.encoder.language_model")] = held[name].clone()
+
+    with caplog.at_level(logging.INFO, logger="localdiff.load"):
+        load_model(edited(add), CPU, torch.float32)
+    assert "7 tied copies" in caplog.messages[0]
+
+
+def test_missing_tensors_are_named_up_to_five(edited: Callable[..., Path]) -> None:
+    gone = [f"model.decoder.layers.{layer}.{norm}" for layer in (0, 1) for norm in GONE]
+    message = refusal(edited(lambda held: [held.pop(name) for name in gone])).message
+    assert message.count("`model.decoder.layers.") == 5
+    assert "lacks" in message
+    assert f"and {len(gone) - 5} more" in message
+
+
+def test_a_missing_encoder_scalar_is_named(edited: Callable[..., Path]) -> None:
+    name = "model.encoder.language_model.layers.1.layer_scalar"
+    assert f"lacks `{name}`" in refusal(edited(lambda held: held.pop(name))).message
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.decoder.layers.0.self_attn.q_proj.bias",
+        "model.decoder.layers.1.self_attn.v_proj.weight",
+        "model.decoder.layers.2.router.scale",
+        "model.encoder.language_model.layers.2.layer_scalar",
+        "model.encoder.language_model.self_conditioning.bias",
+        "model.encoder.audio_tower.weight",
+        "something.else",
+    ],
+)
+def test_an_unexpected_tensor_is_named(edited: Callable[..., Path], name: str) -> None:
+    def add(held: Tensors) -> None:
+        held[name] = torch.ones(3)
+
+    message = refusal(edited(add)).message
+    assert f"holds the unknown `{name}`" in message
+
+
+def test_a_head_of_another_shape_is_not_a_tied_copy(edited: Callable[..., Path]) -> None:
+    def add(held: Tensors) -> None:
+        held["lm_head.weight"] = torch.ones(SPEC.vocab + 1, SPEC.hidden)
+
+    assert "holds the unknown `lm_head.weight`" in refusal(edited(add)).message
+
+
+def test_a_shape_that_the_config_does_not_have(edited: Callable[..., Path]) -> None:
+    directory = edited(config=lambda entries: entries["text_config"].update(moe_intermediate_size=8))
+    message = refusal(directory).message
+    assert "experts.gate_up_proj` has the shape [4, 32, 32]" in message
+    assert "asks for [4, 16, 32]" in message
+
+
+def test_the_config_of_another_model(edited: Callable[..., Path]) -> None:
+    directory = edited(config=lambda entries: entries.update(model_type="llama"))
+    assert "llama" in refusal(directory).message
+
+
+def test_untied_weights_are_refused(edited: Callable[..., Path]) -> None:
+    directory = edited(config=lambda entries: entries.update(tie_word_embeddings=False))
+    assert "tie_word_embeddings" in refusal(directory).message
+
+
+def test_weights_that_do_not_fit_the_device(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(localdiff.load, "_free_bytes", lambda device: 1000)
+    with pytest.raises(ResourceError, match=r"take 0\.0 GB on `cpu`, which has 0\.0 GB free") as caught:
+        load_model(written, CPU, torch.bfloat16)
+    assert caught.value.exit_code == 4
+    load_model(written, CPU, torch.float32)  # stored in fp32: mapped, and so not counted
+
+
+def test_free_memory_of_the_cpu_is_known_on_linux() -> None:
+    if not Path("/proc/meminfo").exists():
+        pytest.skip("no /proc/meminfo")
+    free = localdiff.load._free_bytes(CPU)
+    assert free is not None
+    assert 1e6 < free < 1e14
+
+
+def test_text_parameters_leave_vision_out(written: Path) -> None:
+    model, _ = load_model(written, CPU, torch.float32)
+    assert text_parameters(Checkpoint(written)) == sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    def have(count: int) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+    return have
+
+
+def test_auto_device_is_the_first_gpu_or_the_cpu(gpus: Callable[[int], None]) -> None:
+    gpus(0)
+    assert resolve_device("auto") == CPU
+    gpus(2)
+    assert resolve_device("auto") == torch.device("cuda:0")
+
+
+def test_a_named_gpu(gpus: Callable[[int], None]) -> None:
+    gpus(2)
+    assert resolve_device("cuda") == torch.device("cuda:0")
+    assert resolve_device("cuda:1") == torch.device("cuda:1")
+    with pytest.raises(ResourceError, match="no `cuda:2` here"):
+        resolve_device("cuda:2")
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:0"])
+@pytest.mark.parametrize(("built_with", "hint"), [(None, "CUDA build"), ("13.0", "nvidia-smi")])
+def test_no_gpu(
+    gpus: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    built_with: str | None,
+    hint: str,
+) -> None:
+    gpus(0)
+    monkeypatch.setattr(torch.version, "cuda", built_with)
+    with pytest.raises(ResourceError, match="no CUDA device") as caught:
+        resolve_device(name)
+    assert caught.value.hint is not None
+    assert hint in caught.value.hint
+
+
+def test_mps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ResourceError, match="no MPS device"):
+        resolve_device("mps")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert resolve_device("mps") == torch.device("mps")
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "cuda:-1", "", "CPU"])
+def test_a_device_that_does_not_exist_anywhere(name: str) -> None:
+    with pytest.raises(UsageError, match="none of auto, cpu, cuda"):
+        resolve_device(name)
+
+
+@pytest.mark.parametrize(
+    ("device", "limit", "expected"),
+    [
+        ("cuda:0", 4e9, torch.bfloat16),
+        ("mps", 4e9, torch.bfloat16),
+        ("cpu", 4e9, torch.float32),
+        ("cpu", 0, torch.bfloat16),
+    ],
+)
+def test_auto_dtype(
+    written: Path, monkeypatch: pytest.MonkeyPatch, device: str, limit: float, expected: torch.dtype
+) -> None:
+    monkeypatch.setattr(localdiff.load, "_FP32_LIMIT_BYTES", limit)
+    assert resolve_dtype("auto", torch.device(device), Checkpoint(written)) is expected
+
+
+def test_auto_dtype_turns_at_four_gigabytes(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for parameters, expected in ((999_999_999, torch.float32), (1_000_000_000, torch.bfloat16)):
+        monkeypatch.setattr(localdiff.load, "text_parameters", lambda _, count=parameters: count)
+        assert resolve_dtype("auto", CPU, Checkpoint(written)) is expected
+
+
+def test_a_named_dtype(written: Path) -> None:
+    assert resolve_dtype("bf16", CPU, Checkpoint(written)) is torch.bfloat16
+    assert resolve_dtype("fp32", torch.device("cuda:0"), Checkpoint(written)) is torch.float32
+
+
+@pytest.mark.parametrize(("name", "reason"), [("fp16", "activations pass 65,504"), ("int3", "none of auto")])
+def test_a_refused_dtype(written: Path, name: str, reason: str) -> None:
+    with pytest.raises(LocaldiffError, match=reason) as caught:
+        resolve_dtype(name, CPU, Checkpoint(written))
+    assert caught.value.exit_code == 2

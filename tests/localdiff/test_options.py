@@ -1,0 +1,89 @@
+"""Every setting has a range, and a bad value is shown with its name."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localdiff.errors import UsageError
+from localdiff.options import MAX_SEED, GenerateOptions
+
+
+def test_defaults_leave_the_sampler_to_the_model() -> None:
+    options = GenerateOptions()
+    assert (options.max_tokens, options.context, options.noise) == (1024, 8192, "seeded")
+    sampler = ("steps", "cap", "entropy_bound", "t_min", "t_max", "temperature", "stability", "confidence", "seed")
+    assert all(getattr(options, name) is None for name in sampler)
+
+
+def test_options_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        GenerateOptions().steps = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_tokens": 0}, "max_tokens=0 must be >= 1"),
+        ({"context": 0}, "context=0 must be >= 1"),
+        ({"steps": 0}, "steps=0 must be >= 1"),
+        ({"cap": -1}, "cap=-1 must be >= 1"),
+        ({"stability": -1}, "stability=-1 must be >= 0"),
+        ({"entropy_bound": 0.0}, "entropy_bound=0.0 must be > 0"),
+        ({"confidence": 0}, "confidence=0 must be > 0"),
+        ({"t_min": 0.0}, "t_min=0.0 must be > 0"),
+        ({"t_max": -0.5}, "t_max=-0.5 must be > 0"),
+        ({"t_min": 0.9, "t_max": 0.8}, "t_min=0.9 must be <= t_max=0.8"),
+        ({"temperature": -0.1}, "temperature=-0.1 must be >= 0"),
+        ({"temperature": 0.5, "t_min": 0.4}, "temperature=0.5 excludes t_min=0.4"),
+        ({"temperature": 0.5, "t_max": 0.4}, "temperature=0.5 excludes t_max=0.4"),
+        ({"seed": -1}, "seed=-1 must be >= 0"),
+        ({"seed": 2**63}, f"seed={2**63} must be <= {MAX_SEED}"),
+        ({"steps": 4.5}, "steps=4.5 must be a whole number"),
+        ({"max_tokens": None}, "max_tokens=None must be a whole number"),
+        ({"cap": True}, "cap=True must be a whole number"),
+        ({"confidence": "low"}, "confidence='low' must be a number"),
+        ({"noise": "pink"}, "noise='pink' must be 'seeded' or 'reference'"),
+    ],
+)
+def test_a_bad_value_is_shown_with_its_name(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        GenerateOptions(**settings)  # type: ignore[arg-type]
+    assert raised.value.message == message
+
+
+@pytest.mark.parametrize("name", ["entropy_bound", "t_min", "t_max", "temperature", "confidence"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_must_be_finite(name: str, value: float) -> None:
+    with pytest.raises(UsageError) as raised:
+        GenerateOptions(**{name: value})  # type: ignore[arg-type]
+    assert raised.value.message == f"{name}={value} must be a finite number"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"temperature": 0.0, "t_min": 0.4, "t_max": 0.8},
+        {"t_min": 0.5, "t_max": 0.5},
+        {"stability": 0},
+        {"seed": 0},
+        {"seed": MAX_SEED},
+        {"steps": 4, "cap": 9},
+    ],
+)
+def test_edges_are_allowed(settings: dict[str, object]) -> None:
+    options = GenerateOptions(**settings)  # type: ignore[arg-type]
+    assert all(getattr(options, name) == value for name, value in settings.items())
+
+
+@given(low=st.floats(1e-6, 10), high=st.floats(1e-6, 10))
+def test_a_schedule_never_rises(low: float, high: float) -> None:
+    if low <= high:
+        assert GenerateOptions(t_min=low, t_max=high).t_max == high
+    else:
+        with pytest.raises(UsageError):
+            GenerateOptions(t_min=low, t_max=high)

@@ -1,0 +1,236 @@
+"""`Tokenizer`: ids from `tokenizer.json`, control tokens by name, pieces for the canvas, and damaged files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localdiff.errors import UsageError, WeightsError
+from localdiff.shield import Segment
+from localdiff.tokenizer import Tokenizer
+from tests.small_tokenizers import CONTROL, byte_level, gemma_like, metaspace
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return gemma_like(tmp_path_factory.mktemp("gemma"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(directory: Path) -> Tokenizer:
+    return Tokenizer(directory)
+
+
+@pytest.fixture(scope="module")
+def backend(directory: Path) -> tokenizers.Tokenizer:
+    return tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
+
+
+def id_of(tokenizer: Tokenizer, text: str) -> int:
+    (id,) = tokenizer.encode(text)
+    return id
+
+
+def test_the_special_tokens_of_a_rendered_prompt_are_parsed_and_none_is_added(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("<bos><|turn>user\nhi<turn|>\n<|turn>model\n")
+    special = tokenizer.special_ids
+    assert [id for id in ids if tokenizer.is_special(id)] == [
+        special.bos,
+        special.turn_open,
+        special.turn_close,
+        special.turn_open,
+    ]
+    assert ids[0] == special.bos and ids.count(special.bos) == 1
+
+
+def test_a_post_processor_that_adds_bos_is_not_asked(tmp_path: Path) -> None:
+    path = gemma_like(tmp_path) / "tokenizer.json"
+    backend = tokenizers.Tokenizer.from_file(str(path))
+    bos = backend.token_to_id("<bos>")
+    backend.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<bos> $A", special_tokens=[("<bos>", bos)]
+    )
+    backend.save(str(path))
+    assert backend.encode("hi").ids[0] == bos
+    assert bos not in Tokenizer(tmp_path).encode("hi")
+
+
+def test_truncation_and_padding_of_a_training_run_are_ignored(tmp_path: Path) -> None:
+    path = gemma_like(tmp_path) / "tokenizer.json"
+    backend = tokenizers.Tokenizer.from_file(str(path))
+    backend.enable_truncation(4)
+    backend.enable_padding(length=64)
+    backend.save(str(path))
+    assert len(Tokenizer(tmp_path).encode("a b c d e f")) == 11
+    assert len(Tokenizer(tmp_path).encode("a")) == 1
+
+
+def test_control_tokens_are_found_by_content(tokenizer: Tokenizer) -> None:
+    special = tokenizer.special_ids
+    names = (
+        "turn_open",
+        "turn_close",
+        "channel_open",
+        "channel_close",
+        "think",
+        "quote",
+        "bos",
+        "eos",
+        "pad",
+    )
+    texts = (
+        "<|turn>",
+        "<turn|>",
+        "<|channel>",
+        "<channel|>",
+        "<|think|>",
+        '<|"|>',
+        "<bos>",
+        "<eos>",
+        "<pad>",
+    )
+    for name, text in zip(names, texts, strict=True):
+        assert getattr(special, name) == id_of(tokenizer, text)
+    assert special.tool_call_open == id_of(tokenizer, "<|tool_call>")
+    assert special.tool_call_close == id_of(tokenizer, "<tool_call|>")
+    assert special.tool_response_open == id_of(tokenizer, "<|tool_response>")
+    assert special.tool_response_close == id_of(tokenizer, "<tool_response|>")
+    assert set(tokenizer.control) == set(CONTROL)
+
+
+def test_a_checkpoint_without_a_token_has_none_for_it(tmp_path: Path) -> None:
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "<bos>": 1}, unk_token="a"))
+    backend.add_special_tokens(["<bos>"])
+    backend.save(str(tmp_path / "tokenizer.json"))
+    special = Tokenizer(tmp_path).special_ids
+    assert (special.bos, special.eos, special.turn_close, special.channel_open) == (1, None, None, None)
+
+
+def test_a_marker_is_special_even_where_the_file_forgot_the_flag(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(gemma_like(tmp_path, flag_markers=False))
+    turn_close = tokenizer.special_ids.turn_close
+    assert turn_close is not None and tokenizer.is_special(turn_close)
+    assert tokenizer.decode(tokenizer.encode("hi<turn|>")) == "hi"
+    assert not tokenizer.is_special(id_of(tokenizer, "\n"))
+
+
+def test_added_tokens_that_stand_for_text_are_not_special(tokenizer: Tokenizer) -> None:
+    for text in ("\n", "\n\n", "<unused0>"):
+        assert not tokenizer.is_special(id_of(tokenizer, text))
+        assert tokenizer.decode([id_of(tokenizer, text)]) == text
+
+
+@given(text=st.text())
+def test_what_is_encoded_decodes_to_itself(tokenizer: Tokenizer, text: str) -> None:
+    # `▁` is how the vocabulary writes a space, and is lost as one in the released tokenizer too.
+    text = text.replace("▁", "_").encode("utf-8", "ignore").decode()
+    assert tokenizer.decode(tokenizer.encode(text), special=True) == text
+
+
+@given(data=st.data())
+def test_decode_equals_the_library(tokenizer: Tokenizer, backend: tokenizers.Tokenizer, data: st.DataObject) -> None:
+    ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size + 3)))
+    assert tokenizer.decode(ids) == backend.decode(ids, skip_special_tokens=True)
+    assert tokenizer.decode(ids, special=True) == backend.decode(ids, skip_special_tokens=False)
+
+
+def test_vocab_size_counts_every_token(tokenizer: Tokenizer, backend: tokenizers.Tokenizer) -> None:
+    assert tokenizer.vocab_size == len(backend.get_vocab(with_added_tokens=True))
+    assert tokenizer.is_known(tokenizer.vocab_size - 1)
+    assert not tokenizer.is_known(tokenizer.vocab_size)
+    assert not tokenizer.is_known(-1)
+
+
+def test_pieces_show_one_id_each(tokenizer: Tokenizer) -> None:
+    assert [tokenizer.piece(id) for id in tokenizer.encode("the the<turn|>\n€")] == [
+        *("the", " the", "<turn|>", "\n"),
+        *("<0xE2>", "<0x82>", "<0xAC>"),
+    ]
+    assert tokenizer.piece(tokenizer.vocab_size) == "\ufffd"
+    assert tokenizer.piece(-1) == "\ufffd"
+
+
+def test_pieces_of_other_kinds_of_vocabulary(tmp_path: Path) -> None:
+    level = Tokenizer(byte_level(tmp_path / "level"))
+    assert [level.piece(id) for id in level.encode("a the é€\n")] == [
+        *("a", " the", " ", "é", "<0xE2>", "<0x82>", "<0xAC>", "\n"),
+    ]
+    spaced = Tokenizer(metaspace(tmp_path / "meta"))
+    assert spaced.piece(id_of(spaced, "▁a")) == " a"
+
+
+def test_half_a_surrogate_pair_is_a_usage_error(tokenizer: Tokenizer) -> None:
+    with pytest.raises(UsageError, match="character 3 is half a surrogate pair"):
+        tokenizer.encode("ab\ud83d")
+
+
+def test_literal_text_spells_out_control_tokens(tokenizer: Tokenizer) -> None:
+    text = "a<turn|> b <|channel>thought\n<bos>"
+    ids = tokenizer.encode_literal(text)
+    assert not any(map(tokenizer.is_special, ids))
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.encode_literal("a < b\n<div>") == tokenizer.encode("a < b\n<div>")
+
+
+def test_a_model_that_knows_the_token_as_a_word_spells_it_letter_by_letter(tmp_path: Path) -> None:
+    vocabulary = {piece: id for id, piece in enumerate(["<end>", "<", "e", "n", "d", ">", "§"])}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="§"))
+    backend.add_special_tokens(["<end>", "§"])
+    backend.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer(tmp_path)
+    assert tokenizer.encode("<end>") == [0]
+    assert tokenizer.encode_segments([Segment(text="<end>", literal=True)]) == [1, 2, 3, 4, 5]
+    with pytest.raises(UsageError, match="contains `§`"):
+        tokenizer.encode_literal("§")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="has no `tokenizer.json`") as failure:
+        Tokenizer(tmp_path)
+    assert str(tmp_path) in failure.value.message
+    assert failure.value.hint
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: text[: len(text) // 2],
+        lambda text: "null",
+        lambda text: "[]",
+        lambda text: "<!DOCTYPE html>",
+        lambda text: json.dumps({**json.loads(text), "model": None}),
+        lambda text: json.dumps({**json.loads(text), "model": {"type": "Nonsense"}}),
+        lambda text: text.replace('"merges": [', '"merges": [["zz", "yy"],', 1),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_a_weights_error(directory: Path, tmp_path: Path, damage: object) -> None:
+    text = (directory / "tokenizer.json").read_text("utf-8")
+    damaged = damage(text)  # type: ignore[operator]
+    assert damaged != text
+    (tmp_path / "tokenizer.json").write_text(damaged, "utf-8")
+    with pytest.raises(WeightsError, match="tokenizer.json` is not a tokenizer that can be read") as failure:
+        Tokenizer(tmp_path)
+    assert "\n" not in failure.value.message
+    assert not failure.value.message.endswith(".")
+
+
+def test_bytes_that_are_no_text_are_a_weights_error(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(b"\xff\xfe\x00garbage")
+    with pytest.raises(WeightsError, match="tokenizer.json"):
+        Tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("module", ["tokenizer", "template", "detok", "channels", "shield"])
+def test_importing_the_module_brings_nothing_heavy(module: str) -> None:
+    heavy = "{'torch', 'transformers', 'tokenizers', 'jinja2'}"
+    code = f"import sys, localdiff.{module}; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,204 @@
+"""The command line as a process: in this one with captured streams, or in another one on pipes and pseudo-terminals."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import io
+import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyte
+import pytest
+
+from localdiff import cli
+from localdiff.commands.run import run
+from tests.fakes import ScriptedEngine
+
+ROOT = Path(__file__).parent.parent
+TIMEOUT = 30.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+class CapturedStream(io.TextIOWrapper):
+    """A standard stream that remembers, and is a terminal if it is told to be one."""
+
+    def __init__(self, content: bytes = b"", *, terminal: bool = False) -> None:
+        self.bytes = io.BytesIO(content)
+        super().__init__(self.bytes, encoding="utf-8", newline="")
+        self.terminal = terminal
+        # `sys.stdin.buffer.isatty()` is asked too
+        self.bytes.isatty = lambda: terminal  # type: ignore[method-assign]
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    def text(self) -> str:
+        self.flush()
+        return self.bytes.getvalue().decode()
+
+
+class Cli:
+    """Runs `localdiff` inside the test, with a scripted engine in place of a model."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self.engine: ScriptedEngine | None = None
+
+    def __call__(
+        self,
+        *arguments: str,
+        stdin: bytes | None = None,
+        terminals: str = "",
+        load: Callable[[object], object] | None = None,
+    ) -> Result:
+        """Run it; standard input is a terminal unless there are bytes for it.
+
+        Args:
+            terminals: which of `stdout` and `stderr` are terminals.
+            load: in place of handing out `self.engine`.
+        """
+        streams = {
+            "stdin": CapturedStream(stdin or b"", terminal=stdin is None),
+            "stdout": CapturedStream(terminal="stdout" in terminals),
+            "stderr": CapturedStream(terminal="stderr" in terminals),
+        }
+        for name, stream in streams.items():
+            self._monkeypatch.setattr(sys, name, stream)
+        if load is not None or self.engine is not None:
+            self._monkeypatch.setattr(cli, "run", functools.partial(run, load=load or (lambda _request: self.engine)))
+        with pytest.raises(SystemExit) as left:
+            cli.main(list(arguments))
+        assert isinstance(left.value.code, int)
+        return Result(left.value.code, streams["stdout"].text(), streams["stderr"].text())
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The environment for a process under test: no colours asked for, no user's settings."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("LOCALDIFF_", "HF_", "XDG_")) and name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
+    }
+    return kept | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color"} | changes
+
+
+def command(script: Mapping[str, object] | None, arguments: Sequence[str]) -> list[str]:
+    """`localdiff` as a command, with a scripted engine if there is a script."""
+    if script is None:
+        return [sys.executable, "-m", "localdiff", *arguments]
+    return [sys.executable, "-m", "tests.scripted_cli", json.dumps(script), *arguments]
+
+
+def process(
+    *arguments: str,
+    script: Mapping[str, object] | None = None,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    cwd: Path = ROOT,
+) -> Result:
+    """Run `localdiff` on pipes."""
+    done = subprocess.run(
+        command(script, arguments), input=stdin, capture_output=True, env=env or environment(), cwd=cwd, timeout=TIMEOUT
+    )
+    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@dataclass
+class Terminal:
+    """A process on a pseudo-terminal, and what its screen shows."""
+
+    child: subprocess.Popen[bytes]
+    master: int
+    screen: pyte.Screen
+    raw: bytearray = field(default_factory=bytearray)
+    stream: pyte.ByteStream = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stream = pyte.ByteStream(self.screen)
+
+    def lines(self) -> list[str]:
+        """The rows of the screen, without empty ones at the end."""
+        return "\n".join(row.rstrip() for row in self.screen.display).rstrip("\n").split("\n")
+
+    def type(self, keys: bytes) -> None:
+        """Press keys; `\\x03` is Ctrl-C."""
+        os.write(self.master, keys)
+
+    def wait_for(self, words: str) -> None:
+        """Read until these words are on the screen."""
+        deadline = time.monotonic() + TIMEOUT
+        while not any(words in line for line in self.lines()):
+            assert time.monotonic() < deadline, f"{words!r} never came; the screen shows {self.lines()}"
+            if not self._read(0.1) and self.child.poll() is not None:
+                raise AssertionError(f"{words!r} never came; the screen shows {self.lines()}")
+
+    def finish(self) -> int:
+        """Read until the process ends, and give its exit code."""
+        deadline = time.monotonic() + TIMEOUT
+        while self.child.poll() is None:
+            assert time.monotonic() < deadline, f"the process does not end; the screen shows {self.lines()}"
+            self._read(0.1)
+        while self._read(0):
+            pass
+        os.close(self.master)
+        return self.child.returncode
+
+    def _read(self, seconds: float) -> bool:
+        if not select.select([self.master], [], [], seconds)[0]:
+            return False
+        try:
+            data = os.read(self.master, 65536)
+        except OSError:  # the other end is closed
+            return False
+        self.raw += data
+        self.stream.feed(data)
+        return bool(data)
+
+
+def terminal(
+    *arguments: str,
+    script: Mapping[str, object] | None = None,
+    stdout: int | None = None,
+    stderr: int | None = None,
+    env: Mapping[str, str] | None = None,
+    columns: int = 80,
+    rows: int = 24,
+) -> Terminal:
+    """Run `localdiff` on a pseudo-terminal, which is also where its Ctrl-C comes from.
+
+    Args:
+        stdout, stderr: something else for one of the streams, such as `subprocess.PIPE`.
+    """
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    child = subprocess.Popen(
+        command(script, arguments),
+        stdin=slave,
+        stdout=slave if stdout is None else stdout,
+        stderr=slave if stderr is None else stderr,
+        env=env or environment(),
+        cwd=ROOT,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0),
+    )
+    os.close(slave)
+    return Terminal(child=child, master=master, screen=pyte.Screen(columns, rows))

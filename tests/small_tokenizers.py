@@ -1,0 +1,104 @@
+"""Writes small `tokenizer.json` files of the kinds that matter: byte fallback, byte level, and others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+CONTROL = (
+    "<pad>",
+    "<eos>",
+    "<bos>",
+    "<unk>",
+    "<mask>",
+    "<|turn>",
+    "<turn|>",
+    "<|channel>",
+    "<channel|>",
+    "<|think|>",
+    "<|tool>",
+    "<tool|>",
+    "<|tool_call>",
+    "<tool_call|>",
+    "<|tool_response>",
+    "<tool_response|>",
+    '<|"|>',
+)
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+LETTERS = tuple("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,:;!?'\"+-=<>|_(){}[]é")
+MERGES = (
+    "t h", "th e", "▁ the", "o u", "th ou", "g h", "gh t", "thou ght", "e r", "u s", "us er", "m o", "d e",
+    "mo de", "mode l", "t u", "r n", "tu rn", "| >", "< |",
+)  # fmt: skip
+
+
+def gemma_like(directory: Path, *, flag_markers: bool = True, decoder: str = "gemma") -> Path:
+    """BPE with byte fallback; spaces are `▁`, newlines are added tokens that are not special.
+
+    Args:
+        flag_markers: flag `<|turn>` and its kind as special, as `tokenizer.json` should.
+        decoder: `gemma`, or `llama`, which strips one leading space of the whole text.
+    """
+    merges = [(first, second) for first, second in map(str.split, MERGES)]
+    merged = (first + second for first, second in merges)
+    pieces = [*CONTROL, *BYTES, "\n", "\n\n", "▁", *LETTERS, *merged, "\ufffd", "<unused0>"]
+    vocabulary = {piece: id for id, piece in enumerate(pieces)}
+    backend = Tokenizer(
+        models.BPE(vocab=vocabulary, merges=merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True)
+    )
+    backend.normalizer = normalizers.Replace(" ", "▁")
+    backend.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    steps: list[decoders.Decoder] = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    if decoder == "llama":
+        steps.append(decoders.Strip(" ", 1, 0))
+    backend.decoder = decoders.Sequence(steps)
+    special = [token for token in CONTROL if flag_markers or "|" not in token]
+    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
+    plain = [token for token in CONTROL if token not in special]
+    backend.add_tokens([AddedToken(text, normalized=False) for text in ("\n", "\n\n", "<unused0>", *plain)])
+    return _write(backend, directory)
+
+
+def byte_level(directory: Path) -> Path:
+    """BPE over bytes, in GPT-2's alphabet."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("Ã", "©")]
+    pieces = [*CONTROL, *alphabet, *(first + second for first, second in merges)]
+    backend = Tokenizer(models.BPE(vocab={piece: id for id, piece in enumerate(pieces)}, merges=merges))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in CONTROL])
+    return _write(backend, directory)
+
+
+def metaspace(directory: Path) -> Path:
+    """Pieces with a marked leading space, the first of which is dropped in decoding."""
+    pieces = [*CONTROL, "▁", "▁a", "▁b", "a", "b", "▁▁"]
+    backend = Tokenizer(models.WordLevel({piece: id for id, piece in enumerate(pieces)}, unk_token="<unk>"))
+    backend.decoder = decoders.Metaspace()
+    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in CONTROL])
+    return _write(backend, directory)
+
+
+def word_pieces(directory: Path) -> Path:
+    """A decoder that tidies up across tokens, so that no text is final before the end."""
+    pieces = [*CONTROL, "a", "b", "n", "##b", ".", "'", "t", "n't"]
+    backend = Tokenizer(models.WordLevel({piece: id for id, piece in enumerate(pieces)}, unk_token="<unk>"))
+    backend.decoder = decoders.WordPiece()
+    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in CONTROL])
+    return _write(backend, directory)
+
+
+def no_decoder(directory: Path) -> Path:
+    """Tokens that are put together with spaces."""
+    pieces = [*CONTROL, "a", "b", "c"]
+    backend = Tokenizer(models.WordLevel({piece: id for id, piece in enumerate(pieces)}, unk_token="<unk>"))
+    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in CONTROL])
+    return _write(backend, directory)
+
+
+def _write(backend: Tokenizer, directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    backend.save(str(directory / "tokenizer.json"))
+    return directory

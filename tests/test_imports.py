@@ -1,0 +1,141 @@
+"""The directions in which rooms may import each other, and the size of a file.
+
+The source is parsed, nothing is imported. A room is a package or module directly under `localdiff`; `quant` is one room.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+HARD_CAP = 400
+
+EVERYWHERE = {"errors", "config", "paths", "options", "__init__"}
+
+ALLOWED: dict[str, set[str]] = {
+    "__init__": {"engine", "events"},
+    "__main__": {"cli"},
+    "cli": {"commands", "exits", "ui"},
+    "exits": {"ui"},
+    "commands": {"chat", "ui", "view", "trace", "engine", "load", "hub", "quant", "bench", "doctor", "events"},
+    "chat": {"engine", "template", "ui", "view", "trace", "events"},
+    "ui": {"view", "events"},
+    "view": {"events"},
+    "trace": {"view", "events"},
+    "trace.probe": {"view", "events", "trace", "engine"},
+    "engine": {"diffusion", "model", "tokenizer", "template", "events", "denoising", "detok", "stats"},
+    "denoising": {"diffusion", "model", "events"},
+    "detok": {"tokenizer", "channels", "events"},
+    "channels": {"tokenizer", "events"},
+    "stats": {"events"},
+    "load": {"model", "checkpoint", "quant"},
+    "hub": {"events"},
+    "checkpoint": set(),
+    "tokenizer": {"shield"},
+    "template": {"tokenizer", "sandbox", "shield"},
+    "sandbox": set(),
+    "shield": set(),
+    "diffusion": {"kernels"},
+    "model": {"quant", "kernels"},
+    "kernels": set(),
+    "demo": {"model", "diffusion", "tokenizer", "load", "checkpoint", "engine", "events"},
+    "bench": {"engine", "events", "load", "hub", "quant", "ui"},
+    "doctor": {"engine", "events", "load", "hub", "quant", "ui"},
+    "errors": set(),
+    "config": set(),
+    "paths": set(),
+    "options": set(),
+    "events": set(),
+    "quant": set(),
+}
+
+# What only happens inside one function, so that nothing pays for it who does not ask for it.
+ALLOWED_LATE: dict[str, set[str]] = {"engine": {"load", "hub", "checkpoint"}}
+
+TORCH_FREE = {"cli", "exits", "commands", "ui", "view", "trace", "events", "options", "errors", "config", "paths", "hub"}
+ONLY_IMPORTER = {"huggingface_hub": {"hub"}, "typer": {"cli", "exits", "ui"}, "jinja2": {"template", "sandbox", "demo"}}
+
+
+def sources() -> list[Path]:
+    return sorted([*ROOT.glob("localdiff/**/*.py"), *ROOT.glob("quant/**/*.py")])
+
+
+def room(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[0] == "quant":
+        return "quant"
+    if parts[1:] == ("trace", "probe"):
+        return "trace.probe"
+    return parts[1]
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """Modules that a file imports, absolute, and whether that happens inside a function."""
+    package = list(path.relative_to(ROOT).parts[:-1])
+    tree = ast.parse(path.read_text())
+    late = {
+        id(inner)
+        for function in ast.walk(tree)
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for inner in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, id(node) in late
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield module, id(node) in late
+            for alias in node.names:
+                yield f"{module}.{alias.name}", id(node) in late
+
+
+def rooms_of(path: Path) -> Iterator[tuple[str, bool]]:
+    for module, late in imports(path):
+        parts = module.split(".")
+        if parts[0] == "quant":
+            yield "quant", late
+        elif parts[0] == "localdiff" and len(parts) > 1:
+            other = parts[1]
+            if (ROOT / "localdiff" / other).is_dir() or (ROOT / "localdiff" / f"{other}.py").is_file():
+                yield other, late
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_directions(path: Path) -> None:
+    here = room(path)
+    assert here in ALLOWED, f"`{here}` is a new room: say in ALLOWED what it may import"
+    own = here.split(".")[0]
+    for other, late in rooms_of(path):
+        allowed = ALLOWED[here] | (ALLOWED_LATE.get(here, set()) if late else set())
+        if here != "quant":
+            allowed = allowed | EVERYWHERE
+        assert other == own or other in allowed, f"{here} must not import {other}"
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_library_has_its_rooms(path: Path) -> None:
+    here = room(path).split(".")[0]
+    libraries = {module.split(".")[0] for module, _ in imports(path)}
+    if here in TORCH_FREE:
+        assert "torch" not in libraries
+    assert "transformers" not in libraries, "it is the referee of the tests, never part of the product"
+    for library, rooms in ONLY_IMPORTER.items():
+        assert library not in libraries or here in rooms, f"only {rooms} may import {library}"
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_fits_the_head(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= HARD_CAP, "split it along a noun"
+    assert not text.strip() or ast.get_docstring(ast.parse(text)), "say what the module knows and does not know"
+
+
+def test_quant_stands_alone() -> None:
+    for path in ROOT.glob("quant/**/*.py"):
+        assert not any(module.split(".")[0] == "localdiff" for module, _ in imports(path)), path
