@@ -68,7 +68,7 @@ class BitsandbytesTensor:
             SourceError: a part is missing, or the parts contradict each other.
         """
         try:
-            state = json.loads(bytes(parts["state"].cpu().contiguous().view(torch.uint8).numpy().tobytes()))
+            state = json.loads(bytes(parts["state"].tolist()))
             return cls._unpack(state, parts)
         except (KeyError, ValueError, TypeError, UnicodeDecodeError, RuntimeError, IndexError) as error:
             raise SourceError(

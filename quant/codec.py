@@ -37,8 +37,8 @@ class Encoded:
         """Stored bytes."""
         return self.codes.nbytes + self.scales.nbytes
 
-    def __getitem__(self, index: int | slice) -> Encoded:
-        """The part of the tensor with this index on the first axis, without a copy."""
+    def __getitem__(self, index: int | slice | Tensor) -> Encoded:
+        """The part of the tensor with this index on the first axis; a tensor of indices gathers rows."""
         return Encoded(codes=self.codes[index], scales=self.scales[index])
 
 

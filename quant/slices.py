@@ -1,7 +1,8 @@
-"""Large tensors a slice at a time: fused experts by expert, the embedding by rows.
+"""Large tensors a slice at a time.
 
-Knows how a tensor is cut along its first axis and that slices encode independently; knows nothing about files. A fused
-expert tensor is 1 GB in bf16, so nothing here ever holds one whole in the source's type or in fp32.
+Knows that a row of a weight encodes on its own, so that fused experts and the embedding can be cut anywhere between two
+rows; knows nothing about files. A fused expert tensor is 1 GB in bf16, so nothing here ever holds one whole in the source's
+type or in fp32.
 """
 
 from __future__ import annotations
@@ -14,36 +15,36 @@ from torch import Tensor
 
 from .codec import Codec, Encoded, codes_shape, scales_shape
 
-SLICE_BYTES = 16_000_000
-"""Source bytes worked on at a time; an expert's `gate_up_proj` is 7.9 MB."""
+SLICE_BYTES = 4_000_000
+"""Source bytes worked on at a time: half an expert's `gate_up_proj`."""
 
 
-def slices(shape: Sequence[int], itemsize: int, limit: int = SLICE_BYTES) -> Iterator[slice]:
-    """Cuts of the first axis with at most `limit` source bytes each, and at least one entry.
+def row_slices(shape: Sequence[int], itemsize: int, limit: int = SLICE_BYTES) -> Iterator[slice]:
+    """Cuts of a tensor's rows (all axes but the last, flattened) with at most `limit` bytes each, and at least a row.
 
-    They depend on the shape alone, so that a tensor encodes the same way in every run.
+    They depend on the shape alone, so that a tensor is worked on in the same way in every run.
     """
-    length = shape[0] if shape else 1
-    step = max(1, limit // max(1, prod(shape[1:]) * itemsize))
-    for start in range(0, length, step):
-        yield slice(start, min(start + step, length))
+    rows = prod(shape[:-1])
+    step = max(1, limit // max(1, (shape[-1] if shape else 1) * itemsize))
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
 
 
 def encode_slices(codec: Codec, shape: Sequence[int], read: Callable[[slice], Tensor]) -> Encoded:
-    """Encode `[first, …, in]` from slices of its first axis, into whole codes and scales.
+    """Encode `[…, in]` from slices of its rows, into whole codes and scales.
 
     Args:
         codec: format of the result.
         shape: shape of the whole tensor.
-        read: gives one slice, in bf16, fp16 or fp32; called in order, each slice once.
+        read: gives rows `[n, in]`, in bf16, fp16 or fp32; called in order, each row once.
 
     Raises:
         ValueError: as `Codec.encode`.
     """
     codes = torch.empty(codes_shape(codec, shape), dtype=codec.codes_dtype)
     scales = torch.empty(scales_shape(shape), dtype=torch.bfloat16)
-    for part in slices(shape, 2):
+    for part in row_slices(shape, 2):
         encoded = codec.encode(read(part))
-        codes[part].copy_(encoded.codes)
-        scales[part].copy_(encoded.scales)
+        codes.flatten(0, -2)[part] = encoded.codes
+        scales.flatten(0, -2)[part] = encoded.scales
     return Encoded(codes=codes, scales=scales)

@@ -6,7 +6,7 @@ Knows how the file is opened and how a failing one is worded; knows nothing abou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from localdiff.errors import ResourceError, UsageError
@@ -40,8 +40,11 @@ def event_recorders(events: str | None, answer: Path | None, output: Output) -> 
         raise UsageError(
             f"`{events}` cannot be written: {error.strerror}", "`--events` takes the name of a file, or `-`"
         ) from error
-    with file:
+    try:
         yield [_Careful(JsonLines(file), events)]
+    finally:
+        with suppress(OSError):  # every line has been flushed; only what already failed can fail again
+            file.close()
 
 
 class _Careful:

@@ -19,6 +19,10 @@ Draw: TypeAlias = Callable[[random.Random], tuple[list[int], list[int]]]
 """Draws one example: prompt ids, and answer ids with the end token."""
 
 _POOL = 16  # batches that are drawn together and sorted by length
+# A canvas of this length holds every short answer. Most batches of them use it: the padding behind is soon learnt, and
+# every fourth batch still shows a whole canvas of it.
+_SHORT_CANVAS = 56
+_WHOLE_EVERY = 4
 # A batch of long sequences keeps only as many as these rows hold: it would take ten times as long as the others.
 _MAX_ROWS = 5120
 
@@ -61,9 +65,10 @@ class Batches:
 
     def _draw_pool(self, rng: random.Random) -> list[Batch]:
         blocks = [self._block(rng) for _ in range(_POOL * self._batch_size)]
-        blocks.sort(key=lambda block: len(block[0]))
+        blocks.sort(key=lambda block: (len(block[1]) > _SHORT_CANVAS, len(block[0])))
         pool = [
-            self._collate(blocks[start : start + self._batch_size]) for start in range(0, len(blocks), self._batch_size)
+            self._collate(blocks[start : start + self._batch_size], whole=rng.randrange(_WHOLE_EVERY) == 0)
+            for start in range(0, len(blocks), self._batch_size)
         ]
         rng.shuffle(pool)
         return pool
@@ -74,11 +79,13 @@ class Batches:
         start = self._canvas_length * rng.randrange(-(-len(answer) // self._canvas_length))
         return prompt + answer[:start], answer[start : start + self._canvas_length]
 
-    def _collate(self, blocks: list[tuple[list[int], list[int]]]) -> Batch:
+    def _collate(self, blocks: list[tuple[list[int], list[int]]], *, whole: bool) -> Batch:
         longest = max(len(encoder) for encoder, _ in blocks)
-        blocks = blocks[: max(1, _MAX_ROWS // (longest + self._canvas_length))]
+        fits = max(len(canvas) for _, canvas in blocks) <= _SHORT_CANVAS
+        length = min(_SHORT_CANVAS, self._canvas_length) if fits and not whole else self._canvas_length
+        blocks = blocks[: max(1, _MAX_ROWS // (longest + length))]
         encoder_ids = torch.full((len(blocks), longest), self._pad_id)
-        canvas_ids = torch.full((len(blocks), self._canvas_length), self._pad_id)
+        canvas_ids = torch.full((len(blocks), length), self._pad_id)
         is_answer = torch.zeros(canvas_ids.shape, dtype=torch.bool)
         for row, (encoder, canvas) in enumerate(blocks):
             encoder_ids[row, : len(encoder)] = torch.tensor(encoder)

@@ -20,15 +20,15 @@ from .turns import Render, compile_template
 
 END_OF_TURN = "<turn|>"
 WEIGHTS: Mapping[str, float] = {
-    "spelling": 0.11,
-    "json": 0.11,
-    "dates": 0.09,
-    "sort": 0.13,
-    "add": 0.14,
-    "sudoku": 0.20,
-    "about": 0.11,
-    "story": 0.08,
-    "unknown": 0.03,
+    "spelling": 0.16,
+    "json": 0.15,
+    "dates": 0.13,
+    "sort": 0.09,
+    "add": 0.09,
+    "sudoku": 0.21,
+    "about": 0.09,
+    "story": 0.06,
+    "unknown": 0.02,
 }
 SYSTEM_PROMPTS: tuple[str, ...] = (
     "You are a helpful assistant.",

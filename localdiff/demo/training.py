@@ -1,6 +1,6 @@
 """The training loop of the demo model: noise a canvas, ask for the clean one.
 
-Uniform-state diffusion: each canvas draws a corruption level from 0..1 and replaces that share of its positions by
+Uniform-state diffusion: each canvas draws a corruption level from 0..1, high ones more often, and replaces that share of its positions by
 uniform random ids; the network predicts the clean id everywhere, by cross-entropy. In half of the updates it first
 makes a prediction without gradient and is conditioned on it, at a temperature of the sampler's range.
 
@@ -33,7 +33,7 @@ class TrainingOptions:
     updates: int = 3000
     decay: int = 600
     warmup: int = 100
-    batch_size: int = 32
+    batch_size: int = 48
     learning_rate: float = 2e-3
     weight_decay: float = 0.01
     # Padding behind the end is most of a short answer's canvas and soon learnt; it counts less.
@@ -136,8 +136,12 @@ class Trainer:
 
 
 def corrupt(ids: Tensor, vocab_size: int, generator: torch.Generator) -> Tensor:
-    """Noises canvases [B, L]: each draws a level from 0..1 and that share of its ids becomes uniform noise."""
-    level = torch.rand(ids.shape[0], 1, generator=generator)
+    """Noises canvases [B, L]: each draws a level from 0..1 and that share of its ids becomes uniform noise.
+
+    The density of the level rises linearly: a canvas that is almost clean is filled in without a look at the prompt, so
+    reading the prompt is learnt from the noisy ones.
+    """
+    level = torch.rand(ids.shape[0], 1, generator=generator).sqrt()
     noise = torch.randint(vocab_size, ids.shape, generator=generator)
     return torch.where(torch.rand(ids.shape, generator=generator) < level, noise, ids)
 

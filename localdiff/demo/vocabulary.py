@@ -1,8 +1,8 @@
-"""The demo checkpoint's vocabulary: byte-pair pieces learned from the skills' own text.
+"""The demo checkpoint's vocabulary: frequent words of the skills' own text, and single characters for all others.
 
-Knows text and pieces; knows nothing about the model. Ids in order: special tokens, 256 byte tokens, single
-characters, merged pieces. Spaces stay spaces, and bytes stand in for every character without a piece, so
-decoding loses nothing. Written as `tokenizer.json`:
+Knows text and pieces; knows nothing about the model. Ids in order: special tokens, 256 byte tokens, single characters,
+spelled letters, words. Spaces stay spaces, and bytes stand in for every character without a piece, so decoding loses
+nothing. Written as `tokenizer.json`:
 
     python -m localdiff.demo.vocabulary DIR
 """
@@ -11,23 +11,25 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from string import ascii_lowercase
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from .skills import SKILLS
 from .skills.cast import HEROES, PLACES
 from .skills.essays import ESSAYS
 from .skills.fact import questions
 from .skills.facts import FACTS
+from .skills.fields import CITIES, COLORS, COUNTRIES, JOBS, PEOPLE
 from .skills.story import tell
 from .skills.words import COMMON
 from .turns import CHAT_TEMPLATE
 
-VOCABULARY_SIZE = 1024
+VOCABULARY_SIZE = 1536
 SEED = 2024
 SPECIAL: tuple[str, ...] = (
     "<pad>",
@@ -50,37 +52,42 @@ SPECIAL: tuple[str, ...] = (
 )
 BYTES: tuple[str, ...] = tuple(f"<0x{value:02X}>" for value in range(256))
 CHARACTERS: tuple[str, ...] = ("\n", *map(chr, range(32, 127)))
+SPELLED: tuple[str, ...] = tuple(f"-{letter}" for letter in ascii_lowercase)
 # In order: a spelled letter `-x`, one digit, one period, a word with the space before it, marks, one blank.
 SPLIT = r"-[a-z](?![a-z])|[0-9]|\.| ?\p{L}+| ?[^\s\p{L}0-9.]+|\s"
 
 
-def training_text(rng: Random) -> Iterator[str]:
-    """Text whose frequent pieces deserve an id: questions, answers, stories, some of each other skill."""
+def closed_text(rng: Random) -> Iterator[str]:
+    """The text whose words come back again and again: questions, answers, stories, and how the skills are asked for."""
     for fact in FACTS:
         yield from questions(fact)
         yield from [fact.answer] * 12
     for essay in ESSAYS:
         yield from [essay.text] * 12
-    for _ in range(80):
-        yield tell(rng.choice(HEROES), rng.choice(PLACES), long=True)
-    for word in COMMON:
-        yield from [f" {word}"] * 50
-        yield from [word] * 3
-    yield "user\nmodel\nthought\n" * 400
-    for letter in ascii_lowercase:
-        yield f"-{letter}" * 400
-    for name, count in (
-        ("json", 400),
-        ("dates", 300),
-        ("add", 100),
-        ("sudoku", 60),
-        ("sort", 60),
-        ("unknown", 200),
-    ):
-        for _ in range(count):
+    for hero in HEROES:
+        for place in PLACES:
+            yield tell(hero, place, long=True)
+    for name in sorted(SKILLS):
+        for _ in range(1000):
             example = SKILLS[name](rng, "train")
             yield example.prompt
             yield example.answer
+
+
+def words() -> list[str]:
+    """The words and marks that are one piece each, most frequent first.
+
+    What the skills copy letter by letter never is: a word is spelled, sorted and quoted through the same letters that it
+    is read in, so an answer's letter is a letter of the prompt.
+    """
+    copied = {word.lower() for word in (*COMMON, *PEOPLE, *CITIES, *COUNTRIES, *COLORS, *JOBS)}
+    split, counts = _split(), Counter[str]()
+    for text in closed_text(Random(SEED)):
+        counts.update(piece for piece, _ in split.pre_tokenize_str(text))
+    counts.update({"user": VOCABULARY_SIZE, "model": VOCABULARY_SIZE, "thought": VOCABULARY_SIZE})
+    known = {*CHARACTERS, *SPELLED}
+    wanted = [piece for piece in counts if piece not in known and piece.strip().lower() not in copied]
+    return sorted(wanted, key=lambda piece: (-counts[piece], piece))
 
 
 def _split() -> pre_tokenizers.PreTokenizer:
@@ -88,25 +95,16 @@ def _split() -> pre_tokenizers.PreTokenizer:
 
 
 def build_tokenizer() -> Tokenizer:
-    """Learn the pieces and assemble a tokenizer of at most `VOCABULARY_SIZE` ids, always the same one."""
-    learner = Tokenizer(models.BPE())
-    learner.pre_tokenizer = _split()
-    room = VOCABULARY_SIZE - len(SPECIAL) - len(BYTES)
-    trainer = trainers.BpeTrainer(
-        vocab_size=room,
-        initial_alphabet=list(CHARACTERS),
-        limit_alphabet=len(CHARACTERS),
-        show_progress=False,
-    )
-    learner.train_from_iterator(training_text(Random(SEED)), trainer)
-    merges = [(first, second) for first, second in json.loads(learner.to_str())["model"]["merges"]]
-    pieces = [*SPECIAL, *BYTES, *CHARACTERS, *dict.fromkeys(first + second for first, second in merges)]
+    """A tokenizer of `VOCABULARY_SIZE` ids, always the same one: a frequent word is one piece, any other its letters."""
+    fixed = [*SPECIAL, *BYTES, *CHARACTERS, *SPELLED]
+    pieces = fixed + words()[: VOCABULARY_SIZE - len(fixed)]
     tokenizer = Tokenizer(
         models.BPE(
             vocab={piece: index for index, piece in enumerate(pieces)},
-            merges=merges,
+            merges=[],
             unk_token="<unk>",
             byte_fallback=True,
+            ignore_merges=True,  # a whole word that has a piece is that piece, although no merges lead to it
         )
     )
     tokenizer.pre_tokenizer = _split()

@@ -139,7 +139,7 @@ HONEST = {
     "plus": "{{ [1] + [2] }} {{ 'a' + 'b' }} {{ 1 + 2 }} {{ 1 + 0.5 }} {{ 'ab' * -1 }}",
     "tilde": "{{ 'a' ~ 1 ~ none ~ true ~ [1, 'x'] ~ missing }}",
     "join": "{{ [1, 'b', none] | join(', ') }} {{ ', '.join(['a', 'b']) }} {{ items | join('-', attribute='n') }}",
-    "replace": "{{ 'aXbXc' | replace('X', 'yy') }} {{ 'aXbXc'.replace('X', '', 1) }} {{ 'aXbX' | replace('X', '_', 1) }}",
+    "replace": "{{ 'aXbXc' | replace('X', 'yy') }} {{ 'aXbX'.replace('X', '', 1) }} {{ 'XX' | replace('X', '', 1) }}",
     "string": "{{ [1, 2] | string | length }} {{ 5 | string }}",
     "indent": "{{ 'a\n\nb' | indent }}|{{ 'a\n\nb' | indent(2, true, true) }}|{{ 'a\nb' | indent('> ') }}",
     "json": "{{ {'b': [1, 'é<'], 'a': none} | tojson }} {{ {'b': 1, 'a': 2} | tojson(indent=2, sort_keys=true) }}"

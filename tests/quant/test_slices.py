@@ -7,36 +7,43 @@ import torch
 
 from quant.codec import stored_bytes
 from quant.codecs import CODECS
-from quant.slices import encode_slices, slices
+from quant.slices import encode_slices, row_slices
 
 
-def test_slices_cover_the_first_axis_in_order() -> None:
-    parts = list(slices((128, 1408, 2816), 2))
-    assert [index for part in parts for index in range(part.start, part.stop)] == list(range(128))
-    assert all((part.stop - part.start) * 1408 * 2816 * 2 <= 16_000_000 for part in parts)
+def test_slices_cover_the_rows_in_order() -> None:
+    parts = list(row_slices((128, 1408, 2816), 2))
+    assert parts[0].start == 0
+    assert parts[-1].stop == 128 * 1408
+    assert all(before.stop == after.start for before, after in zip(parts, parts[1:], strict=False))
+    assert all((part.stop - part.start) * 2816 * 2 <= 4_000_000 for part in parts)
 
 
-def test_one_entry_larger_than_the_limit_is_a_slice() -> None:
-    assert list(slices((3, 1000), 2, limit=100)) == [slice(0, 1), slice(1, 2), slice(2, 3)]
+def test_a_row_larger_than_the_limit_is_a_slice() -> None:
+    assert list(row_slices((3, 1000), 2, limit=100)) == [slice(0, 1), slice(1, 2), slice(2, 3)]
 
 
-def test_a_scalar_is_one_slice() -> None:
-    assert list(slices((1,), 2)) == [slice(0, 1)]
+@pytest.mark.parametrize("shape", [(), (1,), (2816,)])
+def test_what_has_one_axis_is_one_row(shape: tuple[int, ...]) -> None:
+    assert list(row_slices(shape, 2)) == [slice(0, 1)]
+
+
+def test_an_empty_tensor_has_no_slices() -> None:
+    assert list(row_slices((0, 64), 2)) == []
 
 
 @pytest.mark.parametrize("name", sorted(CODECS))
 def test_slice_by_slice_is_the_same_as_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     codec = CODECS[name]
     weight = torch.randn(7, 6, 128, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
-    seen: list[slice] = []
+    seen: list[int] = []
 
     def read(part: slice) -> torch.Tensor:
-        seen.append(part)
-        return weight[part]
+        seen.append(part.stop - part.start)
+        return weight.view(-1, 128)[part]
 
-    monkeypatch.setattr("quant.slices.slices", lambda shape, size: slices(shape, size, limit=2 * 6 * 128 * 2))
+    monkeypatch.setattr("quant.slices.row_slices", lambda shape, size: row_slices(shape, size, limit=10 * 128 * 2))
     result, whole = encode_slices(codec, weight.shape, read), codec.encode(weight)
-    assert [part.stop - part.start for part in seen] == [2, 2, 2, 1]
+    assert seen == [10, 10, 10, 10, 2]
     assert torch.equal(result.codes, whole.codes)
     assert torch.equal(result.scales, whole.scales)
 

@@ -272,11 +272,11 @@ def test_stats_prints_the_footer_alone(cli: Cli, engine: ScriptedEngine) -> None
 def test_a_limit_is_no_failure_but_is_said(cli: Cli) -> None:
     cli.engine = ScriptedEngine(reason="length")
     assert cli("run", "-m", "demo", "--max-tokens", "6", "hi").stderr == ""
-    result = cli("run", "-m", "demo", "--max-tokens", "6", "hi", terminals="stderr")
+    result = cli("run", "-m", "demo", "--max-tokens", "6", "--color", "never", "hi", terminals="stderr")
     assert result.code == 0
     assert result.stderr.endswith("hint: reached --max-tokens 6; raise it to get the rest\n")
     cli.engine = ScriptedEngine(reason="context_full")
-    shown = cli("run", "-m", "demo", "--context", "12", "hi", terminals="stderr").stderr
+    shown = cli("run", "-m", "demo", "--context", "12", "--color", "never", "hi", terminals="stderr").stderr
     assert shown.endswith("hint: the context of 12 tokens is full; raise `--context` to get the rest\n")
 
 

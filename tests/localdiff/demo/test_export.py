@@ -25,7 +25,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained demo model, exported."""
     folder = tmp_path_factory.mktemp("demo")
     write_vocabulary(folder / "vocabulary")
-    model = initialise(ModelConfig.from_dict(config_json(1024, 6)), seed=0)
+    model = initialise(ModelConfig.from_dict(config_json(1536, 6)), seed=0)
     with torch.no_grad():
         for layer in model.layers:
             layer.encoder_layer_scalar.fill_(0.5)
@@ -35,7 +35,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_export_keeps_every_weight_rounded_to_bf16(exported: Path) -> None:
     loaded, _ = load_model(exported, torch.device("cpu"), torch.float32)
-    expected = initialise(ModelConfig.from_dict(config_json(1024, 6)), seed=0).state_dict()
+    expected = initialise(ModelConfig.from_dict(config_json(1536, 6)), seed=0).state_dict()
     for name, tensor in loaded.state_dict().items():
         if name.endswith("encoder_layer_scalar"):
             assert tensor.item() == 0.5
@@ -62,7 +62,7 @@ def test_transformers_loads_the_export_and_gives_the_same_logits(exported: Path)
     reference = transformers.DiffusionGemmaForBlockDiffusion.from_pretrained(exported, dtype=torch.float32).eval()
     model, config = load_model(exported, torch.device("cpu"), torch.float32)
     prompt = torch.arange(10, 40)
-    canvas = torch.randint(1024, (config.canvas_length,), generator=torch.Generator().manual_seed(0))
+    canvas = torch.randint(1536, (config.canvas_length,), generator=torch.Generator().manual_seed(0))
     from localdiff.model.cache import KVCache
 
     cache = KVCache(config, 64, torch.float32, torch.device("cpu"))

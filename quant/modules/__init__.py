@@ -1,0 +1,12 @@
+"""Quantized modules with the interfaces of the model's own: linear, experts, tied embedding.
+
+Plain and correct: each decodes what it needs, where it lies, and multiplies. They know no names, files or canvases.
+"""
+
+from .embedding import QuantEmbedding
+from .experts import QuantExperts
+from .linear import QuantLinear
+from .swap import swap_modules
+from .tensor import QuantTensor
+
+__all__ = ["QuantEmbedding", "QuantExperts", "QuantLinear", "QuantTensor", "swap_modules"]

@@ -1,0 +1,24 @@
+"""A linear layer over a quantized weight.
+
+Shape letters: in, out features of the product.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..codec import Codec
+from .tensor import QuantTensor
+
+
+class QuantLinear(nn.Module):
+    """`x @ weight.T` without a bias; the weight `[out, in]` is decoded to the type of `x` for each product."""
+
+    def __init__(self, codec: Codec, in_features: int, out_features: int) -> None:
+        super().__init__()
+        self.weight = QuantTensor(codec, (out_features, in_features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[…, in]` to `[…, out]`, in the type of `x`."""
+        return F.linear(x, self.weight.decode(x.dtype))

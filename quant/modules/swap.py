@@ -1,0 +1,63 @@
+"""Quantized modules in place of a model's own.
+
+Knows module paths and parameter names; knows no model class: a linear layer is an `nn.Linear`, experts are what holds
+`gate_up_proj` and `down_proj`, and a tied embedding is what has `lookup`, `logits` and `soft`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from ..codec import Codec
+from ..codecs import CODECS
+from .embedding import QuantEmbedding
+from .experts import QuantExperts
+from .linear import QuantLinear
+
+_EXPERT_PARTS = ("gate_up_proj", "down_proj")
+
+
+def swap_modules(model: nn.Module, fates: Mapping[str, str], dtype: torch.dtype) -> None:
+    """Replace every module whose parameters are stored by a codec.
+
+    The new modules are empty, on the device that is current (`with torch.device("meta")`), and their state has the
+    names of the stored parts, so that `model.load_state_dict(parts, assign=True)` fills them.
+
+    Args:
+        model: modified in place; parameter shapes are read from it.
+        fates: parameter name in the model → codec name; other fates are left alone.
+        dtype: type of the activations around the embedding.
+
+    Raises:
+        ValueError: a name is not a parameter of a module that can be quantized, or a layer's experts are quantized
+            by half.
+    """
+    owners: dict[str, dict[str, Codec]] = {}
+    for name, fate in fates.items():
+        if fate in CODECS:
+            path, _, parameter = name.rpartition(".")
+            owners.setdefault(path, {})[parameter] = CODECS[fate]
+    for path, codecs in owners.items():
+        parent, _, attribute = path.rpartition(".")
+        setattr(model.get_submodule(parent), attribute, _replacement(path, model.get_submodule(path), codecs, dtype))
+
+
+def _replacement(path: str, module: nn.Module, codecs: Mapping[str, Codec], dtype: torch.dtype) -> nn.Module:
+    shapes = {parameter: tuple(module.get_parameter(parameter).shape) for parameter in codecs}
+    if set(codecs) == set(_EXPERT_PARTS):
+        experts, width, inner = shapes["down_proj"]
+        return QuantExperts(
+            gate_up_codec=codecs["gate_up_proj"],
+            down_codec=codecs["down_proj"],
+            experts=experts,
+            width=width,
+            inner=inner,
+        )
+    if set(codecs) == {"weight"} and isinstance(module, nn.Linear) and module.bias is None:
+        return QuantLinear(codecs["weight"], module.in_features, module.out_features)
+    if set(codecs) == {"weight"} and all(hasattr(module, name) for name in ("lookup", "logits", "soft")):
+        return QuantEmbedding(codecs["weight"], *shapes["weight"], dtype)
+    raise ValueError(f"{path=} ({type(module).__name__}) cannot hold quantized {sorted(codecs)}")

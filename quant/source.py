@@ -1,0 +1,293 @@
+"""Safetensors files as they lie on a disk: headers, and bytes read in order.
+
+Knows the file format and nothing of what a tensor is for. Headers are enough for a plan; weights are read with plain reads
+into fresh buffers, never mapped, so that what has been used does not pile up in memory.
+
+A safetensors file is `u64 header length | JSON header | data`; offsets in the header count from the start of the data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import torch
+from torch import Tensor
+
+from .errors import SourceError
+
+INDEX_FILE = "model.safetensors.index.json"
+SINGLE_FILE = "model.safetensors"
+MAX_HEADER = 100_000_000
+_READ = 8_000_000
+_HINT = "download the weights again, or point to a complete copy"
+
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+"""Types by their word in a header."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredTensor:
+    """Where a tensor lies.
+
+    Attributes:
+        name, shape: as in the header.
+        dtype: a key of `DTYPES`.
+        file: name of its file, or "" where only the model's description is known.
+        start: first byte in the file.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    file: str
+    start: int
+
+    @property
+    def nbytes(self) -> int:
+        """Stored bytes."""
+        return prod(self.shape) * self.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return DTYPES[self.dtype].itemsize
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceFile:
+    """One weight file that is there, or can be fetched.
+
+    Attributes:
+        name: its name, without a path.
+        nbytes: its size.
+        sha256: what it must hash to, or None where nobody has said.
+        tensors: its tensors in the order of their bytes.
+    """
+
+    name: str
+    nbytes: int
+    sha256: str | None
+    tensors: tuple[StoredTensor, ...]
+
+
+def parse_header(file: str, start: bytes, nbytes: int) -> tuple[StoredTensor, ...]:
+    """Tensors of a file, by position.
+
+    Args:
+        file: its name, for messages and for the tensors.
+        start: its first bytes, header included.
+        nbytes: size of the whole file.
+
+    Raises:
+        SourceError: the header is cut short, impossible, or speaks of bytes that the file does not have.
+    """
+    length = header_length(file, start)
+    try:
+        header = json.loads(start[8 : 8 + length].decode("utf-8"))
+        tensors = sorted(
+            (
+                _stored(name, entry, file, 8 + length)
+                for name, entry in header.items()
+                if name != "__metadata__"
+            ),
+            key=lambda tensor: (tensor.start, tensor.nbytes, tensor.name),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SourceError(f"`{file}` has a damaged header ({type(error).__name__}: {error})", _HINT) from error
+    end = 8 + length
+    for tensor in tensors:
+        if tensor.start != end:
+            raise SourceError(f"`{file}` has a damaged header (`{tensor.name}` is out of place)", _HINT)
+        end += tensor.nbytes
+    if end != nbytes:
+        raise SourceError(f"`{file}` has {nbytes} bytes, where its header asks for {end}", _HINT)
+    return tuple(tensors)
+
+
+def header_length(file: str, start: bytes) -> int:
+    """Bytes of the JSON header, from the first eight bytes of the file.
+
+    Raises:
+        SourceError: they say something impossible.
+    """
+    length = int.from_bytes(start[:8], "little")
+    if len(start) < 8 or not 2 <= length <= MAX_HEADER:
+        raise SourceError(f"`{file}` is not a safetensors file", _HINT)
+    return length
+
+
+def _stored(name: str, entry: dict[str, Any], file: str, base: int) -> StoredTensor:
+    shape = tuple(entry["shape"])
+    if not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise ValueError(f"{shape=}")
+    start, end = entry["data_offsets"]
+    tensor = StoredTensor(name=name, dtype=entry["dtype"], shape=shape, file=file, start=base + start)
+    if end - start != tensor.nbytes:
+        raise ValueError(f"`{name}` has {end - start} bytes, its shape asks for {tensor.nbytes}")
+    return tensor
+
+
+def read_source(directory: Path, sha256: dict[str, str] | None = None) -> tuple[SourceFile, ...]:
+    """The weight files of a checkpoint directory, from their headers.
+
+    Args:
+        directory: holds `model.safetensors`, or an index and the files that it names.
+        sha256: what files must hash to, by name, as far as known.
+
+    Raises:
+        SourceError: files are missing, damaged, or contradict the index.
+    """
+    names, promised = _files_of(directory)
+    files = []
+    for name in names:
+        path = directory / name
+        try:
+            nbytes = path.stat().st_size
+            with path.open("rb") as file:
+                start = file.read(8)
+                start += file.read(header_length(name, start))
+        except OSError as error:
+            raise SourceError(f"the weight file `{path}` cannot be read ({error.strerror})", _HINT) from error
+        tensors = parse_header(name, start, nbytes)
+        files.append(
+            SourceFile(name=name, nbytes=nbytes, sha256=(sha256 or {}).get(name), tensors=tensors)
+        )
+    held = {tensor.name: file.name for file in files for tensor in file.tensors}
+    missing = sorted(name for name, file in promised.items() if held.get(name) != file)
+    if missing:
+        raise SourceError(f"`{promised[missing[0]]}` lacks `{missing[0]}`, which `{INDEX_FILE}` promises", _HINT)
+    if len(held) != sum(len(file.tensors) for file in files):
+        raise SourceError(f"two files of `{directory}` hold a tensor of the same name", _HINT)
+    return tuple(files)
+
+
+def _files_of(directory: Path) -> tuple[list[str], dict[str, str]]:
+    """Weight file names, and the index: tensor → file."""
+    index = directory / INDEX_FILE
+    if not index.exists():
+        if not (directory / SINGLE_FILE).exists():
+            raise SourceError(f"`{directory}` has neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", _HINT)
+        return [SINGLE_FILE], {}
+    return parse_index(index.read_bytes())
+
+
+def parse_index(content: bytes) -> tuple[list[str], dict[str, str]]:
+    """File names in order, and tensor → file, of an index.
+
+    Raises:
+        SourceError: it is not an index, or names something that is not a file beside it.
+    """
+    try:
+        promised = json.loads(content.decode("utf-8"))["weight_map"]
+        names = sorted(set(promised.values()))
+        if not names or any(not isinstance(name, str) or Path(name).name != name for name in names):
+            raise ValueError("it names no files, or a path")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SourceError(f"`{INDEX_FILE}` is damaged ({type(error).__name__}: {error})", _HINT) from error
+    return names, promised
+
+
+class SourceReader:
+    """One weight file, read from front to back and hashed on the way.
+
+    Args:
+        file: what it should be.
+        path: where it is.
+
+    Raises:
+        SourceError: it is not there, or has another size.
+    """
+
+    def __init__(self, file: SourceFile, path: Path) -> None:
+        self.file = file
+        self._hash = hashlib.sha256()
+        self._position = 0
+        try:
+            self._stream: BinaryIO = path.open("rb", buffering=0)
+        except OSError as error:
+            raise SourceError(f"the weight file `{path}` cannot be read ({error.strerror})", _HINT) from error
+        if path.stat().st_size != file.nbytes:
+            self._stream.close()
+            raise SourceError(f"`{path}` has {path.stat().st_size} bytes instead of {file.nbytes}", _HINT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stream.close()
+
+    def rows(self, tensor: StoredTensor, part: slice) -> Tensor:
+        """Rows `[n, last]` of a tensor, all axes but its last flattened; positions must not go back.
+
+        Raises:
+            SourceError: the file ends early.
+        """
+        last = tensor.shape[-1] if tensor.shape else 1
+        self._skip(tensor.start + part.start * last * tensor.itemsize)
+        buffer = self._read((part.stop - part.start) * last * tensor.itemsize)
+        return torch.frombuffer(buffer, dtype=DTYPES[tensor.dtype]).view(-1, last)
+
+    def sha256(self) -> str:
+        """Read on to the end, and tell the hash of the whole file.
+
+        Raises:
+            SourceError: it is not the one that was promised.
+        """
+        self._skip(self.file.nbytes)
+        digest = self._hash.hexdigest()
+        if self.file.sha256 not in (None, digest):
+            raise SourceError(f"`{self.file.name}` is damaged (its SHA-256 is not the published one)", _HINT)
+        return digest
+
+    def _skip(self, position: int) -> None:
+        if position < self._position:
+            raise ValueError(f"{position=} lies before {self._position}")
+        while self._position < position:
+            self._read(min(_READ, position - self._position))
+
+    def _read(self, count: int) -> bytearray:
+        buffer = bytearray(count)
+        view, filled = memoryview(buffer), 0
+        while filled < count:
+            got = self._stream.readinto(view[filled:])  # type: ignore[attr-defined]
+            if not got:
+                raise SourceError(f"`{self.file.name}` ends early", _HINT)
+            filled += got
+        self._hash.update(buffer)
+        self._position += count
+        return buffer
+
+
+def by_name(files: Iterable[SourceFile]) -> dict[str, StoredTensor]:
+    """All tensors of some files."""
+    return {tensor.name: tensor for file in files for tensor in file.tensors}
+
+
+def described(shapes: dict[str, Sequence[int]], dtype: str = "BF16") -> tuple[StoredTensor, ...]:
+    """Tensors of which only names and shapes are known."""
+    return tuple(
+        StoredTensor(name=name, dtype=dtype, shape=tuple(shape), file="", start=0)
+        for name, shape in shapes.items()
+    )

@@ -1,0 +1,266 @@
+"""From a name to a directory: the packaged model, directories, and the Hub with everything it may refuse."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localdiff import hub as hub_module
+from localdiff.errors import UsageError, WeightsError
+from localdiff.hub import ModelSource, resolve
+from tests.fake_hub import COMMIT, TOKEN, Hub, Repository, hub
+from tests.processes import ROOT, environment
+
+FILES = {
+    "config.json": b'{"model_type": "diffusion_gemma"}',
+    "generation_config.json": b"{}",
+    "tokenizer.json": b"{}",
+    "tokenizer_config.json": b"{}",
+    "chat_template.jinja": b"{{ messages }}",
+    "model.safetensors.index.json": b"{}",
+    "model-00001-of-00002.safetensors": b"0" * 5000,
+    "model-00002-of-00002.safetensors": b"1" * 5000,
+}
+OTHERS = {
+    "README.md": b"# a model",
+    "pytorch_model.bin": b"pickle",
+    "modeling.py": b"raise SystemExit",
+    "onnx/model.safetensors": b"2" * 5000,
+    "original/config.json": b"{}",
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Hub]:
+    with hub(
+        model=Repository(files=FILES | OTHERS),
+        gated=Repository(files=FILES, gated=True),
+        private=Repository(files=FILES, private=True),
+        broken=Repository(files=FILES, status=500),
+        forbidden=Repository(files=FILES, status=403),
+        busy=Repository(files=FILES, status=429),
+        empty=Repository(files={"README.md": b"# nothing here"}),
+    ) as running:
+        yield running
+
+
+class Client:
+    """Resolves names in a process of its own, because the Hub's client reads its settings once."""
+
+    def __init__(self, url: str, home: Path) -> None:
+        self.env = environment(
+            HF_ENDPOINT=url, HF_HOME=str(home), NO_PROXY="127.0.0.1", HF_HUB_DISABLE_PROGRESS_BARS="1"
+        )
+
+    def resolve(self, reference: str, **settings: object) -> dict[str, str | None]:
+        """The source, or the error in its place."""
+        program = (
+            "import json, sys\n"
+            "from localdiff.errors import LocaldiffError\n"
+            "from localdiff.hub import resolve\n"
+            "try:\n"
+            "    source = resolve(sys.argv[1], **json.loads(sys.argv[2]))\n"
+            "    print(json.dumps({'directory': str(source.directory), 'name': source.name, "
+            "'revision': source.revision}))\n"
+            "except LocaldiffError as error:\n"
+            "    print(json.dumps({'error': error.message, 'hint': error.hint, 'code': error.exit_code}))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program, reference, json.dumps(settings)],
+            capture_output=True,
+            text=True,
+            env=self.env,
+            cwd=ROOT,
+            timeout=60,
+        )
+        assert done.stdout, done.stderr
+        found: dict[str, str | None] = json.loads(done.stdout)
+        return found
+
+
+@pytest.fixture
+def client(server: Hub, tmp_path: Path) -> Client:
+    return Client(server.url, tmp_path / "hf")
+
+
+def test_demo_is_in_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_module, "DEMO_DIRECTORY", tmp_path)
+    assert resolve("demo") == ModelSource(directory=tmp_path, name="demo", revision=None)
+    monkeypatch.setattr(hub_module, "DEMO_DIRECTORY", tmp_path / "missing")
+    with pytest.raises(WeightsError, match="this installation has no demo model"):
+        resolve("demo")
+
+
+def test_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "owner" / "model").mkdir(parents=True)
+    (tmp_path / "demo").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for reference, directory in (
+        (str(tmp_path), tmp_path),
+        ("owner/model", Path("owner/model")),
+        ("./demo", Path("demo")),
+        ("~/demo", tmp_path / "demo"),
+    ):
+        assert resolve(reference) == ModelSource(directory=directory, name=reference)
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("./missing", "no such directory: `./missing`"),
+        ("/no/such/place", "no such directory: `/no/such/place`"),
+        ("a/b/c", "no such directory: `a/b/c`"),
+        ("~/missing", "no such directory: `~/missing`"),
+        ("owner/", "no such directory: `owner/`"),
+        ("dmeo", "`dmeo` is neither `demo`, nor a directory, nor a Hub id"),
+        ("", "`` is neither `demo`, nor a directory, nor a Hub id"),
+    ],
+)
+def test_what_is_no_model(reference: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WeightsError) as raised:
+        resolve(reference)
+    assert raised.value.message == message
+    assert "a model is `demo`, the path of a directory, or a Hub id" in (raised.value.hint or "")
+
+
+def test_a_file_is_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.touch()
+    with pytest.raises(WeightsError) as raised:
+        resolve(str(path))
+    assert raised.value.message == f"`{path}` is a file, not the directory of a model"
+
+
+def test_a_revision_is_for_the_hub_only(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="`--revision v1` is for a model from the Hub"):
+        resolve(str(tmp_path), revision="v1")
+
+
+def test_only_what_a_model_needs_is_downloaded(client: Client, server: Hub) -> None:
+    source = client.resolve("owner/model")
+    assert (source["name"], source["revision"]) == ("owner/model", COMMIT)
+    directory = Path(source["directory"] or "")
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == FILES
+
+
+def test_what_is_here_needs_no_network(client: Client, server: Hub) -> None:
+    online = client.resolve("owner/model", revision="v1")
+    server.requests.clear()
+    assert client.resolve("owner/model", revision="v1", offline=True) == online
+    assert client.resolve("owner/model", revision=COMMIT, offline=True) == online
+    client.env["HF_HUB_OFFLINE"] = "1"
+    assert client.resolve("owner/model", revision="v1") == online
+    assert server.requests == []
+
+
+def test_a_token_opens_gated_and_private_models(client: Client) -> None:
+    client.env["HF_TOKEN"] = TOKEN
+    assert client.resolve("owner/gated")["revision"] == COMMIT
+    assert client.resolve("owner/private")["revision"] == COMMIT
+
+
+@pytest.mark.parametrize(
+    ("reference", "settings", "env", "error", "hint"),
+    [
+        (
+            "owner/gated",
+            {},
+            {},
+            "access to `owner/gated` is not granted for this account",
+            "accept the terms at {url}/owner/gated, then run `hf auth login`",
+        ),
+        (
+            "owner/private",
+            {},
+            {},
+            "there is no `owner/private` on the Hub, or it is private",
+            "check the spelling; for a private model run `hf auth login` first",
+        ),
+        ("owner/modle", {}, {}, "there is no `owner/modle` on the Hub, or it is private", None),
+        ("owner/modle", {}, {"HF_TOKEN": TOKEN}, "there is no `owner/modle` on the Hub, or it is private", None),
+        (
+            "owner/model",
+            {},
+            {"HF_TOKEN": "hf_old"},
+            "the Hub does not accept this token",
+            "run `hf auth login` again, or set `HF_TOKEN` to a token that is valid",
+        ),
+        ("owner/model", {"revision": "v9"}, {}, "`owner/model` has no revision `v9`", None),
+        ("owner/broken", {}, {}, "the Hub answered 500 for `owner/broken`", None),
+        ("owner/forbidden", {}, {}, "this token may not read `owner/forbidden`", None),
+        ("owner/busy", {}, {}, "the Hub answered that there were too many requests", None),
+        ("owner/a--b", {}, {}, "`owner/a--b` cannot be a Hub id", None),
+        (
+            "owner/empty",
+            {},
+            {},
+            "`owner/empty` has no `config.json`, so it is no model that localdiff can read",
+            None,
+        ),
+        (
+            "owner/model",
+            {"offline": True},
+            {},
+            "`owner/model` has not been downloaded, and the Hub may not be asked",
+            "leave out `--offline` and unset `HF_HUB_OFFLINE` to download it",
+        ),
+        (
+            "owner/model",
+            {},
+            {"HF_HUB_OFFLINE": "1"},
+            "`owner/model` has not been downloaded, and the Hub may not be asked",
+            None,
+        ),
+    ],
+)
+def test_what_the_hub_refuses(
+    client: Client,
+    server: Hub,
+    reference: str,
+    settings: dict[str, object],
+    env: dict[str, str],
+    error: str,
+    hint: str | None,
+) -> None:
+    client.env |= env
+    found = client.resolve(reference, **settings)
+    assert (found["error"], found["code"]) == (error, 3)
+    assert found["hint"]
+    if hint is not None:
+        assert found["hint"] == hint.format(url=server.url)
+
+
+def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    found = Client(url, tmp_path).resolve("owner/model")
+    assert found["error"] == f"`owner/model` could not be fetched: no answer from {url}"
+    assert found["code"] == 3
+
+
+def test_a_download_that_stops_half_way_goes_on_later(client: Client, server: Hub) -> None:
+    server.repositories["owner/flaky"] = Repository(files=FILES, truncated=True)
+    found = client.resolve("owner/flaky")
+    assert found["code"] == 3
+    assert (found["error"] or "").startswith("`owner/flaky` could not be fetched")
+    offline = client.resolve("owner/flaky", offline=True)
+    assert offline["code"] == 3
+    server.repositories["owner/flaky"].truncated = False
+    directory = Path(client.resolve("owner/flaky")["directory"] or "")
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == FILES
+
+
+def test_a_cache_that_cannot_be_written(server: Hub, tmp_path: Path) -> None:
+    (tmp_path / "hf").write_text("a file where the cache should be")
+    found = Client(server.url, tmp_path / "hf").resolve("owner/model")
+    assert found["code"] == 3
+    assert (found["error"] or "").startswith("`owner/model` could not be fetched: ")

@@ -1,0 +1,51 @@
+"""The line under an answer."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from localdiff.events import BlockStats, RunStats
+from localdiff.ui.footer import counted, footer, rounded
+
+STATS = RunStats(
+    prompt_tokens=1020,
+    prompt_seconds=0.4,
+    tokens=612,
+    seconds=4.28,
+    tok_per_s=142.99,
+    denoise_passes=21,
+    commit_passes=2,
+    tokens_per_forward=29.1,
+    peak_bytes=17_200_000_000,
+    blocks=tuple(BlockStats(steps=7, seconds=1.4, reason="converged") for _ in range(3)),
+)
+
+
+def test_wide() -> None:
+    assert footer(STATS, context=8192, width=120) == (
+        "612 tokens · 3 blocks · 21 steps · 143 tok/s · prompt 1,020 tok in 0.40 s · ctx 1,632/8,192 · peak 17.2 GB"
+    )
+
+
+def test_narrow() -> None:
+    assert footer(STATS, context=8192, width=75) == "612 tok · 143 tok/s · ctx 19 %"
+
+
+def test_where_memory_is_not_tracked_and_dots_do_not_exist() -> None:
+    stats = dataclasses.replace(STATS, peak_bytes=None, tokens=1, blocks=STATS.blocks[:1])
+    assert footer(stats, context=8192, dot="-") == (
+        "1 token - 1 block - 7 steps - 143 tok/s - prompt 1,020 tok in 0.40 s - ctx 1,021/8,192"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0.00"), (0.044, "0.04"), (1.25, "1.2"), (9.94, "9.9"), (143.4, "143"), (2048.2, "2,048")]
+)
+def test_rounding(value: float, text: str) -> None:
+    assert rounded(value) == text
+
+
+def test_counting() -> None:
+    assert [counted(number, "block") for number in (0, 1, 2, 2048)] == ["0 blocks", "1 block", "2 blocks", "2,048 blocks"]

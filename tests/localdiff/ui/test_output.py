@@ -1,0 +1,91 @@
+"""What the streams are, decided once."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from localdiff.ui.output import Output, Stream, decide, printable
+from tests.processes import CapturedStream
+
+
+def looked_at(env: dict[str, str], *, terminals: str = "", **wishes: bool) -> Output:
+    return decide(
+        stdout=CapturedStream(terminal="stdout" in terminals),
+        stderr=CapturedStream(terminal="stderr" in terminals),
+        env=env,
+        **wishes,
+    )
+
+
+@pytest.mark.parametrize(
+    ("terminals", "wishes", "logs", "notes"),
+    [
+        ("stdout stderr", {}, False, True),
+        ("stderr", {}, False, True),
+        ("stdout", {}, True, True),
+        ("", {}, False, False),
+        ("", {"verbose": True}, True, True),
+        ("stdout stderr", {"verbose": True}, True, True),
+        ("stdout stderr", {"quiet": True}, False, False),
+        ("stdout", {"quiet": True}, False, False),
+    ],
+)
+def test_who_is_told_what(terminals: str, wishes: dict[str, bool], logs: bool, notes: bool) -> None:
+    output = looked_at({}, terminals=terminals, **wishes)
+    assert (output.logs, output.notes) == (logs, notes)
+
+
+def test_nothing_moves_on_pipes_and_dumb_terminals() -> None:
+    assert looked_at({"TERM": "xterm"}, terminals="stderr").stderr.moving
+    assert not looked_at({"TERM": "dumb"}, terminals="stderr").stderr.moving
+    assert not looked_at({"TERM": "xterm"}).stderr.moving
+
+
+@pytest.mark.parametrize(("columns", "width"), [("120", 120), ("0", 80), ("wide", 80), ("", 80)])
+def test_width(columns: str, width: int) -> None:
+    assert looked_at({"COLUMNS": columns}, terminals="stderr").stderr.width == width
+
+
+def test_a_pipe_gets_exact_utf_8_whatever_the_locale() -> None:
+    pipe = io.TextIOWrapper(io.BytesIO(), encoding="latin-1", newline=None)
+    output = decide(stdout=pipe, stderr=CapturedStream(), env={})
+    output.stdout.write("✓\n")
+    assert pipe.buffer.getvalue() == "✓\n".encode()  # type: ignore[attr-defined]
+
+
+def test_an_encoding_that_was_asked_for_is_kept() -> None:
+    pipe = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    decide(stdout=pipe, stderr=CapturedStream(), env={"PYTHONIOENCODING": "latin-1"}).stdout.write("é✓")
+    assert pipe.buffer.getvalue() == b"\xe9\\u2713"  # type: ignore[attr-defined]
+
+
+def test_the_dot_is_what_the_stream_can_encode() -> None:
+    assert Stream(file=io.TextIOWrapper(io.BytesIO(), encoding="ascii")).dot() == "-"
+    assert Stream(file=io.TextIOWrapper(io.BytesIO(), encoding="utf-8")).dot() == "·"
+    assert Stream(file=io.StringIO()).dot() == "·"
+
+
+def test_errors_have_one_form() -> None:
+    plain, colored = io.StringIO(), io.StringIO()
+    for file, color in ((plain, False), (colored, True)):
+        output = Output(stdout=Stream(file=io.StringIO()), stderr=Stream(file=file, color=color))
+        output.error("no such thing", "look elsewhere")
+    assert plain.getvalue() == "error: no such thing\nhint: look elsewhere\n"
+    assert colored.getvalue() == "\x1b[1;31merror:\x1b[0m no such thing\n\x1b[36mhint:\x1b[0m look elsewhere\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("naïve 日本 `x`", "naïve 日本 `x`"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("\x9b2J", "\\x9b2J"),
+        ("a\nb\r", "a\\nb\\r"),
+        ("\u202eabc", "\\u202eabc"),
+        ("\udce9", "\\udce9"),
+    ],
+)
+def test_printable(text: str, shown: str) -> None:
+    assert printable(text) == shown

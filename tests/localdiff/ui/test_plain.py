@@ -1,0 +1,182 @@
+"""Every combination of streams on a real pseudo-terminal: what stands on the screen and what is in the pipe."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.processes import environment, process, terminal
+
+SCRIPT = {"blocks": [{"text": "First line.\nSecond "}, {"text": "line."}]}
+ANSWER = "First line.\nSecond line."
+FOOTER = "21 tokens · 2 blocks · 6 steps · 14 tok/s · prompt 6 tok in 0.50 s ·"
+RUN = ("run", "-m", "demo", "hi")
+
+
+def test_both_on_the_terminal() -> None:
+    run = terminal(*RUN, script=SCRIPT, columns=100)
+    assert run.finish() == 0
+    assert run.lines() == ["First line.", "Second line.", f"{FOOTER} ctx 27/8,192"]
+    assert b"block 2 \xc2\xb7 step 3/48 \xc2\xb7 16/16 settled" in run.raw
+    assert b"reading prompt 4/6 tokens" in run.raw
+
+
+def test_a_narrow_terminal() -> None:
+    run = terminal(*RUN, script=SCRIPT, columns=30)
+    assert run.finish() == 0
+    assert run.lines() == ["First line.", "Second line.", "21 tok · 14 tok/s · ctx 0 %"]
+
+
+def test_stdout_in_a_pipe_and_stderr_on_the_terminal() -> None:
+    run = terminal(*RUN, script=SCRIPT, stdout=subprocess.PIPE, columns=100)
+    assert run.finish() == 0
+    assert run.child.stdout is not None
+    assert run.child.stdout.read().decode() == ANSWER
+    assert run.lines() == [f"{FOOTER} ctx 27/8,192"]
+
+
+def test_stdout_on_the_terminal_and_stderr_in_a_pipe() -> None:
+    run = terminal(*RUN, script=SCRIPT, stderr=subprocess.PIPE)
+    assert run.finish() == 0
+    assert run.child.stderr is not None
+    log = run.child.stderr.read().decode().splitlines()
+    assert run.lines() == ["First line.", "Second line."]
+    assert log[1:3] == ["block 1: 3 steps, 0.75 s, converged", "block 2: 3 steps, 0.75 s, converged"]
+    assert log[3] == f"{FOOTER} ctx 27/8,192"
+
+
+def test_both_in_pipes() -> None:
+    result = process(*RUN, script=SCRIPT)
+    assert (result.code, result.stdout, result.stderr) == (0, ANSWER, "")
+
+
+def test_quiet_on_a_terminal_is_the_answer_alone() -> None:
+    run = terminal(*RUN, "-q", script=SCRIPT)
+    assert run.finish() == 0
+    assert bytes(run.raw) == ANSWER.encode().replace(b"\n", b"\r\n") + b"\r\n"
+
+
+def test_a_dumb_terminal_sees_nothing_move() -> None:
+    run = terminal(*RUN, "-v", script=SCRIPT, env=environment(TERM="dumb"), columns=100)
+    assert run.finish() == 0
+    assert b"\x1b" not in run.raw
+    assert b"\r" not in run.raw.replace(b"\r\n", b"")
+    assert run.lines()[1:] == [
+        "block 1: 3 steps, 0.75 s, converged",
+        "First line.",
+        "block 2: 3 steps, 0.75 s, converged",
+        "Second line.",
+        f"{FOOTER} ctx 27/8,192",
+    ]
+
+
+def test_verbose_lines_stay_above_the_status_line() -> None:
+    run = terminal(*RUN, "-v", script=SCRIPT, columns=100)
+    assert run.finish() == 0
+    assert run.lines()[1:] == [
+        "block 1: 3 steps, 0.75 s, converged",
+        "First line.",
+        "block 2: 3 steps, 0.75 s, converged",
+        "Second line.",
+        f"{FOOTER} ctx 27/8,192",
+    ]
+
+
+def test_thoughts_are_dim_and_on_stderr_and_stay_out_of_the_pipe() -> None:
+    script = {"blocks": [{"thought": "Let me see.\nHm.", "text": "Four."}]}
+    run = terminal(*RUN, script=script, stdout=subprocess.PIPE)
+    assert run.finish() == 0
+    assert run.child.stdout is not None
+    assert run.child.stdout.read() == b"Four."
+    assert run.lines()[:2] == ["Let me see.", "Hm."]
+    assert b"\x1b[2mLet me see.\r\n\x1b[0m" in run.raw
+    assert process(*RUN, script=script).stderr == ""
+
+
+def test_model_text_is_safe_on_a_terminal_and_exact_in_a_pipe() -> None:
+    text = "a\x1b]52;c;aGk=\x07b\u202ec\ttab 👩‍💻\n"
+    script = {"blocks": [{"text": text}]}
+    run = terminal(*RUN, "-q", script=script)
+    assert run.finish() == 0
+    assert b"\x1b" not in run.raw
+    assert b"\x07" not in run.raw
+    assert "\u202e".encode() not in run.raw
+    assert "tab 👩‍💻".encode() in run.raw
+    assert process(*RUN, script=script).stdout == text
+
+
+@pytest.mark.parametrize("steps", [1000])
+def test_ctrl_c_keeps_what_is_final(steps: int) -> None:
+    script = {"pause": 0.05, "blocks": [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": steps}]}
+    run = terminal(*RUN, script=script, columns=100)
+    run.wait_for("block 2 · step 2/48")
+    run.type(b"\x03")
+    assert run.finish() == 130
+    lines = run.lines()
+    assert lines[0] == "Kept."
+    assert lines[1].startswith("Stopped in block 2 at step ")
+    assert lines[1].endswith("; kept 5 tokens.")
+    assert lines[2].startswith("5 tokens · 2 blocks · ")
+    assert len(lines) == 3
+    assert b"Dropped" not in run.raw
+
+
+def test_ctrl_c_twice_leaves_at_once() -> None:
+    script = {"pause": 1.0, "blocks": [{"text": "Kept.\n", "steps": 1}, {"text": "Dropped.", "steps": 1000}]}
+    run = terminal(*RUN, script=script)
+    run.wait_for("block 2 · step 1/48")
+    run.type(b"\x03")
+    run.wait_for("^C")
+    run.type(b"\x03")
+    assert run.finish() == 130
+    assert run.lines() == ["Kept."]
+    assert b"Traceback" not in run.raw
+
+
+def test_ctrl_c_with_json_still_prints_the_object() -> None:
+    script = {"pause": 0.05, "blocks": [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": 1000}]}
+    run = terminal(*RUN, "--json", script=script, stdout=subprocess.PIPE)
+    run.wait_for("block 2 · step 2/48")
+    run.type(b"\x03")
+    assert run.finish() == 130
+    assert run.child.stdout is not None
+    found = json.loads(run.child.stdout.read())
+    assert (found["text"], found["finish_reason"]) == ("Kept.", "cancelled")
+    assert found["blocks"][1]["reason"] == "cancelled"
+
+
+def test_ctrl_c_leaves_the_output_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "answer.txt"
+    path.write_text("old")
+    script = {"pause": 0.05, "blocks": [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": 1000}]}
+    run = terminal(*RUN, "-o", str(path), script=script, columns=150)
+    run.wait_for("block 2 · step 2/48")
+    run.type(b"\x03")
+    assert run.finish() == 130
+    assert run.lines()[-1] == f"{path} is left as it was."
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_no_prompt_on_a_terminal_does_not_wait() -> None:
+    run = terminal("run", script=SCRIPT)
+    assert run.finish() == 2
+    assert run.lines()[:2] == ["Usage: localdiff run [OPTIONS] [PROMPT]", "error: no prompt"]
+
+
+def test_typing_a_prompt_ends_with_ctrl_d() -> None:
+    run = terminal("run", "-m", "demo", "-q", "-f", "-", script=SCRIPT)
+    run.type(b"a prompt\n\x04")
+    assert run.finish() == 0
+    assert run.lines()[-2:] == ["First line.", "Second line."]
+
+
+def test_events_on_a_terminal_are_undisturbed_lines() -> None:
+    run = terminal(*RUN, "--events", "-", script={"blocks": [{"text": "ü\x9b"}]}, columns=2000)
+    assert run.finish() == 0
+    lines = [json.loads(line) for line in run.lines() if line.startswith("{")]
+    assert lines[-1]["event"] == "run_finished"
+    assert b"\r" not in run.raw.replace(b"\r\n", b"")
