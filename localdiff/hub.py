@@ -68,7 +68,7 @@ def resolve(reference: str, *, revision: str | None = None, offline: bool = Fals
     path = Path(reference).expanduser()
     if reference == DEMO:
         source = ModelSource(directory=_demo_directory(), name=DEMO)
-    elif path.is_dir():
+    elif reference and path.is_dir():
         source = ModelSource(directory=path, name=reference)
     elif path.is_file():
         raise WeightsError(

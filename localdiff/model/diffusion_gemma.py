@@ -73,8 +73,9 @@ class DiffusionGemma(nn.Module):
         return hidden
 
     def encode(self, ids: Tensor, cache: KVCache) -> None:
-        """Writes `ids` [C] into the cache, causally."""
-        self(ids, ids[:0], cache)
+        """Writes `ids` [C] into the cache, causally; none is nothing to do."""
+        if len(ids):
+            self(ids, ids[:0], cache)
 
     def denoise(self, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None) -> Tensor:
         """Raw logits [L, V] of the canvas, in the weights' type, neither capped nor divided by a temperature."""

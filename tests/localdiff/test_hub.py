@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -50,6 +51,24 @@ def server() -> Iterator[Hub]:
         yield running
 
 
+Answer: TypeAlias = dict[str, Any]
+
+RESOLVE = """
+import json, sys
+from localdiff.errors import LocaldiffError
+from localdiff.hub import resolve
+
+def answer(reference, settings):
+    try:
+        source = resolve(reference, **settings)
+    except LocaldiffError as error:
+        return {"error": error.message, "hint": error.hint, "code": error.exit_code}
+    return {"directory": str(source.directory), "name": source.name, "revision": source.revision}
+
+print(json.dumps([answer(*request) for request in json.loads(sys.argv[1])]))
+"""
+
+
 class Client:
     """Resolves names in a process of its own, because the Hub's client reads its settings once."""
 
@@ -58,21 +77,14 @@ class Client:
             HF_ENDPOINT=url, HF_HOME=str(home), NO_PROXY="127.0.0.1", HF_HUB_DISABLE_PROGRESS_BARS="1"
         )
 
-    def resolve(self, reference: str, **settings: object) -> dict[str, str | None]:
+    def resolve(self, reference: str, **settings: object) -> Answer:
         """The source, or the error in its place."""
-        program = (
-            "import json, sys\n"
-            "from localdiff.errors import LocaldiffError\n"
-            "from localdiff.hub import resolve\n"
-            "try:\n"
-            "    source = resolve(sys.argv[1], **json.loads(sys.argv[2]))\n"
-            "    print(json.dumps({'directory': str(source.directory), 'name': source.name, "
-            "'revision': source.revision}))\n"
-            "except LocaldiffError as error:\n"
-            "    print(json.dumps({'error': error.message, 'hint': error.hint, 'code': error.exit_code}))\n"
-        )
+        return self.resolve_all([(reference, settings)])[0]
+
+    def resolve_all(self, requests: list[tuple[str, dict[str, object]]]) -> list[Answer]:
+        """Many in one process."""
         done = subprocess.run(
-            [sys.executable, "-c", program, reference, json.dumps(settings)],
+            [sys.executable, "-c", RESOLVE, json.dumps(requests)],
             capture_output=True,
             text=True,
             env=self.env,
@@ -80,7 +92,7 @@ class Client:
             timeout=60,
         )
         assert done.stdout, done.stderr
-        found: dict[str, str | None] = json.loads(done.stdout)
+        found: list[Answer] = json.loads(done.stdout)
         return found
 
 
@@ -147,7 +159,7 @@ def test_a_revision_is_for_the_hub_only(tmp_path: Path) -> None:
 def test_only_what_a_model_needs_is_downloaded(client: Client, server: Hub) -> None:
     source = client.resolve("owner/model")
     assert (source["name"], source["revision"]) == ("owner/model", COMMIT)
-    directory = Path(source["directory"] or "")
+    directory = Path(source["directory"])
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == FILES
 
 
@@ -167,71 +179,77 @@ def test_a_token_opens_gated_and_private_models(client: Client) -> None:
     assert client.resolve("owner/private")["revision"] == COMMIT
 
 
-@pytest.mark.parametrize(
-    ("reference", "settings", "env", "error", "hint"),
-    [
-        (
-            "owner/gated",
-            {},
-            {},
-            "access to `owner/gated` is not granted for this account",
-            "accept the terms at {url}/owner/gated, then run `hf auth login`",
-        ),
-        (
-            "owner/private",
-            {},
-            {},
-            "there is no `owner/private` on the Hub, or it is private",
-            "check the spelling; for a private model run `hf auth login` first",
-        ),
-        ("owner/modle", {}, {}, "there is no `owner/modle` on the Hub, or it is private", None),
-        ("owner/modle", {}, {"HF_TOKEN": TOKEN}, "there is no `owner/modle` on the Hub, or it is private", None),
-        (
-            "owner/model",
-            {},
-            {"HF_TOKEN": "hf_old"},
-            "the Hub does not accept this token",
-            "run `hf auth login` again, or set `HF_TOKEN` to a token that is valid",
-        ),
-        ("owner/model", {"revision": "v9"}, {}, "`owner/model` has no revision `v9`", None),
-        ("owner/broken", {}, {}, "the Hub answered 500 for `owner/broken`", None),
-        ("owner/forbidden", {}, {}, "this token may not read `owner/forbidden`", None),
-        ("owner/busy", {}, {}, "the Hub answered that there were too many requests", None),
-        ("owner/a--b", {}, {}, "`owner/a--b` cannot be a Hub id", None),
-        (
-            "owner/empty",
-            {},
-            {},
-            "`owner/empty` has no `config.json`, so it is no model that localdiff can read",
-            None,
-        ),
-        (
-            "owner/model",
-            {"offline": True},
-            {},
-            "`owner/model` has not been downloaded, and the Hub may not be asked",
-            "leave out `--offline` and unset `HF_HUB_OFFLINE` to download it",
-        ),
-        (
-            "owner/model",
-            {},
-            {"HF_HUB_OFFLINE": "1"},
-            "`owner/model` has not been downloaded, and the Hub may not be asked",
-            None,
-        ),
-    ],
-)
-def test_what_the_hub_refuses(
-    client: Client,
-    server: Hub,
-    reference: str,
-    settings: dict[str, object],
-    env: dict[str, str],
-    error: str,
-    hint: str | None,
-) -> None:
-    client.env |= env
-    found = client.resolve(reference, **settings)
+REFUSED: list[tuple[str, dict[str, object], dict[str, str], str, str | None]] = [
+    (
+        "owner/gated",
+        {},
+        {},
+        "access to `owner/gated` is not granted for this account",
+        "accept the terms at {url}/owner/gated, then run `hf auth login`",
+    ),
+    (
+        "owner/private",
+        {},
+        {},
+        "there is no `owner/private` on the Hub, or it is private",
+        "check the spelling; for a private model run `hf auth login` first",
+    ),
+    ("owner/modle", {}, {}, "there is no `owner/modle` on the Hub, or it is private", None),
+    ("owner/modle", {}, {"HF_TOKEN": TOKEN}, "there is no `owner/modle` on the Hub, or it is private", None),
+    (
+        "owner/model",
+        {},
+        {"HF_TOKEN": "hf_old"},
+        "the Hub does not accept this token",
+        "run `hf auth login` again, or set `HF_TOKEN` to a token that is valid",
+    ),
+    ("owner/model", {"revision": "v9"}, {}, "`owner/model` has no revision `v9`", None),
+    ("owner/broken", {}, {}, "the Hub answered 500 for `owner/broken`", None),
+    ("owner/forbidden", {}, {}, "this token may not read `owner/forbidden`", None),
+    ("owner/busy", {}, {}, "the Hub answered that there were too many requests", None),
+    ("owner/a--b", {}, {}, "`owner/a--b` cannot be a Hub id", None),
+    (
+        "owner/empty",
+        {},
+        {},
+        "`owner/empty` has no `config.json`, so it is no model that localdiff can read",
+        None,
+    ),
+    (
+        "owner/model",
+        {"offline": True},
+        {},
+        "`owner/model` has not been downloaded, and the Hub may not be asked",
+        "leave out `--offline` and unset `HF_HUB_OFFLINE` to download it",
+    ),
+    (
+        "owner/model",
+        {},
+        {"HF_HUB_OFFLINE": "1"},
+        "`owner/model` has not been downloaded, and the Hub may not be asked",
+        None,
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def refused(server: Hub, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Answer]:
+    """The answer for each line of REFUSED; one process for all lines with the same environment."""
+    answers: dict[int, Answer] = {}
+    environments = [env for _, _, env, _, _ in REFUSED]
+    for env in [env for place, env in enumerate(environments) if env not in environments[:place]]:
+        lines = [place for place, other in enumerate(environments) if other == env]
+        client = Client(server.url, tmp_path_factory.mktemp("hf"))
+        client.env |= env
+        asked = [REFUSED[place][:2] for place in lines]
+        answers |= dict(zip(lines, client.resolve_all(asked), strict=True))
+    return answers
+
+
+@pytest.mark.parametrize("line", range(len(REFUSED)), ids=lambda line: REFUSED[line][3])
+def test_what_the_hub_refuses(refused: dict[int, Answer], server: Hub, line: int) -> None:
+    _, _, _, error, hint = REFUSED[line]
+    found = refused[line]
     assert (found["error"], found["code"]) == (error, 3)
     assert found["hint"]
     if hint is not None:
@@ -247,20 +265,22 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     assert found["code"] == 3
 
 
+@pytest.mark.slow  # the client waits between its tries
 def test_a_download_that_stops_half_way_goes_on_later(client: Client, server: Hub) -> None:
-    server.repositories["owner/flaky"] = Repository(files=FILES, truncated=True)
+    files = {"config.json": FILES["config.json"]}
+    server.repositories["owner/flaky"] = Repository(files=files, truncated=True)
     found = client.resolve("owner/flaky")
     assert found["code"] == 3
-    assert (found["error"] or "").startswith("`owner/flaky` could not be fetched")
+    assert found["error"].startswith("`owner/flaky` could not be fetched")
     offline = client.resolve("owner/flaky", offline=True)
     assert offline["code"] == 3
     server.repositories["owner/flaky"].truncated = False
-    directory = Path(client.resolve("owner/flaky")["directory"] or "")
-    assert {path.name: path.read_bytes() for path in directory.iterdir()} == FILES
+    directory = Path(client.resolve("owner/flaky")["directory"])
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == files
 
 
 def test_a_cache_that_cannot_be_written(server: Hub, tmp_path: Path) -> None:
     (tmp_path / "hf").write_text("a file where the cache should be")
     found = Client(server.url, tmp_path / "hf").resolve("owner/model")
     assert found["code"] == 3
-    assert (found["error"] or "").startswith("`owner/model` could not be fetched: ")
+    assert found["error"].startswith("`owner/model` could not be fetched: ")

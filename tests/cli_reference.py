@@ -1,0 +1,91 @@
+"""Writes `docs/cli.md` from the command line itself: `python -m tests.cli_reference`. A test holds the page to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from localdiff.cli import PROGRAM, app
+
+INTRODUCTION = """\
+# The command line
+
+<!-- Written by `make docs` from localdiff/cli.py; a test fails when it is out of date. -->
+
+## Streams
+
+The answer goes to stdout, everything else to stderr, and into a pipe or a file the answer goes exactly as the model wrote
+it. On a terminal, control characters in it are replaced, and its last line is ended.
+
+| stdout | stderr | stdout gets | stderr gets |
+|---|---|---|---|
+| terminal | terminal | the answer | status line while it works, footer |
+| pipe or file | terminal | the answer, block by block | status line while it works, footer |
+| terminal | pipe or file | the answer | one line a block, footer |
+| pipe or file | pipe or file | the answer, block by block | nothing, unless `-v` or `--stats` |
+
+What the model thinks before it answers (`--think`) is shown on stderr and is never part of the answer.
+
+Colour goes by `--color`, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`, then by whether the stream is a terminal.
+
+## Exit codes
+
+| Code | Meaning |
+|---|---|
+| 0 | done; also when the answer was cut at a limit, which `--json` reports as `finish_reason` |
+| 1 | a bug in localdiff; `LOCALDIFF_DEBUG=1` shows the traceback |
+| 2 | the command line or the prompt cannot be used |
+| 3 | weights are missing, unreadable, or not handed out |
+| 4 | no such device, or not enough memory or disk |
+| 5 | stored weights differ from their manifest |
+| 130 | stopped with Ctrl-C; what was finished has been printed |
+| 141 | the reader of stdout went away |
+| 143 | terminated |
+"""
+
+
+def render() -> str:
+    """The page."""
+    group: Any = typer.main.get_command(app)
+    context = group.make_context(PROGRAM, [], resilient_parsing=True)
+    parts = [INTRODUCTION, f"## `{PROGRAM}`", _paragraphs(group.help), _options(group, context)]
+    for name, command in group.commands.items():
+        inner = command.make_context(name, [], parent=context, resilient_parsing=True)
+        usage = " ".join(inner.get_usage().removeprefix("Usage: ").split())
+        parts += [f"## `{PROGRAM} {name}`", f"```\n{usage}\n```", _paragraphs(command.help), _options(command, inner)]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+def _options(command: Any, context: Any) -> str:
+    """One table a panel, in the order of the help page."""
+    panels: dict[str, list[str]] = {}
+    for parameter in command.get_params(context):
+        panel = getattr(parameter, "rich_help_panel", None) or ""
+        panels.setdefault(panel, []).append(_row(parameter, context))
+    tables = []
+    for panel, rows in panels.items():
+        table = "\n".join(["| Option | What it does |", "|---|---|", *rows])
+        tables.append(f"### {panel}\n\n{table}" if panel else table)
+    return "\n\n".join(tables)
+
+
+def _row(parameter: Any, context: Any) -> str:
+    if parameter.param_type_name == "argument":
+        names = f"`{parameter.metavar}`"
+    else:
+        *short, long = sorted(parameter.opts, key=len)
+        value = parameter.display_type_rich(context)
+        names = ", ".join(f"`{name}`" for name in (*short, f"{long} {value}".strip()))
+    text = parameter.help
+    if parameter.show_default and parameter.default not in (None, False):
+        text += f" Default: `{parameter.default}`."
+    return " | ".join(("", names.replace("|", "\\|"), text, "")).strip()
+
+
+if __name__ == "__main__":
+    print(render(), end="")

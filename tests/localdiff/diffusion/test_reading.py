@@ -1,0 +1,115 @@
+"""Reading logits: every statistic against a plain fp64 computation, whatever the blocks; and where samples come from."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from localdiff.diffusion import reading
+from localdiff.diffusion.noise import ReferenceNoise, SeededNoise
+from localdiff.diffusion.reading import read_logits
+from localdiff.errors import UsageError
+
+CPU = torch.device("cpu")
+
+
+def sample_logits(rows: int = 12, vocab: int = 50, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    logits = 15 * torch.randn(rows, vocab, generator=torch.Generator().manual_seed(0))
+    logits[0] = 0.0  # uniform
+    logits[1, 3] = 500.0  # certain
+    return logits.to(dtype)
+
+
+@pytest.mark.parametrize("softcap", [None, 30.0])
+@pytest.mark.parametrize("budget", [1, 150, 8 * 1024 * 1024])
+def test_statistics_equal_a_plain_computation(
+    monkeypatch: pytest.MonkeyPatch, softcap: float | None, budget: int
+) -> None:
+    monkeypatch.setattr(reading, "_MAX_ELEMENTS", budget)
+    logits = sample_logits()
+    expected = logits.double()
+    if softcap:
+        expected = torch.tanh(expected / softcap) * softcap
+    expected = expected / 0.7
+    probs = expected.softmax(dim=-1)
+    entropy = -(probs * probs.clamp_min(1e-300).log()).sum(dim=-1)
+    found = read_logits(logits, softcap=softcap, temperature=0.7, noise=None)
+    torch.testing.assert_close(found.entropy.double(), entropy, atol=1e-5, rtol=1e-5)
+    assert torch.equal(found.argmax, expected.argmax(dim=-1))
+    torch.testing.assert_close(found.argmax_prob.double(), probs.amax(dim=-1), atol=1e-6, rtol=1e-5)
+    assert torch.equal(found.sampled, found.argmax)
+    torch.testing.assert_close(logits.double(), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found.log_normalizer.double(), expected.logsumexp(dim=-1), atol=1e-4, rtol=1e-5)
+    assert (found.entropy >= 0).all()
+
+
+def test_bf16_logits_are_read_in_fp32_and_stored_back_rounded() -> None:
+    logits = sample_logits(dtype=torch.bfloat16)
+    expected = torch.tanh(logits.double() / 30) * 30 / 0.5
+    found = read_logits(logits, softcap=30.0, temperature=0.5, noise=None)
+    assert logits.dtype == torch.bfloat16
+    assert torch.equal(logits, expected.bfloat16())
+    torch.testing.assert_close(found.log_normalizer, logits.float().logsumexp(dim=-1))
+    probs = expected.softmax(dim=-1)
+    entropy = -(probs * probs.log()).sum(dim=-1)
+    torch.testing.assert_close(found.entropy.double(), entropy, atol=1e-5, rtol=1e-5)
+
+
+def test_seeded_samples_follow_the_distribution() -> None:
+    probs = torch.tensor([0.0, 0.5, 0.25, 0.0, 0.2, 0.05, 0.0])
+    noise = SeededNoise(0)
+    noise.start_step(40_000)
+    drawn = noise.sample(probs.expand(40_000, -1), 0)
+    shares = torch.bincount(drawn, minlength=7) / 40_000
+    torch.testing.assert_close(shares, probs, atol=0.01, rtol=0)
+    assert (shares[probs == 0] == 0).all()
+
+
+def test_the_ends_of_the_uniform_range_draw_ids_that_exist() -> None:
+    noise = SeededNoise(0)
+    probs = torch.tensor([[0.0, 0.4, 0.6, 0.0]])
+    for uniform, drawn in ((0.0, 1), (1 - 2**-24, 2)):
+        noise._uniforms = torch.tensor([uniform])
+        assert noise.sample(probs, 0).item() == drawn
+
+
+@pytest.mark.parametrize("budget", [1, 100, 8 * 1024 * 1024])
+def test_samples_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
+    expected = read_logits(sample_logits(), softcap=30.0, temperature=0.8, noise=SeededNoise(5)).sampled
+    monkeypatch.setattr(reading, "_MAX_ELEMENTS", budget)
+    assert torch.equal(read_logits(sample_logits(), softcap=30.0, temperature=0.8, noise=SeededNoise(5)).sampled, expected)
+
+
+def test_one_seed_is_one_sequence_and_canvases_cover_the_vocabulary() -> None:
+    one, same, other = SeededNoise(1), SeededNoise(1), SeededNoise(2)
+    canvas = one.canvas(5000, 11)
+    assert torch.equal(canvas, same.canvas(5000, 11))
+    assert not torch.equal(canvas, other.canvas(5000, 11))
+    assert canvas.unique().tolist() == list(range(11))
+
+
+def test_reference_noise_draws_what_the_global_generator_would() -> None:
+    noise = ReferenceNoise(3, device=CPU, dtype=torch.float32)
+    probs = sample_logits().softmax(dim=-1)
+    torch.manual_seed(3)
+    assert torch.equal(noise.canvas(12, 50), torch.randint(0, 50, (1, 12))[0])
+    assert torch.equal(noise.sample(probs, 0), torch.multinomial(probs, 1)[:, 0])
+    assert torch.equal(noise.canvas(12, 50), torch.randint(0, 50, (1, 12))[0])
+
+
+def test_reference_noise_reads_the_canvas_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_MAX_ELEMENTS", 1)
+    noise = ReferenceNoise(3, device=CPU, dtype=torch.float32)
+    read_logits(sample_logits(), softcap=30.0, temperature=0.8, noise=noise)
+    with pytest.raises(ValueError, match="whole canvas at once"):
+        noise.sample(torch.ones(1, 5), 1)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "words"), [("cpu", torch.bfloat16, "cpu and bfloat16"), ("cuda", torch.float32, "cuda and float32")]
+)
+def test_reference_noise_is_refused_where_it_would_not_be_the_reference(
+    device: str, dtype: torch.dtype, words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        ReferenceNoise(0, device=torch.device(device), dtype=dtype)

@@ -1,0 +1,107 @@
+"""Attention: every mask against its definition, and streaming against one plain softmax."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localdiff.model import attention
+from localdiff.model.cache import KVCache, LayerCache
+from localdiff.model.config import LayerConfig, RopeConfig
+from tests import tiny
+
+ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
+
+
+def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """Softmax attention in fp64, a head at a time."""
+    group = q.shape[0] // k.shape[0]
+    heads = []
+    for head in range(q.shape[0]):
+        scores = q[head].double() @ k[head // group].double().T
+        if mask is not None:
+            scores[~mask] = float("-inf")
+        heads.append(scores.softmax(dim=-1) @ v[head // group].double())
+    return torch.stack(heads)
+
+
+@pytest.mark.parametrize("heads", [(4, 4), (4, 2), (6, 1)])
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("budget", [1, 60, 8 * 1024 * 1024])
+def test_streaming_equals_the_plain_softmax(
+    monkeypatch: pytest.MonkeyPatch, heads: tuple[int, int], masked: bool, budget: int
+) -> None:
+    monkeypatch.setattr(attention, "_MAX_SCORES", budget)
+    generator = torch.Generator().manual_seed(0)
+    q = torch.randn(heads[0], 7, 8, generator=generator)
+    k, v = torch.randn(2, heads[1], 11, 8, generator=generator)
+    mask = (torch.rand(7, 11, generator=generator) < 0.5) if masked else None
+    if mask is not None:
+        mask[:, 0] = True
+    ours = attention.attention(q, k, v, mask)
+    torch.testing.assert_close(ours.double(), plain(q, k, v, mask), atol=1e-5, rtol=1e-5)
+
+
+@given(window=st.one_of(st.none(), st.integers(2, 9)), length=st.integers(0, 20), rows=st.integers(1, 12))
+def test_commit_rows_see_what_is_not_ahead_and_within_the_window(window: int | None, length: int, rows: int) -> None:
+    layer = LayerConfig(kind="full" if window is None else "sliding", head_dim=2, num_kv_heads=1, window=window, rope=ROPE)
+    cache = LayerCache(layer, 64, torch.float32, torch.device("cpu"))
+    mask = attention.causal_mask(cache, length, rows)
+    keys = [*cache.positions(length).tolist(), *range(length, length + rows)]
+    for row in range(rows):
+        position = length + row
+        for column, key in enumerate(keys):
+            assert mask[row, column] == (key <= position and (window is None or position - key < window))
+    assert mask.any(dim=1).all()
+
+
+@given(
+    window=st.one_of(st.none(), st.integers(2, 9)),
+    counts=st.lists(st.integers(1, 12), min_size=1, max_size=3),
+    canvas=st.integers(1, 5),
+)
+def test_the_training_mask_is_the_cached_visibility(window: int | None, counts: list[int], canvas: int) -> None:
+    longest = max(counts)
+    mask = attention.training_mask(torch.tensor(counts), longest, canvas, window)[:, 0]
+    for batch, count in enumerate(counts):
+        for row in range(count):
+            seen = [key for key in range(longest + canvas) if mask[batch, row, key]]
+            first = 0 if window is None else max(0, row - window + 1)
+            assert seen == list(range(first, row + 1))
+        kept = list(range(0 if window is None else max(0, count - window + 1), count))
+        for row in range(longest, longest + canvas):
+            seen = [key for key in range(longest + canvas) if mask[batch, row, key]]
+            assert seen == kept + list(range(longest, longest + canvas))
+    assert mask.any(dim=-1).all()
+
+
+@pytest.mark.parametrize("before", [0, 3, 17])
+def test_commit_and_canvas_rows_in_one_pass_equal_the_two_passes_apart(before: int) -> None:
+    model, generator = tiny.model(), torch.Generator().manual_seed(3)
+    ids = torch.randint(tiny.VOCAB_SIZE, (before + 9,), generator=generator)
+    canvas = torch.randint(tiny.VOCAB_SIZE, (tiny.CANVAS,), generator=generator)
+    soft = torch.randn(tiny.CANVAS, 32, generator=generator)
+    apart, together = (KVCache(model.config, 64, torch.float32, torch.device("cpu")) for _ in range(2))
+    for cache in (apart, together):
+        if before:
+            model.encode(ids[:before], cache)
+    model.encode(ids[before:], apart)
+    expected = model(canvas[:0], canvas, apart, soft)
+    fused = model(ids[before:], canvas, together, soft)
+    torch.testing.assert_close(fused, expected, atol=1e-5, rtol=1e-5)
+    for ours, theirs in zip(together.layers, apart.layers, strict=True):
+        torch.testing.assert_close(ours.keys, theirs.keys, atol=1e-5, rtol=1e-5)
+
+
+def test_a_denoise_step_leaves_the_cache_as_it_was() -> None:
+    model = tiny.model()
+    cache = KVCache(model.config, 64, torch.float32, torch.device("cpu"))
+    model.encode(torch.arange(20), cache)
+    before = [(layer.keys.clone(), layer.values.clone()) for layer in cache.layers]
+    model.denoise(torch.arange(8), cache)
+    assert cache.length == 20
+    for layer, (keys, values) in zip(cache.layers, before, strict=True):
+        assert torch.equal(layer.keys, keys)
+        assert torch.equal(layer.values, values)

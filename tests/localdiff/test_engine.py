@@ -1,0 +1,313 @@
+"""The engine: events in order, ends where it must, and leaves nothing behind. Runs a tiny model on real weights, and one
+whose logits are written by the test where a certain draft is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from localdiff.engine import Engine
+from localdiff.errors import UsageError, WeightsError
+from localdiff.events import (
+    BlockCommitted,
+    BlockStarted,
+    DenoiseStep,
+    Event,
+    Prefilled,
+    RunFinished,
+    RunStarted,
+    TextCommitted,
+)
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.options import GenerateOptions
+from tests import tiny
+
+A, B = (len(tiny.CONTROL) + tiny.LETTERS.index(letter) for letter in "ab")
+END, PAD = tiny.TURN_END, tiny.PAD
+
+
+class Scripted(DiffusionGemma):
+    """A real model whose denoiser answers with drafts from a script: one list of ids a step, the last one for ever."""
+
+    drafts: Sequence[Sequence[int]] = ()
+    certainty = 100.0
+
+    def denoise(self, canvas_ids: torch.Tensor, cache: KVCache, soft: torch.Tensor | None = None) -> torch.Tensor:
+        self.calls = getattr(self, "calls", 0) + 1
+        draft = torch.tensor(self.drafts[min(self.calls, len(self.drafts)) - 1])
+        return torch.nn.functional.one_hot(draft, self.config.vocab_size).float() * self.certainty
+
+
+def scripted(directory: Path, *drafts: Sequence[int], certainty: float = 100.0, **generation: Any) -> Engine:
+    network = Scripted(tiny.config())
+    network.load_state_dict(tiny.model().state_dict())
+    network.drafts, network.certainty = drafts, certainty
+    return tiny.engine(directory, network=network.requires_grad_(False), **generation)
+
+
+def options(**values: Any) -> GenerateOptions:
+    return GenerateOptions(**{"seed": 7, "max_tokens": 20} | values)
+
+
+def of(kind: type, events: Sequence[Event]) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def text_of(events: Sequence[Event], channel: str = "answer") -> str:
+    return "".join(event.text for event in of(TextCommitted, events) if event.channel == channel)
+
+
+def without_times(event: Event) -> dict[str, Any]:
+    times = {"seconds", "elapsed", "stats"}
+    return {key: value for key, value in dataclasses.asdict(event).items() if key not in times}
+
+
+def test_events_come_in_their_order_and_count_from_one(tmp_path: Path) -> None:
+    events = list(tiny.engine(tmp_path).generate("abc", options()))
+    kinds = [type(event) for event in events if not isinstance(event, TextCommitted)]
+    assert kinds[0] is RunStarted
+    assert kinds[-1] is RunFinished
+    prefills = of(Prefilled, events)
+    assert kinds[1 : 1 + len(prefills)] == [Prefilled] * len(prefills)
+    assert [event.done for event in prefills] == [*range(4, prefills[-1].total, 4), prefills[-1].total]
+    rest = kinds[1 + len(prefills) : -1]
+    for number, block in enumerate(of(BlockCommitted, events), start=1):
+        assert block.block == number
+        assert rest[: block.steps + 2] == [BlockStarted, *[DenoiseStep] * block.steps, BlockCommitted]
+        rest = rest[block.steps + 2 :]
+    assert not rest
+    for number in range(1, len(of(BlockCommitted, events)) + 1):
+        steps = [event.step for event in of(DenoiseStep, events) if event.block == number]
+        assert steps == list(range(1, len(steps) + 1))
+
+
+def test_a_step_shows_what_was_decided(tmp_path: Path) -> None:
+    events = list(tiny.engine(tmp_path).generate("abc", options()))
+    shown = of(BlockStarted, events)[0].canvas_ids
+    for step in of(DenoiseStep, events):
+        if step.step == 1:
+            shown = of(BlockStarted, events)[step.block - 1].canvas_ids
+        assert step.shown_ids == shown
+        assert len({len(getattr(step, name)) for name in ("argmax_ids", "argmax_probs", "entropies", "accepted")}) == 1
+        assert step.mean_entropy == pytest.approx(sum(step.entropies) / tiny.CANVAS, abs=1e-5)
+        assert all(0 < probability <= 1 for probability in step.argmax_probs)
+        assert step.confident is (step.mean_entropy < 0.005)
+        following = [event for event in of(DenoiseStep, events) if (event.block, event.step) == (step.block, step.step + 1)]
+        if following:
+            shown = following[0].shown_ids
+            kept = [a == b for a, b in zip(step.sampled_ids, shown, strict=True)]
+            assert all(same for same, accepted in zip(kept, step.accepted, strict=True) if accepted)
+    temperatures = [step.temperature for step in of(DenoiseStep, events) if step.block == 1]
+    assert temperatures == sorted(temperatures, reverse=True)
+
+
+def test_events_are_plain_values_that_json_can_hold(tmp_path: Path) -> None:
+    for event in tiny.engine(tmp_path).generate("abc", options()):
+        json.dumps(dataclasses.asdict(event))
+        for value in _leaves(dataclasses.asdict(event)):
+            assert value is None or type(value) in (int, float, str, bool)
+        assert type(event).__dataclass_params__.frozen  # type: ignore[attr-defined]
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
+
+
+def test_a_seed_is_an_answer_and_the_engine_keeps_no_state(tmp_path: Path) -> None:
+    engine = tiny.engine(tmp_path)
+    first = [without_times(event) for event in engine.generate("abc", options())]
+    list(engine.generate("something longer than that", options(seed=1)))
+    assert [without_times(event) for event in engine.generate("abc", options())] == first
+    assert [without_times(event) for event in tiny.engine(tmp_path).generate("abc", options())] == first
+    assert [without_times(event) for event in engine.generate("abc", options(seed=8))] != first
+
+
+def test_a_seed_is_drawn_and_reported_where_none_was_given(tmp_path: Path) -> None:
+    engine = tiny.engine(tmp_path)
+    seeds = {next(engine.generate("a", options(seed=None))).seed for _ in range(3)}  # type: ignore[union-attr]
+    assert len(seeds) == 3
+
+
+@pytest.mark.parametrize("limit", [1, 7, 8, 9, 20])
+def test_it_ends_at_max_tokens_exactly(tmp_path: Path, limit: int) -> None:
+    events = list(scripted(tmp_path, [A] * 8).generate("x", options(max_tokens=limit)))
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert finished.reason == "length"
+    assert finished.token_ids == (A,) * limit
+    assert text_of(events) == "a" * limit
+    assert of(BlockStarted, events)[0].max_blocks == -(-limit // 8)
+
+
+def test_it_ends_at_an_end_token_inside_a_block(tmp_path: Path) -> None:
+    events = list(scripted(tmp_path, [A, B, END, A, A, END, PAD, PAD]).generate("x", options()))
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert finished.reason == "end_of_turn"
+    assert finished.token_ids == (A, B)
+    assert of(BlockCommitted, events)[0].token_ids == (A, B, END)
+    assert text_of(events) == "ab"
+    assert (finished.stats.tokens, finished.stats.commit_passes) == (2, 0)
+
+
+@pytest.mark.parametrize(("limit", "reason"), [(2, "end_of_turn"), (1, "length"), (3, "end_of_turn")])
+def test_an_end_token_right_at_the_limit_is_an_end_of_turn(tmp_path: Path, limit: int, reason: str) -> None:
+    finished = list(scripted(tmp_path, [A, B, END] + [PAD] * 5).generate("x", options(max_tokens=limit)))[-1]
+    assert isinstance(finished, RunFinished)
+    assert finished.reason == reason
+    assert finished.token_ids == (A, B)[:limit]
+
+
+def test_it_ends_where_the_context_does(tmp_path: Path) -> None:
+    engine = scripted(tmp_path, [A] * 8)
+    prompt = engine.generate("x", options())
+    length = next(prompt).prompt_tokens  # type: ignore[union-attr]
+    events = list(engine.generate("x", options(context=length + 11, max_tokens=500)))
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert finished.reason == "context_full"
+    assert len(finished.token_ids) == 11
+    assert events[0].max_tokens == 11  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("room", [0, -1])
+def test_a_prompt_that_leaves_no_room_is_refused_with_both_numbers(tmp_path: Path, room: int) -> None:
+    engine = scripted(tmp_path, [A] * 8)
+    length = next(engine.generate("x", options())).prompt_tokens  # type: ignore[union-attr]
+    with pytest.raises(UsageError, match=f"the prompt has {length} tokens and the context holds {length + room}"):
+        list(engine.generate("x", options(context=length + room)))
+
+
+def test_an_empty_prompt_of_ids_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the prompt is empty"):
+        list(tiny.engine(tmp_path).generate([], options()))
+
+
+def test_ids_beyond_the_embeddings_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="the tokenizer gives id 64, the model has 64 embeddings"):
+        list(tiny.engine(tmp_path).generate([2, 64], options()))
+
+
+def test_a_prompt_may_be_text_messages_or_ids(tmp_path: Path) -> None:
+    engine = scripted(tmp_path, [A] * 8)
+    ids = engine.tokenizer.encode("<bos><|turn>user\nhi<turn|>\n<|turn>model\n")
+    for prompt in ("hi", [{"role": "user", "content": "hi"}], ids):
+        assert next(engine.generate(prompt, options())).prompt_tokens == len(ids)  # type: ignore[union-attr]
+    with_system = next(engine.generate("hi", options(system="be brief")))
+    assert with_system.prompt_tokens == len(  # type: ignore[union-attr]
+        engine.tokenizer.encode("<bos><|turn>system\nbe brief<turn|>\n<|turn>user\nhi<turn|>\n<|turn>model\n")
+    )
+
+
+def test_a_block_that_runs_out_of_steps_is_marked(tmp_path: Path) -> None:
+    flipping = scripted(tmp_path, *([[A] * 8, [B] * 8] * 10))
+    block = of(BlockCommitted, list(flipping.generate("x", options(max_tokens=8))))[0]
+    assert (block.reason, block.steps) == ("step_limit", 6)
+    capped = scripted(tmp_path, *([[A] * 8, [B] * 8] * 10))
+    block = of(BlockCommitted, list(capped.generate("x", options(max_tokens=8, cap=3))))[0]
+    assert (block.reason, block.steps, block.token_ids) == ("step_limit", 3, (A,) * 8)
+
+
+def test_a_sure_draft_stops_at_its_second_step(tmp_path: Path) -> None:
+    block = of(BlockCommitted, list(scripted(tmp_path, [A] * 8).generate("x", options(max_tokens=8))))[0]
+    assert (block.reason, block.steps) == ("converged", 2)
+
+
+def test_a_canvas_of_padding_runs_to_the_limit_and_shows_nothing(tmp_path: Path) -> None:
+    events = list(scripted(tmp_path, [PAD] * 8).generate("x", options(max_tokens=8)))
+    assert of(BlockCommitted, events)[0].reason == "step_limit"
+    assert text_of(events) == ""
+    assert events[-1].stats.tokens == 0  # type: ignore[union-attr]
+
+
+def test_temperature_zero_shows_the_draft_to_the_next_step(tmp_path: Path) -> None:
+    for step in of(DenoiseStep, list(tiny.engine(tmp_path).generate("abc", options(temperature=0.0)))):
+        assert step.sampled_ids == step.argmax_ids
+
+
+def test_a_thought_is_told_from_the_answer(tmp_path: Path) -> None:
+    opened, closed = (tiny.CONTROL.index(name) for name in ("<|channel>", "<channel|>"))
+    newline = len(tiny.CONTROL)
+    draft = [opened, B, newline, B, B, closed, A, END]
+    events = list(scripted(tmp_path, draft).generate("x", options()))
+    assert text_of(events, "thought") == "bb"
+    assert text_of(events) == "a"
+
+
+def cancel_when(test: Callable[[Event], bool], engine: Engine, **values: Any) -> list[Event]:
+    cancel, events = threading.Event(), []
+    for event in engine.generate("abcdefgh", options(**values), cancel=cancel):
+        events.append(event)
+        if test(event):
+            cancel.set()
+    return events
+
+
+def test_a_cancel_stops_between_chunks_of_the_prompt(tmp_path: Path) -> None:
+    events = cancel_when(lambda event: isinstance(event, Prefilled), tiny.engine(tmp_path))
+    assert len(of(Prefilled, events)) == 1
+    assert not of(BlockStarted, events)
+    assert events[-1].reason == "cancelled"  # type: ignore[union-attr]
+
+
+def test_a_cancel_before_the_start_computes_nothing(tmp_path: Path) -> None:
+    events = cancel_when(lambda event: isinstance(event, RunStarted), tiny.engine(tmp_path))
+    assert [type(event) for event in events] == [RunStarted, RunFinished]
+
+
+def test_a_cancel_drops_the_draft_and_keeps_committed_blocks(tmp_path: Path) -> None:
+    events = cancel_when(
+        lambda event: isinstance(event, DenoiseStep) and (event.block, event.step) == (2, 1),
+        scripted(tmp_path, [A] * 8),
+    )
+    assert [(block.reason, block.steps) for block in of(BlockCommitted, events)] == [("converged", 2), ("cancelled", 1)]
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert (finished.reason, finished.token_ids) == ("cancelled", (A,) * 8)
+    assert text_of(events) == "a" * 8
+
+
+def test_a_cancel_with_the_last_step_keeps_the_block(tmp_path: Path) -> None:
+    events = cancel_when(lambda event: isinstance(event, DenoiseStep) and event.step == 2, scripted(tmp_path, [A] * 8))
+    assert [block.reason for block in of(BlockCommitted, events)] == ["converged"]
+    assert events[-1].reason == "cancelled"  # type: ignore[union-attr]
+    assert events[-1].token_ids == (A,) * 8  # type: ignore[union-attr]
+
+
+def test_the_figures_are_counted_once_and_agree(tmp_path: Path) -> None:
+    events = list(scripted(tmp_path, [A] * 8).generate("x", options(max_tokens=20)))
+    stats = events[-1].stats  # type: ignore[union-attr]
+    assert stats.denoise_passes == len(of(DenoiseStep, events)) == sum(block.steps for block in stats.blocks)
+    assert stats.commit_passes == 2  # three blocks; the last one is not written
+    assert stats.tokens == 20
+    assert stats.tokens_per_forward == 20 / stats.denoise_passes
+    assert stats.tok_per_s == pytest.approx(20 / stats.seconds)
+    assert stats.seconds >= sum(step.seconds for step in of(DenoiseStep, events)) > 0
+    assert stats.prompt_seconds == of(Prefilled, events)[-1].seconds
+    assert stats.peak_bytes is None
+
+
+def test_the_cache_holds_prompt_and_committed_blocks(tmp_path: Path) -> None:
+    engine = scripted(tmp_path, [A] * 8)
+    events = list(engine.generate("x", options(max_tokens=20)))
+    assert engine._cache is not None
+    assert engine._cache.length == events[0].prompt_tokens + 16  # type: ignore[union-attr]
+
+
+def test_a_checkpoint_without_end_tokens_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="lacks `eos_token_id`"):
+        tiny.engine(tmp_path, eos_token_id=None)

@@ -1,0 +1,38 @@
+"""Pages that are written from the code are up to date, and links between pages lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from localdiff import hub
+from tests.checkpoints import Spec, write_checkpoint
+from tests.cli_reference import render
+from tests.processes import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_cli_page_is_current() -> None:
+    assert (ROOT / "docs" / "cli.md").read_text() == render(), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_examples_run(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With a random model in the place of the packaged one, which the examples name."""
+    directory = write_checkpoint(Spec(canvas=16), tmp_path / "demo")
+    monkeypatch.setattr(hub, "DEMO_DIRECTORY", directory)
+    examples = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    assert examples
+    for example in examples:
+        printed: list[str] = []
+        exec(compile(example, page, "exec"), {"print": lambda *words: printed.append(" ".join(map(str, words)))})
+        assert len(printed) > 2
