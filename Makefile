@@ -60,8 +60,10 @@ format: setup  ## let ruff repair what it can
 docs: setup  ## write the generated pages of docs/
 	$(BIN)/python -m tests.cli_reference > docs/cli.md.partial && mv docs/cli.md.partial docs/cli.md
 
-demo-model: setup  ## train the small model that ships with the package
-	$(BIN)/python -m localdiff.demo.train
+demo-model: setup  ## train a small model like the one that ships, about an hour on two cores
+	$(BIN)/python -m localdiff.demo.train build/demo-work --updates 2400 --decay 600
+	$(BIN)/python -m localdiff.demo.train build/demo-work --updates 2400 --decay 600 --export build/demo-model
+	$(BIN)/python -m localdiff.demo.evaluate --model build/demo-model --prompts 50
 
 wheel: setup  ## build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .

@@ -100,7 +100,10 @@ def _kinds() -> str:
 
 def _demo_directory() -> Path:
     if not DEMO_DIRECTORY.is_dir():
-        raise WeightsError("this installation has no demo model", "`make demo-model` in a checkout trains one")
+        raise WeightsError(
+            "this installation has no demo model",
+            "`make demo-model` in a clone trains one into `build/demo-model`, which `-m` takes",
+        )
     return DEMO_DIRECTORY
 
 

@@ -94,9 +94,7 @@ class BitsandbytesTensor:
         if levels.shape != (16,):
             raise ValueError(f"quant_map has shape {list(levels.shape)}, not [16]")
         dtype = _DTYPES[state["dtype"]]
-        return cls(
-            codes=codes, levels=levels, absmax=absmax.float(), blocksize=blocksize, shape=shape, dtype=dtype
-        )
+        return cls(codes=codes, levels=levels, absmax=absmax.float(), blocksize=blocksize, shape=shape, dtype=dtype)
 
     def decode(self, dtype: torch.dtype | None = None) -> Tensor:
         """The weights in `shape`: computed in fp32, then rounded to `dtype` (None: the type that was quantized)."""

@@ -1,7 +1,7 @@
 """What every codec can do, and what it leaves behind.
 
-Knows the shape of the two parts, codes and scales; knows no number format. Shapes: `in` is the last axis of a weight, the
-input of its product, and `…` stands for any axes before it.
+Knows the shape of the two parts, codes and scales; knows no number format. Shapes: `in` is the last axis of a weight,
+the input of its product, and `…` stands for any axes before it.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ class Encoded:
         return Encoded(codes=self.codes[index], scales=self.scales[index])
 
 
+class NotFiniteError(ValueError):
+    """A weight to be encoded holds an infinity or a NaN."""
+
+
 class Codec(Protocol):
     """A number format of 64-groups with one bf16 scale each."""
 
@@ -65,7 +69,8 @@ class Codec(Protocol):
         """Quantize `[…, in]` (bf16, fp16 or fp32) where it lies.
 
         Raises:
-            ValueError: `in` is not a multiple of 64, or the type is not a float type, or a value is not finite.
+            ValueError: `in` is not a multiple of 64, or the type is not a float type.
+            NotFiniteError: a value is not finite.
         """
 
     def decode(self, encoded: Encoded, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -111,7 +116,10 @@ def check_weight(weight: Tensor) -> None:
 
 
 def squared_error(decoded: Tensor, source: Tensor) -> tuple[float, float]:
-    """`(‖decoded - source‖², ‖source‖²)` of `[…, in]`, so that parts of a tensor add up. Rows are summed in fp32, then in fp64."""
+    """`(‖decoded - source‖², ‖source‖²)` of `[…, in]`, so that parts of a tensor add up.
+
+    Rows are summed in fp32, then their sums in fp64.
+    """
     reference = source.float()
     difference = torch.sub(decoded, reference)
     return _total(difference.square_()), _total(torch.mul(reference, reference, out=difference))

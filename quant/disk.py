@@ -1,11 +1,12 @@
 """Everything this package does to a disk, one operation a method.
 
-Knows files and directories; knows nothing about what is in them. Tests put a disk in its place that stops after any number
-of operations.
+Knows files and directories; knows nothing about what is in them. Tests put a disk in its place that stops after any
+number of operations.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -13,8 +14,7 @@ from typing import BinaryIO
 
 from .errors import SpaceError
 
-_FULL = {28, 122, 27}
-"""ENOSPC, EDQUOT, EFBIG."""
+_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
 
 class Disk:

@@ -1,6 +1,7 @@
 """What can go wrong with stored weights, as sentences.
 
-Knows wording and exit codes; knows nothing about where an error is raised. Messages have the form that the program shows
+Knows wording and exit codes; knows nothing about where an error is raised. Messages have the form that the program
+shows
 them in: one sentence without a final period, and a separate hint.
 """
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .codec import GROUP, Encoded, check_weight
+from .codec import GROUP, Encoded, NotFiniteError, check_weight
 
 LARGEST = 127
 CHUNK = {"cpu": 2048}
@@ -51,7 +51,7 @@ class Int8:
 def _encode_groups(weights: Tensor) -> tuple[Tensor, Tensor]:
     largest = weights.abs().amax(dim=-1)
     if not bool(torch.isfinite(largest).all()):
-        raise ValueError("weights should be finite")
+        raise NotFiniteError("weights should be finite")
     scales = (largest / LARGEST).to(torch.bfloat16)
     stored = scales.float()
     inverse = torch.where(stored > TINY, 1 / stored, 0.0).unsqueeze(-1)

@@ -6,9 +6,9 @@ specifies what is stored.
 Levels and their normal-quantile construction: Dettmers et al., QLoRA (arXiv 2305.14314).
 
 Fit of one group `w[64]`: for codes chosen at a trial scale, with `y = LEVELS[codes]`, the best scale is `a/b` where
-`a = Σ w·y` and `b = Σ y²`, and it leaves the error `Σ w² - a²/b`. So each trial is a table lookup and two sums, the trial
-with the largest `a²/b` wins, the codes are chosen once more at the winner's `a/b` (a refit), and last of all for the
-scale rounded to bf16.
+`a = Σ w·y` and `b = Σ y²`, and it leaves the error `Σ w² - a²/b`. So each trial is a table lookup and two sums, the
+trial with the largest `a²/b` wins, the codes are chosen once more at the winner's `a/b` (a refit), and last of all
+for the scale rounded to bf16.
 
     w ─► w / max|w| ─► [six trials: ±0.90 ±0.97 ±1.04] ─► winner's a/b ─► refit ─► bf16 ─► codes
 """
@@ -21,7 +21,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from .codec import GROUP, Encoded, check_weight
+from .codec import GROUP, Encoded, NotFiniteError, check_weight
 
 LEVELS = (
     -1.0,
@@ -115,7 +115,7 @@ class _Fitter:
         weights = groups.float()
         largest = weights.abs().amax(dim=-1)
         if not bool(torch.isfinite(largest).all()):
-            raise ValueError("weights should be finite")
+            raise NotFiniteError("weights should be finite")
         unit, work = self.unit[: len(groups)], self.work[: len(groups)]
         torch.mul(weights, torch.where(largest > TINY, 1 / largest, 0.0).unsqueeze(-1), out=unit)
         gain = torch.zeros_like(largest)
@@ -133,7 +133,7 @@ class _Fitter:
         return (codes[:, 0::2] << 4) | codes[:, 1::2], stored
 
     def _sums(self, scaled: Tensor) -> tuple[Tensor, Tensor]:
-        """Sums `a`, `b` `[n]` of a trial, from the groups in units of its scale; `scaled` is the work buffer, and is lost."""
+        """Sums `a`, `b` `[n]` of a trial, from the groups in units of its scale; `scaled`, the work buffer, is lost."""
         unit, level = self.unit[: len(scaled)], self.level[: len(scaled)]
         torch.index_select(self.tables.nearest, 0, _bins(scaled).view(-1), out=level.view(-1))
         a = torch.mul(unit, level, out=scaled).sum(dim=-1)

@@ -1,7 +1,8 @@
 """Which tensor is stored how: recipes as values.
 
 Knows tensor names and the words for fates; knows nothing about bytes. A recipe is an ordered list of rules, the first
-match decides, and a tensor without a rule is an error, so that nothing is ever left in 16 bits or dropped without a word.
+match decides, and a tensor without a rule is an error, so that nothing is ever left in 16 bits or dropped without a
+word.
 """
 
 from __future__ import annotations
@@ -66,9 +67,7 @@ class Recipe:
                 f"recipe `{self.name}` treats the last layer apart, and these weights have no layers",
                 "only DiffusionGemma checkpoints can be quantized",
             )
-        rules = (
-            Rule(pattern=rule.pattern.replace(LAST, str(max(layers))), fate=rule.fate) for rule in self.rules
-        )
+        rules = (Rule(pattern=rule.pattern.replace(LAST, str(max(layers))), fate=rule.fate) for rule in self.rules)
         return type(self)(name=self.name, rules=tuple(rules))
 
     def fate(self, name: str) -> Fate:

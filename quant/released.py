@@ -1,7 +1,7 @@
 """The released checkpoint, described: every tensor's name and shape, from the numbers in its `config.json`.
 
-Knows the published layout of google/diffusiongemma-26B-A4B-it; reads no file. A plan can be made from it without a network,
-and a checkpoint of its widths with fewer layers can be described with it.
+Knows the published layout of google/diffusiongemma-26B-A4B-it; reads no file. A plan can be made from it without a
+network, and a checkpoint of its widths with fewer layers can be described with it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _outer() -> Iterator[tuple[str, Shape]]:
 
 
 def _layer(full: bool) -> Iterator[tuple[str, Shape]]:
-    norms = "input post_attention pre_feedforward post_feedforward".split()
+    norms = ["input", "post_attention", "pre_feedforward", "post_feedforward"]
     for norm in [f"{name}_layernorm" for name in norms] + [
         "post_feedforward_layernorm_1",
         "post_feedforward_layernorm_2",
@@ -81,7 +81,7 @@ def _layer(full: bool) -> Iterator[tuple[str, Shape]]:
 
 
 def _vision_layer() -> Iterator[tuple[str, Shape]]:
-    for norm in "input post_attention pre_feedforward post_feedforward".split():
+    for norm in ["input", "post_attention", "pre_feedforward", "post_feedforward"]:
         yield f"{norm}_layernorm.weight", (_VISION_WIDTH,)
     for letter in "qkvo":
         yield f"self_attn.{letter}_proj.linear.weight", (_VISION_WIDTH, _VISION_WIDTH)

@@ -1,8 +1,8 @@
 """Large tensors a slice at a time.
 
 Knows that a row of a weight encodes on its own, so that fused experts and the embedding can be cut anywhere between two
-rows; knows nothing about files. A fused expert tensor is 1 GB in bf16, so nothing here ever holds one whole in the source's
-type or in fp32.
+rows; knows nothing about files. A fused expert tensor is 1 GB in bf16, so nothing here ever holds one whole in the
+source's type or in fp32.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def encode_slices(codec: Codec, shape: Sequence[int], read: Callable[[slice], Te
         read: gives rows `[n, in]`, in bf16, fp16 or fp32; called in order, each row once.
 
     Raises:
-        ValueError: as `Codec.encode`.
+        ValueError: as `Codec.encode`, `NotFiniteError` included.
     """
     codes = torch.empty(codes_shape(codec, shape), dtype=codec.codes_dtype)
     scales = torch.empty(scales_shape(shape), dtype=torch.bfloat16)

@@ -1,7 +1,7 @@
 """Safetensors files as they lie on a disk: headers, and bytes read in order.
 
-Knows the file format and nothing of what a tensor is for. Headers are enough for a plan; weights are read with plain reads
-into fresh buffers, never mapped, so that what has been used does not pile up in memory.
+Knows the file format and nothing of what a tensor is for. Headers are enough for a plan; weights are read with plain
+reads into fresh buffers, never mapped, so that what has been used does not pile up in memory.
 
 A safetensors file is `u64 header length | JSON header | data`; offsets in the header count from the start of the data.
 """
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from math import prod
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -82,12 +83,14 @@ class SourceFile:
         nbytes: its size.
         sha256: what it must hash to, or None where nobody has said.
         tensors: its tensors in the order of their bytes.
+        modified_ns: when it was last written to, where that is what tells two versions of it apart.
     """
 
     name: str
     nbytes: int
     sha256: str | None
     tensors: tuple[StoredTensor, ...]
+    modified_ns: int | None = None
 
 
 def parse_header(file: str, start: bytes, nbytes: int) -> tuple[StoredTensor, ...]:
@@ -105,11 +108,7 @@ def parse_header(file: str, start: bytes, nbytes: int) -> tuple[StoredTensor, ..
     try:
         header = json.loads(start[8 : 8 + length].decode("utf-8"))
         tensors = sorted(
-            (
-                _stored(name, entry, file, 8 + length)
-                for name, entry in header.items()
-                if name != "__metadata__"
-            ),
+            (_stored(name, entry, file, 8 + length) for name, entry in header.items() if name != "__metadata__"),
             key=lambda tensor: (tensor.start, tensor.nbytes, tensor.name),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -162,22 +161,27 @@ def read_source(directory: Path, sha256: dict[str, str] | None = None) -> tuple[
     for name in names:
         path = directory / name
         try:
-            nbytes = path.stat().st_size
+            status = path.stat()
             with path.open("rb") as file:
                 start = file.read(8)
                 start += file.read(header_length(name, start))
         except OSError as error:
             raise SourceError(f"the weight file `{path}` cannot be read ({error.strerror})", _HINT) from error
-        tensors = parse_header(name, start, nbytes)
         files.append(
-            SourceFile(name=name, nbytes=nbytes, sha256=(sha256 or {}).get(name), tensors=tensors)
+            SourceFile(
+                name=name,
+                nbytes=status.st_size,
+                sha256=(sha256 or {}).get(name),
+                tensors=parse_header(name, start, status.st_size),
+                modified_ns=None if name in (sha256 or {}) else status.st_mtime_ns,
+            )
         )
     held = {tensor.name: file.name for file in files for tensor in file.tensors}
+    if len(held) != sum(len(file.tensors) for file in files):
+        raise SourceError(f"two files of `{directory}` hold a tensor of the same name", _HINT)
     missing = sorted(name for name, file in promised.items() if held.get(name) != file)
     if missing:
         raise SourceError(f"`{promised[missing[0]]}` lacks `{missing[0]}`, which `{INDEX_FILE}` promises", _HINT)
-    if len(held) != sum(len(file.tensors) for file in files):
-        raise SourceError(f"two files of `{directory}` hold a tensor of the same name", _HINT)
     return tuple(files)
 
 
@@ -223,7 +227,7 @@ class SourceReader:
         self._hash = hashlib.sha256()
         self._position = 0
         try:
-            self._stream: BinaryIO = path.open("rb", buffering=0)
+            self._stream = FileIO(path)
         except OSError as error:
             raise SourceError(f"the weight file `{path}` cannot be read ({error.strerror})", _HINT) from error
         if path.stat().st_size != file.nbytes:
@@ -271,7 +275,7 @@ class SourceReader:
         buffer = bytearray(count)
         view, filled = memoryview(buffer), 0
         while filled < count:
-            got = self._stream.readinto(view[filled:])  # type: ignore[attr-defined]
+            got = self._stream.readinto(view[filled:])
             if not got:
                 raise SourceError(f"`{self.file.name}` ends early", _HINT)
             filled += got
@@ -280,14 +284,8 @@ class SourceReader:
         return buffer
 
 
-def by_name(files: Iterable[SourceFile]) -> dict[str, StoredTensor]:
-    """All tensors of some files."""
-    return {tensor.name: tensor for file in files for tensor in file.tensors}
-
-
-def described(shapes: dict[str, Sequence[int]], dtype: str = "BF16") -> tuple[StoredTensor, ...]:
+def described(shapes: Mapping[str, Sequence[int]], dtype: str = "BF16") -> tuple[StoredTensor, ...]:
     """Tensors of which only names and shapes are known."""
     return tuple(
-        StoredTensor(name=name, dtype=dtype, shape=tuple(shape), file="", start=0)
-        for name, shape in shapes.items()
+        StoredTensor(name=name, dtype=dtype, shape=tuple(shape), file="", start=0) for name, shape in shapes.items()
     )

@@ -111,6 +111,8 @@ class ShardWriter:
         """Put the finished shard in its place; returns its SHA-256, taken from what was written."""
         self._disk.sync(self._file)
         self._file.close()
+        if self._partial.stat().st_size != self._layout.nbytes:
+            raise ValueError(f"{self._partial} should have {self._layout.nbytes} bytes")
         digest = file_sha256(self._partial)
         self._disk.rename(self._partial, self._path)
         return digest
@@ -119,7 +121,7 @@ class ShardWriter:
 def tensor_bytes(values: Tensor) -> memoryview:
     """The bytes of a tensor, without a copy where it lies on the CPU in one piece."""
     flat = values.detach().cpu().contiguous().view(-1).view(torch.uint8)
-    return memoryview(flat.numpy())
+    return flat.numpy().data
 
 
 def file_sha256(path: Path) -> str:

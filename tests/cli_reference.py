@@ -15,8 +15,8 @@ INTRODUCTION = """\
 
 ## Streams
 
-The answer goes to stdout, everything else to stderr, and into a pipe or a file the answer goes exactly as the model wrote
-it. On a terminal, control characters in it are replaced, and its last line is ended.
+The answer goes to stdout, everything else to stderr, and into a pipe or a file the answer goes exactly as the model
+wrote it. On a terminal, control characters in it are replaced, and its last line is ended.
 
 | stdout | stderr | stdout gets | stderr gets |
 |---|---|---|---|

@@ -1,7 +1,7 @@
 """A small server that speaks as much of the Hub as a download needs, on loopback.
 
-It serves repositories from memory: metadata, the list of files, and the files with the headers by which the client names
-what it stores. A repository may be gated, private, or broken in a chosen way.
+It serves repositories from memory: metadata, the list of files, and the files with the headers by which the client
+names what it stores. A repository may be gated, private, or broken in a chosen way.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class _Handler(BaseHTTPRequestHandler):
     hub: ClassVar[Hub]
     protocol_version = "HTTP/1.1"
 
-    def do_HEAD(self) -> None:  # noqa: N802
+    def do_HEAD(self) -> None:
         self._answer(body=False)
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         self._answer(body=True)
 
     def log_message(self, format: str, *arguments: object) -> None:

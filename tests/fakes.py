@@ -1,7 +1,7 @@
 """A scripted engine: real events, no model, no torch.
 
-It keeps the promises of `localdiff.events` (order, lengths, counting from 1), so that every observer can be tested with it.
-Times are made up and always the same: a step takes a quarter of a second, the prompt half a second.
+It keeps the promises of `localdiff.events` (order, lengths, counting from 1), so that every observer can be tested with
+it. Times are made up and always the same: a step takes a quarter of a second, the prompt half a second.
 """
 
 from __future__ import annotations

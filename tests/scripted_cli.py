@@ -1,4 +1,4 @@
-"""The real command line with a scripted engine, as a process of its own: `python -m tests.scripted_cli SCRIPT ARGUMENTS…`.
+"""The real command line with a scripted engine, as a process: `python -m tests.scripted_cli SCRIPT ARGUMENTS…`.
 
 SCRIPT is a JSON object: fields of `ScriptedEngine`, with blocks as objects, whose text is repeated `times` times.
 """

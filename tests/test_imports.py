@@ -1,6 +1,6 @@
 """The directions in which rooms may import each other, and the size of a file.
 
-The source is parsed, nothing is imported. A room is a package or module directly under `localdiff`; `quant` is one room.
+The source is parsed, nothing is imported. A room is a package or module directly under `localdiff`; `quant` is one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,20 @@ ALLOWED: dict[str, set[str]] = {
 # What only happens inside one function, so that nothing pays for it who does not ask for it.
 ALLOWED_LATE: dict[str, set[str]] = {"engine": {"load", "hub", "checkpoint"}}
 
-TORCH_FREE = {"cli", "exits", "commands", "ui", "view", "trace", "events", "options", "errors", "config", "paths", "hub"}
+TORCH_FREE = {
+    "cli",
+    "exits",
+    "commands",
+    "ui",
+    "view",
+    "trace",
+    "events",
+    "options",
+    "errors",
+    "config",
+    "paths",
+    "hub",
+}
 ONLY_IMPORTER = {"huggingface_hub": {"hub"}, "typer": {"cli", "exits", "ui"}, "jinja2": {"template", "sandbox", "demo"}}
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .cache import LayerCache
@@ -122,21 +123,24 @@ def training_mask(encoder_rows: Tensor, longest: int, canvas_length: int, window
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """Softmax attention with query heads folded over their key-value head, in blocks of rows.
 
+    Folding spares the copies of keys and values that grouped heads would need where no fused kernel takes them, and the
+    blocks bound the scores there.
+
     Args:
         q: [H, N, d]; k, v: [K, T, d]; mask: bool [N, T], True where a row may look, or None for everywhere.
 
     Returns:
-        [H, N, d]. Scores and softmax are fp32; probabilities are rounded to the type of `v`.
+        [H, N, d]. Scores and softmax are fp32 inside the kernel: unscaled scores grow large, and rounding them to bf16
+        first would cost more than all other roundings of a layer together.
     """
     kv_heads, keys, d = k.shape
-    folded = q.view(kv_heads, -1, q.shape[1], d)
+    folded = q.reshape(kv_heads, -1, q.shape[1], d)
+    groups = folded.shape[1]
     out = torch.empty_like(folded)
     block = max(1, _MAX_SCORES // (q.shape[0] * keys))
     for start in range(0, q.shape[1], block):
         rows = folded[:, :, start : start + block]
-        scores = (rows.flatten(1, 2) @ k.transpose(1, 2)).float().view(*rows.shape[:3], keys)
-        if mask is not None:
-            scores.masked_fill_(~mask[start : start + block], float("-inf"))
-        probs = scores.softmax(dim=-1).to(v.dtype)
-        out[:, :, start : start + block] = (probs.flatten(1, 2) @ v).view(rows.shape)
+        visible = None if mask is None else mask[start : start + block].repeat(groups, 1)
+        y = F.scaled_dot_product_attention(rows.flatten(1, 2)[None], k[None], v[None], attn_mask=visible, scale=1.0)
+        out[:, :, start : start + block] = y.view(rows.shape)
     return out.view(q.shape)

@@ -1,7 +1,7 @@
 """The experts of a layer over quantized fused tensors.
 
-Knows which rows go where once they are routed; does not know how they were routed. One expert is decoded at a time: a whole
-layer in bf16 would take 1.5 GB.
+Knows which rows go where once they are routed; does not know how they were routed. One expert is decoded at a time: a
+whole layer in bf16 would take 1.5 GB.
 Shape letters: N rows, D width, E experts, K experts a row, I expert width.
 """
 
@@ -26,9 +26,7 @@ class QuantExperts(nn.Module):
         experts, width, inner: E, D, I.
     """
 
-    def __init__(
-        self, *, gate_up_codec: Codec, down_codec: Codec, experts: int, width: int, inner: int
-    ) -> None:
+    def __init__(self, *, gate_up_codec: Codec, down_codec: Codec, experts: int, width: int, inner: int) -> None:
         super().__init__()
         self.gate_up_proj = QuantTensor(gate_up_codec, (experts, 2 * inner, width))
         self.down_proj = QuantTensor(down_codec, (experts, width, inner))

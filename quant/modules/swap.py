@@ -59,5 +59,6 @@ def _replacement(path: str, module: nn.Module, codecs: Mapping[str, Codec], dtyp
     if set(codecs) == {"weight"} and isinstance(module, nn.Linear) and module.bias is None:
         return QuantLinear(codecs["weight"], module.in_features, module.out_features)
     if set(codecs) == {"weight"} and all(hasattr(module, name) for name in ("lookup", "logits", "soft")):
-        return QuantEmbedding(codecs["weight"], *shapes["weight"], dtype)
+        vocab_size, hidden_size = shapes["weight"]
+        return QuantEmbedding(codecs["weight"], vocab_size, hidden_size, dtype)
     raise ValueError(f"{path=} ({type(module).__name__}) cannot hold quantized {sorted(codecs)}")

@@ -113,7 +113,11 @@ def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str, hint: str
         (MemoryError(), 4, "error: out of memory\nhint: use a smaller `--context`"),
         (OSError(28, "No space left on device"), 4, "error: the disk is full\nhint: free some space"),
         (KeyboardInterrupt(), 130, ""),
-        (ZeroDivisionError("division by zero"), 1, "error: unexpected ZeroDivisionError: division by zero\nhint: this is"),
+        (
+            ZeroDivisionError("division by zero"),
+            1,
+            "error: unexpected ZeroDivisionError: division by zero\nhint: this is",
+        ),
     ],
 )
 def test_every_failure_has_its_exit_code(cli: Cli, error: BaseException, code: int, words: str) -> None:
@@ -235,7 +239,7 @@ def test_termination_leaves_no_files(tmp_path) -> None:  # type: ignore[no-untyp
 
 def test_streams_that_are_closed() -> None:
     done = subprocess.run(
-        ["sh", "-c", f'"$@" <&- >&-; echo "code $?" >&2', "sh", *command({}, ["run", "-m", "demo", "hi"])],
+        ["sh", "-c", '"$@" <&- >&-; echo "code $?" >&2', "sh", *command({}, ["run", "-m", "demo", "hi"])],
         stderr=subprocess.PIPE,
         env=environment(),
         cwd=ROOT,
@@ -244,7 +248,9 @@ def test_streams_that_are_closed() -> None:
 
 
 def test_the_package_hands_out_its_names_lazily() -> None:
-    program = "import localdiff, sys; print(dir(localdiff), 'torch' in sys.modules, localdiff.GenerateOptions.__module__)"
+    program = (
+        "import localdiff, sys; print(dir(localdiff), 'torch' in sys.modules, localdiff.GenerateOptions.__module__)"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment(), cwd=ROOT)
     assert done.stdout == "['Engine', 'GenerateOptions', '__version__', 'events'] False localdiff.options\n"
     with pytest.raises(AttributeError, match="no attribute 'Engin'"):

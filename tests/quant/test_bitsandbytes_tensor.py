@@ -15,7 +15,9 @@ from quant.errors import SourceError
 NAME = "layers.0.mlp.up_proj.weight"
 
 
-def stored(weight: Tensor, *, nested: bool, quant_type: str = "nf4", blocksize: int = 64) -> tuple[dict[str, Tensor], Tensor]:
+def stored(
+    weight: Tensor, *, nested: bool, quant_type: str = "nf4", blocksize: int = 64
+) -> tuple[dict[str, Tensor], Tensor]:
     """What bitsandbytes writes into a checkpoint, and what it decodes that to."""
     codes, state = quantize_4bit(weight, blocksize=blocksize, compress_statistics=nested, quant_type=quant_type)
     parts = {NAME: codes} | {f"{NAME}.{key}": value for key, value in state.as_dict(packed=True).items()}

@@ -42,9 +42,7 @@ def absmax_nf4(weight: Tensor) -> Tensor:
 def by_bitsandbytes(encoded: Encoded, dtype: torch.dtype) -> Tensor:
     shape = torch.Size((*encoded.codes.shape[:-1], encoded.codes.shape[-1] * 2))
     absmax = encoded.scales.float().flatten()
-    return dequantize_4bit(
-        encoded.codes, QuantState(absmax, shape, blocksize=64, quant_type="nf4", dtype=dtype)
-    )
+    return dequantize_4bit(encoded.codes, QuantState(absmax, shape, blocksize=64, quant_type="nf4", dtype=dtype))
 
 
 def test_levels_are_those_of_bitsandbytes() -> None:

@@ -62,9 +62,7 @@ def test_the_answer_is_on_stdout_as_it_is_and_nothing_else_anywhere(cli: Cli, en
         (["--", "-5 + 3"], None, "-5 + 3"),
     ],
 )
-def test_the_prompt(
-    cli: Cli, engine: ScriptedEngine, arguments: list[str], stdin: bytes | None, prompt: str
-) -> None:
+def test_the_prompt(cli: Cli, engine: ScriptedEngine, arguments: list[str], stdin: bytes | None, prompt: str) -> None:
     assert cli("run", "-m", "demo", *arguments, stdin=stdin).code == 0
     assert engine.calls[0][0] == prompt
 

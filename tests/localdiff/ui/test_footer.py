@@ -48,4 +48,9 @@ def test_rounding(value: float, text: str) -> None:
 
 
 def test_counting() -> None:
-    assert [counted(number, "block") for number in (0, 1, 2, 2048)] == ["0 blocks", "1 block", "2 blocks", "2,048 blocks"]
+    assert [counted(number, "block") for number in (0, 1, 2, 2048)] == [
+        "0 blocks",
+        "1 block",
+        "2 blocks",
+        "2,048 blocks",
+    ]

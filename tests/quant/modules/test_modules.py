@@ -66,7 +66,7 @@ def test_linear(codec_name: str, device: str, dtype: torch.dtype, rows: tuple[in
 def test_experts(device: str, dtype: torch.dtype, formats: tuple[str, str]) -> None:
     module = experts(*formats, device)
     x = random(11, WIDTH, seed=4).to(device, dtype)
-    index = torch.stack([torch.randperm(EXPERTS, generator=torch.Generator().manual_seed(row))[:2] for row in range(11)])
+    index = torch.tensor([[row % EXPERTS, (row * 2 + 1) % EXPERTS] for row in range(11)])
     index[index == 3] = 1  # an expert without rows, and rows that choose one expert twice
     weight = random(11, 2, seed=5).abs().to(device)
     gate_up, down = module.gate_up_proj.decode(dtype), module.down_proj.decode(dtype)

@@ -1,0 +1,104 @@
+"""What a quantization job and a verification report while they run.
+
+Knows names and numbers in plain values; knows nothing about progress bars. Bytes of the source are the measure of
+progress.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobStarted:
+    """What there is to do.
+
+    Attributes:
+        shards: shards of the output.
+        finished: how many of them an earlier run has finished.
+        source_bytes: bytes of the source files that are still to be read.
+        workers: slices that are encoded at a time.
+    """
+
+    shards: int
+    finished: int
+    source_bytes: int
+    workers: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardStarted:
+    """A source file is being read into a shard; `number` counts from 1."""
+
+    shard: str
+    source: str
+    number: int
+    source_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BytesDone:
+    """So many more bytes of the source are worked off, in the tensor `name`."""
+
+    name: str
+    source_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorDone:
+    """A tensor is stored; `error` is the relative RMSE of its decoded values, 0 for a kept one."""
+
+    name: str
+    fate: str
+    error: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardWritten:
+    """A shard is finished, and stays finished if the job stops now."""
+
+    shard: str
+    number: int
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileChecked:
+    """A file of the output was compared with the manifest; `problem` is None or a sentence."""
+
+    file: str
+    nbytes: int
+    problem: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobStopped:
+    """The job was asked to stop; the same job continues at the first unfinished shard."""
+
+    finished: int
+    shards: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFinished:
+    """The output is whole, verified and in its place.
+
+    Attributes:
+        directory: where it is.
+        nbytes: bytes of its shards.
+        source_bytes: bytes of the source that this run read.
+        seconds: wall time of reading, encoding and writing them.
+        worst: the tensors with the largest errors: name, fate, error.
+    """
+
+    directory: str
+    nbytes: int
+    source_bytes: int
+    seconds: float
+    worst: tuple[tuple[str, str, float], ...]
+
+
+JobEvent: TypeAlias = (
+    JobStarted | ShardStarted | BytesDone | TensorDone | ShardWritten | FileChecked | JobStopped | JobFinished
+)

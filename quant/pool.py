@@ -1,0 +1,60 @@
+"""Slices worked on by several threads, results in order.
+
+Knows threads; knows nothing about weights. Torch releases the interpreter's lock while it computes, so that slices
+encode
+side by side, each on one core: far better than splitting every small operation over all cores.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+MAX_WORKERS = 32
+"""More would hold over 1 GB of slices, and wait for the interpreter's lock."""
+
+
+def available_workers() -> int:
+    """Cores that this process may use, up to a limit."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MAX_WORKERS)
+
+
+class SlicePool:
+    """Threads that apply a function to items, with as many items waiting as there are threads."""
+
+    def __init__(self, workers: int) -> None:
+        self._executor = ThreadPoolExecutor(workers, thread_name_prefix="quantize")
+        self._window = 2 * workers
+
+    def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """Results in the order of `items`, which are taken only as the work goes on."""
+        waiting: deque[Future[R]] = deque()
+        for item in items:
+            waiting.append(self._executor.submit(function, item))
+            if len(waiting) == self._window:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+@contextmanager
+def slice_pool(workers: int) -> Iterator[SlicePool]:
+    """A pool, while torch itself uses one thread an operation in every thread that starts meanwhile."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    pool = SlicePool(workers)
+    try:
+        yield pool
+    finally:
+        pool._executor.shutdown(wait=True, cancel_futures=True)
+        torch.set_num_threads(threads)
