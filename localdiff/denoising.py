@@ -90,10 +90,11 @@ def denoise_block(
             elapsed=now - context.started,
         )
         yield Step(event=event, converged=verdict.stop)
-        if verdict.stop:
+        if verdict.stop or step == settings.steps:
             return
-        # e. Carry this step's belief into the next.
+        # e. Carry this step's belief into the next, and let go of the logits before that makes its own.
         soft = model.soft_embedding(logits, reading.log_normalizer)
+        del logits
 
 
 def _pack(reading: Reading, accepted: Tensor, shown: Tensor) -> Tensor:

@@ -252,10 +252,11 @@ class Engine:
             ids = self.template.encode(self.tokenizer, messages, think=options.think)
         if not ids:
             raise UsageError("the prompt is empty", "give some text, or `-f FILE`")
-        largest = max(ids)
-        if largest >= self.model.config.vocab_size or min(ids) < 0:
+        vocab_size = self.model.config.vocab_size
+        beyond = next((token for token in ids if not 0 <= token < vocab_size), None)
+        if beyond is not None:
             raise WeightsError(
-                f"the tokenizer gives id {largest}, the model has {self.model.config.vocab_size} embeddings",
+                f"the tokenizer gives id {beyond}, the model has {vocab_size} embeddings",
                 "use the tokenizer.json that was published with the weights",
             )
         return ids

@@ -89,7 +89,7 @@ class ChatTemplate:
 
         turns = [_check_message(message) for message in messages]
         if not turns:
-            raise UsageError("The conversation is empty", hint="Give a prompt")
+            raise UsageError("the conversation is empty", hint="give a prompt")
         offered = None if tools is None else [_plain(tool, "tools") for tool in tools]
         self._environment.refill(_characters(turns) + _characters(offered))
         if shield is not None:
@@ -105,7 +105,7 @@ class ChatTemplate:
                 add_generation_prompt=add_generation_prompt,
             )
         except RefusedError as error:
-            raise UsageError(f"The chat template refuses the conversation: {_one_line(error)}") from error
+            raise UsageError(f"the chat template refuses the conversation: {_one_line(error)}") from error
         except Exception as error:  # as above
             raise self._failure("fails on this conversation", error) from error
 
@@ -139,8 +139,8 @@ class ChatTemplate:
         line = getattr(error, "lineno", None)
         place = "" if line is None else f"line {line}: "
         return WeightsError(
-            f"The chat template `{self._path}` {verb}: {place}{_one_line(error)}",
-            hint=f"Replace it with the `{FILE_NAME}` of the checkpoint it belongs to",
+            f"the chat template `{self._path}` {verb}: {place}{_one_line(error)}",
+            hint=f"replace it with the `{FILE_NAME}` of the checkpoint it belongs to",
         )
 
 
@@ -156,7 +156,7 @@ def _find_template(directory: Path, config: Mapping[str, Any]) -> tuple[Path, st
         return path, found
     raise WeightsError(
         f"`{directory}` has no chat template: neither `{FILE_NAME}` nor `chat_template` in `{CONFIG_NAME}`",
-        hint="Give the directory of an instruction-tuned checkpoint",
+        hint="give the directory of an instruction-tuned checkpoint",
     )
 
 
@@ -166,9 +166,9 @@ def _read_config(path: Path) -> Mapping[str, Any]:
     try:
         config = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise WeightsError(f"`{path}` cannot be read: {_one_line(error)}", hint="Fetch it again") from error
+        raise WeightsError(f"`{path}` cannot be read: {_one_line(error)}", hint="fetch it again") from error
     if not isinstance(config, dict):
-        raise WeightsError(f"`{path}` does not hold a JSON object", hint="Fetch it again")
+        raise WeightsError(f"`{path}` does not hold a JSON object", hint="fetch it again")
     return config
 
 
@@ -176,11 +176,11 @@ def _read_text(path: Path) -> str:
     try:
         data = path.read_bytes()
         if len(data) > MAX_FILE_BYTES:
-            raise WeightsError(f"`{path}` is no chat template: it has {len(data):,} bytes", hint="Fetch it again")
+            raise WeightsError(f"`{path}` is no chat template: it has {len(data):,} bytes", hint="fetch it again")
         # As text mode reads it: a file saved on Windows renders the same prompt.
         return data.decode("utf-8").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise WeightsError(f"`{path}` cannot be read: {_one_line(error)}", hint="Fetch it again") from error
+        raise WeightsError(f"`{path}` cannot be read: {_one_line(error)}", hint="fetch it again") from error
 
 
 def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
@@ -200,14 +200,14 @@ def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
 def _check_message(message: Any) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         kind = type(message).__name__
-        raise UsageError(f"A message is a `{kind}` in place of a mapping with `role` and `content`")
+        raise UsageError(f"a message is a `{kind}` in place of a mapping with `role` and `content`")
     turn = {key: _plain(value, str(key)) for key, value in message.items() if value is not None}
     role = turn.get("role")
     if not isinstance(role, str):
-        raise UsageError(f"A message has the role {role!r}, not one like `user` or `assistant`")
+        raise UsageError(f"a message has the role {role!r}, not one like `user` or `assistant`")
     if not isinstance(turn.get("content", ""), str | list):
         kind = type(turn["content"]).__name__
-        raise UsageError(f"The content of a message is a `{kind}` in place of a text or a list of parts")
+        raise UsageError(f"the content of a message is a `{kind}` in place of a text or a list of parts")
     return turn
 
 

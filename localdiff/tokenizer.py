@@ -203,8 +203,8 @@ class Tokenizer:
         if self._control_ids.isdisjoint(ids):
             return ids
         raise UsageError(
-            f"The prompt contains `{text}`, which this tokenizer cannot tell from its own control token",
-            hint="Leave it out or write it differently",
+            f"the prompt contains `{text}`, which this tokenizer cannot tell from its own control token",
+            hint="leave it out or write it differently",
         )
 
     def _model_ids(self, text: str) -> list[int]:
@@ -222,7 +222,7 @@ def _read(path: Path) -> tokenizers.Tokenizer:
     if not path.is_file():
         raise WeightsError(
             f"`{path.parent}` has no `{path.name}`",
-            hint="Give the directory of a complete checkpoint, or its name on the Hub",
+            hint="give the directory of a complete checkpoint, or its name on the Hub",
         )
     try:
         backend = tokenizers.Tokenizer.from_file(str(path))
@@ -230,7 +230,7 @@ def _read(path: Path) -> tokenizers.Tokenizer:
         reason = str(error).partition("\n")[0]
         raise WeightsError(
             f"`{path}` is not a tokenizer that can be read: {reason}",
-            hint="The file may be cut off; fetch it again",
+            hint="the file may be cut off; fetch it again",
         ) from error
     # The file may carry settings of a training run, which would cut prompts short or fill them up.
     backend.no_truncation()
@@ -243,8 +243,8 @@ def _refuse_surrogates(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise UsageError(
-            f"The prompt is not valid text: character {error.start + 1} is half a surrogate pair",
-            hint="Save the prompt as UTF-8",
+            f"the prompt is not valid text: character {error.start + 1} is half a surrogate pair",
+            hint="save the prompt as UTF-8",
         ) from error
 
 

@@ -114,7 +114,7 @@ class Output:
     def __init__(self, job: Job, disk: Disk) -> None:
         self._job, self._disk = job, disk
         self._target = job.output
-        self._old = job.output.with_name(job.output.name + ".replaced")
+        self._garbage = job.output.with_name(job.output.name + ".discarded")
         self.directory = job.output.with_name(job.output.name + ".partial")
         self.notes: dict[str, Note] = {}
         self.promised: dict[str, str] = {}
@@ -128,6 +128,8 @@ class Output:
         Raises:
             OutputError: the output is there and sound, or something else is in the way.
         """
+        if self._garbage.exists():
+            self._disk.remove(self._garbage)
         if (self.directory / MANIFEST_FILE).exists():
             yield from self._reopen()
         elif self._occupied(self._target):
@@ -149,16 +151,14 @@ class Output:
             self._disk.remove(self.directory / (shard.file + NOTE))
         self._disk.remove(self.directory / JOB_FILE)
         if self._occupied(self._target):
-            self._disk.rename(self._target, self._old)
+            self._disk.rename(self._target, self._garbage)
         self._disk.rename(self.directory, self._target)
-        self._disk.remove(self._old)
+        self._disk.remove(self._garbage)
 
     def _look_at_target(self) -> Iterator[FileChecked]:
         """A directory has the output's name: refuse it, replace it later, or repair it now."""
         if not (self._target / MANIFEST_FILE).exists():
             raise OutputError(f"`{self._target}` exists and is not a quantized model", "choose another directory")
-        if (self._old / MANIFEST_FILE).exists():
-            self._disk.remove(self._old)
         if self._job.force:
             return
         try:
@@ -175,7 +175,6 @@ class Output:
                 f"`{self._target}` is damaged, and `{self.directory}` holds an unfinished job",
                 "`--force` finishes that job and puts it in its place",
             )
-        self._disk.remove(self.directory)
         self._disk.rename(self._target, self.directory)
         yield from self._reopen()
 
@@ -184,13 +183,15 @@ class Output:
         try:
             manifest = read_manifest(self.directory)
         except DamagedError:
-            resumable = (self.directory / JOB_FILE).exists()
-            self._disk.remove(self.directory / MANIFEST_FILE if resumable else self.directory)
+            if (self.directory / JOB_FILE).exists():
+                self._disk.remove(self.directory / MANIFEST_FILE)
+            else:
+                self._discard()
             return
         if not self._belongs(manifest):
             if not self._job.force:
                 raise self._other_job()
-            self._disk.remove(self.directory)
+            self._discard()
             return
         sound = []
         for checked in verify(self.directory):
@@ -211,7 +212,7 @@ class Output:
         if job != self._job.identity():
             if job is not None and not self._job.force:
                 raise self._other_job()
-            self._disk.remove(self.directory)
+            self._discard()
             return
         self.promised = sources
         for shard in self._job.plan.shards:
@@ -219,6 +220,11 @@ class Output:
             path = self.directory / shard.file
             if note and path.exists() and path.stat().st_size == shard.nbytes:
                 self.notes[shard.file] = note
+
+    def _discard(self) -> None:
+        """Delete the unfinished directory, under a name that says so should the deletion be cut short."""
+        self._disk.rename(self.directory, self._garbage)
+        self._disk.remove(self._garbage)
 
     def _other_job(self) -> OutputError:
         return OutputError(

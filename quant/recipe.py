@@ -38,7 +38,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         if self.fate not in get_args(Fate):
-            raise RecipeError(f"{self.fate=} should be one of {', '.join(get_args(Fate))}")
+            raise ValueError(f"{self.fate=} should be one of {', '.join(get_args(Fate))}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,7 @@
 """Small random weight files in the published layout, without a model that could run them.
 
-Knows names and files; knows nothing about this project's packages. Every width is a multiple of 64, and the vision tower
-has a file of its own, as it may have in a published checkpoint.
+Knows names and files; knows nothing about this project's packages. Every width is a multiple of 64, and the vision
+tower has a file of its own, as it may have in a published checkpoint.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ def small_weights(seed: int = 0) -> dict[str, dict[str, Tensor]]:
         }
     first = {name: tensor for name, tensor in layers.items() if ".layers.0." in name}
     rest = {name: tensor for name, tensor in layers.items() if name not in first}
-    vision = {"model.encoder.vision_tower.std_bias": draw(24), "model.encoder.embed_vision.projection.weight": draw(8, 8)}
+    vision = {
+        "model.encoder.vision_tower.std_bias": draw(24),
+        "model.encoder.embed_vision.projection.weight": draw(8, 8),
+    }
     contents = (outer | first, vision, rest)
     return {f"model-{number:05d}-of-00003.safetensors": tensors for number, tensors in enumerate(contents, 1)}
 

@@ -6,6 +6,8 @@ Shape letters: B batch, P longest encoder part, L canvas, D width, V vocabulary.
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -38,8 +40,7 @@ def batched_logits(
     }
     for layer, config in zip(model.layers, model.config.layers, strict=True):
         x = layer(x, is_canvas, rotary[config], _attend(masks[config]))
-    hidden: Tensor = model.norm(x[:, longest:])
-    logits = F.linear(hidden, model.embed_tokens.weight)
+    logits = F.linear(model.norm(x[:, longest:]), model.embed_tokens.weight)
     softcap = model.config.softcap
     if softcap is None:
         return logits
@@ -49,7 +50,7 @@ def batched_logits(
 def batched_soft_embedding(model: DiffusionGemma, logits: Tensor) -> Tensor:
     """Scaled soft embedding [B, L, D] of capped, temperature-scaled logits [B, L, V]."""
     mean: Tensor = logits.softmax(dim=-1) @ model.embed_tokens.weight
-    return mean * model.config.hidden_size**0.5
+    return mean * math.sqrt(model.config.hidden_size)
 
 
 def _attend(mask: Tensor) -> Attend:

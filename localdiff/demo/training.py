@@ -1,8 +1,9 @@
 """The training loop of the demo model: noise a canvas, ask for the clean one.
 
-Uniform-state diffusion: each canvas draws a corruption level from 0..1, high ones more often, and replaces that share of its positions by
-uniform random ids; the network predicts the clean id everywhere, by cross-entropy. In half of the updates it first
-makes a prediction without gradient and is conditioned on it, at a temperature of the sampler's range.
+Uniform-state diffusion: each canvas draws a corruption level from 0..1, high ones more often. That share of its
+positions becomes uniform random ids, and the network predicts the clean id everywhere, by cross-entropy. In half of
+the updates it first makes a prediction without gradient and is conditioned on it, at a temperature of the sampler's
+range.
 
 Every update is a function of (seed, update number) alone, so an interrupted run continues exactly where it stopped.
 """

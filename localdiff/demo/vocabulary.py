@@ -77,8 +77,8 @@ def closed_text(rng: Random) -> Iterator[str]:
 def words() -> list[str]:
     """The words and marks that are one piece each, most frequent first.
 
-    What the skills copy letter by letter never is: a word is spelled, sorted and quoted through the same letters that it
-    is read in, so an answer's letter is a letter of the prompt.
+    What the skills copy letter by letter never is: a word is spelled, sorted and quoted through the same letters that
+    it is read in, so an answer's letter is a letter of the prompt.
     """
     copied = {word.lower() for word in (*COMMON, *PEOPLE, *CITIES, *COUNTRIES, *COLORS, *JOBS)}
     split, counts = _split(), Counter[str]()
@@ -95,7 +95,7 @@ def _split() -> pre_tokenizers.PreTokenizer:
 
 
 def build_tokenizer() -> Tokenizer:
-    """A tokenizer of `VOCABULARY_SIZE` ids, always the same one: a frequent word is one piece, any other its letters."""
+    """A tokenizer of `VOCABULARY_SIZE` ids, always the same: a frequent word is one piece, any other its letters."""
     fixed = [*SPECIAL, *BYTES, *CHARACTERS, *SPELLED]
     pieces = fixed + words()[: VOCABULARY_SIZE - len(fixed)]
     tokenizer = Tokenizer(

@@ -77,4 +77,4 @@ def read_logits(logits: Tensor, *, softcap: float | None, temperature: float, no
 def _entropy(scores: Tensor, probs: Tensor) -> Tensor:
     """-Σ p ln p in nats [R], from scores and their softmax [R, V]; never below zero, which rounding could make it."""
     log_probs = scores - scores.logsumexp(dim=-1, keepdim=True)
-    return -(log_probs * probs).sum(dim=-1).clamp_(max=0.0)
+    return (log_probs * probs).sum(dim=-1).clamp_(max=0.0).abs_()  # not negated: a certain position has 0.0, not -0.0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import UsageError, WeightsError
 
 # What the reference falls back to where a checkpoint says nothing (`_get_default_generation_params` in transformers).
 REFERENCE_MAX_STEPS = 48
@@ -60,17 +61,27 @@ class SamplerSettings:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> SamplerSettings:
-        """Settings of a parsed `generation_config.json`; absent and null keys take the reference's defaults."""
+        """Settings of a parsed `generation_config.json`; absent and null keys take the reference's defaults.
+
+        Raises:
+            WeightsError: the file holds a value that is no setting.
+        """
         sampler = config.get("sampler_config") or {}
+        if not isinstance(sampler, Mapping):
+            raise _broken(f"sampler_config={sampler!r} must be a mapping")
         found = {
-            "max_steps": config.get("max_denoising_steps"),
-            "entropy_bound": sampler.get("entropy_bound"),
-            "t_min": config.get("t_min"),
-            "t_max": config.get("t_max"),
-            "stability": config.get("stability_threshold"),
-            "confidence": config.get("confidence_threshold"),
+            "max_steps": _whole(config, "max_denoising_steps"),
+            "entropy_bound": _number(sampler, "entropy_bound"),
+            "t_min": _number(config, "t_min"),
+            "t_max": _number(config, "t_max"),
+            "stability": _whole(config, "stability_threshold"),
+            "confidence": _number(config, "confidence_threshold"),
         }
-        return cls(**{name: value for name, value in found.items() if value is not None})
+        values: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
+        try:
+            return cls(**values)
+        except UsageError as error:
+            raise _broken(error.message) from error
 
     def override(
         self,
@@ -107,3 +118,24 @@ class SamplerSettings:
 def _require(holds: bool, message: str) -> None:
     if not holds:
         raise UsageError(message)
+
+
+def _whole(config: Mapping[str, Any], key: str) -> int | None:
+    value = config.get(key)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise _broken(f"{key}={value!r} must be a whole number")
+    return value
+
+
+def _number(config: Mapping[str, Any], key: str) -> float | None:
+    value = config.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise _broken(f"{key}={value!r} must be a finite number")
+    return value
+
+
+def _broken(message: str) -> WeightsError:
+    hint = "use the `generation_config.json` that was published with the weights"
+    return WeightsError(f"generation_config.json: {message}", hint)

@@ -93,9 +93,9 @@ def attend_cached(cache: LayerCache, length: int, commit_rows: int) -> Attend:
 def causal_mask(cache: LayerCache, length: int, commit_rows: int) -> Tensor:
     """Which of `[cached | commit]` keys each commit row sees: bool [C, T], causal and within the layer's window."""
     rows = torch.arange(length, length + commit_rows, device=cache.keys.device)
-    distance = rows[:, None] - torch.cat((cache.positions(length), rows))[None, :]
-    visible = distance >= 0
-    return visible if cache.window is None else visible & (distance < cache.window)
+    keys = torch.cat((cache.positions(length), rows))
+    visible = keys <= rows[:, None]
+    return visible if cache.window is None else visible & (keys > rows[:, None] - cache.window)
 
 
 def training_mask(encoder_rows: Tensor, longest: int, canvas_length: int, window: int | None) -> Tensor:

@@ -31,21 +31,21 @@ class Region:
 
     def __init__(self) -> None:
         self._rows: tuple[str, ...] = ()
-        self._height = 0
+        self._is_known = True
         self._size: Size | None = None
 
     @property
     def height(self) -> int:
         """Rows that the region has on the screen; 0 before the first frame."""
-        return self._height
+        return len(self._rows)
 
     def forget(self) -> None:
         """Send every row again in the next frame, changed or not."""
-        self._rows = ()
+        self._is_known = False
 
     def abandon(self) -> None:
         """Leave the rows where they are and begin anew at the cursor: something else has been on the screen."""
-        self._rows, self._height, self._size = (), 0, None
+        self._rows, self._size = (), None
 
     def frame(self, rows: Sequence[str], size: Size, *, above: str = "") -> str:
         """The text of one write that makes the screen show `rows`.
@@ -53,22 +53,20 @@ class Region:
         Args:
             rows: encoded rows without line ends, each under the width of the terminal and fewer than its
                 rows.
-            size: of the terminal now. After a change every row is sent again. A terminal that has narrowed
-                may have broken old rows in two; what then stands above the region is left alone, since a
-                stale fragment does less harm than an eaten line of final text.
+            size: of the terminal now; after a change every row is sent again.
             above: final text to leave above the region; whole lines, each ending with a newline.
 
         Returns:
             The text, or nothing where the screen already shows this.
         """
         resized = self._size is not None and size != self._size
-        known = () if resized or above else self._rows
+        known = self._rows if self._is_known and not resized and not above else ()
         if known == tuple(rows):
             return ""
         moved = resized or bool(above)
         head = [SYNC_ON, "" if known else CURSOR_OFF, self._to_top(), ERASE_BELOW if resized else ""]
-        body = _rows(rows, known, on_screen=0 if moved else self._height, shrinks=moved or len(rows) < self._height)
-        self._rows, self._height, self._size = tuple(rows), len(rows), size
+        body = _rows(rows, known, on_screen=0 if moved else self.height, shrinks=moved or len(rows) < self.height)
+        self._rows, self._is_known, self._size = tuple(rows), True, size
         return "".join([*head, _lines(above, size.columns), WRAP_OFF, body, WRAP_ON, SYNC_OFF])
 
     def close(self, text: str, size: Size) -> str:
@@ -83,9 +81,12 @@ class Region:
         return "".join(parts)
 
     def _to_top(self) -> str:
-        if not self._height:
-            return ""
-        return "\r" + (f"\x1b[{self._height - 1}A" if self._height > 1 else "")
+        """From the start of the last row to the start of the first.
+
+        A terminal that has become narrower may have broken old rows in two, before or after it said so, and then this
+        is too short. A stale fragment above the region does less harm than eaten final text, so nothing is guessed.
+        """
+        return "\r" + (f"\x1b[{self.height - 1}A" if self.height > 1 else "") if self.height else ""
 
 
 def _rows(rows: Sequence[str], known: Sequence[str], *, on_screen: int, shrinks: bool) -> str:

@@ -29,15 +29,17 @@ def sgr(style: Style) -> str:
 
 
 def encode_row(row: Row) -> str:
-    """A row as a terminal takes it; begins and ends with the default style."""
+    """A row as a terminal takes it: begins and ends with the default style, without blanks at its end."""
+    while row and row[-1].text.isspace() and not row[-1].style.underline:
+        row = row[:-1]
     parts: list[str] = []
     current = PLAIN
     for text, _, style in row:
-        # Space has no colour, so it changes style only where a line below would show.
-        if style is not current and style != current and (style.underline or current.underline or not text.isspace()):
+        # Space has no colour, so it changes style only where a line below would begin or end.
+        if style is not current and (style.underline or current.underline or not text.isspace()):
             parts.append(sgr(style))
             current = style
         parts.append(text)
-    if current != PLAIN:
+    if current is not PLAIN:
         parts.append(RESET)
     return "".join(parts)

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from localdiff.view.cells import Cell, CellMaker
-from localdiff.view.flow import COMMITTED, Flow, Page, window
+from localdiff.view.draft import draft_cells
+from localdiff.view.flow import COMMITTED, Page, lay_out, window
 from localdiff.view.layout import Layout, Size, Tier, layout_of
-from localdiff.view.palette import NOISE, THRESHOLDS, Palette, stage_of
+from localdiff.view.palette import Palette
+from localdiff.view.reading import Reading, read
 from localdiff.view.scene import Scene
 from localdiff.view.style import Row, Span
 from localdiff.view.widths import split_columns, text_width
@@ -74,11 +76,11 @@ class CanvasView:
             return Picture(rows=(prompt_row(scene, layout.columns, self.palette),), drawn=drawn)
         if drawn.block != scene.block.block:
             drawn = Drawn(block=scene.block.block)
-        end = self._end(scene)
-        body, top = self._body(scene, layout, drawn, end)
-        rows = [*header_rows(scene, layout, self.palette), *body]
+        reading = read(scene)
+        body, top = self._body(scene, reading, layout, drawn)
+        rows = [*header_rows(scene, reading, layout, self.palette), *body]
         if layout.footer_rows:
-            rows.append(footer_row(scene, layout, self.palette, end=end))
+            rows.append(footer_row(scene, reading, layout, self.palette))
         if layout.legend_rows:
             rows.append(legend_row(layout, self.palette))
         ids = scene.step.argmax_ids if scene.step else None
@@ -94,82 +96,30 @@ class CanvasView:
             legend=scene.legend,
         )
 
-    def _end(self, scene: Scene) -> int:
-        """Position of the first end token about which the model is at least leaning, or the canvas length."""
-        step = scene.step
-        if step is not None:
-            for position, token in enumerate(step.argmax_ids):
-                if token in scene.end_ids and step.entropies[position] < THRESHOLDS[1]:
-                    return position
-        return len(scene.block.canvas_ids) if scene.block else 0
-
-    def _body(self, scene: Scene, layout: Layout, drawn: Drawn, end: int) -> tuple[list[Row], int]:
-        flow = Flow(layout.body_columns)
-        if scene.pending:
-            tail = _tail(scene.pending, PENDING_ROWS * layout.body_columns)
-            flow.add(COMMITTED, self._cells.committed(tail))
-        focus = self._pour(flow, scene, drawn.ids, end)
-        page = flow.page()
+    def _body(self, scene: Scene, reading: Reading, layout: Layout, drawn: Drawn) -> tuple[list[Row], int]:
+        page = self._page(scene, reading, layout, drawn)
         total, rows = len(page.rows), layout.body_rows
-        focus_row = total - 1 if focus is None else page.row_of(focus)
-        top = window(total, focus_row, rows, drawn.top)
+        unsettled = next((position for position, stage in enumerate(reading.stages[: reading.end]) if stage), None)
+        focus = total - 1 if unsettled is None else page.row_of(unsettled)
+        top = window(total, focus, rows, drawn.top)
         prefix = Span(layout.prefix, text_width(layout.prefix), self.palette.chrome)
         shown = self._in_sight(page, top, rows)
         return [(prefix, *row) if layout.prefix else row for row in shown], top
 
-    def _pour(self, flow: Flow, scene: Scene, before: tuple[int, ...] | None, end: int) -> int | None:
-        """Put the canvas on the page; returns the first unsettled position, or None where all are settled."""
-        assert scene.block is not None
-        step, cells = scene.step, self._cells
-        if step is None:
-            for position in range(len(scene.block.canvas_ids)):
-                flow.add(position, cells.noise)
-            return 0
-        pad = scene.run.pad_id if scene.run else None
-        ids, entropies = step.argmax_ids, step.entropies
-        focus: int | None = None
-        position = 0
-        while position < end:
-            stage = stage_of(entropies[position])
-            if stage and focus is None:
-                focus = position
-            token = ids[position]
-            if stage == NOISE:
-                flow.add(position, cells.noise)
-            elif cells.byte(token) is not None:
-                for part in self._byte_cells(step.argmax_ids, entropies, before, position, end):
-                    flow.add(position, part)
-                    position += 1
-                continue
-            elif token in scene.end_ids:
-                flow.add(position, cells.end)
-            elif token != pad:
-                changed = before is not None and before[position] != token
-                flow.add(position, cells.token(token, stage, changed))
-            position += 1
-        if end < len(ids):
-            flow.add(end, cells.end)
-        return focus
-
-    def _byte_cells(
-        self,
-        ids: tuple[int, ...],
-        entropies: tuple[float, ...],
-        before: tuple[int, ...] | None,
-        start: int,
-        end: int,
-    ) -> list[tuple[Cell, ...]]:
-        values: list[int] = []
-        stages: list[int] = []
-        changed: list[bool] = []
-        for position in range(start, end):
-            value, stage = self._cells.byte(ids[position]), stage_of(entropies[position])
-            if value is None or stage == NOISE:
-                break
-            values.append(value)
-            stages.append(stage)
-            changed.append(before is not None and before[position] != ids[position])
-        return self._cells.byte_run(values, stages, changed)
+    def _page(self, scene: Scene, reading: Reading, layout: Layout, drawn: Drawn) -> Page:
+        cells: list[Cell] = []
+        if scene.pending:
+            cells += self._cells.committed(_tail(scene.pending, PENDING_ROWS * layout.body_columns))
+        owners = [COMMITTED] * len(cells)
+        draft, positions = draft_cells(
+            scene.step.argmax_ids if scene.step else (),
+            reading,
+            before=drawn.ids,
+            end_ids=scene.end_ids,
+            pad_id=scene.run.pad_id if scene.run else None,
+            cells=self._cells,
+        )
+        return lay_out(cells + draft, owners + positions, layout.body_columns)
 
     def _in_sight(self, page: Page, top: int, rows: int) -> list[Row]:
         """`rows` rows from `top` on, blank ones below a short page; notes say how many are out of sight."""

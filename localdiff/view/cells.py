@@ -80,60 +80,59 @@ class CellMaker:
         self._piece_of = piece_of
         self._is_special = is_special
         self._palette = palette
-        self._missing = palette.glyphs.missing
-        self._cells: dict[int, tuple[Cell, ...]] = {}
-        self._bytes: dict[int, int | None] = {}
+        self._cells: dict[int, tuple[Cell, ...] | None] = {}
         noise = palette.glyphs.noise
-        self._noise = (Cell(Span(noise, text_width(noise), palette.stages[NOISE]), 1, True, 0),)
-        self._end = (self._sign_cell("end"),)
+        self._noise = Cell(Span(noise, text_width(noise), palette.stages[NOISE]), 1, True, 0)
+        self._end = self._sign_cell("end")
 
     @property
-    def noise(self) -> tuple[Cell, ...]:
-        """The cells of a position about which nothing is known: always equal, so noise never moves the page."""
+    def noise(self) -> Cell:
+        """The cell of a position about which nothing is known: always equal, so noise never moves the page."""
         return self._noise
 
     @property
-    def end(self) -> tuple[Cell, ...]:
+    def end(self) -> Cell:
         """The sign that nothing follows."""
         return self._end
 
     def byte(self, token: int) -> int | None:
         """The byte of a byte piece, else None."""
-        if token not in self._bytes:
-            self._trim(self._bytes)
-            self._bytes[token] = None if self._is_special(token) else byte_of(self._piece_of(token))
-        return self._bytes[token]
+        return None if self._is_special(token) else byte_of(self._piece_of(token))
 
-    def token(self, token: int, stage: int, changed: bool) -> tuple[Cell, ...]:
-        """The cells of a token that is no byte piece; `changed` underlines them."""
-        if stage == NOISE:
-            return self._noise
+    def token(self, token: int, stage: int, changed: bool) -> tuple[Cell, ...] | None:
+        """The cells of a token, underlined if it has `changed`; None for a byte piece, which is no text by itself."""
         key = (token << 3) | (stage << 1) | changed
-        cells = self._cells.get(key)
-        if cells is None:
-            self._trim(self._cells)
-            if self._is_special(token):
-                cells = (self._sign_cell(sign_name(self._piece_of(token))),)
-            else:
-                cells = self.text(self._piece_of(token).replace(_SPACE_MARK, " "), stage, changed)
-            self._cells[key] = cells
-        return cells
+        try:
+            return self._cells[key]
+        except KeyError:
+            if len(self._cells) >= _CACHE_LIMIT:
+                self._cells.clear()
+            found = self._cells[key] = self._make(token, stage, changed)
+            return found
 
-    def byte_run(self, values: Sequence[int], stages: Sequence[int], changed: Sequence[bool]) -> list[tuple[Cell, ...]]:
+    def _make(self, token: int, stage: int, changed: bool) -> tuple[Cell, ...] | None:
+        piece = self._piece_of(token)
+        if self._is_special(token):
+            return (self._sign_cell(sign_name(piece)),)
+        if byte_of(piece) is not None:
+            return None
+        return self.text(piece.replace(_SPACE_MARK, " "), stage, changed)
+
+    def byte_run(self, tokens: Sequence[int], stages: Sequence[int], changed: Sequence[bool]) -> list[tuple[Cell, ...]]:
         """The cells of adjacent byte pieces, one entry a position.
 
         Bytes that make up one character are drawn as that character on the first of them, as uncertain as
         the least certain of them, and as nothing on the others, so that it does not flicker between itself
         and fragments.
         """
-        data = bytes(values)
+        data = bytes(byte_of(self._piece_of(token)) or 0 for token in tokens)
         cells: list[tuple[Cell, ...]] = []
         while len(cells) < len(data):
             start = len(cells)
-            length, character = _first_character(data[start:])
+            length, character = _first_character(data[start : start + 4])
             part = slice(start, start + length)
-            shown = self.text(character or MISSING, max(stages[part]), any(changed[part]))
-            cells += [shown] + [()] * (length - 1)
+            cells.append(self.text(character or MISSING, max(stages[part]), any(changed[part])))
+            cells += [()] * (length - 1)
         return cells
 
     def text(self, piece: str, stage: int, changed: bool) -> tuple[Cell, ...]:
@@ -183,11 +182,6 @@ class CellMaker:
         glyphs = self._palette.glyphs
         text = glyphs.opening + (ascii_text(name) if glyphs.ascii_only else name) + glyphs.closing
         return Cell(Span(text, text_width(text), self._palette.chrome), 1, True, 0)
-
-    @staticmethod
-    def _trim(cache: dict[int, tuple[Cell, ...]] | dict[int, int | None]) -> None:
-        if len(cache) >= _CACHE_LIMIT:
-            cache.clear()
 
 
 def _first_character(data: bytes) -> tuple[int, str | None]:

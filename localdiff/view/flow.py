@@ -8,7 +8,7 @@ a row is torn.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localdiff.view.cells import Cell
@@ -36,73 +36,69 @@ class Page:
         return max(0, bisect_right(self.first_positions, position) - 1)
 
 
-class Flow:
-    """Lays cells out, one after the other."""
+def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
+    """Put cells on rows.
 
-    def __init__(self, columns: int) -> None:
-        if columns < 2:
-            raise ValueError(f"{columns=} should be at least 2")
-        self._columns = columns
-        self._rows: list[Row] = []
-        self._first: list[int] = []
-        self._row: list[Cell] = []
-        self._owners: list[int] = []
-        self._used = 0
-        self._break_at = 0
-        self._breaks = 0
-        self._position = COMMITTED
+    Args:
+        cells: in their order.
+        owners: the canvas position of each cell, or `COMMITTED`; never falling.
+        columns: columns of a row.
 
-    def add(self, position: int, cells: Iterable[Cell]) -> None:
-        """Append the cells of one position."""
-        self._position = position
-        for cell in cells:
-            if cell.bare is not None and self._row and self._row[-1].span.text[-1:].isalpha():
-                cell = Cell(cell.bare, 0, False, 0)
-            breaks = cell.breaks > 0 and self._breaks < MAX_BREAKS_IN_A_ROW
-            if self._row and self._used + cell.lead + cell.span.width > self._columns:
-                if breaks:
-                    # The sign of a line break needs no row of its own: the row ends here anyway.
-                    self._breaks += 1
-                    self._end_row(len(self._row))
-                    continue
-                self._wrap(cell)
-            if self._row and cell.soft:
-                self._break_at = len(self._row)
-            if cell.span.text:
-                self._used += cell.span.width + (cell.lead if self._row else 0)
-                self._row.append(cell)
-                self._owners.append(position)
-            if breaks:
-                self._breaks += 1
-                self._end_row(len(self._row))
-            elif not cell.breaks:
-                self._breaks = 0
+    Raises:
+        ValueError: for fewer than two columns, since a wide character would not fit.
+    """
+    if columns < 2:
+        raise ValueError(f"{columns=} should be at least 2")
+    rows: list[Row] = []
+    starts: list[int] = []
+    row: list[Cell] = []
+    start = used = soft = breaks = 0  # index of the row's first cell, its columns, where it may end early, line breaks
+    for index, cell in enumerate(cells):
+        span, lead, is_soft, ends, bare = cell
+        if bare is not None and row and row[-1].span.text[-1:].isalpha():
+            cell = Cell(bare, 0, False, 0)
+            span, lead, is_soft = bare, 0, False
+        breaks_row = ends and breaks < MAX_BREAKS_IN_A_ROW
+        if row and used + lead + span.width > columns and not breaks_row:
+            keep = len(row) if is_soft or not soft else soft
+            rows.append(_spans(row[:keep]))
+            starts.append(start)
+            row = row[keep:]
+            start, used, soft = index - len(row), _width(row), 0
+            if row and used + span.width > columns:
+                rows.append(_spans(row))
+                starts.append(start)
+                row, start, used = [], index, 0
+        if row:
+            used += lead
+            if is_soft:
+                soft = len(row)
+        used += span.width
+        if used <= columns or not breaks_row:
+            row.append(cell)
+        if breaks_row:
+            # The sign of a line break that did not fit needs no row of its own: the row ends here anyway.
+            rows.append(_spans(row))
+            starts.append(start)
+            row, start, used, soft = [], index + 1, 0, 0
+            breaks += 1
+        elif not ends:
+            breaks = 0
+    if row or not rows:
+        rows.append(_spans(row))
+        starts.append(start)
+    first = tuple(owners[start] if start < len(owners) else COMMITTED for start in starts)
+    return Page(rows=tuple(rows), first_positions=first)
 
-    def page(self) -> Page:
-        """All rows so far."""
-        if self._row or not self._rows:
-            self._end_row(len(self._row))
-        return Page(rows=tuple(self._rows), first_positions=tuple(self._first))
 
-    def _wrap(self, cell: Cell) -> None:
-        keep = len(self._row) if cell.soft or not self._break_at else self._break_at
-        self._end_row(keep)
-        if self._row and self._used + cell.span.width > self._columns:
-            self._end_row(len(self._row))
-
-    def _end_row(self, count: int) -> None:
-        self._first.append(self._owners[0] if self._owners else self._position)
-        self._rows.append(_spans(self._row[:count]))
-        self._row = self._row[count:]
-        self._owners = self._owners[count:]
-        self._used = sum(cell.span.width + cell.lead for cell in self._row) - (self._row[0].lead if self._row else 0)
-        self._break_at = 0
+def _width(cells: list[Cell]) -> int:
+    return sum(cell.span.width + cell.lead for cell in cells) - (cells[0].lead if cells else 0)
 
 
 def _spans(cells: list[Cell]) -> Row:
     spans: list[Span] = []
-    for index, cell in enumerate(cells):
-        if cell.lead and index:
+    for cell in cells:
+        if cell.lead and spans:
             spans.append(SPACE)
         spans.append(cell.span)
     return tuple(spans)

@@ -7,6 +7,7 @@ so that a terminal, a rich console and an SVG picture can all be made from the s
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 
@@ -32,8 +33,13 @@ class Style:
             raise ValueError(f"{self.foreground=} should be in 0..255")
 
     def underlined(self) -> Style:
-        """This style with a line below."""
-        return replace(self, underline=True)
+        """This style with a line below; always the same object, so that styles can be told apart by identity."""
+        return _underlined(self)
+
+
+@lru_cache(maxsize=256)
+def _underlined(style: Style) -> Style:
+    return replace(style, underline=True)
 
 
 PLAIN = Style()

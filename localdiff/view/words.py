@@ -7,29 +7,19 @@ colour; the sampler's own acceptance is used for what went *back to noise* only.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
 from localdiff.view.gauges import position_map, sparkline
 from localdiff.view.layout import Layout, Tier
-from localdiff.view.palette import NOISE, STAGE_NAMES, THRESHOLDS, Palette
+from localdiff.view.palette import NOISE, STAGE_NAMES, Palette
+from localdiff.view.reading import Reading, read
 from localdiff.view.scene import Scene
 from localdiff.view.style import PLAIN, SPACE, Row, Span, blank, row_width
 from localdiff.view.widths import clip, text_width
 
 _FIGURES = re.compile(r"(?:≤|<=)?\d[\d,.]*(?:/(?:≤|<=)?[\d,]+)?")
-
-
-def settled_count(entropies: Sequence[float]) -> int:
-    """Positions whose entropy is under the threshold for *settled*."""
-    return sum(entropy < THRESHOLDS[0] for entropy in entropies)
-
-
-def renoised_mask(scene: Scene) -> tuple[bool, ...]:
-    """Positions that the step before accepted and this one did not; empty where there is no step before."""
-    if scene.step is None or scene.accepted_before is None:
-        return ()
-    return tuple(was and not now for was, now in zip(scene.accepted_before, scene.step.accepted, strict=True))
 
 
 def _styled(text: str, columns: int, palette: Palette) -> Row:
@@ -75,14 +65,12 @@ def _figure(value: float) -> str:
 class Figures:
     """The numbers of a scene as words, computed once a frame."""
 
-    def __init__(self, scene: Scene, palette: Palette) -> None:
+    def __init__(self, scene: Scene, reading: Reading, palette: Palette) -> None:
         block, step = scene.block, scene.step
         assert block is not None
-        length = len(block.canvas_ids)
+        length, settled, renoised = reading.length, reading.settled, sum(reading.renoised)
         limit = step.max_steps if step else scene.run.max_steps if scene.run else 0
         at = step.step if step else 0
-        settled = settled_count(step.entropies) if step else 0
-        renoised = sum(renoised_mask(scene))
         # Figures keep their width, so that the words behind them stand still.
         self.block = f"block {block.block}/{palette.glyphs.at_most}{block.max_blocks}"
         self.step = f"step {at:{len(str(limit))}}/{limit}"
@@ -114,15 +102,15 @@ def status_row(scene: Scene, columns: int, palette: Palette) -> Row:
     """A whole scene in one line."""
     if scene.block is None:
         return _styled(prompt_text(scene), columns, palette)
-    figures = Figures(scene, palette)
+    figures = Figures(scene, read(scene), palette)
     bare = figures.short.rpartition(" ")
     return _fitting((figures.line, (figures.short,), (bare[0],), (bare[2],)), columns, palette)
 
 
-def header_rows(scene: Scene, layout: Layout, palette: Palette) -> tuple[Row, ...]:
+def header_rows(scene: Scene, reading: Reading, layout: Layout, palette: Palette) -> tuple[Row, ...]:
     """The rows above the page."""
     columns = layout.columns
-    f = Figures(scene, palette)
+    f = Figures(scene, reading, palette)
     if layout.tier is Tier.SMALL:
         return (_fitting(((f.short, f.rate), (f.short,)), columns, palette),)
     inner = columns - 1
@@ -138,19 +126,14 @@ def header_rows(scene: Scene, layout: Layout, palette: Palette) -> tuple[Row, ..
     return ((SPACE, *_fitting(variants, inner, palette)),)
 
 
-def footer_row(scene: Scene, layout: Layout, palette: Palette, *, end: int) -> Row:
+def footer_row(scene: Scene, reading: Reading, layout: Layout, palette: Palette) -> Row:
     """Sparkline on the left, steps of earlier blocks, position map at the right edge."""
     spark = sparkline(scene.means, layout.spark_steps, palette)
     left: Row = (SPACE, Span(spark, layout.spark_steps, PLAIN))
-    right: Row = ()
-    if scene.step:
-        renoised = renoised_mask(scene) or (False,) * len(scene.step.entropies)
-        right = position_map(
-            scene.step.entropies, end=end, renoised=renoised, columns=layout.map_columns, palette=palette
-        )
-    elif scene.block:
-        count = min(layout.map_columns, len(scene.block.canvas_ids))
-        right = (Span(palette.glyphs.levels[-1] * count, count, palette.stages[NOISE]),)
+    entropies = scene.step.entropies if scene.step else (math.inf,) * reading.length
+    right = position_map(
+        entropies, end=reading.end, renoised=reading.renoised, columns=layout.map_columns, palette=palette
+    )
     room = layout.columns - row_width(left) - row_width(right)
     middle = _earlier(scene, layout, palette, room - 4)
     if middle:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import cycle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.channels import NAME_LIMIT, ChannelSplitter
@@ -149,6 +149,7 @@ def test_any_other_prompt_starts_it_as_answer(tokenizer: Tokenizer, prompt: str)
 ids_of_interest = st.sampled_from([*CONTROL, "a", "b", "thought", "\n", "\n\n", "é", "€"])
 
 
+@settings(max_examples=60, deadline=None)
 @given(parts=st.lists(ids_of_interest), cuts=st.lists(st.integers(0, 5)), tool_calls=st.booleans())
 def test_where_the_pushes_are_cut_makes_no_difference(
     tokenizer: Tokenizer, parts: list[str], cuts: list[int], tool_calls: bool

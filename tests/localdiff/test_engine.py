@@ -100,7 +100,9 @@ def test_a_step_shows_what_was_decided(tmp_path: Path) -> None:
         assert step.mean_entropy == pytest.approx(sum(step.entropies) / tiny.CANVAS, abs=1e-5)
         assert all(0 < probability <= 1 for probability in step.argmax_probs)
         assert step.confident is (step.mean_entropy < 0.005)
-        following = [event for event in of(DenoiseStep, events) if (event.block, event.step) == (step.block, step.step + 1)]
+        following = [
+            event for event in of(DenoiseStep, events) if (event.block, event.step) == (step.block, step.step + 1)
+        ]
         if following:
             shown = following[0].shown_ids
             kept = [a == b for a, b in zip(step.sampled_ids, shown, strict=True)]
@@ -197,9 +199,10 @@ def test_an_empty_prompt_of_ids_is_refused(tmp_path: Path) -> None:
         list(tiny.engine(tmp_path).generate([], options()))
 
 
-def test_ids_beyond_the_embeddings_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match="the tokenizer gives id 64, the model has 64 embeddings"):
-        list(tiny.engine(tmp_path).generate([2, 64], options()))
+@pytest.mark.parametrize("beyond", [64, -1])
+def test_ids_beyond_the_embeddings_are_refused(tmp_path: Path, beyond: int) -> None:
+    with pytest.raises(WeightsError, match=f"the tokenizer gives id {beyond}, the model has 64 embeddings"):
+        list(tiny.engine(tmp_path).generate([2, beyond, 3], options()))
 
 
 def test_a_prompt_may_be_text_messages_or_ids(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.shield import MARK, Segment, Shield
@@ -95,6 +95,7 @@ def test_characters_with_a_meaning_in_patterns_are_only_characters() -> None:
     assert odd.segments(odd.cover(text)) == [literal("^a"), literal("]b"), literal("-c"), literal("\\d")]
 
 
+@settings(max_examples=60, deadline=None)
 @given(before=typed, middle=typed, after=typed)
 def test_no_typed_text_ever_holds_a_token(before: str, middle: str, after: str) -> None:
     rendered = f"<|turn>{shield.cover(before)}<turn|>{shield.cover(middle)}<bos>{shield.cover(after)}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import tokenizers
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.errors import UsageError, WeightsError
@@ -127,6 +127,7 @@ def test_added_tokens_that_stand_for_text_are_not_special(tokenizer: Tokenizer) 
         assert tokenizer.decode([id_of(tokenizer, text)]) == text
 
 
+@settings(max_examples=60, deadline=None)
 @given(text=st.text())
 def test_what_is_encoded_decodes_to_itself(tokenizer: Tokenizer, text: str) -> None:
     # `▁` is how the vocabulary writes a space, and is lost as one in the released tokenizer too.
@@ -134,6 +135,7 @@ def test_what_is_encoded_decodes_to_itself(tokenizer: Tokenizer, text: str) -> N
     assert tokenizer.decode(tokenizer.encode(text), special=True) == text
 
 
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_decode_equals_the_library(tokenizer: Tokenizer, backend: tokenizers.Tokenizer, data: st.DataObject) -> None:
     ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size + 3)))

@@ -108,7 +108,7 @@ def test_reads_the_file_of_a_directory(tmp_path: Path) -> None:
 
 
 def test_bytes_are_those_of_all_shards() -> None:
-    two = replace(MANIFEST, shards={name: MANIFEST.shards["s.safetensors"] for name in ("s", "t")})
+    two = replace(MANIFEST, shards=dict.fromkeys(("s", "t"), MANIFEST.shards["s.safetensors"]))
     assert two.nbytes == 198
 
 

@@ -108,7 +108,7 @@ def test_the_first_rule_decides() -> None:
 
 
 def test_an_unknown_fate_is_refused() -> None:
-    with pytest.raises(RecipeError, match="q2"):
+    with pytest.raises(ValueError, match="q2"):
         Rule(pattern="*", fate="q2")  # type: ignore[arg-type]
 
 

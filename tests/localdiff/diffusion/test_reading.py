@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from localdiff.diffusion import reading
 from localdiff.diffusion.noise import ReferenceNoise, SeededNoise
@@ -41,6 +43,7 @@ def test_statistics_equal_a_plain_computation(
     torch.testing.assert_close(logits.double(), expected, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(found.log_normalizer.double(), expected.logsumexp(dim=-1), atol=1e-4, rtol=1e-5)
     assert (found.entropy >= 0).all()
+    assert not found.entropy.signbit().any(), "-0.0 would show in traces and gauges"
 
 
 def test_bf16_logits_are_read_in_fp32_and_stored_back_rounded() -> None:
@@ -73,11 +76,36 @@ def test_the_ends_of_the_uniform_range_draw_ids_that_exist() -> None:
         assert noise.sample(probs, 0).item() == drawn
 
 
+@given(st.integers(0, 2**32), st.integers(2, 300), st.sampled_from([0.0, 2**-24, 0.5, 1 - 2**-24]))
+def test_an_id_that_cannot_be_is_never_drawn(seed: int, vocab: int, uniform: float) -> None:
+    """Whatever the sum of the probabilities rounds to, and though the first and the last ids have none."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = 8 * torch.randn(16, vocab, generator=generator)
+    scores[torch.rand(16, vocab, generator=generator) < 0.5] = float("-inf")
+    scores[:, vocab // 2] = 1.0
+    probs = scores.softmax(dim=-1)
+    noise = SeededNoise(0)
+    noise._uniforms = torch.full((16,), uniform)
+    drawn = noise.sample(probs, 0)
+    assert (probs[torch.arange(16), drawn] > 0).all()
+
+
+def test_every_step_draws_anew() -> None:
+    noise, probs = SeededNoise(0), torch.full((20, 50), 0.02)
+    drawn = []
+    for _ in range(2):
+        noise.start_step(20)
+        drawn.append(noise.sample(probs, 0))
+    assert not torch.equal(*drawn)
+
+
 @pytest.mark.parametrize("budget", [1, 100, 8 * 1024 * 1024])
 def test_samples_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
     expected = read_logits(sample_logits(), softcap=30.0, temperature=0.8, noise=SeededNoise(5)).sampled
     monkeypatch.setattr(reading, "_MAX_ELEMENTS", budget)
-    assert torch.equal(read_logits(sample_logits(), softcap=30.0, temperature=0.8, noise=SeededNoise(5)).sampled, expected)
+    assert torch.equal(
+        read_logits(sample_logits(), softcap=30.0, temperature=0.8, noise=SeededNoise(5)).sampled, expected
+    )
 
 
 def test_one_seed_is_one_sequence_and_canvases_cover_the_vocabulary() -> None:
@@ -106,7 +134,8 @@ def test_reference_noise_reads_the_canvas_whole(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("device", "dtype", "words"), [("cpu", torch.bfloat16, "cpu and bfloat16"), ("cuda", torch.float32, "cuda and float32")]
+    ("device", "dtype", "words"),
+    [("cpu", torch.bfloat16, "cpu and bfloat16"), ("cuda", torch.float32, "cuda and float32")],
 )
 def test_reference_noise_is_refused_where_it_would_not_be_the_reference(
     device: str, dtype: torch.dtype, words: str

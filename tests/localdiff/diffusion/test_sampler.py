@@ -11,7 +11,7 @@ from localdiff.diffusion.sampler import accept, renoise
 from localdiff.diffusion.schedule import temperature_at
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.diffusion.stopping import StopRule, StopTest
-from localdiff.errors import UsageError
+from localdiff.errors import UsageError, WeightsError
 
 ENTROPIES = st.lists(st.floats(0, 13, width=32), min_size=1, max_size=40)
 
@@ -96,6 +96,27 @@ def test_settings_that_do_not_go_together_are_refused(values: dict[str, float], 
     with pytest.raises(UsageError) as caught:
         SamplerSettings().override(**values)  # type: ignore[arg-type]
     assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"max_denoising_steps": "48"}, "max_denoising_steps='48' must be a whole number"),
+        ({"max_denoising_steps": 48.0}, "max_denoising_steps=48.0 must be a whole number"),
+        ({"stability_threshold": True}, "stability_threshold=True must be a whole number"),
+        ({"t_min": "0.4"}, "t_min='0.4' must be a finite number"),
+        ({"t_max": float("inf")}, "t_max=inf must be a finite number"),
+        ({"sampler_config": {"entropy_bound": float("nan")}}, "entropy_bound=nan must be a finite number"),
+        ({"sampler_config": ["entropy_bound"]}, "sampler_config=['entropy_bound'] must be a mapping"),
+        ({"t_min": 0.9}, "t_min=0.9 must be <= t_max=0.8"),
+        ({"confidence_threshold": 0}, "confidence=0 must be > 0"),
+    ],
+)
+def test_a_file_with_impossible_settings_is_a_fault_of_the_weights(config: dict[str, object], message: str) -> None:
+    with pytest.raises(WeightsError) as caught:
+        SamplerSettings.from_config(config)
+    assert caught.value.message == f"generation_config.json: {message}"
+    assert caught.value.hint
 
 
 SURE, UNSURE = torch.zeros(3), torch.ones(3)

@@ -27,6 +27,12 @@ def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor 
     return torch.stack(heads)
 
 
+def new_layer(window: int | None, *, head_dim: int = 2, kv_heads: int = 1) -> LayerCache:
+    kind = "full" if window is None else "sliding"
+    layer = LayerConfig(kind=kind, head_dim=head_dim, num_kv_heads=kv_heads, window=window, rope=ROPE)
+    return LayerCache(layer, 64, torch.float32, torch.device("cpu"))
+
+
 @pytest.mark.parametrize("heads", [(4, 4), (4, 2), (6, 1)])
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("budget", [1, 60, 8 * 1024 * 1024])
@@ -44,10 +50,9 @@ def test_streaming_equals_the_plain_softmax(
     torch.testing.assert_close(ours.double(), plain(q, k, v, mask), atol=1e-5, rtol=1e-5)
 
 
-@given(window=st.one_of(st.none(), st.integers(2, 9)), length=st.integers(0, 20), rows=st.integers(1, 12))
+@given(window=st.one_of(st.none(), st.integers(1, 9)), length=st.integers(0, 20), rows=st.integers(1, 12))
 def test_commit_rows_see_what_is_not_ahead_and_within_the_window(window: int | None, length: int, rows: int) -> None:
-    layer = LayerConfig(kind="full" if window is None else "sliding", head_dim=2, num_kv_heads=1, window=window, rope=ROPE)
-    cache = LayerCache(layer, 64, torch.float32, torch.device("cpu"))
+    cache = new_layer(window)
     mask = attention.causal_mask(cache, length, rows)
     keys = [*cache.positions(length).tolist(), *range(length, length + rows)]
     for row in range(rows):
@@ -58,7 +63,7 @@ def test_commit_rows_see_what_is_not_ahead_and_within_the_window(window: int | N
 
 
 @given(
-    window=st.one_of(st.none(), st.integers(2, 9)),
+    window=st.one_of(st.none(), st.integers(1, 9)),
     counts=st.lists(st.integers(1, 12), min_size=1, max_size=3),
     canvas=st.integers(1, 5),
 )
@@ -75,6 +80,34 @@ def test_the_training_mask_is_the_cached_visibility(window: int | None, counts: 
             seen = [key for key in range(longest + canvas) if mask[batch, row, key]]
             assert seen == kept + list(range(longest, longest + canvas))
     assert mask.any(dim=-1).all()
+
+
+@pytest.mark.parametrize("window", [None, 1, 2, 5, 100])
+@pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 23])
+@pytest.mark.parametrize(("commit", "canvas"), [(0, 6), (1, 0), (9, 0), (1, 6), (4, 6), (9, 6)])
+def test_rows_attend_to_what_the_definition_lets_them_see(
+    window: int | None, length: int, commit: int, canvas: int
+) -> None:
+    total, border, generator = length + commit + canvas, length + commit, torch.Generator().manual_seed(0)
+    q = torch.randn(4, commit + canvas, 8, generator=generator)
+    k, v = torch.randn(2, 2, total, 8, generator=generator)
+    cache = new_layer(window, head_dim=8, kv_heads=2)
+    for start in range(0, length, 3):
+        chunk = slice(start, min(start + 3, length))
+        cache.write(k[:, chunk], v[:, chunk], start)
+
+    ours = attention.attend_cached(cache, length, commit)(q, k[:, length:], v[:, length:])
+
+    def sees(query: int, key: int) -> bool:
+        if query < border:
+            return key <= query and (window is None or query - key < window)
+        return key >= border or window is None or key > border - window
+
+    mask = torch.tensor([[sees(query, key) for key in range(total)] for query in range(length, total)])
+    torch.testing.assert_close(ours.double(), plain(q, k, v, mask), atol=1e-5, rtol=1e-5)
+    held = cache.positions(border)
+    assert torch.equal(cache.read(border)[0], k[:, held])
+    assert torch.equal(cache.read(border)[1], v[:, held])
 
 
 @pytest.mark.parametrize("before", [0, 3, 17])

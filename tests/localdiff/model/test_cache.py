@@ -18,6 +18,7 @@ CPU = torch.device("cpu")
 IDS = torch.randint(tiny.VOCAB_SIZE, (64,), generator=torch.Generator().manual_seed(1))
 CANVAS = torch.randint(tiny.VOCAB_SIZE, (tiny.CANVAS,), generator=torch.Generator().manual_seed(2))
 MODEL = tiny.model()
+RING = MODEL.config.sliding_window - 1
 
 
 def new_cache(capacity: int = 64) -> KVCache:
@@ -53,15 +54,20 @@ def assert_same(cache: KVCache, fresh: KVCache, model: DiffusionGemma = MODEL) -
 )
 def test_any_history_equals_a_fresh_prefill(history: list[tuple[str, int]]) -> None:
     cache = new_cache()
+    snapshots: list[int] = []
     for action, amount in history:
         if action == "encode":
             MODEL.encode(IDS[cache.length : min(cache.length + amount, 60)], cache)
         elif action == "snapshot":
             cache.snapshot()
+            snapshots = [*(kept for kept in snapshots if kept != cache.length), cache.length][-MAX_SNAPSHOTS:]
         else:
             wanted = min(amount, cache.length)
+            exact = wanted == cache.length or cache.length <= RING
+            longest = wanted if exact else max((kept for kept in snapshots if kept <= wanted), default=0)
             kept = cache.rewind(wanted)
-            assert kept <= wanted
+            assert kept == cache.length == longest
+            snapshots = [length for length in snapshots if length <= kept]
             MODEL.encode(IDS[kept:wanted], cache)
             assert cache.length == wanted
     assert_same(cache, prefilled(cache.length))
@@ -114,6 +120,37 @@ def test_only_the_newest_snapshots_are_kept() -> None:
     assert cache.rewind(20) == 0  # its snapshot was dropped
 
 
+def test_a_snapshot_is_a_copy_and_the_newest_of_its_length() -> None:
+    cache = prefilled(20)
+    cache.snapshot()
+    held = [(layer.keys.clone(), layer.values.clone()) for layer in cache.layers if layer.is_ring]
+    MODEL.encode(IDS[20:40], cache)
+    cache.rewind(20)
+    for layer, (keys, values) in zip((layer for layer in cache.layers if layer.is_ring), held, strict=True):
+        assert torch.equal(layer.keys, keys)
+        assert torch.equal(layer.values, values)
+
+
+def test_a_window_of_one_keeps_nothing_in_its_ring() -> None:
+    model = tiny.model(sliding_window=1)
+    caches = [KVCache(model.config, 64, torch.float32, CPU) for _ in range(2)]
+    model.encode(IDS[:7], caches[0])
+    for chunk in IDS[:7].split(2):
+        model.encode(chunk, caches[1])
+    assert [layer.read(7)[0].shape[1] for layer in caches[0].layers] == [0, 0, 7]
+    assert_same(caches[1], caches[0], model)
+
+
+def test_buffers_are_allocated_once_and_counted() -> None:
+    cache = new_cache(capacity=40)
+    addresses = [layer.keys.data_ptr() for layer in cache.layers]
+    MODEL.encode(IDS[:20], cache)
+    MODEL.encode(IDS[20:40], cache)
+    cache.snapshot()
+    assert [layer.keys.data_ptr() for layer in cache.layers] == addresses
+    assert cache.nbytes == 2 * 4 * (2 * (2 * RING * 8) + 1 * 40 * 16)  # K and V, fp32; heads, positions, head size
+
+
 @pytest.mark.parametrize("length", [-1, 11])
 def test_a_rewind_out_of_range_says_so(length: int) -> None:
     with pytest.raises(ValueError, match=f"rewind length={length} is not within 0..10"):
@@ -139,7 +176,9 @@ def test_a_window_beyond_the_capacity_keeps_all() -> None:
 
 @pytest.mark.parametrize("positions", [lambda n: list(range(n))])
 @given(st.integers(1, 9), st.lists(st.integers(1, 12), min_size=1, max_size=8))
-def test_a_ring_holds_the_newest_positions(positions: Callable[[int], list[int]], slots: int, writes: list[int]) -> None:
+def test_a_ring_holds_the_newest_positions(
+    positions: Callable[[int], list[int]], slots: int, writes: list[int]
+) -> None:
     rope = RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
     layer = LayerConfig(kind="sliding", head_dim=2, num_kv_heads=1, window=slots + 1, rope=rope)
     ring = LayerCache(layer, 1000, torch.float32, CPU)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests.checkpoints import Spec, write_checkpoint
-from tests.reference import Reference
+from tests.reference import Reference, ReferenceRun, reference_run
 
 CPU = torch.device("cpu")
 
@@ -29,10 +29,28 @@ class Pair:
     model: DiffusionGemma
     config: ModelConfig
     dtype: torch.dtype
+    _runs: dict[tuple[int, ...], ReferenceRun] = field(default_factory=dict)
 
     def cache(self, capacity: int = 128) -> KVCache:
         """An empty cache of localdiff."""
         return KVCache(self.config, capacity, self.dtype, CPU)
+
+    def run(self, prompt: list[int], *, seed: int, max_tokens: int) -> ReferenceRun:
+        """What the reference generates; the same question is computed once."""
+        key = (seed, max_tokens, *prompt)
+        if key not in self._runs:
+            self._runs[key] = reference_run(self.reference, prompt, seed=seed, max_tokens=max_tokens)
+        return self._runs[key]
+
+    def capped(self, raw: torch.Tensor) -> torch.Tensor:
+        """Raw logits of localdiff [L, V] in fp32 behind the soft cap, as the reference gives them."""
+        cap = self.config.softcap
+        return raw.float() if cap is None else cap * torch.tanh(raw.float() / cap)
+
+    def soft(self, logits: torch.Tensor) -> torch.Tensor:
+        """Soft embedding [L, D] under capped logits [L, V] that are divided by their temperature."""
+        logits = logits.to(self.dtype)
+        return self.model.soft_embedding(logits, logits.float().logsumexp(dim=-1))
 
     def ids(self, count: int, seed: int) -> torch.Tensor:
         """Random token ids [count]."""

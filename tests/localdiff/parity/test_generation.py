@@ -121,7 +121,7 @@ SCENARIOS = {
 def test_every_step_of_every_block_equals_the_reference(name: str, make_pair: MakePair) -> None:
     scenario = SCENARIOS[name]
     pair = make_pair(scenario.spec)
-    theirs = reference_run(pair.reference, scenario.prompt(), seed=SEED, max_tokens=scenario.tokens)
+    theirs = pair.run(scenario.prompt(), seed=SEED, max_tokens=scenario.tokens)
     _assert_worth_comparing(theirs, scenario)
     events = _generate(pair.directory, scenario.prompt(), max_tokens=scenario.tokens)
     _assert_same_steps(events, theirs)
@@ -135,7 +135,7 @@ def test_an_end_token_inside_a_block_ends_both(make_pair: MakePair) -> None:
     pair = make_pair(scenario.spec)
     prompt = scenario.prompt()
     canvas = scenario.spec.canvas
-    free = reference_run(pair.reference, prompt, seed=SEED, max_tokens=4 * canvas).ids
+    free = pair.run(prompt, seed=SEED, max_tokens=4 * canvas).ids
     place, end = next(
         (place, token)
         for place, token in enumerate(free[2 * canvas + 1 : 3 * canvas - 1], start=2 * canvas + 1)
@@ -143,7 +143,7 @@ def test_an_end_token_inside_a_block_ends_both(make_pair: MakePair) -> None:
     )
 
     pair = make_pair(dataclasses.replace(scenario.spec, settings={"eos_token_id": [1_000_000, end]}))
-    theirs = reference_run(pair.reference, prompt, seed=SEED, max_tokens=4 * canvas)
+    theirs = pair.run(prompt, seed=SEED, max_tokens=4 * canvas)
     assert len(theirs.blocks) == 3
     assert theirs.ids == (*free[: place + 1], *(0,) * (3 * canvas - place - 1)), "the reference pads behind the end"
 
@@ -159,7 +159,7 @@ def test_a_token_limit_inside_a_block_cuts_what_the_reference_rounds_up(make_pai
     pair = make_pair(scenario.spec)
     prompt = scenario.prompt()
     tokens = 2 * scenario.spec.canvas + 3
-    theirs = reference_run(pair.reference, prompt, seed=SEED, max_tokens=tokens)
+    theirs = pair.run(prompt, seed=SEED, max_tokens=tokens)
     assert len(theirs.ids) == 3 * scenario.spec.canvas
     events = _generate(pair.directory, prompt, max_tokens=tokens)
     _assert_same_steps(events, theirs)

@@ -1,0 +1,59 @@
+"""What a scene's numbers mean, worked out once a frame: stages, settled count, what went back to noise, the end.
+
+Knows entropies and acceptance; knows nothing about pieces, rows or colours. A position counts as settled by its
+entropy, the same test as its colour; acceptance says only what the sampler took back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from localdiff.view.palette import LEANING, NOISE, SETTLED, THRESHOLDS
+from localdiff.view.scene import Scene
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """A canvas in numbers.
+
+    Attributes:
+        length: positions of the canvas.
+        stages: stage of each position; all noise before the first step.
+        settled: positions that are settled.
+        renoised: positions that the step before accepted and this one did not.
+        end: position of the first end token about which the model is at least leaning, or `length`.
+    """
+
+    length: int
+    stages: tuple[int, ...]
+    settled: int
+    renoised: tuple[bool, ...]
+    end: int
+
+
+def read(scene: Scene) -> Reading:
+    """The reading of a scene that has a canvas."""
+    step = scene.step
+    if step is None:
+        length = len(scene.block.canvas_ids) if scene.block else 0
+        return Reading(length=length, stages=(NOISE,) * length, settled=0, renoised=(False,) * length, end=length)
+    length = len(step.argmax_ids)
+    stages = tuple([bisect_right(THRESHOLDS, entropy) for entropy in step.entropies])
+    before = scene.accepted_before or (False,) * length
+    return Reading(
+        length=length,
+        stages=stages,
+        settled=stages.count(SETTLED),
+        renoised=tuple([was and not now for was, now in zip(before, step.accepted, strict=True)]),
+        end=_end(step.argmax_ids, stages, scene.end_ids),
+    )
+
+
+def _end(ids: tuple[int, ...], stages: tuple[int, ...], end_ids: tuple[int, ...]) -> int:
+    if not any(token in ids for token in end_ids):
+        return len(ids)
+    for position, token in enumerate(ids):
+        if token in end_ids and stages[position] <= LEANING:
+            return position
+    return len(ids)

@@ -1,0 +1,141 @@
+"""ModelConfig: both key styles, and an error that names what is missing instead of a default of another model."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from localdiff.errors import WeightsError
+from localdiff.model.config import ModelConfig, RopeConfig
+from tests import tiny
+from tests.released import released_config
+
+SHAPES = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "moe_intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "num_global_key_value_heads",
+    "head_dim",
+    "global_head_dim",
+    "sliding_window",
+    "num_experts",
+    "top_k_experts",
+)
+OTHERS = ("layer_types", "hidden_activation", "rms_norm_eps", "rope_parameters")
+
+
+def refusal(config: dict[str, Any]) -> WeightsError:
+    with pytest.raises(WeightsError) as caught:
+        ModelConfig.from_dict(config)
+    assert caught.value.hint
+    return caught.value
+
+
+def without(*path: str) -> dict[str, Any]:
+    config = copy.deepcopy(tiny.config_json())
+    place = config
+    for key in path[:-1]:
+        place = place[key]
+    del place[path[-1]]
+    return config
+
+
+def test_the_released_file() -> None:
+    config = ModelConfig.from_dict(released_config())
+    assert (config.hidden_size, config.vocab_size, config.canvas_length) == (2816, 262144, 256)
+    assert (config.num_experts, config.top_k_experts, config.moe_intermediate_size) == (128, 8, 704)
+    assert (config.softcap, config.pad_token_id, config.max_positions) == (30.0, 0, 262144)
+    assert [index for index, layer in enumerate(config.layers) if layer.kind == "full"] == [5, 11, 17, 23, 29]
+    sliding, full = config.layers[0], config.layers[5]
+    assert (sliding.head_dim, sliding.num_kv_heads, sliding.window, sliding.keys_are_values) == (256, 8, 1024, False)
+    assert (full.head_dim, full.num_kv_heads, full.window, full.keys_are_values) == (512, 2, None, True)
+    assert sliding.rope == RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
+    assert full.rope == RopeConfig(theta=1e6, rotary_fraction=0.25, proportional=True)
+
+
+@pytest.mark.parametrize("key", [2, "2"])
+def test_both_key_styles_say_the_same(key: object) -> None:
+    newer = copy.deepcopy(tiny.config_json())
+    text = newer["text_config"]
+    override = {"head_dim": text.pop("global_head_dim"), "num_key_value_heads": text.pop("num_global_key_value_heads")}
+    text["per_layer_config"] = {key: override}
+    assert ModelConfig.from_dict(newer) == tiny.config()
+
+
+def test_a_layer_without_an_override_is_as_the_others() -> None:
+    text = {"per_layer_config": {"2": {"head_dim": 16}}}
+    sliding, _, full = tiny.config(**text).layers
+    assert (full.head_dim, full.num_kv_heads) == (16, sliding.num_kv_heads)
+
+
+def test_a_null_number_of_global_heads_is_that_of_the_sliding_layers() -> None:
+    assert tiny.config(num_global_key_value_heads=None).layers[2].num_kv_heads == 2
+
+
+@pytest.mark.parametrize("key", [*SHAPES, *OTHERS])
+def test_a_missing_key_is_named(key: str) -> None:
+    assert refusal(without("text_config", key)).message == f"text_config lacks `{key}`"
+
+
+def test_a_missing_canvas_length_is_named() -> None:
+    assert refusal(without("canvas_length")).message == "config.json lacks `canvas_length`"
+
+
+def test_a_missing_text_config_is_named() -> None:
+    assert refusal(without("text_config")).message == "config.json lacks `text_config`"
+
+
+@pytest.mark.parametrize("kind", ["full_attention", "sliding_attention"])
+@pytest.mark.parametrize("key", ["rope_theta", "rope_type"])
+def test_a_missing_key_of_the_positions_is_named(kind: str, key: str) -> None:
+    message = refusal(without("text_config", "rope_parameters", kind, key)).message
+    assert message == f"rope_parameters.{kind} lacks `{key}`"
+
+
+@pytest.mark.parametrize("key", SHAPES)
+@pytest.mark.parametrize("value", [0, -1, 2.0, "2", True])
+def test_a_size_must_be_a_whole_number_above_zero(key: str, value: object) -> None:
+    assert f"{key}={value!r} must be a whole number above 0" in refusal(tiny.config_json(**{key: value})).message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ({"hidden_activation": "gelu"}, "hidden_activation='gelu' is not `gelu_pytorch_tanh`"),
+        ({"attention_bias": True}, "attention_bias=true is not a form of this model"),
+        ({"use_bidirectional_attention": "all"}, "use_bidirectional_attention='all' is not a form"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings=false is not a form of this model"),
+        ({"layer_types": ["full_attention"] * 2}, "layer_types has 2 entries, num_hidden_layers=3"),
+        ({"layer_types": ["full_attention"] * 2 + ["mamba"]}, "layer_types has the unknown entry `mamba`"),
+        ({"num_attention_heads": 3}, "num_attention_heads=3 is not a multiple of the 2 key-value heads of layer 0"),
+        ({"top_k_experts": 5}, "top_k_experts=5 exceeds num_experts=4"),
+    ],
+)
+def test_another_form_of_the_model_is_refused(text: dict[str, Any], message: str) -> None:
+    assert message in refusal(tiny.config_json(**text)).message
+
+
+def test_another_kind_of_positions_is_refused() -> None:
+    config = copy.deepcopy(tiny.config_json())
+    config["text_config"]["rope_parameters"]["full_attention"]["rope_type"] = "yarn"
+    assert refusal(config).message == "rope_parameters.full_attention: rope_type='yarn' is not a form of this model"
+
+
+@pytest.mark.parametrize("model_type", ["gemma4", None])
+def test_another_model_is_refused(model_type: str | None) -> None:
+    config = tiny.config_json() | {"model_type": model_type}
+    assert refusal(config).message == f"config.json describes `{model_type}`, not `diffusion_gemma`"
+
+
+def test_only_the_cap_and_the_padding_have_a_default() -> None:
+    config = without("text_config", "final_logit_softcapping")
+    assert ModelConfig.from_dict(config).softcap == 30.0
+    assert tiny.config(final_logit_softcapping=None).softcap is None
+    assert tiny.config().pad_token_id == 0
+    assert tiny.config(pad_token_id=7).pad_token_id == 7

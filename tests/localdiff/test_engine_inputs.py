@@ -1,0 +1,172 @@
+"""What goes into a run besides the prompt reaches the place it is meant for: noise, settings, limits, earlier runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from localdiff.diffusion.noise import SeededNoise
+from localdiff.engine import Engine
+from localdiff.errors import UsageError, WeightsError
+from localdiff.events import BlockCommitted, BlockStarted, DenoiseStep, Event, RunFinished, RunStarted, TextCommitted
+from localdiff.options import GenerateOptions
+from localdiff.template import ChatTemplate
+from tests import tiny
+
+OPTIONS = GenerateOptions(seed=7, max_tokens=20)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return tiny.engine(tmp_path)
+
+
+def run(engine: Engine, prompt: Any = "abc", **values: Any) -> list[Event]:
+    return list(engine.generate(prompt, dataclasses.replace(OPTIONS, **values)))
+
+
+def of(kind: type, events: Sequence[Event]) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def drafts(events: Sequence[Event]) -> list[tuple[int, ...]]:
+    return [step.argmax_ids for step in of(DenoiseStep, events)]
+
+
+def test_the_start_says_what_the_run_will_be(engine: Engine) -> None:
+    started = run(engine, cap=4)[0]
+    assert isinstance(started, RunStarted)
+    assert (started.max_tokens, started.canvas_length, started.vocab_size, started.max_steps) == (20, 8, 64, 4)
+    assert (started.end_ids, started.pad_id, started.seed) == ((tiny.EOS, tiny.TURN_END), tiny.PAD, 7)
+
+
+def test_one_end_token_may_stand_alone(tmp_path: Path) -> None:
+    started = run(tiny.engine(tmp_path, eos_token_id=5))[0]
+    assert isinstance(started, RunStarted)
+    assert started.end_ids == (5,)
+
+
+def test_a_canvas_is_what_the_noise_says_and_stands_behind_what_is_committed(engine: Engine) -> None:
+    events = run(engine)
+    started = of(BlockStarted, events)
+    assert started[0].canvas_ids == tuple(SeededNoise(7).canvas(8, 64).tolist())
+    position = events[0].prompt_tokens  # type: ignore[union-attr]
+    for block, committed in zip(started, of(BlockCommitted, events), strict=True):
+        assert block.position == position
+        position += len(committed.token_ids)
+
+
+def test_noise_may_come_from_outside(engine: Engine) -> None:
+    expected = drafts(run(engine, seed=9))
+    assert drafts(list(engine.generate("abc", OPTIONS, noise=SeededNoise(9)))) == expected
+    assert drafts(run(engine)) != expected
+
+
+def test_reference_noise_is_refused_in_half_precision(tmp_path: Path) -> None:
+    half = tiny.engine(tmp_path, network=tiny.model().to(torch.bfloat16))
+    with pytest.raises(UsageError, match="noise='reference' needs device cpu and dtype fp32, not cpu and bfloat16"):
+        run(half, noise="reference")
+    assert run(half)[-1].reason in ("length", "end_of_turn")  # type: ignore[union-attr]
+
+
+def test_reference_noise_is_another_answer_to_the_same_seed(engine: Engine) -> None:
+    assert drafts(run(engine, noise="reference")) == drafts(run(engine, noise="reference"))
+    assert drafts(run(engine, noise="reference")) != drafts(run(engine))
+
+
+@pytest.mark.parametrize(
+    ("values", "temperatures"),
+    [
+        ({}, [0.4 + 0.4 * left / 6 for left in (6, 5, 4, 3, 2, 1)]),
+        ({"steps": 2}, [0.8, 0.6]),
+        ({"cap": 2}, [0.8, 0.4 + 0.4 * 5 / 6]),
+        ({"t_min": 0.2, "t_max": 1.0, "steps": 4}, [1.0, 0.8, 0.6, 0.4]),
+        ({"temperature": 0.7, "steps": 2}, [0.7, 0.7]),
+        ({"temperature": 0.0, "steps": 2}, [0.8, 0.6]),
+    ],
+)
+def test_options_override_the_schedule_of_the_checkpoint(
+    engine: Engine, values: dict[str, Any], temperatures: list[float]
+) -> None:
+    events = list(engine.generate("abc", dataclasses.replace(OPTIONS, **values, max_tokens=8), stop_rule="never"))
+    assert [step.temperature for step in of(DenoiseStep, events)] == pytest.approx(temperatures)
+
+
+def test_options_override_acceptance_and_confidence(engine: Engine) -> None:
+    everything = of(DenoiseStep, run(engine, entropy_bound=1000.0))
+    assert all(all(step.accepted) for step in everything)
+    next_to_nothing = of(DenoiseStep, run(engine, entropy_bound=1e-9))
+    assert all(sum(step.accepted) == 1 for step in next_to_nothing)
+    easy = of(BlockCommitted, run(engine, confidence=100.0, stability=0))
+    assert all((block.steps, block.reason) == (1, "converged") for block in easy)
+
+
+def test_settings_that_only_clash_with_the_checkpoint_are_refused(engine: Engine) -> None:
+    with pytest.raises(UsageError, match="t_min=0.9 must be <= t_max=0.8"):
+        run(engine, t_min=0.9)
+
+
+def test_a_broken_generation_config_is_refused_when_the_engine_is_made(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="t_max=0 must be > 0|t_min=0.4 must be <= t_max=0"):
+        tiny.engine(tmp_path, t_max=0)
+
+
+def test_the_model_may_hold_less_than_the_context_that_was_asked_for(tmp_path: Path) -> None:
+    short = tiny.engine(tmp_path, network=tiny.model(max_position_embeddings=30))
+    events = list(short.generate([2] * 25, OPTIONS, stop_rule="never"))
+    assert events[0].max_tokens == 5  # type: ignore[union-attr]
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert finished.reason in ("context_full", "end_of_turn")
+    with pytest.raises(UsageError, match="the prompt has 30 tokens and the context holds 30"):
+        run(short, [2] * 30)
+
+
+def test_thinking_is_asked_of_the_template(engine: Engine, tmp_path: Path) -> None:
+    source = "<bos>{% if enable_thinking %}<|think|>{% endif %}{{ messages[0].content }}"
+    (tmp_path / "chat_template.jinja").write_text(source)
+    engine.template = ChatTemplate(tmp_path)
+    lengths = [run(engine, think=think)[0].prompt_tokens for think in (False, True)]  # type: ignore[union-attr]
+    assert lengths == [4, 5]
+
+
+def test_an_answer_does_not_depend_on_a_run_that_was_left_in_the_middle(engine: Engine, tmp_path: Path) -> None:
+    expected = drafts(run(tiny.engine(tmp_path)))
+    left = engine.generate("something else", OPTIONS)
+    while not isinstance(next(left), DenoiseStep):
+        pass
+    left.close()  # type: ignore[attr-defined]
+    assert drafts(run(engine)) == expected
+
+
+def test_a_longer_run_gets_a_larger_cache_and_a_shorter_one_reuses_it(engine: Engine) -> None:
+    first = run(engine, max_tokens=8)
+    small = engine._cache
+    run(engine, "a much longer prompt", max_tokens=40)
+    large = engine._cache
+    assert small is not None
+    assert large is not None
+    assert large.capacity > small.capacity
+    assert drafts(run(engine, max_tokens=8)) == drafts(first)
+    assert engine._cache is large
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_text_is_the_decoding_of_the_ids_without_control_tokens(engine: Engine, seed: int) -> None:
+    """Random weights write anything: control tokens in any order, channels that never close, ids without a token."""
+    events = run(engine, seed=seed, max_tokens=60)
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    texts = of(TextCommitted, events)
+    assert all(text.text for text in texts)
+    shown = "".join(text.text for text in texts)
+    assert not any(control in shown for control in tiny.CONTROL)
+    if tiny.CONTROL.index("<|channel>") not in finished.token_ids:
+        assert shown == engine.tokenizer.decode(finished.token_ids)
+    committed = [token for block in of(BlockCommitted, events) for token in block.token_ids]
+    assert finished.token_ids == tuple(token for token in committed if token not in (tiny.EOS, tiny.TURN_END))

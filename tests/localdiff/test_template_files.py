@@ -1,0 +1,189 @@
+"""`ChatTemplate`: where a template is found, what it may ask for, and templates and messages that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localdiff.errors import UsageError, WeightsError
+from localdiff.template import MAX_DEPTH, MAX_FILE_BYTES, ChatTemplate
+from tests.chats import USER
+
+
+def write(directory: Path, source: str) -> Path:
+    (directory / "chat_template.jinja").write_text(source, "utf-8")
+    return directory
+
+
+def render(directory: Path, source: str, *messages: dict[str, Any], **settings: Any) -> str:
+    return ChatTemplate(write(directory, source)).render(messages or [USER], **settings)
+
+
+# Where a template is found, and what it may ask for
+
+BASIC = "{{ bos_token }}{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
+
+
+def test_the_file_goes_before_the_key(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "from the key"}))
+    assert ChatTemplate(tmp_path).render([USER]) == "from the key"
+    assert render(tmp_path, BASIC) == "<bos>user:Hi;"
+
+
+def test_of_several_templates_in_the_key_the_default_is_taken(tmp_path: Path) -> None:
+    named = [{"name": "tool_use", "template": "no"}, "junk", {"name": "default", "template": "yes"}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
+    assert ChatTemplate(tmp_path).render([USER]) == "yes"
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, "<bos><eos>"),
+        ({"bos_token": "<s>", "eos_token": {"content": "</s>", "lstrip": False}}, "<s></s>"),
+        ({"bos_token": None, "eos_token": 3}, "<eos>"),
+    ],
+)
+def test_special_tokens_come_from_the_config(tmp_path: Path, config: dict[str, Any], expected: str) -> None:
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    assert render(tmp_path, "{{ bos_token }}{{ eos_token }}") == expected
+
+
+def test_line_ends_of_windows_make_no_difference(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_bytes(b"a\r\n{% if true %}\r\nb\r\n{% endif %}\r\nc")
+    assert ChatTemplate(tmp_path).render([USER]) == "a\nb\nc"
+
+
+def test_the_date_comes_from_the_clock_that_was_given(tmp_path: Path) -> None:
+    write(tmp_path, "{{ strftime_now('%d %b %Y') }}|{{ strftime_now('%999999999d') }}")
+    template = ChatTemplate(tmp_path, now=lambda: datetime(2026, 7, 9))
+    assert template.render([USER]) == "09 Jul 2026|09"
+
+
+def test_generation_tags_render_what_they_hold(tmp_path: Path) -> None:
+    source = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
+    assert render(tmp_path, source) == "Hi"
+
+
+# What cannot be used
+
+
+def test_a_directory_without_a_template_is_a_weights_error(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="has no chat template") as failure:
+        ChatTemplate(tmp_path)
+    assert str(tmp_path) in failure.value.message and failure.value.hint
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": [{"name": "rag", "template": "x"}]}))
+    with pytest.raises(WeightsError, match="has no chat template"):
+        ChatTemplate(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "3", "[" * 100_000])
+def test_a_damaged_config_is_a_weights_error(tmp_path: Path, content: str) -> None:
+    write(tmp_path, BASIC)
+    (tmp_path / "tokenizer_config.json").write_text(content)
+    with pytest.raises(WeightsError, match="tokenizer_config.json"):
+        ChatTemplate(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe{}", b"x" * (MAX_FILE_BYTES + 1)], ids=["not UTF-8", "too long"])
+def test_a_file_that_is_no_template_is_a_weights_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "chat_template.jinja").write_bytes(content)
+    with pytest.raises(WeightsError, match="chat_template.jinja"):
+        ChatTemplate(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("a\n{% if %}", "line 2"),
+        ("{{ 'x' ", "line 1"),
+        ("{% for m in messages %}", "Unexpected end of template"),
+        ("{{ 'x' | nonsense }}", "No filter named 'nonsense'"),
+        ("{% unknown %}", "unknown tag 'unknown'"),
+        ("(" * 10 + "{{ " + "(" * 5000, "chat_template.jinja"),
+    ],
+)
+def test_a_malformed_template_is_a_weights_error(tmp_path: Path, source: str, reason: str) -> None:
+    with pytest.raises(WeightsError) as failure:
+        ChatTemplate(write(tmp_path, source))
+    assert "chat_template.jinja` cannot be used" in failure.value.message
+    assert reason in failure.value.message
+    assert "\n" not in failure.value.message and not failure.value.message.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for i in range(10**9) %}x{% endfor %}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        "{{ 'x' * 10**12 }}",
+        "{{ messages[99].content.text }}",
+        "{{ nothing.here }}",
+        "{{ 1 // 0 }}",
+        "{{ ''.__class__.__mro__ }}",
+        "{{ messages.append(1) }}",
+        "{% include 'x' %}",
+        "{{ strftime_now() }}",
+    ],
+)
+def test_a_template_that_fails_is_a_weights_error(tmp_path: Path, source: str) -> None:
+    with pytest.raises(WeightsError, match="chat_template.jinja` fails on this conversation: .+") as failure:
+        render(tmp_path, source)
+    assert "\n" not in failure.value.message
+    assert failure.value.__cause__ is not None
+
+
+def test_a_template_may_refuse_a_conversation(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="refuses the conversation: Roles must alternate, user first$"):
+        render(tmp_path, "{{ raise_exception('Roles must\\n alternate,\x1b user first.') }}")
+
+
+def test_a_failure_does_not_spoil_the_next_rendering(tmp_path: Path) -> None:
+    template = ChatTemplate(write(tmp_path, "{% for i in range(messages[0].n) %}x{% endfor %}"))
+    with pytest.raises(WeightsError):
+        template.render([{**USER, "n": 10**9}])
+    assert template.render([{**USER, "n": 3}]) == "xxx"
+
+
+class Role(StrEnum):
+    USER = "user"
+
+
+def nested(depth: int) -> Any:
+    value: Any = "x"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_subclasses_of_plain_types_are_plain(tmp_path: Path) -> None:
+    assert render(tmp_path, BASIC, {"role": Role.USER, "content": "Hi"}) == "<bos>user:Hi;"
+    assert render(tmp_path, BASIC, {"role": "user", "content": ("a", "b")}) == "<bos>user:['a', 'b'];"
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ([], "the conversation is empty"),
+        (["Hi"], "a message is a `str`"),
+        ([{"content": "Hi"}], "has the role None"),
+        ([{"role": 3, "content": "Hi"}], "has the role 3"),
+        ([{"role": "user", "content": 3}], "content of a message is a `int`"),
+        ([{"role": "user", "content": {"text": "Hi"}}], "content of a message is a `dict`"),
+        ([{"role": "user", "content": "Hi", "at": datetime(2026, 1, 1)}], "`at` holds a `datetime`"),
+        ([{"role": "user", "content": [b"Hi"]}], "`content` holds a `bytes`"),
+        ([{"role": "user", "content": "Hi", "extra": {1: 2}}], "`extra` holds a `dict`"),
+        ([{"role": "user", "content": nested(MAX_DEPTH + 1)}], "nested deeper"),
+        ([{"role": "user", "content": nested(50_000)}], "nested deeper"),
+    ],
+)
+def test_messages_that_are_none_are_a_usage_error(tmp_path: Path, messages: Any, reason: str) -> None:
+    template = ChatTemplate(write(tmp_path, BASIC))
+    with pytest.raises(UsageError) as failure:
+        template.render(messages)
+    assert reason in failure.value.message

@@ -1,0 +1,113 @@
+"""Where rows end, and which rows are in sight."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localdiff.view.cells import CellMaker
+from localdiff.view.flow import COMMITTED, Page, lay_out, window
+from localdiff.view.palette import DARK, SETTLED
+from localdiff.view.style import row_text, row_width
+
+MAKER = CellMaker(piece_of=lambda token: "", is_special=lambda token: False, palette=DARK)
+
+
+def page(pieces: list[str], columns: int) -> Page:
+    cells, owners = [], []
+    for position, piece in enumerate(pieces):
+        made = MAKER.text(piece, SETTLED, False)
+        cells += made
+        owners += [position] * len(made)
+    return lay_out(cells, owners, columns)
+
+
+def rows(pieces: list[str], columns: int) -> list[str]:
+    return [row_text(row) for row in page(pieces, columns).rows]
+
+
+def test_words_move_whole_and_lose_the_space_before_them() -> None:
+    assert rows(["one", " two", " three"], 9) == ["one two", "three"]
+
+
+def test_pieces_of_one_word_move_together() -> None:
+    assert rows(["a", " con", "den", "sing"], 10) == ["a", "condensing"]
+
+
+def test_a_word_longer_than_a_row_is_torn() -> None:
+    assert rows(["x" * 20], 8) == ["xxxxxxxx", "xxxxxxxx", "xxxx"]
+    assert rows(["ab", "cdefgh", "ijklmnop", "q"], 8) == ["abcdefgh", "ijklmnop", "q"]
+
+
+def test_a_wide_character_that_would_stand_across_the_edge_moves_on() -> None:
+    assert rows(["日本語"], 5) == ["日本", "語"]
+
+
+def test_newlines_end_rows() -> None:
+    assert rows(["one", "\n", "two", "\n\n", "three"], 20) == ["one ↵", "two ↵", "↵", "three"]
+
+
+def test_the_sign_of_a_newline_needs_no_row_of_its_own() -> None:
+    assert rows(["12345678", "\n", "x"], 8) == ["12345678", "x"]
+
+
+def test_many_newlines_leave_one_blank_row_at_most() -> None:
+    assert rows(["a", "\n" * 6, "b"], 20) == ["a ↵", "↵", "↵ ↵ ↵ ↵b"]
+
+
+def test_indentation_stays() -> None:
+    assert rows(["if", "\n", "    ", "x"], 20) == ["if ↵", "    x"]
+
+
+def test_a_mark_joins_the_letter_before_it_and_nothing_else() -> None:
+    assert rows(["\u0916", "\u093f"], 20) == ["\u0916\u093f"]
+    assert rows([".", "\u093f"], 20) == [".◌\u093f"]
+    assert rows(["\u093f"], 20) == ["◌\u093f"]
+
+
+def test_no_cells_make_one_empty_row() -> None:
+    assert lay_out([], [], 10) == Page(rows=((),), first_positions=(COMMITTED,))
+
+
+def test_too_few_columns() -> None:
+    with pytest.raises(ValueError, match="columns=1"):
+        lay_out([], [], 1)
+
+
+def test_rows_know_their_positions() -> None:
+    shown = page(["one", " two", " three", " four"], 9)
+    assert [shown.row_of(position) for position in range(4)] == [0, 0, 1, 2]
+
+
+PIECE = st.sampled_from([" a", "b", " word", "ing", "\n", "\n\n", "日", " 🙂", "    ", "x" * 30, "\u0301", "", " e\u0301"])
+
+
+@given(st.lists(PIECE, max_size=60), st.integers(17, 60))
+def test_rows_never_overflow_and_lose_nothing_but_space(pieces: list[str], columns: int) -> None:
+    shown = page(pieces, columns)
+    assert all(row_width(row) <= columns for row in shown.rows)
+    signs = str.maketrans("", "", " ↵◌")
+    laid = "".join(row_text(row) for row in shown.rows).translate(signs)
+    given_ = "".join(cell.span.text for piece in pieces for cell in MAKER.text(piece, SETTLED, False)).translate(signs)
+    assert laid == given_
+    assert list(shown.first_positions) == sorted(shown.first_positions)
+
+
+@pytest.mark.parametrize(
+    ("total", "focus", "before", "top"),
+    [(8, 3, 0, 0), (20, 15, 0, 5), (20, 5, 8, 4), (20, 9, 5, 5), (20, 0, 9, 0), (20, 19, 0, 8), (12, 11, 5, 0)],
+)
+def test_the_window_moves_as_little_as_it_can(total: int, focus: int, before: int, top: int) -> None:
+    assert window(total, focus, 12, before) == top
+
+
+@given(st.integers(1, 50), st.integers(0, 49), st.integers(1, 15), st.integers(0, 60))
+def test_the_window_always_shows_its_focus(total: int, focus: int, rows: int, before: int) -> None:
+    focus = min(focus, total - 1)
+    top = window(total, focus, rows, before)
+    assert 0 <= top <= max(0, total - rows)
+    assert top <= focus < top + rows
+    if rows >= 4 and total > rows:
+        assert top == 0 or focus > top, "the first row is a note then"
+        assert top + rows == total or focus < top + rows - 1, "the last row is a note then"

@@ -1,0 +1,71 @@
+"""Which committed text is finished."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localdiff.events import Channel, TextCommitted
+from localdiff.view.paragraphs import Passage, Transcript, finished_length
+
+
+@pytest.mark.parametrize(
+    ("text", "finished"),
+    [
+        ("one", ""),
+        ("one\ntwo\n", ""),
+        ("one\n\ntwo", "one\n\n"),
+        ("one\n \t\ntwo\n\nthree", "one\n \t\ntwo\n\n"),
+        ("```python\na = 1\n\nb = 2\n", ""),
+        ("before\n\n```\ncode\n\ncode\n", "before\n\n"),
+        ("```\ncode\n\n```\n\nafter", "```\ncode\n\n```\n\n"),
+        ("~~~\n```\n\n~~~\n\nafter", "~~~\n```\n\n~~~\n\n"),
+        ("    ```\n\nan indented block", "    ```\n\n"),
+        ("\n\ntext", "\n\n"),
+        ("a\x0c\n\x0b\nb", "a\x0c\n\x0b\n"),
+    ],
+)
+def test_a_paragraph_ends_at_a_blank_line_outside_a_fence(text: str, finished: str) -> None:
+    assert text[: finished_length(text)] == finished
+
+
+def said(text: str, channel: Channel = "answer") -> TextCommitted:
+    return TextCommitted(block=1, channel=channel, text=text)
+
+
+def test_paragraphs_leave_one_by_one() -> None:
+    transcript = Transcript()
+    transcript.add(said("one\n\ntw"))
+    assert transcript.take_finished() == (Passage(channel="answer", text="one\n\n"),)
+    assert transcript.pending == "tw"
+    transcript.add(said("o\n"))
+    assert transcript.take_finished() == ()
+    assert transcript.take_all() == (Passage(channel="answer", text="two\n"),)
+    assert transcript.take_all() == ()
+
+
+def test_the_last_line_is_ended() -> None:
+    transcript = Transcript()
+    transcript.add(said("one"))
+    assert transcript.take_all() == (Passage(channel="answer", text="one\n"),)
+
+
+def test_a_change_of_channel_finishes_what_was_begun() -> None:
+    transcript = Transcript()
+    transcript.add(said("hm", "thought"))
+    transcript.add(said("yes"))
+    assert transcript.take_finished() == (Passage(channel="thought", text="hm\n"),)
+    assert transcript.pending == "yes"
+
+
+@given(st.lists(st.text(alphabet="ab \n`~", max_size=30)))
+def test_nothing_is_lost_or_printed_twice(parts: list[str]) -> None:
+    transcript = Transcript()
+    out = ""
+    for part in parts:
+        transcript.add(said(part))
+        out += "".join(passage.text for passage in transcript.take_finished())
+    out += "".join(passage.text for passage in transcript.take_all())
+    text = "".join(parts)
+    assert out == text + ("\n" if text and not text.endswith("\n") else "")

@@ -1,0 +1,58 @@
+"""The table of codec errors, and the claims that stand in the documentation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from quant.error_table import FORMATS, checkpoint_weights, distributions, main, measure, table
+from tests.small_weights import write_small_weights
+
+
+@pytest.fixture(scope="module")
+def errors() -> dict[str, dict[str, float]]:
+    return measure(distributions(rows=128))
+
+
+def test_fitting_takes_seven_percent_off_gaussian_weights_and_something_off_the_others(
+    errors: dict[str, dict[str, float]],
+) -> None:
+    assert errors["gaussian"]["nf4"] <= 0.93 * errors["gaussian"]["absmax NF4"]
+    assert all(row["nf4"] < row["absmax NF4"] for row in errors.values())
+
+
+def test_the_baseline_is_the_published_figure(errors: dict[str, dict[str, float]]) -> None:
+    assert errors["gaussian"]["absmax NF4"] == pytest.approx(9.20, abs=0.03)
+
+
+def test_distributions_are_the_same_in_every_run() -> None:
+    assert all(torch.equal(one, two) for (_, one), (_, two) in zip(distributions(8), distributions(8), strict=True))
+
+
+def test_a_row_is_relative_to_its_weights() -> None:
+    weight = torch.randn(8, 128, generator=torch.Generator().manual_seed(0))
+    row = measure(iter([("x", weight)]))["x"]
+    expected = {name: 100 * float((back(weight) - weight).norm() / weight.norm()) for name, back in FORMATS.items()}
+    assert row == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_checkpoint_has_a_row_for_every_quantized_class(tmp_path: Path) -> None:
+    rows = measure(checkpoint_weights(write_small_weights(tmp_path / "model")))
+    assert set(rows) == {"experts", "attention", "dense MLP", "embedding and head", "self-conditioning"}
+
+
+def test_the_table_is_markdown() -> None:
+    text = table({"x": {"absmax NF4": 9.2, "nf4": 8.28, "int8": 0.6}})
+    assert text.splitlines()[-1] == "| x | 9.20 % | 8.28 % | -10.0 % | 0.600 % |"
+
+
+def test_a_directory_without_weights_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path)]) == 3
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_too_many_arguments_are_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["a", "b"]) == 2
+    assert "usage" in capsys.readouterr().err

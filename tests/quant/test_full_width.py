@@ -1,0 +1,50 @@
+"""A fused expert tensor at its released size: memory stays bounded, and the account is right."""
+
+from __future__ import annotations
+
+import re
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from quant.job import Job
+from quant.manifest import read_manifest
+from quant.memory import held_by_manifest
+from quant.plan import make_plan, working_bytes
+from quant.pool import available_workers
+from quant.recipe import RECIPES
+from quant.run import run
+from quant.source import read_source
+from tests.full_width import write_full_width
+
+STATUS = Path("/proc/self/status")
+
+
+def anonymous_bytes() -> int:
+    match = re.search(r"^RssAnon:\s+(\d+) kB", STATUS.read_text(), re.MULTILINE)
+    assert match is not None
+    return int(match[1]) * 1024
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not STATUS.exists(), reason="asks the kernel for the anonymous memory of this process")
+def test_memory_is_that_of_a_few_slices(tmp_path: Path) -> None:
+    source = tmp_path / "model"
+    shapes = write_full_width(source, layers=1, only="experts.gate_up_proj")
+    workers = available_workers()
+    job = Job(
+        plan=make_plan(RECIPES["4bit-small"], read_source(source)),
+        output=tmp_path / "out",
+        open_source=lambda file: nullcontext(source / file.name),
+        tool="test",
+        workers=workers,
+    )
+    before = anonymous_bytes()
+    peak = max(anonymous_bytes() for _ in run(job))
+    assert list(shapes.values()) == [(128, 1408, 2816)]
+    assert peak - before < 2 * working_bytes(workers) < 4e9
+    manifest = read_manifest(tmp_path / "out")
+    stored = sum(tensor.nbytes for tensor in held_by_manifest(manifest))
+    on_disk = sum((tmp_path / "out" / shard).stat().st_size for shard in manifest.shards)
+    assert stored == pytest.approx(on_disk, rel=1e-5)
