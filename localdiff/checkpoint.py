@@ -146,9 +146,7 @@ class Checkpoint:
         try:
             handle: Any = safe_open(path, framework="pt", device="cpu")
         except (SafetensorError, OSError) as error:
-            raise WeightsError(
-                f"the weight file `{path}` is damaged or cut short ({error})", _INCOMPLETE
-            ) from error
+            raise WeightsError(f"the weight file `{path}` is damaged or cut short ({error})", _INCOMPLETE) from error
         self._files[file] = handle
         names: list[str] = handle.keys()
         return names

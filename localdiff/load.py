@@ -62,9 +62,7 @@ class Accounting:
         return f"skipped {' and '.join(parts)}" if parts else None
 
 
-def load_model(
-    directory: Path | str, device: torch.device, dtype: torch.dtype
-) -> tuple[DiffusionGemma, ModelConfig]:
+def load_model(directory: Path | str, device: torch.device, dtype: torch.dtype) -> tuple[DiffusionGemma, ModelConfig]:
     """Loads the text model of a checkpoint directory.
 
     Args:
@@ -113,9 +111,7 @@ def account(model: DiffusionGemma, shapes: Mapping[str, tuple[int, ...]]) -> Acc
     for name, source in source_of.items():
         if shapes[source] != wanted[name]:
             have, want = list(shapes[source]), list(wanted[name])
-            raise WeightsError(
-                f"`{source}` has the shape {have}, where `config.json` asks for {want}", _MISMATCH
-            )
+            raise WeightsError(f"`{source}` has the shape {have}, where `config.json` asks for {want}", _MISMATCH)
     rest = sorted(set(shapes) - set(source_of.values()))
     vision = tuple(name for name in rest if name.startswith(_VISION))
     tied = tuple(name for name in rest if _is_tied(name, shapes[name], wanted))
@@ -206,9 +202,7 @@ def _place(tensor: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
     return tensor.to(device=device, dtype=dtype)
 
 
-def _require_memory(
-    checkpoint: Checkpoint, names: list[str], device: torch.device, dtype: torch.dtype
-) -> None:
+def _require_memory(checkpoint: Checkpoint, names: list[str], device: torch.device, dtype: torch.dtype) -> None:
     """Refuses weights that cannot fit. On the CPU only converted tensors count; the rest stays mapped."""
     mapped = device.type == "cpu"
     new = [name for name in names if not (mapped and checkpoint.dtype(name) == dtype)]

@@ -1,7 +1,7 @@
 """`python -m tests.full_width DIRECTORY [--layers N]`: random weights in the released layout at full width.
 
-Knows the published names and shapes through their description, and writes one file a layer: 1.7 GB each, and 1.5 GB for the
-rest. The vision tower is left out. For measuring memory, speed, resume and size without the released weights.
+Knows the published names and shapes through their description, and writes one file a layer: 1.7 GB each, and 1.5 GB
+for the rest. The vision tower is left out. For measuring memory, speed, resume and size without the released weights.
 """
 
 from __future__ import annotations

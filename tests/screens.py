@@ -12,26 +12,60 @@ from typing import Any
 import pyte
 
 
-class ReflowingScreen(pyte.HistoryScreen):
-    """A screen that breaks rows which have become too long, instead of cutting them."""
+class CuttingScreen(pyte.HistoryScreen):
+    """A screen that keeps what is next to its cursor when it becomes lower, and cuts rows when it becomes narrower."""
 
     def resize(self, lines: int | None = None, columns: int | None = None) -> None:
-        """Change the size; rows that no longer fit go on in the next one, and the cursor stays on its character."""
-        if columns is None or columns >= self.columns or lines not in (None, self.lines):
-            super().resize(lines, columns)
+        """Change the size: empty rows below go first, then rows at the top, into the scrollback."""
+        if columns is not None and columns != self.columns:
+            self.change_width(columns)
+        if lines is None or lines == self.lines:
+            return
+        if lines < self.lines:
+            self._scroll_away(max(0, self._last_row() + 1 - lines))
+        self.lines = lines
+        self.set_margins()
+
+    def change_width(self, columns: int) -> None:
+        """Cut what does not fit."""
+        super().resize(None, columns)
+
+    def _last_row(self) -> int:
+        return max([self.cursor.y, *(y for y in range(self.lines) if self._used(y))])
+
+    def _scroll_away(self, count: int) -> None:
+        rows = {y: self.buffer[y] for y in range(self.lines)}
+        self.buffer.clear()
+        for y, row in rows.items():
+            if y < count:
+                self.history.top.append(row)
+            else:
+                self.buffer[y - count] = row
+        self.cursor.y -= count
+
+    def _used(self, y: int) -> int:
+        row = self.buffer[y]
+        return max((x + 1 for x in list(row) if row[x].data.strip()), default=0)
+
+
+class ReflowingScreen(CuttingScreen):
+    """A screen that breaks rows which have become too long; the cursor stays on its character."""
+
+    def change_width(self, columns: int) -> None:
+        """Break what does not fit; what had been broken is not joined again."""
+        if columns > self.columns:
+            super().change_width(columns)
             return
         rows: list[dict[int, Any]] = []
         cursor = (0, 0)
-        last = max([self.cursor.y, *(y for y in range(self.lines) if self._used(y))])
-        for y in range(last + 1):
+        for y in range(self._last_row() + 1):
             used = max(self._used(y), self.cursor.x + 1 if y == self.cursor.y else 1)
             for start in range(0, used, columns):
                 if y == self.cursor.y and start <= self.cursor.x < start + columns:
                     cursor = (len(rows), self.cursor.x - start)
-                part = {x - start: self.buffer[y][x] for x in range(start, min(start + columns, used))}
-                rows.append(part)
+                rows.append({x - start: self.buffer[y][x] for x in range(start, min(start + columns, used))})
         away = max(0, len(rows) - self.lines)
-        super().resize(lines, columns)
+        super().change_width(columns)
         self.buffer.clear()
         for index, row in enumerate(rows):
             line = pyte.screens.StaticDefaultDict(self.default_char)
@@ -41,10 +75,6 @@ class ReflowingScreen(pyte.HistoryScreen):
             else:
                 self.buffer[index - away] = line
         self.cursor.y, self.cursor.x = cursor[0] - away, cursor[1]
-
-    def _used(self, y: int) -> int:
-        row = self.buffer[y]
-        return max((x + 1 for x in list(row) if row[x].data.strip()), default=0)
 
 
 class FakeTerminal(io.StringIO):
@@ -57,7 +87,7 @@ class FakeTerminal(io.StringIO):
 
     def __init__(self, columns: int = 80, rows: int = 24, *, reflows: bool = False) -> None:
         super().__init__()
-        kind = ReflowingScreen if reflows else pyte.HistoryScreen
+        kind = ReflowingScreen if reflows else CuttingScreen
         self.screen = kind(columns, rows, history=10_000, ratio=0.5)
         self._parser = pyte.Stream(self.screen)
         self.writes: list[str] = []
@@ -73,9 +103,9 @@ class FakeTerminal(io.StringIO):
         return True
 
     def write(self, text: str) -> int:
-        """Show the text."""
+        """Show the text, with line ends as the line discipline makes them."""
         self.writes.append(text)
-        self._parser.feed(text)
+        self._parser.feed(text.replace("\n", "\r\n"))
         self.shown.append(self.lines())
         return len(text)
 
@@ -94,4 +124,4 @@ class FakeTerminal(io.StringIO):
 
     def resize(self, columns: int, rows: int) -> None:
         """Pull at the window's corner."""
-        self.screen.resize(rows if rows != self.screen.lines else None, columns)
+        self.screen.resize(rows, columns)

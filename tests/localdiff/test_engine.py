@@ -1,5 +1,7 @@
-"""The engine: events in order, ends where it must, and leaves nothing behind. Runs a tiny model on real weights, and one
-whose logits are written by the test where a certain draft is needed."""
+"""The engine: events in order, ends where it must, and leaves nothing behind.
+
+Runs a tiny model on real weights, and one whose logits are written by the test where a certain draft is needed.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from localdiff.model.cache import KVCache
-from localdiff.model.config import LayerConfig, ModelConfig, RopeConfig
+from localdiff.model.config import ModelConfig
 from quant.job import Job
 from quant.manifest import read_manifest
 from quant.memory import MemoryAccount, cache_bytes, held_by_manifest, held_by_plan
@@ -18,6 +18,7 @@ from quant.plan import describe_plan, make_plan
 from quant.recipe import RECIPES
 from quant.run import run
 from quant.source import read_source
+from tests.released import released_config
 from tests.small_weights import write_small_weights
 
 
@@ -47,31 +48,9 @@ def test_the_cache_is_the_published_one(context: int, megabytes: float) -> None:
     assert released("4bit", context).cache == pytest.approx(megabytes * 1e6, rel=1e-3)
 
 
-def layer(*, full: bool) -> LayerConfig:
-    rope = RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
-    if full:
-        return LayerConfig(kind="full", head_dim=512, num_kv_heads=2, window=None, rope=rope)
-    return LayerConfig(kind="sliding", head_dim=256, num_kv_heads=8, window=1024, rope=rope)
-
-
 @pytest.mark.parametrize("context", [300, 5000])
 def test_the_cache_is_what_the_model_allocates(context: int) -> None:
-    config = ModelConfig(
-        vocab_size=262_144,
-        hidden_size=2816,
-        intermediate_size=2112,
-        moe_intermediate_size=704,
-        num_heads=16,
-        num_experts=128,
-        top_k_experts=8,
-        canvas_length=256,
-        sliding_window=1024,
-        rms_norm_eps=1e-6,
-        softcap=30.0,
-        pad_token_id=0,
-        max_positions=None,
-        layers=tuple(layer(full=index % 6 == 5) for index in range(30)),
-    )
+    config = ModelConfig.from_dict(released_config())
     cache = KVCache(config, context, torch.bfloat16, torch.device("meta"))
     held = held_by_plan(describe_plan(RECIPES["bf16"]))
     assert cache_bytes(held, context=context, window=1024) == cache.nbytes
@@ -100,3 +79,12 @@ def test_buffers_grow_with_the_context_and_the_canvas() -> None:
     assert short.buffers < long.buffers
     assert small.buffers < short.buffers
     assert short.buffers > 256 * 262_144 * 2
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_documented_table_of_sizes_is_the_computed_one(recipe: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "quantization.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| `{recipe}`")]
+    account = released(recipe, 8192)
+    figures = (sum(account.weights.values()), account.total, released(recipe, 32_768).total)
+    assert [cell.strip() for cell in row.split("|")[-4:-1]] == [f"{figure / 1e9:.1f} GB" for figure in figures]

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from math import prod
-from pathlib import Path
 
 from quant.released import released_shapes
-
-LIST = Path(__file__).parents[1] / "data" / "released_tensors.txt"
-FULL = {5, 11, 17, 23, 29}
-LAYERS = {"all": set(range(30)), "full": FULL, "sliding": set(range(30)) - FULL, "vision": set(range(27))}
-
-
-def listed() -> dict[str, tuple[int, ...]]:
-    tensors: dict[str, tuple[int, ...]] = {}
-    for line in LIST.read_text().splitlines():
-        if line.startswith("#"):
-            continue
-        pattern, sizes = line.split()
-        shape = tuple(int(size) for size in sizes.split("x"))
-        group = re.search(r"\{(\w+)\}", pattern)
-        numbers = LAYERS[group[1]] if group else {0}
-        tensors |= {re.sub(r"\{\w+\}", str(number), pattern): shape for number in numbers}
-    return tensors
+from tests.released import released_tensors
 
 
 def test_names_and_shapes_are_the_published_ones() -> None:
-    assert released_shapes() == listed()
+    assert released_shapes() == released_tensors()
 
 
 def test_counts_are_the_published_ones() -> None:

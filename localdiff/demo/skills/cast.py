@@ -35,9 +35,7 @@ class Place:
 _MALE, _FEMALE, _THING = ("he", "him", "his"), ("she", "her", "her"), ("it", "it", "its")
 
 
-def _hero(
-    noun: str, kind: str, pronouns: tuple[str, str, str], trait: str, food: str, wish: str, gift: str
-) -> Hero:
+def _hero(noun: str, kind: str, pronouns: tuple[str, str, str], trait: str, food: str, wish: str, gift: str) -> Hero:
     he, him, his = pronouns
     return Hero(noun=noun, kind=kind, trait=trait, food=food, wish=wish, gift=gift, he=he, him=him, his=his)
 

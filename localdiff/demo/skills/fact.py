@@ -8,9 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-SKILL_LIST = (
-    "spell a word, sort words, add numbers, reformat a date, write JSON, solve a 4x4 Sudoku and tell a story"
-)
+SKILL_LIST = "spell a word, sort words, add numbers, reformat a date, write JSON, solve a 4x4 Sudoku and tell a story"
 
 _CONCEPT = (
     "What (is|are) {x}?",
@@ -58,9 +56,7 @@ def questions(fact: Fact) -> tuple[str, ...]:
         for frame in _CONCEPT:
             for text in expand(frame):
                 plural = bare.endswith("s") and with_article == bare
-                if (text.startswith("What is {x}") and plural) or (
-                    text.startswith("What are") and not plural
-                ):
+                if (text.startswith("What is {x}") and plural) or (text.startswith("What are") and not plural):
                     continue
                 found[text.replace("{x}", with_article).replace("{y}", bare)] = None
     for pattern in fact.patterns:

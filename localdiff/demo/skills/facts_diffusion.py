@@ -40,8 +40,7 @@ DIFFUSION_FACTS: tuple[Fact, ...] = (
     Fact(
         name="canvas",
         answer=(
-            "A canvas is a row of token positions that the model fills together. It starts as noise and "
-            "becomes text."
+            "A canvas is a row of token positions that the model fills together. It starts as noise and becomes text."
         ),
         concepts=(("a canvas", "canvas"), ("the canvas", "the canvas")),
         patterns=("What (happens on|do I see on|is on) the canvas?",),
@@ -79,8 +78,7 @@ DIFFUSION_FACTS: tuple[Fact, ...] = (
     Fact(
         name="steps count",
         answer=(
-            "Easy blocks take two to four steps and hard ones take more. The full model stops after 48 steps "
-            "at most."
+            "Easy blocks take two to four steps and hard ones take more. The full model stops after 48 steps at most."
         ),
         patterns=(
             (
@@ -103,9 +101,7 @@ DIFFUSION_FACTS: tuple[Fact, ...] = (
             ("uniform diffusion", "uniform diffusion"),
             ("uniform noise", "uniform noise"),
         ),
-        patterns=(
-            "What (kind|sort|type) of (noise|diffusion) (do you use|is this|is used|does the model use)?",
-        ),
+        patterns=("What (kind|sort|type) of (noise|diffusion) (do you use|is this|is used|does the model use)?",),
     ),
     Fact(
         name="mask",
@@ -115,10 +111,7 @@ DIFFUSION_FACTS: tuple[Fact, ...] = (
         ),
         patterns=(
             "Is there a mask( token|)?",
-            (
-                "(Do you use|Does the model use|Does it use|Does localdiff use) (a mask|masks|a mask "
-                "token|mask tokens)?"
-            ),
+            ("(Do you use|Does the model use|Does it use|Does localdiff use) (a mask|masks|a mask token|mask tokens)?"),
             "Is (this|it|the model) a (masked|mask) (model|diffusion model)?",
             "(Are you|Is this|Is it) (masked|masked diffusion)?",
             "(Where|What) is the mask( token|)?",
@@ -133,17 +126,13 @@ DIFFUSION_FACTS: tuple[Fact, ...] = (
         ),
         concepts=(("noise", "noise"), ("the noise", "the noise")),
         patterns=(
-            (
-                "(Where does the noise come from|What is the noise made of|Why is there noise|How is noise "
-                "made)?"
-            ),
+            ("(Where does the noise come from|What is the noise made of|Why is there noise|How is noise made)?"),
         ),
     ),
     Fact(
         name="renoise",
         answer=(
-            "To renoise is to put a fresh random token at each position that was not accepted, before the "
-            "next step."
+            "To renoise is to put a fresh random token at each position that was not accepted, before the next step."
         ),
         concepts=(("renoise", "renoise"), ("renoising", "renoising"), ("a renoised position", "renoised")),
         patterns=("What happens to (positions|tokens) that are not accepted?",),
@@ -164,9 +153,7 @@ DIFFUSION_FACTS: tuple[Fact, ...] = (
             "entropy stays within the bound. It does not stop a block."
         ),
         concepts=(("the entropy bound", "entropy bound"), ("an entropy bound", "the entropy bound")),
-        patterns=(
-            "What (does the entropy bound do|is the entropy bound for|is the bound|does the bound do)?",
-        ),
+        patterns=("What (does the entropy bound do|is the entropy bound for|is the bound|does the bound do)?",),
     ),
     Fact(
         name="entropy",
@@ -227,9 +214,7 @@ DIFFUSION_FACTS: tuple[Fact, ...] = (
     ),
     Fact(
         name="confidence",
-        answer=(
-            "A canvas is confident when the mean entropy of its positions is below the confidence threshold."
-        ),
+        answer=("A canvas is confident when the mean entropy of its positions is below the confidence threshold."),
         concepts=(("confidence", "confident"), ("the confidence threshold", "confidence")),
         patterns=("When is (a|the|the model) (canvas|block) confident?",),
     ),
@@ -241,10 +226,7 @@ DIFFUSION_FACTS: tuple[Fact, ...] = (
         ),
         concepts=(("self-conditioning", "self-conditioning"), ("self conditioning", "self conditioning")),
         patterns=(
-            (
-                "(What does self-conditioning do|Why do you use self-conditioning|What is self-conditioning "
-                "for)?"
-            ),
+            ("(What does self-conditioning do|Why do you use self-conditioning|What is self-conditioning for)?"),
         ),
     ),
     Fact(
@@ -260,9 +242,7 @@ DIFFUSION_FACTS: tuple[Fact, ...] = (
         name="seed",
         answer="The seed starts the noise. The same prompt, seed and device give the same text again.",
         concepts=(("the seed", "seed"), ("a seed", "the seed")),
-        patterns=(
-            "How do I (get the same text|get the same answer|repeat a run|repeat an answer)( again|)?",
-        ),
+        patterns=("How do I (get the same text|get the same answer|repeat a run|repeat an answer)( again|)?",),
     ),
     Fact(
         name="token",

@@ -66,8 +66,7 @@ SELF_FACTS: tuple[Fact, ...] = (
     Fact(
         name="limits",
         answer=(
-            "I am very small and know only a few tasks. For real work, run the full model with 26 billion "
-            "weights."
+            "I am very small and know only a few tasks. For real work, run the full model with 26 billion weights."
         ),
         patterns=(
             "What (can you not|can't you|are you unable to) do?",
@@ -109,10 +108,7 @@ SELF_FACTS: tuple[Fact, ...] = (
     ),
     Fact(
         name="not",
-        answer=(
-            "localdiff is not a server and not a training library. It runs one family of models on one "
-            "machine."
-        ),
+        answer=("localdiff is not a server and not a training library. It runs one family of models on one machine."),
         patterns=(
             "What is localdiff not?",
             "Is localdiff a (server|training library|web service|chat service)?",

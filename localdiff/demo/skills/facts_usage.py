@@ -31,19 +31,14 @@ USAGE_FACTS: tuple[Fact, ...] = (
     ),
     Fact(
         name="cards",
-        answer=(
-            "The 4bit recipe aims at cards with 18 GB, 4bit-small at 16 GB, mixed at 24 GB and int8 at 32 GB."
-        ),
+        answer=("The 4bit recipe aims at cards with 18 GB, 4bit-small at 16 GB, mixed at 24 GB and int8 at 32 GB."),
         patterns=(
             (
                 "(Which|What) (cards|graphics cards|GPUs) (can I use|does it run on|does localdiff "
                 "support|are supported|do I need|work)?"
             ),
             "(Which|What) (card|graphics card|GPU) (do I need|should I buy|should I use|is enough)?",
-            (
-                "How much (memory|GPU memory) (do I need|does it need|does localdiff need|is needed|must my "
-                "card have)?"
-            ),
+            ("How much (memory|GPU memory) (do I need|does it need|does localdiff need|is needed|must my card have)?"),
             "(Will it|Does it|Does the full model) fit (on|into) (my card|my GPU|18 GB)?",
         ),
     ),
@@ -60,8 +55,7 @@ USAGE_FACTS: tuple[Fact, ...] = (
     Fact(
         name="nf4",
         answer=(
-            "nf4 is a 4-bit format: each weight is one of 16 levels, and each group of 64 weights shares one "
-            "scale."
+            "nf4 is a 4-bit format: each weight is one of 16 levels, and each group of 64 weights shares one scale."
         ),
         concepts=(("nf4", "nf4"), ("the nf4 format", "the nf4 format")),
         patterns=("How does nf4 (work|store weights)?", "How many bits (does nf4 have|are in nf4)?"),
@@ -69,8 +63,7 @@ USAGE_FACTS: tuple[Fact, ...] = (
     Fact(
         name="int8",
         answer=(
-            "int8 is an 8-bit format: each weight is a whole number, and each group of 64 weights shares one "
-            "scale."
+            "int8 is an 8-bit format: each weight is a whole number, and each group of 64 weights shares one scale."
         ),
         concepts=(("int8", "int8"), ("the int8 format", "the int8 format")),
         patterns=("How does int8 (work|store weights)?", "How many bits (does int8 have|are in int8)?"),
@@ -89,9 +82,7 @@ USAGE_FACTS: tuple[Fact, ...] = (
     ),
     Fact(
         name="quantize",
-        answer=(
-            "Run localdiff quantize with a model and a recipe. It writes the small weights and checks them."
-        ),
+        answer=("Run localdiff quantize with a model and a recipe. It writes the small weights and checks them."),
         patterns=(
             "How (do|can) I (quantize|shrink|compress) (a model|the model|it|weights)?",
             "(Which|What) command (quantizes|shrinks) (a model|the model|weights)?",
@@ -126,19 +117,13 @@ USAGE_FACTS: tuple[Fact, ...] = (
     ),
     Fact(
         name="doctor",
-        answer=(
-            "localdiff doctor checks your machine: devices, memory, weights and terminal, and says what to "
-            "do."
-        ),
+        answer=("localdiff doctor checks your machine: devices, memory, weights and terminal, and says what to do."),
         concepts=(("localdiff doctor", "doctor"), ("the doctor command", "the doctor command")),
         patterns=("How (do|can) I check (my machine|my setup|if it works|my memory)?",),
     ),
     Fact(
         name="sudoku how",
-        answer=(
-            "I see all cells at once, so each clue helps every cell. Sure cells settle first and hard ones "
-            "later."
-        ),
+        answer=("I see all cells at once, so each clue helps every cell. Sure cells settle first and hard ones later."),
         patterns=(
             "How (do|can) you solve (a Sudoku|Sudokus|a puzzle)?",
             "Why (is|are) (diffusion|you|diffusion models) good at (Sudoku|puzzles)?",

@@ -114,9 +114,7 @@ def sample(rng: Random, split: Split) -> Example:
     """Draw a hero and a place of the split and tell their story, or write one of the essays."""
     if rng.random() < ESSAY_SHARE:
         return _essay(rng, split)
-    hero, place = draw(
-        rng, split, lambda rng: (rng.choice(HEROES), rng.choice(PLACES)), lambda pair: key_of(*pair)
-    )
+    hero, place = draw(rng, split, lambda rng: (rng.choice(HEROES), rng.choice(PLACES)), lambda pair: key_of(*pair))
     long = rng.random() < 0.3
     phrasing = rng.choice(LONG_PHRASINGS if long else PHRASINGS)
     prompt = phrasing.format(hero=with_article(hero.noun), place=with_article(place.noun))

@@ -47,8 +47,7 @@ def made_up(rng: Random) -> str:
     """A word of one to three syllables that no dictionary lists, 3 to 11 letters."""
     while True:
         word = "".join(
-            rng.choice(_ONSETS) + rng.choice(_VOWELS) + rng.choice(_CODAS)
-            for _ in range(rng.choice((1, 2, 2, 3)))
+            rng.choice(_ONSETS) + rng.choice(_VOWELS) + rng.choice(_CODAS) for _ in range(rng.choice((1, 2, 2, 3)))
         )
         if 3 <= len(word) <= 11:
             return word

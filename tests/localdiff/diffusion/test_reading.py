@@ -1,4 +1,4 @@
-"""Reading logits: every statistic against a plain fp64 computation, whatever the blocks; and where samples come from."""
+"""Reading logits: each statistic against a plain fp64 computation, whatever the blocks; and where samples come from."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from localdiff.model.cache import MAX_SNAPSHOTS, KVCache, LayerCache
 from localdiff.model.config import LayerConfig, ModelConfig, RopeConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests import tiny
+from tests.released import released_config
 
 CPU = torch.device("cpu")
 IDS = torch.randint(tiny.VOCAB_SIZE, (64,), generator=torch.Generator().manual_seed(1))
@@ -195,13 +196,7 @@ def test_a_ring_holds_the_newest_positions(
 
 
 def test_32k_of_context_take_at_most_0_9_gb_at_full_size() -> None:
-    sliding = LayerConfig(kind="sliding", head_dim=256, num_kv_heads=8, window=1024, rope=RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False))  # fmt: skip
-    full = LayerConfig(kind="full", head_dim=512, num_kv_heads=2, window=None, rope=RopeConfig(theta=1e6, rotary_fraction=0.25, proportional=True))  # fmt: skip
-    config = ModelConfig(
-        vocab_size=262144, hidden_size=2816, intermediate_size=2112, moe_intermediate_size=704, num_heads=16,
-        num_experts=128, top_k_experts=8, canvas_length=256, sliding_window=1024, rms_norm_eps=1e-6, softcap=30.0,
-        pad_token_id=0, max_positions=262144, layers=((sliding,) * 5 + (full,)) * 5,
-    )  # fmt: skip
+    config = ModelConfig.from_dict(released_config())
     cache = KVCache(config, 32768, torch.bfloat16, torch.device("meta"))
     assert cache.nbytes <= 0.9e9
     assert cache.nbytes == 5 * 2 * 2 * 512 * 2 * 32768 + 25 * 2 * 8 * 256 * 2 * 1023

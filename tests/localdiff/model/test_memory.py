@@ -1,7 +1,8 @@
 """How much memory a pass takes beyond weights and cache, at the released widths, without the memory or the weights.
 
-Everything lies on the `meta` device: sizes are real, values do not exist. Two layers stand for thirty, because layers run one
-after another and each gives back what it took. All rows choose the same experts, which is the most one expert can be given.
+Everything lies on the `meta` device: sizes are real, values do not exist. Two layers stand for thirty, because layers
+run one after another and each gives back what it took. All rows choose the same experts, which is the most that one
+expert can be given. Attention takes the path that no fused kernel serves, and which holds most.
 """
 
 from __future__ import annotations

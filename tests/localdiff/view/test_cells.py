@@ -83,7 +83,13 @@ def test_what_changed_is_underlined_and_its_space_is_not() -> None:
 
 @pytest.mark.parametrize(
     ("piece", "name"),
-    [("<|channel>", "channel"), ("<channel|>", "/channel"), ("<|think|>", "think"), ("<bos>", "bos"), ("<>", "special")],
+    [
+        ("<|channel>", "channel"),
+        ("<channel|>", "/channel"),
+        ("<|think|>", "think"),
+        ("<bos>", "bos"),
+        ("<>", "special"),
+    ],
 )
 def test_names_of_special_tokens(piece: str, name: str) -> None:
     assert sign_name(piece) == name
@@ -154,7 +160,10 @@ def test_committed_text_has_real_line_breaks_and_no_signs() -> None:
 
 def test_a_hundred_thousand_hostile_pieces() -> None:
     rng = random.Random(1)
-    pool = [*map(chr, range(0x100)), *"\u200b\u202e\u2066\ufeff\u2028\ue000\ud800\U000e0041日本🙂👩‍👧🇫🇷e\u0301\u0336 the"]
+    pool = [
+        *map(chr, range(0x100)),
+        *"\u200b\u202e\u2066\ufeff\u2028\ue000\ud800\U000e0041日本🙂👩‍👧🇫🇷e\u0301\u0336 the",
+    ]
     pieces = ["".join(rng.choices(pool, k=rng.randint(0, 6))) for _ in range(100_000)]
     cells = CellMaker(piece_of=pieces.__getitem__, is_special=lambda token: token % 97 == 0, palette=DARK)
     shown: set[str] = set()

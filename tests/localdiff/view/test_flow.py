@@ -80,7 +80,9 @@ def test_rows_know_their_positions() -> None:
     assert [shown.row_of(position) for position in range(4)] == [0, 0, 1, 2]
 
 
-PIECE = st.sampled_from([" a", "b", " word", "ing", "\n", "\n\n", "日", " 🙂", "    ", "x" * 30, "\u0301", "", " e\u0301"])
+PIECE = st.sampled_from(
+    [" a", "b", " word", "ing", "\n", "\n\n", "日", " 🙂", "    ", "x" * 30, "\u0301", "", " e\u0301"]
+)
 
 
 @given(st.lists(PIECE, max_size=60), st.integers(17, 60))

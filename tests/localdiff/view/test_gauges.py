@@ -13,7 +13,18 @@ from localdiff.view.style import row_text
 
 @pytest.mark.parametrize(
     ("entropy", "level"),
-    [(0.0, 0), (0.005, 0), (0.0144, 1), (0.041, 2), (0.2, 4), (8.0, 7), (12.0, 7), (math.inf, 7), (math.nan, 7), (-1, 0)],
+    [
+        (0.0, 0),
+        (0.005, 0),
+        (0.0144, 1),
+        (0.041, 2),
+        (0.2, 4),
+        (8.0, 7),
+        (12.0, 7),
+        (math.inf, 7),
+        (math.nan, 7),
+        (-1, 0),
+    ],
 )
 def test_levels_are_logarithmic(entropy: float, level: int) -> None:
     assert level_of(entropy) == level

@@ -1,0 +1,212 @@
+"""Rows that are drawn over, on a terminal in memory."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localdiff.ui.region import CURSOR_ON, RESTORE, SYNC_OFF, SYNC_ON, WRAP_OFF, WRAP_ON, Region
+from localdiff.view.layout import Size
+from tests.screens import FakeTerminal
+
+SIZE = Size(20, 10)
+
+
+class Drawing:
+    """A region on a terminal that has shown something before."""
+
+    def __init__(self, before: int = 3, size: Size = SIZE, *, reflows: bool = False) -> None:
+        self.terminal = FakeTerminal(size.columns, size.rows, reflows=reflows)
+        self.terminal.write("".join(f"old {i}\n" for i in range(before)))
+        self.region = Region()
+        self.size = size
+
+    def frame(self, *rows: str, above: str = "") -> str:
+        text = self.region.frame(rows, self.size, above=above)
+        self.terminal.write(text)
+        return text
+
+    def close(self, text: str = "") -> None:
+        self.terminal.write(self.region.close(text, self.size))
+
+
+@pytest.mark.parametrize("before", [0, 3, 8, 9, 30], ids=lambda n: f"{n} lines before")
+def test_frames_stand_below_what_was_there(before: int) -> None:
+    drawing = Drawing(before)
+    old = [f"old {i}" for i in range(before)]
+    drawing.frame("a", "b", "c")
+    assert drawing.terminal.everything() == [*old, "a", "b", "c"]
+    drawing.frame("a", "longer", "c")
+    drawing.frame("x", "b", "")
+    drawing.frame("x", "b", "c")
+    assert drawing.terminal.everything() == [*old, "x", "b", "c"]
+    drawing.close("final\n")
+    assert drawing.terminal.everything() == [*old, "final"]
+    assert drawing.terminal.screen.cursor.x == 0
+
+
+def test_only_rows_that_changed_are_sent() -> None:
+    drawing = Drawing()
+    drawing.frame("one", "two", "three")
+    sent = drawing.frame("one", "TWO", "three")
+    assert "TWO" in sent and "one" not in sent and "three" not in sent
+    assert drawing.frame("one", "TWO", "three") == ""
+
+
+def test_forgetting_sends_everything_again() -> None:
+    drawing = Drawing()
+    drawing.frame("one", "two")
+    drawing.terminal.write("^C")
+    drawing.region.forget()
+    sent = drawing.frame("one", "two")
+    assert "one" in sent and "two" in sent
+    assert drawing.terminal.lines()[-2:] == ["one", "two"]
+
+
+def test_a_frame_is_wrapped_in_marks_and_leaves_the_terminal_usable() -> None:
+    drawing = Drawing()
+    text = drawing.frame("one")
+    assert text.startswith(SYNC_ON) and text.endswith(WRAP_ON + SYNC_OFF)
+    assert text.index(WRAP_OFF) < text.index("one") < text.index(WRAP_ON)
+    drawing.close()
+    assert drawing.terminal.writes[-1].endswith(RESTORE)
+    assert RESTORE.endswith(CURSOR_ON)
+
+
+def test_the_cursor_is_hidden_meanwhile() -> None:
+    drawing = Drawing()
+    drawing.frame("one")
+    assert drawing.terminal.screen.cursor.hidden
+    drawing.close()
+    assert not drawing.terminal.screen.cursor.hidden
+
+
+@pytest.mark.parametrize("before", [0, 5, 9, 30], ids=lambda n: f"{n} lines before")
+def test_final_text_flows_out_above(before: int) -> None:
+    drawing = Drawing(before)
+    old = [f"old {i}" for i in range(before)]
+    drawing.frame("a", "b", "c")
+    drawing.frame("a", "b", "d", above="first\n\nsecond\n")
+    assert drawing.terminal.everything() == [*old, "first", "", "second", "a", "b", "d"]
+    drawing.frame("e", "f", "g", above="third\n")
+    drawing.close("fourth\n")
+    assert drawing.terminal.everything() == [*old, "first", "", "second", "third", "fourth"]
+
+
+def test_text_longer_than_the_screen_flows_out_whole() -> None:
+    drawing = Drawing(0)
+    drawing.frame("a", "b")
+    drawing.frame("a", "b", above="".join(f"line {i}\n" for i in range(40)))
+    assert drawing.terminal.everything() == [*(f"line {i}" for i in range(40)), "a", "b"]
+
+
+@pytest.mark.parametrize("length", [19, 20, 21, 39, 40, 41, 60])
+def test_long_lines_are_broken_by_the_terminal_and_keep_every_letter(length: int) -> None:
+    drawing = Drawing(2)
+    drawing.frame("x" * 19, "y" * 19, "z" * 19)
+    line = "".join(chr(ord("a") + i % 26) for i in range(length))
+    drawing.frame("p", "q", "r", above=line + "\n")
+    rows = [line[i : i + 20] for i in range(0, length, 20)]
+    assert drawing.terminal.everything() == ["old 0", "old 1", *rows, "p", "q", "r"]
+
+
+def test_tabs_and_wide_characters_leave_nothing_of_the_old_rows() -> None:
+    drawing = Drawing(0)
+    drawing.frame("x" * 19, "y" * 19, "z" * 19)
+    drawing.frame("p", "q", "r", above="a\tb\n日本日本日本日本日本\n\n")
+    shown = [line.replace(" ", "") for line in drawing.terminal.everything()]
+    assert shown == ["ab", "日本日本日本日本日本", "", "p", "q", "r"]
+    assert drawing.terminal.lines()[0] == "a       b"
+
+
+def test_styled_text_is_measured_without_its_codes() -> None:
+    drawing = Drawing(0)
+    drawing.frame("x" * 19, "y" * 19)
+    drawing.frame("p", above="\x1b[2m" + "d" * 20 + "\x1b[0m\nshort\n")
+    assert drawing.terminal.everything() == ["d" * 20, "short", "p"]
+
+
+@pytest.mark.parametrize(("first", "second"), [(5, 2), (2, 5), (1, 8), (8, 1)])
+@pytest.mark.parametrize("before", [0, 3, 20])
+def test_the_region_may_change_its_height_between_blocks(first: int, second: int, before: int) -> None:
+    drawing = Drawing(before)
+    old = [f"old {i}" for i in range(before)]
+    drawing.frame(*(f"a{i}" for i in range(first)))
+    drawing.frame(*(f"b{i}" for i in range(second)))
+    assert drawing.terminal.everything() == [*old, *(f"b{i}" for i in range(second))]
+    drawing.frame(*(f"c{i}" for i in range(first)), above="text\n")
+    assert drawing.terminal.everything() == [*old, "text", *(f"c{i}" for i in range(first))]
+
+
+ROWS = st.lists(st.text(alphabet="ab #", max_size=19), min_size=1, max_size=8)
+TEXT = st.text(alphabet="abc \n", max_size=60).map(lambda text: text + "\n" if text and text[-1] != "\n" else text)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 12), st.lists(st.tuples(ROWS, TEXT), min_size=1, max_size=8), TEXT)
+def test_any_sequence_of_frames_leaves_only_final_text(
+    before: int, frames: list[tuple[list[str], str]], rest: str
+) -> None:
+    drawing = Drawing(before)
+    printed = [f"old {i}" for i in range(before)]
+    for rows, above in frames:
+        drawing.frame(*rows, above=above)
+        printed += broken(above)
+        assert trimmed(drawing.terminal.everything()) == trimmed([*printed, *(row.rstrip() for row in rows)])
+        assert_nothing_is_erased_first(drawing.terminal.writes[-1])
+    drawing.close(rest)
+    assert trimmed(drawing.terminal.everything()) == trimmed(printed + broken(rest))
+
+
+def assert_nothing_is_erased_first(write: str) -> None:
+    """Erasing happens behind a row that has just been written, to its end or below it, and nowhere else."""
+    for erasure in re.finditer(r"\x1b\[(\d*)[JK]", write):
+        assert erasure[1] == ""
+        assert write[erasure.end()] == "\r"
+
+
+def broken(text: str) -> list[str]:
+    rows: list[str] = []
+    for line in text.split("\n")[:-1]:
+        rows += [line[i : i + 20].rstrip() for i in range(0, len(line), 20)] or [""]
+    return rows
+
+
+def trimmed(lines: list[str]) -> list[str]:
+    return "\n".join(lines).rstrip("\n").split("\n")
+
+
+@pytest.mark.parametrize("size", [Size(30, 10), Size(20, 14), Size(20, 7), Size(40, 8)], ids=str)
+@pytest.mark.parametrize("reflows", [False, True])
+def test_after_a_resize_that_breaks_no_row_nothing_is_left_over(size: Size, reflows: bool) -> None:
+    drawing = Drawing(4, reflows=reflows)
+    drawing.frame("a" * 19, "b" * 19, "c" * 19)
+    drawing.terminal.resize(*size)
+    drawing.size = size
+    drawing.frame("d", "e", "f", "g")
+    assert drawing.terminal.everything() == [*(f"old {i}" for i in range(4)), "d", "e", "f", "g"]
+
+
+@pytest.mark.parametrize("reflows", [False, True])
+def test_getting_narrower_never_eats_what_stood_above(reflows: bool) -> None:
+    drawing = Drawing(4, reflows=reflows)
+    drawing.frame("a" * 19, "b" * 5, "c" * 19)
+    drawing.size = Size(12, 10)
+    drawing.terminal.resize(12, 10)
+    drawing.frame("d", "e", "f")
+    shown = drawing.terminal.everything()
+    assert shown[:4] == [f"old {i}" for i in range(4)]
+    assert shown[-3:] == ["d", "e", "f"]
+    assert len(shown) <= 4 + 1 + 3, "one row was broken in two: one stale row at most"
+
+
+def test_beginning_anew_leaves_everything_above_alone() -> None:
+    drawing = Drawing(1)
+    drawing.frame("a", "b")
+    drawing.terminal.write("\r\n[1]+ Stopped\r\n$ fg\r\n")
+    drawing.region.abandon()
+    drawing.frame("c", "d")
+    assert drawing.terminal.everything() == ["old 0", "a", "b", "[1]+ Stopped", "$ fg", "c", "d"]
