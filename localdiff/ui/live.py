@@ -116,6 +116,7 @@ class LiveView:
         self._failure: BaseException | None = None
         self._resumed = False
         self._closed = False
+        self._hurry = False
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> LiveView:
@@ -171,14 +172,18 @@ class LiveView:
         """
         if self._closed:
             return
+        self._hurry = patience is not None
         self._mailbox.close()
         if self._thread is not None:
             self._thread.join(patience)
+        self._closed = True
+        if self._thread is not None and self._thread.is_alive():
+            # The terminal takes nothing. What can be restored is restored now, and again at the very end.
+            self._guard.restore()
+            return
         try:
-            if self._thread is None or not self._thread.is_alive():
-                self._finish()
+            self._finish()
         finally:
-            self._closed = True
             if self._failure is not None:
                 self._guard.restore()
             self._guard.stop()
@@ -202,8 +207,8 @@ class LiveView:
 
     def _draw(self) -> None:
         while True:
-            self._undrawn = self._mailbox.take(_POLL_SECONDS)
-            if not self._undrawn and self._mailbox.closed:
+            self._undrawn += self._mailbox.take(_POLL_SECONDS)
+            if self._mailbox.closed and (self._hurry or not self._undrawn):
                 return
             try:
                 self._draw_frames()
@@ -218,7 +223,7 @@ class LiveView:
             self._painter.restart()
         if not self._undrawn:
             self._painter.refresh()
-        while self._undrawn:
+        while self._undrawn and not self._hurry:
             self._painter.paint(self._undrawn[0])
             self._undrawn.pop(0)
 
