@@ -145,7 +145,8 @@ def test_no_weight_moves_further_than_half_a_gap_of_the_largest(values: list[flo
     weight = torch.tensor([values])
     decoded = NF4.decode(NF4.encode(weight))
     assert torch.isfinite(decoded).all()
-    assert float((decoded - weight).abs().max()) <= 0.2 * float(weight.abs().max())
+    tiny = 2.0**-120  # a group below it is stored as zeros
+    assert float((decoded - weight).abs().max()) <= max(tiny, 0.2 * float(weight.abs().max()))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
