@@ -9,58 +9,73 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from .errors import SpaceError
+from .errors import OutputError, SpaceError
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
 
 class Disk:
-    """The real disk. Whatever is written is on it when `sync` returns."""
+    """The real disk. Whatever is written is on it when `sync` returns.
+
+    Every method raises `SpaceError` where the disk is full, and `OutputError` where it refuses or fails.
+    """
 
     def make_directory(self, path: Path) -> None:
         """Create a directory and its parents; it may exist."""
-        path.mkdir(parents=True, exist_ok=True)
+        with _worded(path):
+            path.mkdir(parents=True, exist_ok=True)
 
     def create(self, path: Path) -> BinaryIO:
         """A new, empty file, in place of an old one."""
-        return path.open("wb", buffering=0)
+        with _worded(path):
+            return path.open("wb", buffering=0)
 
     def write(self, file: BinaryIO, offset: int, data: bytes | memoryview) -> None:
-        """Write all of `data` at a position.
-
-        Raises:
-            SpaceError: the disk is full.
-        """
+        """Write all of `data` at a position."""
         view = memoryview(data)
-        try:
+        with _worded(file.name):
             file.seek(offset)
             while view:
                 view = view[file.write(view) :]
-        except OSError as error:
-            if error.errno in _FULL:
-                raise SpaceError(
-                    f"the disk is full while writing `{file.name}`", "free some space and run the same command again"
-                ) from error
-            raise
 
     def sync(self, file: BinaryIO) -> None:
         """Wait until the file is on the disk."""
-        os.fsync(file.fileno())
+        with _worded(file.name):
+            os.fsync(file.fileno())
 
     def rename(self, old: Path, new: Path) -> None:
         """Give a file or directory another name, in place of a file that has it."""
-        os.replace(old, new)
-        _sync_directory(new.parent)
+        with _worded(new):
+            os.replace(old, new)
+            _sync_directory(new.parent)
 
     def remove(self, path: Path) -> None:
         """Delete a file that may be gone already, or a whole directory."""
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        with _worded(path):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _worded(path: Path | str) -> Iterator[None]:
+    """What a disk answers, as a sentence that names the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise SpaceError(
+                f"the disk is full while writing `{path}`", "free some space and run the same command again"
+            ) from error
+        raise OutputError(
+            f"`{path}` cannot be written: {error.strerror or error}", "choose a directory that you may write to"
+        ) from error
 
 
 def put(disk: Disk, path: Path, content: bytes) -> None:

@@ -18,8 +18,9 @@ from .codec import GROUP, SOURCE_DTYPES, squared_error
 from .codecs import CODECS
 from .errors import QuantError
 from .plan import tensor_class
+from .reader import SourceReader
 from .slices import row_slices
-from .source import DTYPES, SourceReader, read_source
+from .source import DTYPES, read_source
 
 _WIDTH = 2816
 _QUANTIZED = ("experts", "attention", "dense MLP", "embedding and head", "self-conditioning")

@@ -1,8 +1,7 @@
 """What can go wrong with stored weights, as sentences.
 
 Knows wording and exit codes; knows nothing about where an error is raised. Messages have the form that the program
-shows
-them in: one sentence without a final period, and a separate hint.
+shows them in: one sentence without a final period, and a separate hint.
 """
 
 from __future__ import annotations

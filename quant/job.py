@@ -1,35 +1,28 @@
-"""What a quantization job is, and where it lies on the disk while it is unfinished.
+"""What a quantization job is.
 
-Knows the output directory in all its states; knows nothing about codecs. Every state in between two operations is one
-that `prepare` can go on from:
-
-    (nothing) ─► NAME.partial/ with job.json ─► + shards and notes ─► + index, manifest ─► NAME/
-                       ▲                                                     │ damaged
-                       └──────────── sound shards keep their notes ◄─────────┘
+Knows everything that decides the output, and what two runs must have in common; knows nothing about the disk.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
-from .disk import Disk, put
-from .errors import DamagedError, OutputError
-from .events import FileChecked
-from .manifest import MANIFEST_FILE, FileEntry, Manifest, ShardEntry, TensorEntry, read_manifest
+from .manifest import FileEntry, ShardEntry, TensorEntry
 from .plan import Plan
 from .source import SourceFile
-from .verify import verify
-from .writer import PARTIAL
 
 JOB_FILE = "job.json"
-NOTE = ".json"
+"""What an unfinished output holds, and a finished one does not."""
+
+Content: TypeAlias = Path | bytes | Callable[[], bytes]
+"""A file to copy, its content, or what fetches it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +32,11 @@ class Job:
     Attributes:
         plan: what is stored how.
         output: directory that the result gets.
-        open_source: gives a weight file's path while its shard is made.
+        open_source: gives a weight file's path while its shard is made; raises `SourceStoppedError` if it was told
+            to stop before the file was there.
         tool: name and version of the program, for the manifest.
         model, revision: where the weights came from, for the manifest.
-        files: the other files of the output: name → a file to copy, or its content.
+        files: the other files of the output.
         workers: slices that are encoded at a time.
         device: where they are encoded.
         force: replace a finished output, and drop an unfinished other job, of the same directory.
@@ -54,7 +48,7 @@ class Job:
     tool: str
     model: str | None = None
     revision: str | None = None
-    files: Mapping[str, Path | bytes] = field(default_factory=dict)
+    files: Mapping[str, Content] = field(default_factory=dict)
     workers: int = 1
     device: torch.device = torch.device("cpu")
     force: bool = False
@@ -101,181 +95,3 @@ class Note:
             source=FileEntry.from_json(value["source"]),
             tensors={name: TensorEntry.from_json(entry) for name, entry in value["tensors"].items()},
         )
-
-
-class Output:
-    """The output directory of a job, finished or not.
-
-    Attributes:
-        notes: the finished shards, once `prepare` has run.
-        promised: SHA-256 that source files had when an output under repair was made.
-    """
-
-    def __init__(self, job: Job, disk: Disk) -> None:
-        self._job, self._disk = job, disk
-        self._target = job.output
-        self._garbage = job.output.with_name(job.output.name + ".discarded")
-        self.directory = job.output.with_name(job.output.name + ".partial")
-        self.notes: dict[str, Note] = {}
-        self.promised: dict[str, str] = {}
-
-    def prepare(self) -> Iterator[FileChecked]:
-        """Make the directory ready to write into, and find out what an earlier run has finished.
-
-        Yields:
-            One event for each file of a finished output that had to be checked.
-
-        Raises:
-            OutputError: the output is there and sound, or something else is in the way.
-        """
-        if self._garbage.exists():
-            self._disk.remove(self._garbage)
-        if (self.directory / MANIFEST_FILE).exists():
-            yield from self._reopen()
-        elif self._occupied(self._target):
-            yield from self._look_at_target()
-        if self._occupied(self.directory):
-            self._resume()
-        if not (self.directory / JOB_FILE).exists():
-            self._disk.make_directory(self.directory)
-            self._put_job()
-
-    def note(self, shard: str, note: Note) -> None:
-        """Mark a shard as finished."""
-        put(self._disk, self.directory / (shard + NOTE), note.to_bytes())
-        self.notes[shard] = note
-
-    def publish(self) -> None:
-        """Give the finished, verified directory its name, in place of an old one."""
-        for shard in self._job.plan.shards:
-            self._disk.remove(self.directory / (shard.file + NOTE))
-        self._disk.remove(self.directory / JOB_FILE)
-        if self._occupied(self._target):
-            self._disk.rename(self._target, self._garbage)
-        self._disk.rename(self.directory, self._target)
-        self._disk.remove(self._garbage)
-
-    def _look_at_target(self) -> Iterator[FileChecked]:
-        """A directory has the output's name: refuse it, replace it later, or repair it now."""
-        if not (self._target / MANIFEST_FILE).exists():
-            raise OutputError(f"`{self._target}` exists and is not a quantized model", "choose another directory")
-        if self._job.force:
-            return
-        try:
-            manifest, problem = read_manifest(self._target), None
-            for checked in verify(self._target):
-                problem = problem or checked.problem
-                yield checked
-        except DamagedError as error:
-            raise OutputError(f"`{self._target}` exists, and {error.message}", "`--force` makes it anew") from error
-        if problem is None or not self._belongs(manifest):
-            raise OutputError(f"`{self._target}` already exists", "`--force` replaces it")
-        if self._occupied(self.directory):
-            raise OutputError(
-                f"`{self._target}` is damaged, and `{self.directory}` holds an unfinished job",
-                "`--force` finishes that job and puts it in its place",
-            )
-        self._disk.rename(self._target, self.directory)
-        yield from self._reopen()
-
-    def _reopen(self) -> Iterator[FileChecked]:
-        """Turn a directory with a manifest back into an unfinished one that keeps its sound shards."""
-        try:
-            manifest = read_manifest(self.directory)
-        except DamagedError:
-            if (self.directory / JOB_FILE).exists():
-                self._disk.remove(self.directory / MANIFEST_FILE)
-            else:
-                self._discard()
-            return
-        if not self._belongs(manifest):
-            if not self._job.force:
-                raise self._other_job()
-            self._discard()
-            return
-        sound = []
-        for checked in verify(self.directory):
-            sound += [checked.file] if checked.problem is None else []
-            yield checked
-        self.promised = {name: entry.sha256 for name, entry in manifest.sources.items()}
-        self._put_job()
-        for name, shard in manifest.shards.items():
-            if name in sound:
-                self.note(name, _note(manifest, name, shard))
-        self._disk.remove(self.directory / MANIFEST_FILE)
-
-    def _resume(self) -> None:
-        """Read the notes of an unfinished directory of this very job; drop another one if that was asked for."""
-        job, sources = self._read_job()
-        if job is None and any(path.suffix != PARTIAL for path in self.directory.iterdir()):
-            raise OutputError(f"`{self.directory}` is in the way", "move it, or choose another directory")
-        if job != self._job.identity():
-            if job is not None and not self._job.force:
-                raise self._other_job()
-            self._discard()
-            return
-        self.promised = sources
-        for shard in self._job.plan.shards:
-            note = _read_note(self.directory / (shard.file + NOTE))
-            path = self.directory / shard.file
-            if note and path.exists() and path.stat().st_size == shard.nbytes:
-                self.notes[shard.file] = note
-
-    def _discard(self) -> None:
-        """Delete the unfinished directory, under a name that says so should the deletion be cut short."""
-        self._disk.rename(self.directory, self._garbage)
-        self._disk.remove(self._garbage)
-
-    def _other_job(self) -> OutputError:
-        return OutputError(
-            f"`{self.directory}` holds an unfinished job with other settings or weights",
-            "finish that one, or `--force` starts over",
-        )
-
-    def _belongs(self, manifest: Manifest) -> bool:
-        """Whether this job would write that manifest."""
-        sources = {shard.source.name: shard.source for shard in self._job.plan.shards}
-        return (
-            manifest.tool == self._job.tool
-            and manifest.model == self._job.model
-            and manifest.revision == self._job.revision
-            and manifest.recipe == self._job.plan.recipe
-            and manifest.sources.keys() == sources.keys()
-            and all(
-                sources[name].nbytes == entry.nbytes and sources[name].sha256 in (None, entry.sha256)
-                for name, entry in manifest.sources.items()
-            )
-        )
-
-    def _put_job(self) -> None:
-        content = {"job": self._job.identity(), "sources": self.promised}
-        put(self._disk, self.directory / JOB_FILE, json.dumps(content, indent=2).encode())
-
-    def _read_job(self) -> tuple[Any, dict[str, str]]:
-        try:
-            content = json.loads((self.directory / JOB_FILE).read_bytes())
-            return content["job"], dict(content["sources"])
-        except FileNotFoundError:
-            return None, {}
-        except (ValueError, KeyError, TypeError):
-            return "unreadable", {}
-
-    @staticmethod
-    def _occupied(path: Path) -> bool:
-        return path.exists() and (not path.is_dir() or any(path.iterdir()))
-
-
-def _note(manifest: Manifest, name: str, shard: ShardEntry) -> Note:
-    return Note(
-        shard=shard,
-        source=manifest.sources[shard.source],
-        tensors={tensor: entry for tensor, entry in manifest.tensors.items() if entry.shard == name},
-    )
-
-
-def _read_note(path: Path) -> Note | None:
-    """A shard's note, or None where there is none that can be believed: then the shard is made again."""
-    try:
-        return Note.from_bytes(path.read_bytes())
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None

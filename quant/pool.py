@@ -1,8 +1,7 @@
 """Slices worked on by several threads, results in order.
 
 Knows threads; knows nothing about weights. Torch releases the interpreter's lock while it computes, so that slices
-encode
-side by side, each on one core: far better than splitting every small operation over all cores.
+encode side by side, each on one core: far better than splitting every small operation over all cores.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """A quantization job from the first byte to the renamed directory.
 
-    source file ─► slices ─► [encode, decode, measure] × workers ─► shard.partial ─► fsync, rename ─► note
-                                                                                                      │ all shards
-                 NAME/ ◄─ rename ◄─ verify ◄─ manifest ◄─ index ◄─ other files ◄──────────────────────┘
+    source files ─► shards and their notes ─► other files ─► index ─► manifest ─► verify ─► rename ─► NAME/
 
 Knows the order of things; knows nothing about number formats or progress bars. Stopped anywhere, the same job goes on
 at the first unfinished shard, and ends in the same bytes.
@@ -13,37 +11,20 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
-from .codec import SOURCE_DTYPES, Encoded, NotFiniteError, squared_error
-from .codecs import CODECS
 from .disk import Disk, put
-from .errors import SourceError
-from .events import (
-    BytesDone,
-    JobEvent,
-    JobFinished,
-    JobStarted,
-    JobStopped,
-    ShardStarted,
-    ShardWritten,
-    TensorDone,
-)
-from .job import Job, Note, Output
-from .manifest import MANIFEST_FILE, FileEntry, Manifest, ShardEntry, TensorEntry, read_manifest
-from .plan import PlannedShard, PlannedTensor, shard_layout
-from .pool import SlicePool, slice_pool
-from .slices import row_slices
-from .source import INDEX_FILE, SourceFile, SourceReader
+from .events import JobEvent, JobFinished, JobStarted, JobStopped, ShardStarted, ShardWritten
+from .job import Content, Job
+from .manifest import MANIFEST_FILE, FileEntry, Manifest, read_manifest
+from .output import Output
+from .plan import shard_layout
+from .pool import slice_pool
+from .shard import make_shard
+from .source import INDEX_FILE, SourceStoppedError
 from .verify import require_sound, verify, worst_tensors
-from .writer import ShardWriter, file_sha256
-
-_DIGITS = 6
+from .writer import file_sha256
 
 
 def run(
@@ -58,7 +39,7 @@ def run(
     Args:
         job: what to do.
         disk: where to; the real one by default.
-        cancelled: asked between slices; once it says yes, the job ends with `JobStopped`.
+        cancelled: asked between slices and between files; once it says yes, the job ends with `JobStopped`.
         clock: seconds, for the rate.
 
     Raises:
@@ -69,29 +50,38 @@ def run(
     """
     disk = disk or Disk()
     output = Output(job, disk)
-    yield from output.prepare()
     shards = job.plan.shards
+    for checked in output.prepare():
+        yield checked
+        if cancelled():
+            yield JobStopped(finished=len(output.finished()), shards=len(shards))
+            return
+    files = {name: _content(content) for name, content in job.files.items()}
     missing = [shard for shard in shards if shard.file not in output.notes]
     source_bytes = sum(shard.source.nbytes for shard in missing)
     yield JobStarted(shards=len(shards), finished=len(output.notes), source_bytes=source_bytes, workers=job.workers)
-    started = clock()
+    watch = _Watch(clock)
     with slice_pool(job.workers) as pool:
         for number, shard in enumerate(shards, 1):
             if shard.file not in output.notes:
                 yield ShardStarted(
                     shard=shard.file, source=shard.source.name, number=number, source_bytes=shard.source.nbytes
                 )
-                yield from _make_shard(job, output, shard, disk, pool, cancelled)
+                with suppress(SourceStoppedError), watch.waiting(job.open_source(shard.source)) as path:
+                    yield from make_shard(job, output, shard, path, disk=disk, pool=pool, cancelled=cancelled)
             if shard.file not in output.notes:
                 yield JobStopped(finished=len(output.notes), shards=len(shards))
                 return
             if shard in missing:
                 yield ShardWritten(shard=shard.file, number=number, nbytes=shard.nbytes)
-    seconds = clock() - started
-    _finish(job, output, disk)
+    seconds = watch.seconds()
+    _finish(job, files, output, disk)
     for checked in verify(output.directory):
         yield checked
         require_sound(checked)
+        if cancelled():
+            yield JobStopped(finished=len(shards), shards=len(shards))
+            return
     output.publish()
     manifest = read_manifest(job.output)
     yield JobFinished(
@@ -103,120 +93,38 @@ def run(
     )
 
 
-def _make_shard(
-    job: Job, output: Output, shard: PlannedShard, disk: Disk, pool: SlicePool, cancelled: Callable[[], bool]
-) -> Iterator[JobEvent]:
-    """Read a source file, write its shard and note it, unless the job is cancelled meanwhile."""
-    tensors: dict[str, TensorEntry] = {}
-    path = output.directory / shard.file
-    promised = output.promised.get(shard.source.name)
-    with (
-        job.open_source(shard.source) as source,
-        SourceReader(_promising(shard.source, promised), source) as reader,
-        ShardWriter(disk, path, shard_layout(shard.tensors)) as writer,
-    ):
-        for tensor in shard.tensors:
-            total = _Error()
-            for rows in _rows(job, tensor, reader, writer, pool):
-                total += rows.error
-                yield BytesDone(name=tensor.name, source_bytes=rows.source_bytes)
-                if cancelled():
-                    return
-            error = round(total.relative, _DIGITS) if tensor.fate in CODECS else 0.0
-            tensors[tensor.name] = TensorEntry(
-                fate=tensor.fate,
-                shape=tensor.source.shape,
-                dtype=tensor.source.dtype,
-                shard=shard.file,
-                error=error,
-            )
-            yield TensorDone(name=tensor.name, fate=tensor.fate, error=error)
-        hashed = FileEntry(nbytes=shard.source.nbytes, sha256=reader.sha256())
-        digest = writer.finish()
-    entry = ShardEntry(nbytes=shard.nbytes, sha256=digest, source=shard.source.name)
-    output.note(shard.file, Note(shard=entry, source=hashed, tensors=tensors))
+class _Watch:
+    """Seconds of work, without those of waiting for a source file."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._start = clock()
+        self._waited = 0.0
+
+    @contextmanager
+    def waiting(self, opening: AbstractContextManager[Path]) -> Iterator[Path]:
+        """Open a source file; the time that takes does not count."""
+        before = self._clock()
+        with opening as path:
+            self._waited += self._clock() - before
+            yield path
+
+    def seconds(self) -> float:
+        return self._clock() - self._start - self._waited
 
 
-@dataclass(slots=True)
-class _Error:
-    """A squared error and what it is relative to."""
-
-    squared: float = 0.0
-    norm: float = 0.0
-
-    def __iadd__(self, other: _Error) -> _Error:
-        self.squared += other.squared
-        self.norm += other.norm
-        return self
-
-    @property
-    def relative(self) -> float:
-        return float((self.squared / self.norm) ** 0.5) if self.norm else 0.0
+def _content(content: Content) -> bytes:
+    if isinstance(content, bytes):
+        return content
+    return content.read_bytes() if isinstance(content, Path) else content()
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Rows of a tensor that have been written."""
-
-    error: _Error
-    source_bytes: int
-
-
-def _rows(
-    job: Job, tensor: PlannedTensor, reader: SourceReader, writer: ShardWriter, pool: SlicePool
-) -> Iterator[_Rows]:
-    """Work off one tensor, a slice at a time."""
-    stored, name = tensor.source, tensor.name
-    read = (reader.rows(stored, part) for part in row_slices(stored.shape, stored.itemsize))
-    if tensor.fate == "keep":
-        element = 0
-        for rows in read:
-            if rows.dtype in SOURCE_DTYPES and not bool(torch.isfinite(rows).all()):
-                raise _not_finite(tensor)
-            writer.write(name, element, rows)
-            element += rows.numel()
-            yield _Rows(error=_Error(), source_bytes=rows.nbytes)
-        return
-    codes = scales = 0
-    try:
-        for encoded, error, source_bytes in pool.map(partial(_encode, tensor.fate, job.device), read):
-            writer.write(f"{name}.codes", codes, encoded.codes)
-            writer.write(f"{name}.scales", scales, encoded.scales)
-            codes, scales = codes + encoded.codes.numel(), scales + encoded.scales.numel()
-            yield _Rows(error=error, source_bytes=source_bytes)
-    except NotFiniteError as error:
-        raise _not_finite(tensor) from error
-
-
-def _encode(codec_name: str, device: torch.device, rows: Tensor) -> tuple[Encoded, _Error, int]:
-    codec = CODECS[codec_name]
-    there = rows.to(device)
-    encoded = codec.encode(there)
-    error = _Error(*squared_error(codec.decode(encoded), there))
-    return Encoded(codes=encoded.codes.cpu(), scales=encoded.scales.cpu()), error, rows.nbytes
-
-
-def _not_finite(tensor: PlannedTensor) -> SourceError:
-    return SourceError(
-        f"`{tensor.name}` in `{tensor.source.file}` holds values that are not finite",
-        "the weights are damaged: download them again",
-    )
-
-
-def _promising(file: SourceFile, sha256: str | None) -> SourceFile:
-    """The same file with what is known of its hash."""
-    if file.sha256 is not None or sha256 is None:
-        return file
-    return SourceFile(name=file.name, nbytes=file.nbytes, sha256=sha256, tensors=file.tensors)
-
-
-def _finish(job: Job, output: Output, disk: Disk) -> None:
+def _finish(job: Job, contents: Mapping[str, bytes], output: Output, disk: Disk) -> None:
     """Write everything that is not a shard; the manifest last."""
     files: dict[str, FileEntry] = {}
-    for name, content in {**job.files, INDEX_FILE: _index(job)}.items():
-        data = content.read_bytes() if isinstance(content, Path) else content
-        put(disk, output.directory / name, data)
-        files[name] = FileEntry(nbytes=len(data), sha256=file_sha256(output.directory / name))
+    for name, content in {**contents, INDEX_FILE: _index(job)}.items():
+        put(disk, output.directory / name, content)
+        files[name] = FileEntry(nbytes=len(content), sha256=file_sha256(output.directory / name))
     notes = [output.notes[shard.file] for shard in job.plan.shards]
     manifest = Manifest(
         tool=job.tool,

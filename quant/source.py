@@ -1,33 +1,27 @@
-"""Safetensors files as they lie on a disk: headers, and bytes read in order.
+"""Safetensors files as their headers describe them.
 
-Knows the file format and nothing of what a tensor is for. Headers are enough for a plan; weights are read with plain
-reads into fresh buffers, never mapped, so that what has been used does not pile up in memory.
+Knows the file format and nothing of what a tensor is for; headers are enough for a plan, and nothing else is read here.
 
 A safetensors file is `u64 header length | JSON header | data`; offsets in the header count from the start of the data.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from io import FileIO
 from math import prod
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from .errors import SourceError
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
 MAX_HEADER = 100_000_000
-_READ = 8_000_000
-_HINT = "download the weights again, or point to a complete copy"
+HINT = "download the weights again, or point to a complete copy"
 
 DTYPES = {
     "F64": torch.float64,
@@ -112,14 +106,14 @@ def parse_header(file: str, start: bytes, nbytes: int) -> tuple[StoredTensor, ..
             key=lambda tensor: (tensor.start, tensor.nbytes, tensor.name),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SourceError(f"`{file}` has a damaged header ({type(error).__name__}: {error})", _HINT) from error
+        raise SourceError(f"`{file}` has a damaged header ({type(error).__name__}: {error})", HINT) from error
     end = 8 + length
     for tensor in tensors:
         if tensor.start != end:
-            raise SourceError(f"`{file}` has a damaged header (`{tensor.name}` is out of place)", _HINT)
+            raise SourceError(f"`{file}` has a damaged header (`{tensor.name}` is out of place)", HINT)
         end += tensor.nbytes
     if end != nbytes:
-        raise SourceError(f"`{file}` has {nbytes} bytes, where its header asks for {end}", _HINT)
+        raise SourceError(f"`{file}` has {nbytes} bytes, where its header asks for {end}", HINT)
     return tuple(tensors)
 
 
@@ -131,7 +125,7 @@ def header_length(file: str, start: bytes) -> int:
     """
     length = int.from_bytes(start[:8], "little")
     if len(start) < 8 or not 2 <= length <= MAX_HEADER:
-        raise SourceError(f"`{file}` is not a safetensors file", _HINT)
+        raise SourceError(f"`{file}` is not a safetensors file", HINT)
     return length
 
 
@@ -163,10 +157,9 @@ def read_source(directory: Path, sha256: dict[str, str] | None = None) -> tuple[
         try:
             status = path.stat()
             with path.open("rb") as file:
-                start = file.read(8)
-                start += file.read(header_length(name, start))
+                start = read_start(name, file.read)
         except OSError as error:
-            raise SourceError(f"the weight file `{path}` cannot be read ({error.strerror})", _HINT) from error
+            raise SourceError(f"the weight file `{path}` cannot be read ({error.strerror})", HINT) from error
         files.append(
             SourceFile(
                 name=name,
@@ -176,13 +169,38 @@ def read_source(directory: Path, sha256: dict[str, str] | None = None) -> tuple[
                 modified_ns=None if name in (sha256 or {}) else status.st_mtime_ns,
             )
         )
+    return complete(files, promised, str(directory))
+
+
+def complete(files: Iterable[SourceFile], promised: Mapping[str, str], where: str) -> tuple[SourceFile, ...]:
+    """The same files, if together they are a whole checkpoint.
+
+    Args:
+        files: from their headers.
+        promised: tensor → file, as the index says; empty where there is none.
+        where: a directory or a Hub id, for messages.
+
+    Raises:
+        SourceError: a tensor is in two files, or not where the index says.
+    """
+    files = tuple(files)
     held = {tensor.name: file.name for file in files for tensor in file.tensors}
     if len(held) != sum(len(file.tensors) for file in files):
-        raise SourceError(f"two files of `{directory}` hold a tensor of the same name", _HINT)
+        raise SourceError(f"two files of `{where}` hold a tensor of the same name", HINT)
     missing = sorted(name for name, file in promised.items() if held.get(name) != file)
     if missing:
-        raise SourceError(f"`{promised[missing[0]]}` lacks `{missing[0]}`, which `{INDEX_FILE}` promises", _HINT)
-    return tuple(files)
+        raise SourceError(f"`{promised[missing[0]]}` lacks `{missing[0]}`, which `{INDEX_FILE}` promises", HINT)
+    return files
+
+
+def read_start(file: str, read: Callable[[int], bytes]) -> bytes:
+    """The first bytes of a file, header included, from a function that reads on.
+
+    Raises:
+        SourceError: they are not those of a safetensors file.
+    """
+    start = read(8)
+    return start + read(header_length(file, start))
 
 
 def _files_of(directory: Path) -> tuple[list[str], dict[str, str]]:
@@ -190,7 +208,7 @@ def _files_of(directory: Path) -> tuple[list[str], dict[str, str]]:
     index = directory / INDEX_FILE
     if not index.exists():
         if not (directory / SINGLE_FILE).exists():
-            raise SourceError(f"`{directory}` has neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", _HINT)
+            raise SourceError(f"`{directory}` has neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", HINT)
         return [SINGLE_FILE], {}
     return parse_index(index.read_bytes())
 
@@ -207,81 +225,12 @@ def parse_index(content: bytes) -> tuple[list[str], dict[str, str]]:
         if not names or any(not isinstance(name, str) or Path(name).name != name for name in names):
             raise ValueError("it names no files, or a path")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SourceError(f"`{INDEX_FILE}` is damaged ({type(error).__name__}: {error})", _HINT) from error
+        raise SourceError(f"`{INDEX_FILE}` is damaged ({type(error).__name__}: {error})", HINT) from error
     return names, promised
 
 
-class SourceReader:
-    """One weight file, read from front to back and hashed on the way.
-
-    Args:
-        file: what it should be.
-        path: where it is.
-
-    Raises:
-        SourceError: it is not there, or has another size.
-    """
-
-    def __init__(self, file: SourceFile, path: Path) -> None:
-        self.file = file
-        self._hash = hashlib.sha256()
-        self._position = 0
-        try:
-            self._stream = FileIO(path)
-        except OSError as error:
-            raise SourceError(f"the weight file `{path}` cannot be read ({error.strerror})", _HINT) from error
-        if path.stat().st_size != file.nbytes:
-            self._stream.close()
-            raise SourceError(f"`{path}` has {path.stat().st_size} bytes instead of {file.nbytes}", _HINT)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stream.close()
-
-    def rows(self, tensor: StoredTensor, part: slice) -> Tensor:
-        """Rows `[n, last]` of a tensor, all axes but its last flattened; positions must not go back.
-
-        Raises:
-            SourceError: the file ends early.
-        """
-        last = tensor.shape[-1] if tensor.shape else 1
-        self._skip(tensor.start + part.start * last * tensor.itemsize)
-        buffer = self._read((part.stop - part.start) * last * tensor.itemsize)
-        return torch.frombuffer(buffer, dtype=DTYPES[tensor.dtype]).view(-1, last)
-
-    def sha256(self) -> str:
-        """Read on to the end, and tell the hash of the whole file.
-
-        Raises:
-            SourceError: it is not the one that was promised.
-        """
-        self._skip(self.file.nbytes)
-        digest = self._hash.hexdigest()
-        if self.file.sha256 not in (None, digest):
-            raise SourceError(f"`{self.file.name}` is damaged (its SHA-256 is not the published one)", _HINT)
-        return digest
-
-    def _skip(self, position: int) -> None:
-        if position < self._position:
-            raise ValueError(f"{position=} lies before {self._position}")
-        while self._position < position:
-            self._read(min(_READ, position - self._position))
-
-    def _read(self, count: int) -> bytearray:
-        buffer = bytearray(count)
-        view, filled = memoryview(buffer), 0
-        while filled < count:
-            got = self._stream.readinto(view[filled:])
-            if not got:
-                raise SourceError(f"`{self.file.name}` ends early", _HINT)
-            filled += got
-        self._hash.update(buffer)
-        self._position += count
-        return buffer
+class SourceStoppedError(Exception):
+    """What gives out weight files was told to stop before this one was there."""
 
 
 def described(shapes: Mapping[str, Sequence[int]], dtype: str = "BF16") -> tuple[StoredTensor, ...]:

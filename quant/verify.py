@@ -15,8 +15,9 @@ from .codecs import CODECS
 from .errors import DamagedError, SourceError
 from .events import FileChecked
 from .manifest import FileEntry, Manifest, ShardEntry, read_manifest
+from .reader import SourceReader
 from .slices import row_slices
-from .source import DTYPES, SourceFile, SourceReader, StoredTensor, header_length, parse_header
+from .source import DTYPES, SourceFile, StoredTensor, parse_header, read_start
 from .writer import Part, file_sha256
 
 
@@ -73,8 +74,7 @@ def _shard_problem(directory: Path, name: str, entry: ShardEntry, manifest: Mani
     expected = {part for tensor, stored in members.items() for part in stored.parts(tensor)}
     try:
         with path.open("rb") as file:
-            start = file.read(8)
-            start += file.read(header_length(name, start))
+            start = read_start(name, file.read)
         tensors = parse_header(name, start, entry.nbytes)
         if {Part(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape) for tensor in tensors} != expected:
             return f"`{name}` does not hold the tensors that its manifest lists"

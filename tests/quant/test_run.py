@@ -165,11 +165,19 @@ def test_events_account_for_every_byte_and_tensor(source: Path, tmp_path: Path) 
     assert {fate for _, fate, _ in last.worst} <= {"nf4", "int8"}
 
 
-def test_the_rate_is_taken_from_the_clock(source: Path, tmp_path: Path) -> None:
-    ticks = iter([100.0, 107.5])
-    events = list(run(make_job(source, tmp_path / "out"), clock=lambda: next(ticks)))
+def test_the_time_of_waiting_for_a_source_file_does_not_count(source: Path, tmp_path: Path) -> None:
+    now = 0.0
+
+    @contextmanager
+    def slow_to_open(file: SourceFile) -> Iterator[Path]:
+        nonlocal now
+        now += 1000.0
+        yield source / file.name
+        now += 7.5
+
+    events = list(run(make_job(source, tmp_path / "out", open_source=slow_to_open), clock=lambda: now))
     assert isinstance(events[-1], JobFinished)
-    assert events[-1].seconds == 7.5
+    assert events[-1].seconds == 15.0
 
 
 def stop_after(calls: int) -> Callable[[], bool]:
@@ -274,6 +282,34 @@ def test_a_source_that_does_not_hash_to_what_was_published_never_becomes_a_shard
     with pytest.raises(SourceError, match=name):
         finish(make_job(source, tmp_path / "out", plan=plan))
     assert not list((tmp_path / "out.partial").glob("*.safetensors"))
+
+
+def test_a_source_whose_header_changed_since_the_plan_is_refused(source: Path, tmp_path: Path) -> None:
+    job = make_job(source, tmp_path / "out")
+    path = source / "model-00001-of-00003.safetensors"
+    save_file({name: value.flip(0) for name, value in load_file(path).items()}, path)  # same header, other values
+    list(run(job, cancelled=lambda: True))
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"model.decoder.norm.weight", b"model.decoder.norm.wieght"))
+    with pytest.raises(SourceError, match="another header"):
+        finish(job)
+
+
+def test_a_tensor_that_a_codec_cannot_keep_ends_the_job_at_once(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codec = replace(CODECS["nf4"], error_limit=0.001)  # type: ignore[type-var]
+    monkeypatch.setattr("quant.shard.CODECS", {**CODECS, "nf4": codec})
+    with pytest.raises(DamagedError, match="experts.*loses .* as nf4, where 0% is the limit") as caught:
+        finish(make_job(source, tmp_path / "out"))
+    assert "`int8`" in (caught.value.hint or "")
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_files_may_be_fetched_when_they_are_needed(source: Path, tmp_path: Path) -> None:
+    finish(make_job(source, tmp_path / "out", files={"tokenizer.json": lambda: b"fetched"}))
+    assert (tmp_path / "out" / "tokenizer.json").read_bytes() == b"fetched"
+    assert not [checked.problem for checked in verify(tmp_path / "out") if checked.problem]
 
 
 def test_fp32_sources_are_quantized_and_kept_in_fp32(tmp_path: Path) -> None:

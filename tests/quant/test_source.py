@@ -12,9 +12,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from quant.errors import SourceError
+from quant.reader import SourceReader
 from quant.released import released_shapes
 from quant.slices import row_slices
-from quant.source import SourceFile, SourceReader, described, parse_header, read_source
+from quant.source import SourceFile, described, parse_header, read_source
 from tests.small_weights import small_weights, write_small_weights
 
 

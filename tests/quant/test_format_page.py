@@ -1,0 +1,28 @@
+"""`docs/format.md` says what the code does."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from quant.codecs import CODECS
+from quant.nf4 import LEVELS
+from tests.quant.test_manifest import MANIFEST
+
+PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
+
+
+def test_levels() -> None:
+    pairs = re.findall(r"\| (\d+) \| (-?[\d.]+) ", PAGE)
+    assert {int(code): float(level) for code, level in pairs} == dict(enumerate(LEVELS))
+
+
+def test_keys_of_the_manifest() -> None:
+    section = PAGE[PAGE.index("## The manifest") :]
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(json.loads(MANIFEST.to_text()))
+
+
+def test_error_limits() -> None:
+    limits = ", ".join(f"{codec.name} {codec.error_limit:g}" for codec in CODECS.values())
+    assert f"({limits})" in PAGE
