@@ -24,11 +24,12 @@ from ..model.diffusion_gemma import DiffusionGemma
 from ..model.moe import Router
 from .batched import batched_logits, batched_soft_embedding
 from .batches import Batch, Batches
+from .muon import Muon
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """How long and how fast. The learning rate warms up, stays, and falls linearly over the last `decay` updates."""
+    """How long and how fast. Both learning rates warm up, stay, and fall linearly over the last `decay` updates."""
 
     seed: int = 0
     updates: int = 3000
@@ -36,17 +37,18 @@ class TrainingOptions:
     warmup: int = 100
     batch_size: int = 48
     learning_rate: float = 2e-3
+    matrix_rate: float = 0.03
     weight_decay: float = 0.01
     # Padding behind the end is most of a short answer's canvas and soon learnt; it counts less.
     padding_weight: float = 0.15
     balance_weight: float = 0.01
     save_every: int = 100
 
-    def learning_rate_at(self, update: int) -> float:
-        """Learning rate of update number `update`, from 0."""
+    def rate_at(self, update: int) -> float:
+        """Share of the full learning rates at update number `update`, from 0."""
         warm = min(1.0, (update + 1) / self.warmup)
         left = min(1.0, (self.updates - update) / max(1, self.decay))
-        return self.learning_rate * min(warm, left)
+        return min(warm, left)
 
 
 def initialise(config: ModelConfig, seed: int) -> DiffusionGemma:
@@ -71,15 +73,22 @@ class Trainer:
         self.model = initialise(config, options.seed)
         self.update = 0
         self._balance = _LoadBalance(self.model)
-        self._optimizer = torch.optim.AdamW(self._groups(), lr=0.0, betas=(0.9, 0.98), fused=True)
+        self._optimizers = self._make_optimizers()
 
-    def _groups(self) -> list[dict[str, object]]:
-        matrices = [p for p in self.model.parameters() if p.dim() > 1]
-        vectors = [p for p in self.model.parameters() if p.dim() <= 1]
-        return [
-            {"params": matrices, "weight_decay": self.options.weight_decay},
-            {"params": vectors, "weight_decay": 0.0},
-        ]
+    def _make_optimizers(self) -> tuple[torch.optim.Optimizer, ...]:
+        """Muon for the layers' matrices, AdamW for the embedding, the routers and every vector."""
+        named = dict(self.model.named_parameters())
+        matrices = {n: p for n, p in named.items() if p.dim() > 1 and "embed" not in n and "router" not in n}
+        others = [p for n, p in named.items() if n not in matrices]
+        options = self.options
+        optimizers = (
+            Muon(matrices.values(), lr=options.matrix_rate, weight_decay=options.weight_decay),
+            torch.optim.AdamW(others, lr=options.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True),
+        )
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["initial_lr"] = group["lr"]
+        return optimizers
 
     def run(self, checkpoint: Path, report: Callable[[int, float, float], None]) -> None:
         """Trains up to `options.updates`, saving to `checkpoint`; calls `report(update, loss, accuracy)` each time."""
@@ -102,10 +111,11 @@ class Trainer:
         loss = (losses * weights).sum() / weights.sum()
         (loss + self.options.balance_weight * self._balance.loss()).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        for group in self._optimizer.param_groups:
-            group["lr"] = self.options.learning_rate_at(self.update)
-        self._optimizer.step()
-        self._optimizer.zero_grad()
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * self.options.rate_at(self.update)
+            optimizer.step()
+            optimizer.zero_grad()
         right = (logits.argmax(dim=-1) == batch.canvas_ids)[batch.is_answer].float().mean()
         return loss.item(), right.item()
 
@@ -122,7 +132,7 @@ class Trainer:
         partial = path.with_suffix(".partial")
         state = {
             "model": self.model.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
             "update": self.update,
         }
         torch.save(state, partial)
@@ -132,7 +142,8 @@ class Trainer:
         """Continues from a file that `save` wrote."""
         state = torch.load(path, weights_only=True)
         self.model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        for optimizer, kept in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
         self.update = state["update"]
 
 

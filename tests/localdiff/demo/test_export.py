@@ -16,7 +16,7 @@ from localdiff.demo.skills import SKILLS
 from localdiff.demo.training import initialise
 from localdiff.demo.vocabulary import write_vocabulary
 from localdiff.engine import Engine
-from localdiff.load import load_model
+from localdiff.load import load_model, open_weights
 from localdiff.model.config import ModelConfig
 
 
@@ -34,7 +34,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_export_keeps_every_weight_rounded_to_bf16(exported: Path) -> None:
-    loaded, _ = load_model(exported, torch.device("cpu"), torch.float32)
+    loaded = load_model(open_weights(exported), torch.device("cpu"), torch.float32).network
     expected = initialise(ModelConfig.from_dict(config_json(1536, 6)), seed=0).state_dict()
     for name, tensor in loaded.state_dict().items():
         if name.endswith("encoder_layer_scalar"):
@@ -60,7 +60,8 @@ def test_export_leaves_files_that_others_may_read(exported: Path) -> None:
 def test_transformers_loads_the_export_and_gives_the_same_logits(exported: Path) -> None:
     transformers = pytest.importorskip("transformers")
     reference = transformers.DiffusionGemmaForBlockDiffusion.from_pretrained(exported, dtype=torch.float32).eval()
-    model, config = load_model(exported, torch.device("cpu"), torch.float32)
+    model = load_model(open_weights(exported), torch.device("cpu"), torch.float32).network
+    config = model.config
     prompt = torch.arange(10, 40)
     canvas = torch.randint(1536, (config.canvas_length,), generator=torch.Generator().manual_seed(0))
     from localdiff.model.cache import KVCache

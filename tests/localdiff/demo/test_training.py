@@ -154,8 +154,8 @@ def test_a_save_never_leaves_half_a_file(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_learning_rate_warms_up_stays_and_falls() -> None:
-    options = TrainingOptions(updates=100, decay=20, warmup=10, learning_rate=1.0)
-    rates = [options.learning_rate_at(update) for update in range(100)]
+    options = TrainingOptions(updates=100, decay=20, warmup=10)
+    rates = [options.rate_at(update) for update in range(100)]
     assert rates[0] == pytest.approx(0.1)
     assert rates[9:80] == [1.0] * 71
     assert rates[90] == pytest.approx(0.5)
