@@ -42,6 +42,12 @@ class ResourceError(LocaldiffError):
     exit_code = 4
 
 
+class TraceError(LocaldiffError):
+    """A trace is damaged, was changed, or has a version that this program does not know."""
+
+    exit_code = 5
+
+
 class VerificationError(LocaldiffError):
     """Stored weights differ from what their manifest promises."""
 

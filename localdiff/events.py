@@ -97,6 +97,8 @@ class DenoiseStep:
         confident: whether the mean entropy is under the confidence threshold.
         seconds: wall time of this step.
         elapsed: wall time since the first denoise step of the run began.
+        top_ids: for each position its most probable ids, the first one first; empty unless they were asked for.
+        top_probs: their probabilities, likewise.
     """
 
     block: int
@@ -114,6 +116,8 @@ class DenoiseStep:
     confident: bool
     seconds: float
     elapsed: float
+    top_ids: tuple[tuple[int, ...], ...] = ()
+    top_probs: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

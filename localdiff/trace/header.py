@@ -1,0 +1,125 @@
+"""The first line of a trace: what ran, on what, with which settings, and what it was asked.
+
+Knows its fields, which `docs/trace-format.md` explains; knows nothing about how they are found out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+VERSION = 1
+
+DEMO = "demo"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Model:
+    """What answered.
+
+    Attributes:
+        name: what the user called it.
+        revision: its commit on the Hub, if it came from there.
+        recipe: how its weights are stored.
+        dtype: the type it computed in.
+        weights: `hashing.weights_digest` of its files, or None where they are not known.
+        tokenizer: SHA-256 of `tokenizer.json`, or None likewise.
+    """
+
+    name: str
+    revision: str | None
+    recipe: str
+    dtype: str
+    weights: str | None
+    tokenizer: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """Where it ran.
+
+    Attributes:
+        device: in the words of `--device`.
+        hardware: what the device calls itself, and the number of threads of a CPU.
+        localdiff, torch, python: versions.
+    """
+
+    device: str
+    hardware: str
+    localdiff: str
+    torch: str
+    python: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """One message of the conversation that the answer continues."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampler:
+    """Settings as they were in force, whether given or taken from the checkpoint; see `localdiff run --help`.
+
+    Attributes:
+        greedy: the most probable id was taken in place of a drawn one.
+        noise: how noise follows from the seed: `seeded` in one stream, `reference` as the reference implementation
+            draws, `paired` in one stream for each step of each block.
+    """
+
+    max_steps: int
+    cap: int | None
+    entropy_bound: float
+    t_min: float
+    t_max: float
+    greedy: bool
+    stability: int
+    confidence: float
+    noise: Literal["seeded", "reference", "paired"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Header:
+    """The first line.
+
+    Attributes:
+        trace: version of the trace format.
+        schema: version of the events in it, `events.SCHEMA_VERSION`.
+        created: when the run began, UTC, as `2026-11-21T12:00:00Z`.
+        messages: the conversation, the last one being what was asked.
+        prompt_ids: the prompt as ids where messages do not determine it, else None.
+        think: whether the model was asked to think before it answers.
+        tool_calls: whether the text of tool calls is kept in the answer.
+        gold: the expected answer, if somebody gave one.
+        max_tokens, context: limits as they were given.
+        top_k: how many alternatives a position are recorded; 0 for none.
+        seed: seed of the noise.
+    """
+
+    trace: int
+    schema: int
+    created: str
+    model: Model
+    machine: Machine
+    messages: tuple[Message, ...]
+    prompt_ids: tuple[int, ...] | None
+    think: bool
+    tool_calls: bool
+    gold: str | None
+    max_tokens: int
+    context: int
+    top_k: int
+    seed: int
+    sampler: Sampler
+
+    @property
+    def question(self) -> str:
+        """What was asked: the last message."""
+        return self.messages[-1].content if self.messages else ""
+
+    @property
+    def is_demo(self) -> bool:
+        """Whether the small model of this package answered, which readers must be told."""
+        return self.model.name == DEMO

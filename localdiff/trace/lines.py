@@ -1,0 +1,140 @@
+"""Events as lines of a trace and back: names and plain fields as in `docs/events.md`, arrays of a canvas packed.
+
+Knows which array is stored as a difference from which; knows nothing about files. Both ways need what came before in
+the same run, which `Context` carries along.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from localdiff.events import (
+    BlockCommitted,
+    BlockStarted,
+    DenoiseStep,
+    Event,
+    Prefilled,
+    RunFinished,
+    RunStarted,
+    TextCommitted,
+)
+from localdiff.trace.packing import pack_flags, pack_floats, pack_ids, unpack_flags, unpack_floats, unpack_ids
+from localdiff.trace.strict import Malformed, decode
+
+_KINDS = (RunStarted, Prefilled, BlockStarted, DenoiseStep, BlockCommitted, TextCommitted, RunFinished)
+
+
+def name_of(kind: type[Event]) -> str:
+    """`DenoiseStep` is called `denoise_step`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+
+
+_PACKED = ("argmax_ids", "argmax_probs", "entropies", "accepted", "sampled_ids", "shown_ids", "top_ids", "top_probs")
+_PLAIN_FIELDS = tuple(field.name for field in fields(DenoiseStep) if field.name not in _PACKED)
+
+_KIND_BY_NAME: Mapping[str, type[Event]] = {name_of(kind): kind for kind in _KINDS}
+
+
+def dump(value: Mapping[str, object]) -> str:
+    """An object on one line."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+@dataclass(kw_only=True, slots=True)
+class Context:
+    """What a line of a step refers back to.
+
+    Attributes:
+        top_k: alternatives that are recorded for each position.
+        length: positions of a canvas.
+        argmax, drawn: draft and drawn ids of the step before in this block; none and the noise before the first.
+    """
+
+    top_k: int = 0
+    length: int = 0
+    argmax: tuple[int, ...] = ()
+    drawn: tuple[int, ...] = ()
+
+    def follow(self, event: Event) -> None:
+        """Take note of an event, after it was written or read."""
+        match event:
+            case RunStarted():
+                self.length = event.canvas_length
+            case BlockStarted():
+                self.argmax, self.drawn = (), event.canvas_ids
+            case DenoiseStep():
+                self.argmax, self.drawn = event.argmax_ids, event.sampled_ids
+
+
+def encode_event(event: Event, context: Context) -> dict[str, object]:
+    """The object of an event's line."""
+    line: dict[str, object] = {"event": name_of(type(event))}
+    match event:
+        case BlockStarted():
+            return line | asdict(event) | {"canvas_ids": pack_ids(event.canvas_ids)}
+        case DenoiseStep():
+            return line | {name: getattr(event, name) for name in _PLAIN_FIELDS} | _packed(event, context)
+        case _:
+            return line | asdict(event)
+
+
+def _packed(event: DenoiseStep, context: Context) -> dict[str, object]:
+    packed: dict[str, object] = {
+        "argmax_ids": pack_ids(event.argmax_ids, context.argmax),
+        "argmax_probs": pack_floats(event.argmax_probs),
+        "entropies": pack_floats(event.entropies),
+        "accepted": pack_flags(event.accepted),
+        "sampled_ids": pack_ids(event.sampled_ids, event.argmax_ids),
+        "shown_ids": pack_ids(event.shown_ids, context.drawn),
+    }
+    if context.top_k:
+        packed["top_ids"] = pack_ids([token for row in event.top_ids for token in row])
+        packed["top_probs"] = pack_floats([prob for row in event.top_probs for prob in row])
+    return packed
+
+
+def decode_event(line: Mapping[str, Any], context: Context) -> Event:
+    """The event of a line.
+
+    Raises:
+        Malformed: it is none.
+    """
+    plain = dict(line)
+    name = plain.pop("event", None)
+    kind = _KIND_BY_NAME.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise Malformed(f"there is no event {name!r:.60}")
+    given: dict[str, object] = {}
+    if kind is BlockStarted:
+        given["canvas_ids"] = unpack_ids(plain.pop("canvas_ids", None), context.length, "canvas_ids")
+    elif kind is DenoiseStep:
+        given = _arrays(plain, context)
+    return decode(kind, plain, name, **given)
+
+
+def _arrays(line: dict[str, Any], context: Context) -> dict[str, object]:
+    """The arrays of a step's line, which they are taken out of."""
+    length, top_k = context.length, context.top_k
+    packed = {name: line.pop(name, None) for name in _PACKED if top_k or not name.startswith("top_")}
+    argmax = unpack_ids(packed["argmax_ids"], length, "argmax_ids", context.argmax)
+    arrays: dict[str, object] = {
+        "argmax_ids": argmax,
+        "argmax_probs": unpack_floats(packed["argmax_probs"], length, "argmax_probs"),
+        "entropies": unpack_floats(packed["entropies"], length, "entropies"),
+        "accepted": unpack_flags(packed["accepted"], length, "accepted"),
+        "sampled_ids": unpack_ids(packed["sampled_ids"], length, "sampled_ids", argmax),
+        "shown_ids": unpack_ids(packed["shown_ids"], length, "shown_ids", context.drawn),
+        "top_ids": (),
+        "top_probs": (),
+    }
+    if top_k:
+        ids = unpack_ids(packed["top_ids"], length * top_k, "top_ids")
+        probs = unpack_floats(packed["top_probs"], length * top_k, "top_probs")
+        starts = range(0, length * top_k, top_k)
+        arrays["top_ids"] = tuple([ids[start : start + top_k] for start in starts])
+        arrays["top_probs"] = tuple([probs[start : start + top_k] for start in starts])
+    return arrays

@@ -1,0 +1,139 @@
+"""Whether events follow each other as those of a run do, and whether their numbers can be true.
+
+Knows the order that `localdiff.events` draws; knows nothing about files. What passes here can be drawn, counted and
+compared without looking twice: every array has one entry a position, every id is one of the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from localdiff.events import (
+    BlockCommitted,
+    BlockStarted,
+    DenoiseStep,
+    Event,
+    Prefilled,
+    RunFinished,
+    RunStarted,
+    TextCommitted,
+)
+from localdiff.trace.strict import Malformed
+
+MAX_CANVAS = 65_536
+
+# A probability is computed in fp32 and may come out a little over 1.
+_ROUNDING = 1e-4
+
+_MAY_FOLLOW: dict[type[Event] | None, tuple[type[Event], ...]] = {
+    None: (RunStarted,),
+    RunStarted: (Prefilled, BlockStarted, RunFinished),
+    Prefilled: (Prefilled, BlockStarted, RunFinished),
+    BlockStarted: (DenoiseStep,),
+    DenoiseStep: (DenoiseStep, BlockCommitted),
+    BlockCommitted: (TextCommitted, BlockStarted, RunFinished),
+    TextCommitted: (TextCommitted, BlockStarted, RunFinished),
+    RunFinished: (),
+}
+
+
+class Order:
+    """Follows one run from its first event on.
+
+    Args:
+        seed: the seed that the header promises.
+        top_k: alternatives a position that the header promises.
+    """
+
+    def __init__(self, *, seed: int, top_k: int) -> None:
+        self._seed = seed
+        self._top_k = top_k
+        self._last: type[Event] | None = None
+        self._run: RunStarted | None = None
+        self._block = 0
+        self._step: DenoiseStep | None = None
+        self._kept: list[int] = []
+
+    def follow(self, event: Event) -> None:
+        """Takes the next event.
+
+        Raises:
+            Malformed: it cannot come here, or says what cannot be.
+        """
+        kind = type(event)
+        if kind not in _MAY_FOLLOW[self._last]:
+            before = self._last.__name__ if self._last else "the header"
+            raise Malformed(f"{kind.__name__} cannot follow {before}")
+        self._last = kind
+        match event:
+            case RunStarted():
+                self._started(event)
+            case BlockStarted():
+                self._block_started(event)
+            case DenoiseStep():
+                self._stepped(event)
+            case BlockCommitted():
+                self._committed(event)
+            case TextCommitted():
+                _require(event.block == self._block, f"it names block {event.block}, and this is block {self._block}")
+            case RunFinished():
+                _require(event.token_ids == tuple(self._kept), "`token_ids` is not what the blocks committed")
+                _require(len(event.stats.blocks) == self._block, "`stats.blocks` is not one a block")
+            case Prefilled():
+                _require(0 <= event.done <= event.total, f"done={event.done} of total={event.total}")
+
+    def _started(self, event: RunStarted) -> None:
+        _require(1 <= event.canvas_length <= MAX_CANVAS, f"canvas_length={event.canvas_length}")
+        _require(1 <= event.vocab_size <= 2**31, f"vocab_size={event.vocab_size}")
+        _require(event.max_steps >= 1, f"max_steps={event.max_steps}")
+        _require(event.seed == self._seed, "the seed is another one than in the header")
+        self._run = event
+
+    def _block_started(self, event: BlockStarted) -> None:
+        _require(event.block == self._block + 1, f"block {event.block} cannot follow block {self._block}")
+        self._ids("canvas_ids", event.canvas_ids)
+        self._block, self._step = event.block, None
+
+    def _stepped(self, event: DenoiseStep) -> None:
+        before = self._step.step if self._step else 0
+        _require(event.block == self._block, f"it names block {event.block}, and this is block {self._block}")
+        _require(event.step == before + 1, f"step {event.step} cannot follow step {before}")
+        for name, ids in (
+            ("argmax_ids", event.argmax_ids),
+            ("sampled_ids", event.sampled_ids),
+            ("shown_ids", event.shown_ids),
+        ):
+            self._ids(name, ids)
+        self._numbers("argmax_probs", event.argmax_probs, 1 + _ROUNDING)
+        self._numbers("entropies", event.entropies, float("1e9"))
+        self._numbers("mean_entropy", [event.mean_entropy], float("1e9"))
+        for row in event.top_ids:
+            self._ids("top_ids", row, length=self._top_k)
+        for probs in event.top_probs:
+            self._numbers("top_probs", probs, 1 + _ROUNDING)
+        self._step = event
+
+    def _committed(self, event: BlockCommitted) -> None:
+        assert self._run is not None and self._step is not None
+        _require(event.block == self._block, f"it names block {event.block}, and this is block {self._block}")
+        _require(event.steps == self._step.step, f"steps={event.steps}, and there were {self._step.step}")
+        draft = self._step.argmax_ids[: len(event.token_ids)]
+        _require(event.token_ids == draft, "`token_ids` is not the draft of the last step")
+        _require(event.reason != "cancelled" or not event.token_ids, "a cancelled block has committed ids")
+        self._kept += [token for token in event.token_ids if token not in self._run.end_ids]
+
+    def _ids(self, name: str, ids: tuple[int, ...], *, length: int | None = None) -> None:
+        assert self._run is not None
+        wanted = self._run.canvas_length if length is None else length
+        _require(len(ids) == wanted, f"`{name}` has {len(ids)} entries, not {wanted}")
+        _require(min(ids) >= 0 and max(ids) < self._run.vocab_size, f"`{name}` has an id outside of the vocabulary")
+
+    @staticmethod
+    def _numbers(name: str, values: Iterable[float], most: float) -> None:
+        # Written so that a NaN, which compares with nothing, is refused too.
+        _require(all(0 <= value <= most for value in values), f"`{name}` has a number that cannot be")
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise Malformed(message)

@@ -1,0 +1,169 @@
+"""From the bytes of a trace to a `Trace`, or an error that names the line.
+
+Knows the format of `docs/trace-format.md`; trusts nothing. A last line without its line end is what a killed run leaves
+and is dropped; anything else that is not as it should be is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+from localdiff.errors import TraceError, UsageError
+from localdiff.events import SCHEMA_VERSION, Event
+from localdiff.trace.header import VERSION, Header
+from localdiff.trace.lines import Context, decode_event
+from localdiff.trace.order import Order
+from localdiff.trace.strict import Malformed, decode, parse
+from localdiff.trace.trace import Trace
+
+MAX_BYTES = 2_000_000_000
+"""A trace is a few megabytes; what is a thousand times larger is something else."""
+
+_ID = re.compile(r"0|[1-9][0-9]{0,9}")
+
+
+def read_trace(path: Path) -> Trace:
+    """The trace in a file.
+
+    Raises:
+        UsageError: there is no such file, or it cannot be read.
+        TraceError: it is no trace, is damaged, or has a version that this program does not know.
+    """
+    name = str(path)
+    try:
+        if path.is_file() and path.stat().st_size > MAX_BYTES:
+            raise _no_trace(name)
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"`{name}` cannot be read: {error.strerror}", "give the name of a trace") from error
+    return parse_trace(data, name)
+
+
+def parse_trace(data: bytes, name: str) -> Trace:
+    """The trace in `data`; `name` is what errors call it.
+
+    Raises:
+        TraceError: as `read_trace`.
+    """
+    lines = data.split(b"\n")
+    torn = lines.pop()
+    if not lines:
+        raise _no_trace(name)
+    header = _header(lines[0], name)
+    body = _Body(header)
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            body.take(parse(_text(line)), number)
+        except Malformed as error:
+            raise _damaged(name, number, str(error)) from error
+    if body.footer is None:
+        whole = data[: len(data) - len(torn)]
+    else:
+        if torn:
+            raise _damaged(name, len(lines) + 1, "it stands behind the footer")
+        whole = data[: len(data) - len(lines[-1]) - 1]
+    sha256 = hashlib.sha256(whole).hexdigest()
+    if body.footer is not None and body.footer != sha256:
+        raise TraceError(
+            f"`{name}` has been changed: its SHA-256 is not the one in its footer", "use the file as it was recorded"
+        )
+    return Trace(
+        header=header,
+        pieces=body.pieces,
+        special=frozenset(body.special),
+        events=tuple(body.events),
+        sha256=sha256,
+        complete=body.footer is not None,
+    )
+
+
+def _header(line: bytes, name: str) -> Header:
+    """The header, whose versions are looked at before anything else, because they say what the rest means."""
+    try:
+        fields = parse(_text(line))
+    except Malformed as error:
+        raise _no_trace(name) from error
+    if "trace" not in fields or "schema" not in fields:
+        raise _no_trace(name)
+    for key, known in (("trace", VERSION), ("schema", SCHEMA_VERSION)):
+        if type(fields[key]) is not int or fields[key] != known:
+            what = "a trace" if key == "trace" else "events"
+            raise TraceError(
+                f"`{name}` has {what} of version {fields[key]!r:.40}, and this program knows version {known}",
+                "a newer localdiff may read it",
+            )
+    try:
+        header = decode(Header, fields, "header")
+    except Malformed as error:
+        raise _damaged(name, 1, str(error)) from error
+    if not 0 <= header.top_k <= 1024:
+        raise _damaged(name, 1, f"top_k={header.top_k}")
+    return header
+
+
+class _Body:
+    """Everything behind the header, line by line."""
+
+    def __init__(self, header: Header) -> None:
+        self.pieces: dict[int, str] = {}
+        self.special: set[int] = set()
+        self.events: list[Event] = []
+        self.footer: str | None = None
+        self._context = Context(top_k=header.top_k)
+        self._order = Order(seed=header.seed, top_k=header.top_k)
+
+    def take(self, line: dict[str, Any], number: int) -> None:
+        """One line; raises Malformed."""
+        if self.footer is not None:
+            raise Malformed("it stands behind the footer")
+        if "event" in line:
+            event = decode_event(line, self._context)
+            self._order.follow(event)
+            self._context.follow(event)
+            self.events.append(event)
+        elif line.keys() == {"pieces", "special"}:
+            self._take_pieces(line["pieces"], line["special"])
+        elif line.keys() == {"sha256", "lines"}:
+            self._take_footer(line["sha256"], line["lines"], number)
+        else:
+            raise Malformed("it is neither an event, nor pieces, nor a footer")
+
+    def _take_pieces(self, pieces: object, special: object) -> None:
+        if not isinstance(pieces, dict) or not isinstance(special, list):
+            raise Malformed("`pieces` is not an object, or `special` not a list")
+        for key, piece in pieces.items():
+            if not _ID.fullmatch(key) or not isinstance(piece, str):
+                raise Malformed(f"{key!r:.60} is no id, or its piece is no text")
+            if int(key) in self.pieces:
+                raise Malformed(f"id {key} had a piece already")
+            self.pieces[int(key)] = piece
+        if any(type(token) is not int or token not in self.pieces for token in special):
+            raise Malformed("`special` has an id without a piece")
+        self.special.update(special)
+
+    def _take_footer(self, sha256: object, lines: object, number: int) -> None:
+        if not isinstance(sha256, str) or type(lines) is not int:
+            raise Malformed("the footer holds no hash and no number of lines")
+        if lines != number - 1:
+            raise Malformed(f"the footer counts {lines} lines, and there are {number - 1}")
+        self.footer = sha256
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise Malformed("it is not UTF-8") from error
+
+
+def _no_trace(name: str) -> TraceError:
+    return TraceError(f"`{name}` is not a trace", "`localdiff run --record FILE` records one")
+
+
+def _damaged(name: str, number: int, reason: str) -> TraceError:
+    return TraceError(
+        f"`{name}` is damaged in line {number}: {reason}", "use the file as it was recorded, or record the run again"
+    )

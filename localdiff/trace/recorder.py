@@ -1,0 +1,73 @@
+"""The observer that writes a trace while a run goes on.
+
+Knows which lines a trace has and in which order; knows nothing about paths or modes. Every line is flushed before the
+run goes on, so that a run that is killed leaves everything up to its last step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import BinaryIO
+
+from localdiff.events import DenoiseStep, Event, RunFinished, RunStarted
+from localdiff.trace.header import Header
+from localdiff.trace.lines import Context, dump, encode_event
+
+
+class Recorder:
+    """Observer that writes a header, every event in full, the text of ids as they first turn up, and a footer.
+
+    Args:
+        file: takes the bytes; empty.
+        header_of: the header, asked for once the run has started and its seed is known.
+        piece_of: text of a token id.
+        is_special: whether a token id is a control token.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        *,
+        header_of: Callable[[RunStarted], Header],
+        piece_of: Callable[[int], str],
+        is_special: Callable[[int], bool],
+    ) -> None:
+        self._file = file
+        self._header_of = header_of
+        self._piece_of = piece_of
+        self._is_special = is_special
+        self._context = Context()
+        self._known: set[int] = set()
+        self._hash = hashlib.sha256()
+        self._lines = 0
+
+    def on_event(self, event: Event) -> None:
+        """Write the event, and before it what it needs; raises what the file raises."""
+        if isinstance(event, RunStarted):
+            header = self._header_of(event)
+            self._context.top_k = header.top_k
+            self._write(asdict(header))
+        if isinstance(event, DenoiseStep):
+            self._write_pieces(event)
+        self._write(encode_event(event, self._context))
+        self._context.follow(event)
+        if isinstance(event, RunFinished):
+            self._write({"sha256": self._hash.hexdigest(), "lines": self._lines})
+
+    def _write_pieces(self, event: DenoiseStep) -> None:
+        shown = set(event.argmax_ids).union(*event.top_ids) - self._known
+        if shown:
+            new = sorted(shown)
+            special = [token for token in new if self._is_special(token)]
+            self._write({"pieces": {str(token): self._piece_of(token) for token in new}, "special": special})
+            self._known |= shown
+
+    def _write(self, line: Mapping[str, object]) -> None:
+        # A piece may hold half a surrogate pair only through a broken tokenizer; it is worth no lost run.
+        data = (dump(line) + "\n").encode("utf-8", "replace")
+        self._file.write(data)
+        self._file.flush()
+        self._hash.update(data)
+        self._lines += 1

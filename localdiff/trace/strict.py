@@ -1,0 +1,123 @@
+"""JSON that is exactly what it should be: typed fields, no more and no less, or an error that says which is wrong.
+
+Knows JSON and dataclasses; knows nothing about traces. A value is accepted only as what the annotation of its field
+says, so that a file from a stranger can bring no surprise further in: no infinite number, no `true` for a 1, no key
+twice, no key too many.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import types
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+class Malformed(ValueError):
+    """What was read is not what it should be; the text says what and where."""
+
+
+def parse(text: str) -> dict[str, Any]:
+    """One JSON object.
+
+    Raises:
+        Malformed: it is no JSON, no object, or has a key twice or a number that is none.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+        # A lone half of a surrogate pair is a string to Python and to no file, terminal or page.
+        json.dumps(value, ensure_ascii=False).encode()
+    except Malformed:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise Malformed("it is not JSON") from error
+    if not isinstance(value, dict):
+        raise Malformed("it is not a JSON object")
+    return value
+
+
+def decode(kind: type[T], value: object, where: str, **given: object) -> T:
+    """A dataclass from an object that has exactly its fields.
+
+    Args:
+        kind: the dataclass; its fields may be whole and other numbers, text, truth values, literals, tuples of one
+            kind, other dataclasses, and any of these or None.
+        value: the parsed object.
+        where: what to call it in an error.
+        given: fields that come from elsewhere and may not be in the object.
+
+    Raises:
+        Malformed: a field is missing, unknown, or of another kind.
+    """
+    if not isinstance(value, dict):
+        raise Malformed(f"`{where}` is not an object")
+    hints = _hints(kind)  # type: ignore[arg-type]
+    expected = hints.keys() - given.keys()
+    for name in sorted(expected - value.keys()):
+        raise Malformed(f"`{where}` lacks `{name}`")
+    for name in sorted(value.keys() - expected):
+        raise Malformed(f"`{where}` has an unknown field {name!r:.60}")
+    fields = {name: _value(hints[name], value[name], f"{where}.{name}") for name in expected}
+    return kind(**fields, **given)
+
+
+@cache
+def _hints(kind: type[Any]) -> Mapping[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _value(hint: Any, value: object, where: str) -> object:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        return _value(next(kind for kind in arguments if kind is not type(None)), value, where)
+    if origin is Literal:
+        # `True == 1`, so the kinds are compared as well.
+        if any(value == choice and type(value) is type(choice) for choice in arguments):
+            return value
+        raise Malformed(f"`{where}` is none of {', '.join(map(repr, arguments))}")
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise Malformed(f"`{where}` is not a list")
+        return tuple(_value(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
+    if dataclasses.is_dataclass(hint):
+        return decode(hint, value, where)  # type: ignore[arg-type]
+    if hint is float:
+        return _number(value, where)
+    if type(value) is not hint:
+        raise Malformed(f"`{where}` is not {_NAMES[hint]}")
+    return value
+
+
+_NAMES = {int: "a whole number", str: "text", bool: "true or false"}
+
+
+def _number(value: object, where: str) -> float:
+    if type(value) not in (int, float):
+        raise Malformed(f"`{where}` is not a number")
+    assert isinstance(value, (int, float))
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise Malformed(f"`{where}` is not a finite number")
+    return number
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise Malformed("it has a key twice")
+    return found
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise Malformed(f"{constant} is not a number")

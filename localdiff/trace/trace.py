@@ -1,0 +1,130 @@
+"""A recorded run in memory.
+
+Knows the header, the events and the text of every id in them; knows nothing about files, drawing or torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from localdiff.events import (
+    BlockCommitted,
+    BlockStarted,
+    Channel,
+    DenoiseStep,
+    Event,
+    Prefilled,
+    RunFinished,
+    RunStarted,
+    TextCommitted,
+)
+from localdiff.trace.header import Header
+
+UNKNOWN = "\ufffd"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Block:
+    """One block of a run.
+
+    Attributes:
+        started: its noise.
+        steps: its denoise steps; one or more, but for a run that was killed before the first.
+        committed: its end, or None in a trace that ends before it.
+        texts: text that became final with it.
+    """
+
+    started: BlockStarted
+    steps: tuple[DenoiseStep, ...]
+    committed: BlockCommitted | None
+    texts: tuple[TextCommitted, ...]
+
+    @property
+    def number(self) -> int:
+        """Number of the block, from 1."""
+        return self.started.block
+
+    @property
+    def final_ids(self) -> tuple[int, ...]:
+        """The committed ids, end token included; none if nothing was committed."""
+        return self.committed.token_ids if self.committed else ()
+
+    @property
+    def seconds(self) -> float:
+        """Time of its denoise steps."""
+        return self.committed.seconds if self.committed else sum(step.seconds for step in self.steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """What a trace file says.
+
+    Attributes:
+        header: what ran, and how.
+        pieces: text of every id that a draft held.
+        special: which of them are control tokens.
+        events: in their order.
+        sha256: of the file's content, the footer left out, in hex.
+        complete: whether the file has its footer, whose hash was right; without it the run was killed or still goes on.
+    """
+
+    header: Header
+    pieces: Mapping[int, str]
+    special: frozenset[int]
+    events: tuple[Event, ...]
+    sha256: str
+    complete: bool
+
+    def piece(self, token: int) -> str:
+        """Text of an id, U+FFFD where the trace has none: ids of noise carry no text."""
+        return self.pieces.get(token, UNKNOWN)
+
+    def is_special(self, token: int) -> bool:
+        """Whether an id is a control token."""
+        return token in self.special
+
+    @cached_property
+    def started(self) -> RunStarted | None:
+        """The first event."""
+        return next((event for event in self.events if isinstance(event, RunStarted)), None)
+
+    @cached_property
+    def finished(self) -> RunFinished | None:
+        """The last event, or None in a trace that ends before it."""
+        return next((event for event in reversed(self.events) if isinstance(event, RunFinished)), None)
+
+    @cached_property
+    def prompt_seconds(self) -> float:
+        """Time that reading the prompt took."""
+        return max((event.seconds for event in self.events if isinstance(event, Prefilled)), default=0.0)
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The blocks in their order."""
+        starts = [index for index, event in enumerate(self.events) if isinstance(event, BlockStarted)]
+        stops = [*starts[1:], len(self.events)]
+        return tuple(_block(self.events[start:stop]) for start, stop in zip(starts, stops, strict=True))
+
+    @cached_property
+    def token_ids(self) -> tuple[int, ...]:
+        """Committed ids of the whole reply, end tokens left out."""
+        ends = self.started.end_ids if self.started else ()
+        return tuple(token for block in self.blocks for token in block.final_ids if token not in ends)
+
+    def text(self, channel: Channel = "answer") -> str:
+        """Everything that was committed to a channel."""
+        texts = (event for event in self.events if isinstance(event, TextCommitted))
+        return "".join(event.text for event in texts if event.channel == channel)
+
+
+def _block(events: tuple[Event, ...]) -> Block:
+    first = events[0]
+    assert isinstance(first, BlockStarted)
+    return Block(
+        started=first,
+        steps=tuple(event for event in events if isinstance(event, DenoiseStep)),
+        committed=next((event for event in events if isinstance(event, BlockCommitted)), None),
+        texts=tuple(event for event in events if isinstance(event, TextCommitted)),
+    )

@@ -1,0 +1,208 @@
+"""Traces for tests: of the scripted engine, and made-up runs of any size whose canvases condense like real ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+import random
+import struct
+from collections.abc import Iterable, Iterator
+
+from localdiff.events import (
+    SCHEMA_VERSION,
+    BlockCommitted,
+    BlockStarted,
+    BlockStats,
+    DenoiseStep,
+    Event,
+    Prefilled,
+    RunFinished,
+    RunStarted,
+    RunStats,
+    TextCommitted,
+)
+from localdiff.options import GenerateOptions
+from localdiff.trace.header import VERSION, Header, Machine, Message, Model, Sampler
+from localdiff.trace.reader import parse_trace
+from localdiff.trace.recorder import Recorder
+from localdiff.trace.trace import Trace
+from tests.fakes import ScriptedEngine
+
+HEADER = Header(
+    trace=VERSION,
+    schema=SCHEMA_VERSION,
+    created="2026-11-21T12:00:00Z",
+    model=Model(name="scripted", revision=None, recipe="bf16", dtype="fp32", weights="ab" * 32, tokenizer="cd" * 32),
+    machine=Machine(device="cpu", hardware="a made-up machine", localdiff="0.1.0", torch="2.13.0", python="3.11.9"),
+    messages=(Message(role="user", content="Say hello."),),
+    prompt_ids=None,
+    think=False,
+    tool_calls=False,
+    gold=None,
+    max_tokens=1024,
+    context=8192,
+    top_k=0,
+    seed=7,
+    sampler=Sampler(
+        max_steps=48,
+        cap=None,
+        entropy_bound=0.1,
+        t_min=0.4,
+        t_max=0.8,
+        greedy=False,
+        stability=1,
+        confidence=0.005,
+        noise="seeded",
+    ),
+)
+
+_COMMON = (
+    "the of and to in is that for it as was with be by on not he his but at are this have from or had an they which"
+    " one you were all her she there would their we him been has when who will no more if out so up said what its"
+    " about than into them can only other time new some could these two may first then do any like my now over such"
+)
+WORDS = _COMMON.split()
+END, PAD = 1, 0
+
+
+def record(events: Iterable[Event], header: Header = HEADER, *, pieces: dict[int, str] | None = None) -> bytes:
+    """The file that a recorder writes; ids without a piece are letters, id 1 is a control token."""
+    file = io.BytesIO()
+    recorder = Recorder(
+        file,
+        header_of=lambda started: dataclasses.replace(header, seed=started.seed),
+        piece_of=lambda token: (pieces or {}).get(token, "<end>" if token == END else chr(32 + (token - 2) % 95)),
+        is_special=lambda token: token == END,
+    )
+    for event in events:
+        recorder.on_event(event)
+    return file.getvalue()
+
+
+def scripted(engine: ScriptedEngine | None = None) -> list[Event]:
+    """The events of the scripted engine."""
+    return list((engine or ScriptedEngine()).generate("hi", GenerateOptions()))
+
+
+def word_pieces() -> dict[int, str]:
+    """Pieces for the ids of `condensing`."""
+    return {PAD: "<pad>", END: "<end>"} | {2 + index: f" {word}" for index, word in enumerate(WORDS)}
+
+
+def condensing(*, blocks: int = 2, steps: int = 6, length: int = 32, seed: int = 0, top_k: int = 0) -> Iterator[Event]:
+    """A run whose entropies fall, whose drafts change less and less, and which sometimes takes an acceptance back."""
+    source = random.Random(seed)
+    vocab = 262_144
+    clock, kept, done = 0.0, [], []
+    yield RunStarted(
+        prompt_tokens=20,
+        max_tokens=blocks * length,
+        canvas_length=length,
+        vocab_size=vocab,
+        max_steps=48,
+        end_ids=(END,),
+        pad_id=PAD,
+        seed=seed,
+    )
+    yield Prefilled(done=20, total=20, seconds=0.25)
+    for block in range(1, blocks + 1):
+        final = [2 + source.randrange(len(WORDS)) for _ in range(length)]
+        if block == blocks:
+            final[length * 3 // 4 :] = [END] + [PAD] * (length - length * 3 // 4 - 1)
+        shown = tuple(source.randrange(vocab) for _ in range(length))
+        settle = [1 + int(steps * min(0.999, source.random() ** 1.5)) for _ in range(length)]
+        yield BlockStarted(block=block, max_blocks=blocks, position=20 + len(kept), canvas_ids=shown)
+        for step in range(1, steps + 1):
+            event = _step(source, block, step, steps, final, settle, shown, vocab, top_k, clock)
+            clock = event.elapsed
+            yield event
+            pairs = zip(event.accepted, event.sampled_ids, strict=True)
+            shown = tuple(token if accepted else source.randrange(vocab) for accepted, token in pairs)
+        cut = final.index(END) + 1 if END in final else length
+        kept += [token for token in final[:cut] if token != END]
+        seconds = steps * 0.05
+        done.append(BlockStats(steps=steps, seconds=seconds, reason="converged"))
+        yield BlockCommitted(
+            block=block, token_ids=tuple(final[:cut]), steps=steps, seconds=seconds, reason="converged"
+        )
+        text = "".join(f" {WORDS[token - 2]}" for token in final[:cut] if token != END)
+        yield TextCommitted(block=block, channel="answer", text=text)
+    passes = blocks * steps
+    yield RunFinished(
+        reason="end_of_turn",
+        token_ids=tuple(kept),
+        stats=RunStats(
+            prompt_tokens=20,
+            prompt_seconds=0.25,
+            tokens=len(kept),
+            seconds=clock,
+            tok_per_s=len(kept) / clock,
+            denoise_passes=passes,
+            commit_passes=blocks - 1,
+            tokens_per_forward=len(kept) / passes,
+            peak_bytes=None,
+            blocks=tuple(done),
+        ),
+    )
+
+
+def _step(
+    source: random.Random,
+    block: int,
+    step: int,
+    steps: int,
+    final: list[int],
+    settle: list[int],
+    shown: tuple[int, ...],
+    vocab: int,
+    top_k: int,
+    clock: float,
+) -> DenoiseStep:
+    argmax, entropies, accepted = [], [], []
+    for place, token in enumerate(final):
+        settled = step >= settle[place]
+        argmax.append(token if settled or step == steps else 2 + source.randrange(len(WORDS)))
+        entropies.append(single(source.random() ** 3 * (0.02 if settled else 6.0 * math.exp(-step / 2))))
+        accepted.append(settled and source.random() > (0.0 if step == steps else 0.1))
+    probs = tuple(single(math.exp(-entropy)) for entropy in entropies)
+    others = tuple((token, *range(2, 1 + top_k)) for token in argmax) if top_k else ()
+    shares = tuple((prob, *[single((1 - prob) / (k + 1)) for k in range(1, top_k)]) for prob in probs)
+    return DenoiseStep(
+        block=block,
+        step=step,
+        max_steps=48,
+        temperature=0.8 - 0.4 * step / 48,
+        argmax_ids=tuple(argmax),
+        argmax_probs=probs,
+        entropies=tuple(entropies),
+        accepted=tuple(accepted),
+        sampled_ids=tuple(
+            token if entropy < 1 else 2 + source.randrange(len(WORDS))
+            for token, entropy in zip(argmax, entropies, strict=True)
+        ),
+        shown_ids=shown,
+        mean_entropy=sum(entropies) / len(entropies),
+        stable=step == steps,
+        confident=step == steps,
+        seconds=0.05,
+        elapsed=clock + 0.05,
+        top_ids=others,
+        top_probs=shares if top_k else (),
+    )
+
+
+def single(value: float) -> float:
+    """The 32-bit number next to `value`: what an engine computes in."""
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
+def trace_of(events: Iterable[Event], header: Header = HEADER, *, pieces: dict[int, str] | None = None) -> Trace:
+    """The trace of a run, by way of its file."""
+    return parse_trace(record(events, header, pieces=pieces), "test.jsonl")
+
+
+def condensed(header: Header = HEADER, **shape: int) -> Trace:
+    """The trace of a `condensing` run."""
+    header = dataclasses.replace(header, top_k=shape.get("top_k", 0))
+    return trace_of(condensing(**shape), header, pieces=word_pieces())
