@@ -6,11 +6,13 @@ numbered phases of `Engine.generate` are those of `docs/how-it-works.md`.
 
 from __future__ import annotations
 
+import platform
 import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
@@ -48,13 +50,14 @@ PREFILL_CHUNK = 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelIdentity:
-    """What answers: the model's name, recipe and revision, and where and in what type it computes."""
+    """What answers: the model's name, recipe and revision, where and in what type it computes, and where its files are."""
 
     model: str
     recipe: str
     revision: str | None
     device: str
     dtype: str
+    directory: Path | None = None
 
 
 class Engine:
@@ -68,8 +71,10 @@ class Engine:
         generation_config: Mapping[str, Any],
         identity: ModelIdentity,
         *,
+        layer_devices: Sequence[torch.device] | None = None,
         prefill_chunk: int = PREFILL_CHUNK,
     ) -> None:
+        """Takes a loaded model; `layer_devices` says where each of its layers computes, if not all on one device."""
         self.model = model
         self.tokenizer = tokenizer
         self.template = template
@@ -78,6 +83,7 @@ class Engine:
         self.end_ids = _end_ids(generation_config)
         self._device = model.norm.weight.device
         self._dtype = model.norm.weight.dtype
+        self._layer_devices = layer_devices or self._device
         self._prefill_chunk = prefill_chunk
         self._cache: KVCache | None = None
 
@@ -90,36 +96,59 @@ class Engine:
         dtype: str = "auto",
         revision: str | None = None,
         offline: bool = False,
+        context: int = 8192,
+        max_memory: int | None = None,
     ) -> Engine:
-        """Loads `demo`, a directory in the released layout, or a Hub id.
+        """Loads `demo`, a directory (in the released layout, or what `localdiff quantize` wrote), or a Hub id.
+
+        Where the model does not fit the device, `auto` uses all CUDA devices, and leaves layers in host memory if
+        that is still too little; a warning tells the cost. A device that was named takes all of it or none, unless
+        `max_memory` allows the same.
 
         Args:
             device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
             dtype: `auto`, `bf16` or `fp32`; `localdiff.load.resolve_dtype` has the rule for `auto`.
+            context: positions of prompt and answer that there must be memory for.
+            max_memory: most bytes to take on each device.
 
         Raises:
             WeightsError: nothing usable is there.
             ResourceError: the device or the memory is not there.
         """
-        from .checkpoint import Checkpoint
         from .hub import resolve
-        from .load import load_model, resolve_device, resolve_dtype
+        from .load import further_devices, load_model, open_weights, resolve_device, resolve_dtype
 
         source = resolve(model, revision=revision, offline=offline)
-        checkpoint = Checkpoint(source.directory)
+        weights = open_weights(source.directory)
         where = resolve_device(device)
-        kind = resolve_dtype(dtype, where, checkpoint)
+        kind = resolve_dtype(dtype, where, weights)
         tokenizer = Tokenizer(source.directory)
-        network, _ = load_model(source.directory, where, kind)
+        loaded = load_model(
+            weights,
+            where,
+            kind,
+            further=further_devices(device),
+            context=context,
+            max_memory=max_memory,
+            may_offload=max_memory is not None or (device == "auto" and where.type == "cuda"),
+        )
         identity = ModelIdentity(
             model=source.name,
-            recipe="bf16",
+            recipe=weights.recipe,
             revision=source.revision,
             device=str(where),
             dtype={torch.bfloat16: "bf16", torch.float32: "fp32"}[kind],
+            directory=source.directory,
         )
         template = ChatTemplate(source.directory)
-        return cls(network, tokenizer, template, checkpoint.generation_config(), identity)
+        return cls(
+            loaded.network,
+            tokenizer,
+            template,
+            weights.checkpoint.generation_config(),
+            identity,
+            layer_devices=loaded.placement.layers,
+        )
 
     def generate(
         self,
@@ -195,6 +224,32 @@ class Engine:
         visible = sum(token != run.event.pad_id for token in run.kept)
         yield RunFinished(reason=finish, token_ids=tuple(run.kept), stats=run.stats.finish(visible))
 
+    def settings_for(self, options: GenerateOptions) -> SamplerSettings:
+        """The sampler's settings in force: what the options say, and where they say nothing what the checkpoint says.
+
+        Raises:
+            UsageError: they exclude each other.
+        """
+        return self.settings.override(
+            steps=options.steps,
+            cap=options.cap,
+            entropy_bound=options.entropy_bound,
+            t_min=options.t_min,
+            t_max=options.t_max,
+            temperature=options.temperature,
+            stability=options.stability,
+            confidence=options.confidence,
+        )
+
+    @property
+    def hardware(self) -> str:
+        """What the device calls itself; for a CPU with the number of threads, on which the last bits depend."""
+        if self._device.type == "cuda":
+            return torch.cuda.get_device_name(self._device)
+        if self._device.type == "cpu":
+            return f"{cpu_name()}, {torch.get_num_threads()} threads"
+        return platform.machine()
+
     def _start(self, prompt: Prompt, options: GenerateOptions, noise: Noise | None, stop_rule: StopRule) -> _Run:
         ids = self._prompt_ids(prompt, options)
         config = self.model.config
@@ -207,16 +262,7 @@ class Engine:
         seed = secrets.randbelow(MAX_SEED + 1) if options.seed is None else options.seed
         room = context - len(ids)
         limit = min(options.max_tokens, room)
-        settings = self.settings.override(
-            steps=options.steps,
-            cap=options.cap,
-            entropy_bound=options.entropy_bound,
-            t_min=options.t_min,
-            t_max=options.t_max,
-            temperature=options.temperature,
-            stability=options.stability,
-            confidence=options.confidence,
-        )
+        settings = self.settings_for(options)
         event = RunStarted(
             prompt_tokens=len(ids),
             max_tokens=limit,
@@ -270,7 +316,7 @@ class Engine:
         """The engine's cache with nothing in it; allocated anew only where the old one is too small."""
         if self._cache is None or self._cache.capacity < capacity:
             self._cache = None  # frees the old buffers before the new ones are made
-            self._cache = KVCache(self.model.config, capacity, self._dtype, self._device)
+            self._cache = KVCache(self.model.config, capacity, self._dtype, self._layer_devices)
         self._cache.rewind(0)
         return self._cache
 

@@ -9,7 +9,7 @@ download, the loader asks it before it fills a card. GB is 10⁹ bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -22,10 +22,12 @@ PREFILL_CHUNK = 1024
 SLACK = 500_000_000
 """What a CUDA context takes (0.3 to 0.4 GB) and what an allocator cannot use. A budget, not a measurement."""
 
-_READING = 4 * 32 * 1024 * 1024
-"""Reading logits in blocks of 8 M elements: scores, probabilities, their logarithms and one product, in fp32."""
-_SCORES = 3 * 32 * 1024 * 1024
-"""Attention in blocks of 8 M scores: fp32 scores and their softmax, and both in 16 bits."""
+_BLOCK = 8 * 1024 * 1024
+"""Elements of a block in which logits are read and attention scores computed."""
+_READING = 4 * 4
+"""Bytes an element while logits are read: scores, probabilities, their logarithms and one product, in fp32."""
+_SCORES = 3 * 4
+"""Bytes an attention score: fp32 scores and their softmax, and both in 16 bits."""
 _DECODE_ROWS = 4096
 _DECODE_BYTES = 8
 """Decoding holds a weight as fp32, as the result, and its code as an index or a float."""
@@ -85,6 +87,7 @@ class MemoryAccount:
         window: int = WINDOW,
         canvas: int = CANVAS,
         prefill_chunk: int = PREFILL_CHUNK,
+        activation_bytes: int = ACTIVATION_BYTES,
         slack: int = SLACK,
     ) -> Self:
         """The account of a model.
@@ -95,6 +98,7 @@ class MemoryAccount:
             window: positions that a sliding layer sees, itself included.
             canvas: positions of a canvas.
             prefill_chunk: most prompt rows in one pass.
+            activation_bytes: bytes of an activation, which keys and values are stored as too.
             slack: bytes to leave.
         """
         held = tuple(held)
@@ -104,8 +108,8 @@ class MemoryAccount:
             weights[label] = weights.get(label, 0) + tensor.nbytes
         return cls(
             weights=weights,
-            cache=cache_bytes(held, context=context, window=window),
-            buffers=_buffers(held, context=context, canvas=canvas, prefill_chunk=prefill_chunk),
+            cache=cache_bytes(held, context=context, window=window, itemsize=activation_bytes),
+            buffers=_Step(held, context, canvas, max(canvas, min(prefill_chunk, context)), activation_bytes).peak(),
             slack=slack,
         )
 
@@ -115,7 +119,7 @@ class MemoryAccount:
         return sum(self.weights.values()) + self.cache + self.buffers + self.slack
 
 
-def cache_bytes(held: Iterable[Held], *, context: int, window: int) -> int:
+def cache_bytes(held: Iterable[Held], *, context: int, window: int, itemsize: int = ACTIVATION_BYTES) -> int:
     """Bytes of keys and values: full layers keep `context` positions, sliding ones the last `window - 1`.
 
     A layer is full where it has no `v_proj`; its values are cached beside its keys all the same.
@@ -125,37 +129,53 @@ def cache_bytes(held: Iterable[Held], *, context: int, window: int) -> int:
     for name, shape in shapes.items():
         if _KEYS.fullmatch(name):
             slots = min(window - 1, context) if _is_sliding(name, shapes) else context
-            total += 2 * shape[0] * slots * ACTIVATION_BYTES
+            total += 2 * shape[0] * slots * itemsize
     return total
 
 
-def _is_sliding(keys: str, shapes: dict[str, tuple[int, ...]]) -> bool:
+def _is_sliding(keys: str, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     return keys.replace("k_proj", "v_proj") in shapes
 
 
-def _buffers(held: Iterable[Held], *, context: int, canvas: int, prefill_chunk: int) -> int:
-    """Peak of what is not kept: the larger of a pass through the layers and the head with the reading of its logits.
+class _Step:
+    """The most that a pass holds besides weights and cache.
 
-    Logits of the last step live until the next ones are there.
+    Args:
+        held: tensors of the model.
+        context: positions of the cache.
+        canvas: rows of a canvas.
+        rows: most rows of one pass.
+        itemsize: bytes of an activation.
     """
-    shapes = {tensor.name: tensor.shape for tensor in held}
-    vocab_size, width = shapes[_EMBEDDING]
-    logits = canvas * vocab_size * ACTIVATION_BYTES
-    head = logits + max(_READING, _DECODE_ROWS * width * _DECODE_BYTES)
-    return logits + max(head, _layer_pass(shapes, width, context=context, rows=max(canvas, prefill_chunk)))
 
+    def __init__(self, held: Iterable[Held], context: int, canvas: int, rows: int, itemsize: int) -> None:
+        self._shapes = {tensor.name: tensor.shape for tensor in held}
+        self._vocab_size, self._width = self._shapes[_EMBEDDING]
+        self._context, self._canvas, self._rows, self._itemsize = context, canvas, rows, itemsize
 
-def _layer_pass(shapes: dict[str, tuple[int, ...]], width: int, *, context: int, rows: int) -> int:
-    """Peak of one layer: rows of activations, one expert or projection decoded, keys and values it reads, scores."""
-    two_axes = [shape for name, shape in shapes.items() if _in_layer(name) and len(shape) == 2]
-    experts = [shape[1:] for name, shape in shapes.items() if _in_layer(name) and len(shape) == 3]
-    decoded = max((out * in_ for out, in_ in (*two_axes, *experts)), default=0) * _DECODE_BYTES
-    widest = max((max(shape) for shape in two_axes), default=width)
-    activations = rows * (4 * widest * ACTIVATION_BYTES + 3 * width * 4)
-    full = [shape[0] for name, shape in shapes.items() if _KEYS.fullmatch(name) and not _is_sliding(name, shapes)]
-    read = 2 * max(full, default=0) * (context + rows) * ACTIVATION_BYTES
-    return max(decoded, read + _SCORES) + activations
+    def peak(self) -> int:
+        """The larger of a pass through the layers, and of the head with the reading of its logits.
 
+        Logits of the last step live until the next ones are there.
+        """
+        logits = self._canvas * self._vocab_size * self._itemsize
+        reading = _READING * max(self._vocab_size, min(_BLOCK, self._canvas * self._vocab_size))
+        decoding = min(_DECODE_ROWS, self._vocab_size) * self._width * _DECODE_BYTES
+        return logits + max(logits + max(reading, decoding), self._layer())
 
-def _in_layer(name: str) -> bool:
-    return name.startswith("model.decoder.layers.")
+    def _layer(self) -> int:
+        """One layer: rows of activations, one expert or projection decoded, keys and values it reads, scores."""
+        layers = {name: shape for name, shape in self._shapes.items() if name.startswith("model.decoder.layers.")}
+        two_axes = [shape for shape in layers.values() if len(shape) == 2]
+        experts = [shape[1:] for shape in layers.values() if len(shape) == 3]
+        decoded = max((out * in_ for out, in_ in (*two_axes, *experts)), default=0) * _DECODE_BYTES
+        widest = max((max(shape) for shape in two_axes), default=self._width)
+        activations = self._rows * (4 * widest * self._itemsize + 3 * self._width * 4)
+        seen = self._context + self._rows
+        full = [shape[0] for name, shape in layers.items() if _KEYS.fullmatch(name) and not _is_sliding(name, layers)]
+        read = 2 * max(full, default=0) * seen * self._itemsize
+        queries = [shape[0] for name, shape in layers.items() if name.endswith("self_attn.q_proj.weight")]
+        smallest_head = min((shape[0] for name, shape in layers.items() if name.endswith("q_norm.weight")), default=1)
+        heads = max(queries, default=0) // smallest_head
+        scores = _SCORES * min(_BLOCK, heads * self._rows * seen)
+        return max(decoded, read + scores) + activations

@@ -9,6 +9,7 @@ Shape letters: H key-value heads, T cached positions, d head size, C rows writte
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -69,15 +70,21 @@ class KVCache:
 
     Args:
         capacity: most positions that can be held.
+        device: where all layers compute, or the device of each.
 
     Attributes:
         length: positions held now.
     """
 
-    def __init__(self, config: ModelConfig, capacity: int, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, config: ModelConfig, capacity: int, dtype: torch.dtype, device: torch.device | Sequence[torch.device]
+    ) -> None:
         self.capacity = capacity
         self.length = 0
-        self.layers = [LayerCache(layer, capacity, dtype, device) for layer in config.layers]
+        devices = [device] * len(config.layers) if isinstance(device, torch.device) else device
+        self.layers = [
+            LayerCache(layer, capacity, dtype, there) for layer, there in zip(config.layers, devices, strict=True)
+        ]
         self._snapshots: OrderedDict[int, list[tuple[Tensor, Tensor]]] = OrderedDict()
 
     @property

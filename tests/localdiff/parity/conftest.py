@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff.load import load_model
+from localdiff.load import load_model, open_weights
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
@@ -69,10 +69,10 @@ def make_pair(tmp_path_factory: pytest.TempPathFactory) -> MakePair:
         key = (repr(spec), dtype)
         if key not in built:
             directory = write_checkpoint(spec, tmp_path_factory.mktemp("checkpoint"))
-            model, config = load_model(directory, CPU, dtype)
+            model = load_model(open_weights(directory), CPU, dtype).network
             reference = Reference(directory, dtype)
             built[key] = Pair(
-                spec=spec, directory=directory, reference=reference, model=model, config=config, dtype=dtype
+                spec=spec, directory=directory, reference=reference, model=model, config=model.config, dtype=dtype
             )
         return built[key]
 

@@ -1,4 +1,4 @@
-"""load: every tensor accounted for, nothing held twice, and the rules of `--device` and `--dtype`."""
+"""The loader on plain checkpoints: every tensor accounted for, and nothing held twice."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import localdiff.load
 from localdiff.checkpoint import Checkpoint
-from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
-from localdiff.load import load_model, resolve_device, resolve_dtype, text_parameters
+from localdiff.errors import ResourceError, WeightsError
+from localdiff.load import load_model, loader, open_weights
+from localdiff.load.placement import Demand
+from localdiff.model.config import ModelConfig
+from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests.checkpoints import Spec, write_checkpoint
 
 CPU = torch.device("cpu")
@@ -48,18 +50,22 @@ def edited(written: Path, tmp_path: Path) -> Callable[..., Path]:
     return edit
 
 
+def load(directory: Path, dtype: torch.dtype = torch.float32) -> DiffusionGemma:
+    return load_model(open_weights(directory), CPU, dtype).network
+
+
 def refusal(directory: Path) -> WeightsError:
     with pytest.raises(WeightsError) as caught:
-        load_model(directory, CPU, torch.float32)
+        load(directory)
     assert caught.value.exit_code == 3
     assert caught.value.hint
     return caught.value
 
 
 def test_every_parameter_holds_its_tensor(written: Path) -> None:
-    model, config = load_model(written, CPU, torch.float32)
+    model = load(written)
     stored = load_file(written / "model.safetensors")
-    assert config.vocab_size == SPEC.vocab
+    assert model.config.vocab_size == SPEC.vocab
     for name, parameter in model.named_parameters():
         source = f"model.decoder.{name}"
         if "encoder_layer_scalar" in name:
@@ -80,13 +86,13 @@ def test_tensors_of_the_wanted_type_are_not_copied(written: Path, monkeypatch: p
         return tensor
 
     monkeypatch.setattr(Checkpoint, "tensor", reading)
-    model, _ = load_model(written, CPU, torch.float32)
+    model = load(written)
     assert {parameter.data_ptr() for parameter in model.parameters()} == set(handed_out.values())
     assert not any("vision" in name for name in handed_out), "vision tensors stay unread"
 
 
 def test_other_types_are_converted(written: Path) -> None:
-    model, _ = load_model(written, CPU, torch.bfloat16)
+    model = load(written, torch.bfloat16)
     stored = load_file(written / "model.safetensors")
     assert all(parameter.dtype is torch.bfloat16 for parameter in model.parameters())
     assert torch.equal(model.norm.weight, stored["model.decoder.norm.weight"].bfloat16())
@@ -94,7 +100,7 @@ def test_other_types_are_converted(written: Path) -> None:
 
 def test_vision_is_skipped_with_one_line(written: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="localdiff.load"):
-        load_model(written, CPU, torch.float32)
+        load(written)
     vision = [name for name in Checkpoint(written).names() if "vision" in name]
     (line,) = caplog.messages
     assert f"skipped {len(vision)} vision tensors" in line
@@ -105,7 +111,7 @@ def test_a_checkpoint_without_vision_loads_without_a_word(
 ) -> None:
     directory = edited(lambda held: [held.pop(name) for name in list(held) if "vision" in name])
     with caplog.at_level(logging.INFO, logger="localdiff.load"):
-        load_model(directory, CPU, torch.float32)
+        load(directory)
     assert caplog.messages == []
 
 
@@ -116,7 +122,7 @@ def test_tied_copies_are_accepted(edited: Callable[..., Path], caplog: pytest.Lo
             held[name.replace("model.decoder", "model.encoder.language_model")] = held[name].clone()
 
     with caplog.at_level(logging.INFO, logger="localdiff.load"):
-        load_model(edited(add), CPU, torch.float32)
+        load(edited(add))
     assert "7 tied copies" in caplog.messages[0]
 
 
@@ -178,110 +184,24 @@ def test_untied_weights_are_refused(edited: Callable[..., Path]) -> None:
 
 
 def test_weights_that_do_not_fit_the_device(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(localdiff.load, "_free_bytes", lambda device: 1000)
-    with pytest.raises(ResourceError, match=r"take 0\.0 GB on `cpu`, which has 0\.0 GB free") as caught:
-        load_model(written, CPU, torch.bfloat16)
+    needed = sum(parameter.numel() for parameter in load(written).parameters()) * 2
+    monkeypatch.setattr(loader, "free_bytes", lambda device: 500_000)
+    sizes = rf"`bf16` takes .*\({needed / 1e3:.0f} KB weights, .*`cpu` has 500 KB for it"
+    with pytest.raises(ResourceError, match=sizes) as caught:
+        load(written, torch.bfloat16)
     assert caught.value.exit_code == 4
-    load_model(written, CPU, torch.float32)  # stored in fp32: mapped, and so not counted
+    assert caught.value.hint
 
 
-def test_free_memory_of_the_cpu_is_known_on_linux() -> None:
-    if not Path("/proc/meminfo").exists():
-        pytest.skip("no /proc/meminfo")
-    free = localdiff.load._free_bytes(CPU)
-    assert free is not None
-    assert 1e6 < free < 1e14
+def test_mapped_weights_take_no_memory(written: Path) -> None:
+    converted, mapped = (load_demand(written, dtype) for dtype in (torch.bfloat16, torch.float32))
+    assert sum(converted.account.weights.values()) > 0
+    assert sum(mapped.account.weights.values()) == 0
+    assert mapped.account.total == mapped.account.cache + mapped.account.buffers
 
 
-def test_text_parameters_leave_vision_out(written: Path) -> None:
-    model, _ = load_model(written, CPU, torch.float32)
-    assert text_parameters(Checkpoint(written)) == sum(parameter.numel() for parameter in model.parameters())
-
-
-@pytest.fixture
-def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    def have(count: int) -> None:
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-
-    return have
-
-
-def test_auto_device_is_the_first_gpu_or_the_cpu(gpus: Callable[[int], None]) -> None:
-    gpus(0)
-    assert resolve_device("auto") == CPU
-    gpus(2)
-    assert resolve_device("auto") == torch.device("cuda:0")
-
-
-def test_a_named_gpu(gpus: Callable[[int], None]) -> None:
-    gpus(2)
-    assert resolve_device("cuda") == torch.device("cuda:0")
-    assert resolve_device("cuda:1") == torch.device("cuda:1")
-    with pytest.raises(ResourceError, match="no `cuda:2` here"):
-        resolve_device("cuda:2")
-
-
-@pytest.mark.parametrize("name", ["cuda", "cuda:0"])
-@pytest.mark.parametrize(("built_with", "hint"), [(None, "CUDA build"), ("13.0", "nvidia-smi")])
-def test_no_gpu(
-    gpus: Callable[[int], None],
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    built_with: str | None,
-    hint: str,
-) -> None:
-    gpus(0)
-    monkeypatch.setattr(torch.version, "cuda", built_with)
-    with pytest.raises(ResourceError, match="no CUDA device") as caught:
-        resolve_device(name)
-    assert caught.value.hint is not None
-    assert hint in caught.value.hint
-
-
-def test_mps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(ResourceError, match="no MPS device"):
-        resolve_device("mps")
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert resolve_device("mps") == torch.device("mps")
-
-
-@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "cuda:-1", "", "CPU"])
-def test_a_device_that_does_not_exist_anywhere(name: str) -> None:
-    with pytest.raises(UsageError, match="none of auto, cpu, cuda"):
-        resolve_device(name)
-
-
-@pytest.mark.parametrize(
-    ("device", "limit", "expected"),
-    [
-        ("cuda:0", 4e9, torch.bfloat16),
-        ("mps", 4e9, torch.bfloat16),
-        ("cpu", 4e9, torch.float32),
-        ("cpu", 0, torch.bfloat16),
-    ],
-)
-def test_auto_dtype(
-    written: Path, monkeypatch: pytest.MonkeyPatch, device: str, limit: float, expected: torch.dtype
-) -> None:
-    monkeypatch.setattr(localdiff.load, "_FP32_LIMIT_BYTES", limit)
-    assert resolve_dtype("auto", torch.device(device), Checkpoint(written)) is expected
-
-
-def test_auto_dtype_turns_at_four_gigabytes(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for parameters, expected in ((999_999_999, torch.float32), (1_000_000_000, torch.bfloat16)):
-        monkeypatch.setattr(localdiff.load, "text_parameters", lambda _, count=parameters: count)
-        assert resolve_dtype("auto", CPU, Checkpoint(written)) is expected
-
-
-def test_a_named_dtype(written: Path) -> None:
-    assert resolve_dtype("bf16", CPU, Checkpoint(written)) is torch.bfloat16
-    assert resolve_dtype("fp32", torch.device("cuda:0"), Checkpoint(written)) is torch.float32
-
-
-@pytest.mark.parametrize(("name", "reason"), [("fp16", "activations pass 65,504"), ("int3", "none of auto")])
-def test_a_refused_dtype(written: Path, name: str, reason: str) -> None:
-    with pytest.raises(LocaldiffError, match=reason) as caught:
-        resolve_dtype(name, CPU, Checkpoint(written))
-    assert caught.value.exit_code == 2
+def load_demand(directory: Path, dtype: torch.dtype) -> Demand:
+    weights = open_weights(directory)
+    config = ModelConfig.from_dict(weights.checkpoint.config())
+    sources = [name for name in weights.shapes if "vision" not in name]
+    return loader._demand(weights, sources, config, CPU, dtype, 64)

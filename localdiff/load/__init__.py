@@ -1,0 +1,31 @@
+"""From a checkpoint directory to a model on its devices.
+
+    stored       the tensors, in whichever of three forms they are stored
+    accounting   which tensor fills which parameter
+    devices      what `--device` and `--dtype` mean here, and how much memory there is
+    placement    which layer lies where
+    offload      layers that are not kept where they compute
+    loader       all of it, in order
+
+Knows checkpoints, devices and bytes; knows nothing about generation.
+"""
+
+from .accounting import Accounting, account
+from .devices import further_devices, resolve_device, resolve_dtype
+from .loader import DEFAULT_CONTEXT, LoadedModel, load_model
+from .placement import Placement
+from .stored import StoredWeights, open_weights
+
+__all__ = [
+    "DEFAULT_CONTEXT",
+    "Accounting",
+    "LoadedModel",
+    "Placement",
+    "StoredWeights",
+    "account",
+    "further_devices",
+    "load_model",
+    "open_weights",
+    "resolve_device",
+    "resolve_dtype",
+]

@@ -1,0 +1,92 @@
+"""Every tensor of a checkpoint gets a use, and every parameter of the model a tensor.
+
+Knows which checkpoint name fills which parameter; reads no tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..errors import WeightsError
+from ..model.diffusion_gemma import DiffusionGemma
+
+DECODER = "model.decoder."
+ENCODER = "model.encoder.language_model."
+_VISION = ("model.encoder.vision_tower.", "model.encoder.embed_vision.")
+_TIED = {"lm_head.weight": "embed_tokens.weight"}
+_SHOWN = 5
+_MISMATCH = "the weights and `config.json` do not belong together"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accounting:
+    """What becomes of every tensor of a checkpoint.
+
+    Attributes:
+        source_of: parameter of the model → tensor of the checkpoint that fills it.
+        vision: tensors of the vision tower and its embedder, which a text model leaves in the file.
+        tied: second copies of tensors that the model holds once.
+    """
+
+    source_of: dict[str, str]
+    vision: tuple[str, ...]
+    tied: tuple[str, ...]
+
+    def skipped(self) -> str | None:
+        """One line on what is left in the file, or None."""
+        parts = []
+        if self.vision:
+            parts.append(f"{len(self.vision)} vision tensors (localdiff reads text only)")
+        if self.tied:
+            parts.append(f"{len(self.tied)} tied copies")
+        return f"skipped {' and '.join(parts)}" if parts else None
+
+
+def account(model: DiffusionGemma, shapes: Mapping[str, tuple[int, ...]]) -> Accounting:
+    """Finds a use for every tensor and a tensor for every parameter.
+
+    Tied copies (`lm_head.weight`, the encoder's text weights) are recognised by name and shape and not
+    compared, as the configuration declares them equal.
+
+    Args:
+        model: the network, on any device.
+        shapes: name → shape of every tensor in the checkpoint.
+
+    Raises:
+        WeightsError: a parameter without a tensor, a tensor without a use, or a shape that the configuration
+            does not have.
+    """
+    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    source_of = {name: _source(name) for name in wanted}
+    _refuse("lacks", sorted(set(source_of.values()) - set(shapes)), _MISMATCH)
+    for name, source in source_of.items():
+        if shapes[source] != wanted[name]:
+            have, want = list(shapes[source]), list(wanted[name])
+            raise WeightsError(f"`{source}` has the shape {have}, where `config.json` asks for {want}", _MISMATCH)
+    rest = sorted(set(shapes) - set(source_of.values()))
+    vision = tuple(name for name in rest if name.startswith(_VISION))
+    tied = tuple(name for name in rest if _is_tied(name, shapes[name], wanted))
+    unexpected = sorted(set(rest) - set(vision) - set(tied))
+    _refuse("holds the unknown", unexpected, "localdiff reads DiffusionGemma in its published layout")
+    return Accounting(source_of=source_of, vision=vision, tied=tied)
+
+
+def _source(name: str) -> str:
+    """Checkpoint tensor that fills a parameter: the decoder's, but for the encoder's layer scalars."""
+    if name.endswith(".encoder_layer_scalar"):
+        return ENCODER + name.replace("encoder_layer_scalar", "layer_scalar")
+    return DECODER + name
+
+
+def _is_tied(name: str, shape: tuple[int, ...], wanted: Mapping[str, tuple[int, ...]]) -> bool:
+    twin = _TIED.get(name, name.removeprefix(ENCODER) if name.startswith(ENCODER) else None)
+    return twin is not None and wanted.get(twin) == shape
+
+
+def _refuse(verb: str, names: list[str], hint: str) -> None:
+    if not names:
+        return
+    shown = ", ".join(f"`{name}`" for name in names[:_SHOWN])
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    raise WeightsError(f"the checkpoint {verb} {shown}{more}", hint)

@@ -1,0 +1,92 @@
+"""What `--device` and `--dtype` mean on this machine, and how much memory a device has to give.
+
+Knows the devices that torch sees; knows nothing about a model but the number of its weights.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import torch
+
+from ..errors import ResourceError, UsageError
+from .stored import StoredWeights
+
+# Up to here a CPU computes in fp32, which it does faster than bf16; beyond, memory decides.
+_FP32_LIMIT_BYTES = 4e9
+_DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device that `--device NAME` means: `auto` is the first CUDA device, or the CPU where there is none.
+
+    Raises:
+        UsageError: no such kind of device.
+        ResourceError: this machine has no such device.
+    """
+    if name == "auto":
+        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    if name == "cpu":
+        return torch.device("cpu")
+    if name == "mps":
+        if not torch.backends.mps.is_available():
+            raise ResourceError("there is no MPS device here", "use `--device cpu`")
+        return torch.device("mps")
+    match = re.fullmatch(r"cuda(?::(\d+))?", name)
+    if match is None:
+        raise UsageError(f"`--device {name}` is none of auto, cpu, cuda, cuda:N and mps")
+    if not torch.cuda.is_available():
+        reason = (
+            "this torch is built for the CPU only: install a CUDA build of it"
+            if torch.version.cuda is None
+            else "check that `nvidia-smi` lists the device"
+        )
+        raise ResourceError("there is no CUDA device here", f"{reason}, or use `--device cpu`")
+    index, count = int(match[1] or 0), torch.cuda.device_count()
+    if index >= count:
+        raise ResourceError(f"there is no `cuda:{index}` here", f"the last of {count} is `cuda:{count - 1}`")
+    return torch.device("cuda", index)
+
+
+def further_devices(name: str) -> tuple[torch.device, ...]:
+    """Devices that `--device NAME` may use beside the first: with `auto` all other CUDA devices, else none."""
+    if name != "auto" or not torch.cuda.is_available():
+        return ()
+    return tuple(torch.device("cuda", index) for index in range(1, torch.cuda.device_count()))
+
+
+def resolve_dtype(name: str, device: torch.device, weights: StoredWeights) -> torch.dtype:
+    """The type that `--dtype NAME` means for these weights on this device: that of activations and kept weights.
+
+    `auto` is bf16, except on a CPU while the weights would take less than 4 GB in fp32: then fp32.
+
+    Raises:
+        UsageError: an unknown type, or fp16, which this model's activations overflow.
+    """
+    if name == "auto":
+        small = 4 * weights.text_parameters() < _FP32_LIMIT_BYTES
+        return torch.float32 if device.type == "cpu" and small else torch.bfloat16
+    if name == "fp16":
+        raise UsageError(
+            "`--dtype fp16` cannot hold this model: its activations pass 65,504 and turn into NaN",
+            "use `--dtype bf16`, which takes the same memory",
+        )
+    if name not in _DTYPES:
+        raise UsageError(f"`--dtype {name}` is none of auto, bf16 and fp32")
+    return _DTYPES[name]
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Memory that can be had on a device, or None where the system does not say.
+
+    What torch has kept for this process and does not use counts as free.
+    """
+    if device.type == "cuda":
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + kept
+    meminfo = Path("/proc/meminfo")
+    if device.type != "cpu" or not meminfo.exists():
+        return None
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.MULTILINE)
+    return int(match[1]) * 1024 if match else None

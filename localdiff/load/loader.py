@@ -1,0 +1,194 @@
+"""A checkpoint becomes a model: built without memory, then given its tensors, every one accounted for.
+
+    config.json ─► DiffusionGemma on `meta` ─► account for names and shapes ─► quantized modules in place
+                                                                                    │
+                   model ◄─ hooks, where layers are offloaded ◄─ assign tensors ◄─ place, or refuse
+
+Knows the order of these things; knows nothing about generation. On a CPU, tensors that are stored in the wanted type,
+and all codes and scales, stay mapped from the file, so the weights are never held twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from quant.memory import SLACK, Held, MemoryAccount, cache_bytes
+from quant.modules import swap_modules
+
+from ..errors import ResourceError, WeightsError
+from ..model.config import ModelConfig
+from ..model.diffusion_gemma import DiffusionGemma
+from .accounting import account
+from .devices import free_bytes
+from .placement import Budget, Demand, LayerDemand, Placement, cost, place
+from .stored import StoredWeights
+
+DEFAULT_CONTEXT = 8192
+
+_LAYER = re.compile(r"\.layers\.(\d+)\.|^layers\.(\d+)\.")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel:
+    """A model that is ready to compute, and where its layers do so."""
+
+    network: DiffusionGemma
+    placement: Placement
+
+
+def load_model(
+    weights: StoredWeights,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    further: Sequence[torch.device] = (),
+    context: int = DEFAULT_CONTEXT,
+    max_memory: int | None = None,
+    may_offload: bool | None = None,
+) -> LoadedModel:
+    """Loads the text model of a checkpoint.
+
+    Args:
+        weights: the stored tensors.
+        device: where the weights go, as far as they fit.
+        dtype: type of activations and of weights that are not quantized.
+        further: devices for layers that do not fit the first one.
+        context: positions of the cache that is to fit beside the weights.
+        max_memory: most bytes to take on each device, in place of what is free there.
+        may_offload: whether layers may stay in host memory; by default where `max_memory` is given.
+
+    Raises:
+        WeightsError: the checkpoint is incomplete, damaged, or another model's.
+        ResourceError: the model does not fit.
+    """
+    config = ModelConfig.from_dict(weights.checkpoint.config())
+    with torch.device("meta"):
+        network = DiffusionGemma(config)
+    accounting = account(network, weights.shapes)
+    if skipped := accounting.skipped():
+        _log.info("%s: %s", weights.checkpoint.directory, skipped)
+    source_of = accounting.source_of
+    demand = _demand(weights, source_of.values(), config, device, dtype, context)
+    budgets = [_budget(there, max_memory) for there in (device, *further)]
+    placement = place(demand, budgets, may_offload=max_memory is not None if may_offload is None else may_offload)
+    if warning := cost(demand, budgets, placement):
+        _log.warning("%s", warning)
+    _swap(network, {name: weights.fate(source) for name, source in source_of.items()}, dtype)
+    _assign(network, weights, source_of, placement, dtype)
+    return LoadedModel(network=network.requires_grad_(False).eval(), placement=placement)
+
+
+def _demand(
+    weights: StoredWeights,
+    sources: Iterable[str],
+    config: ModelConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    context: int,
+) -> Demand:
+    """What the model takes. On a CPU only what needs memory of its own counts: the rest stays in the file."""
+    on_cpu = device.type == "cpu"
+    held = [
+        Held(
+            name=source,
+            shape=weights.shapes[source],
+            nbytes=0 if on_cpu and weights.is_mapped(source, dtype) else weights.nbytes(source, dtype),
+        )
+        for source in sources
+    ]
+    context = min(context, config.max_positions or context)
+    memory = MemoryAccount.of(
+        held,
+        context=context,
+        window=config.sliding_window,
+        canvas=config.canvas_length,
+        activation_bytes=dtype.itemsize,
+        slack=0 if on_cpu else SLACK,
+    )
+    layers = [[tensor for tensor in held if _layer(tensor.name) == index] for index in range(len(config.layers))]
+    return Demand(
+        name=weights.recipe,
+        context=context,
+        account=memory,
+        layers=tuple(
+            LayerDemand(
+                weights=sum(tensor.nbytes for tensor in layer),
+                cache=cache_bytes(layer, context=context, window=config.sliding_window, itemsize=dtype.itemsize),
+            )
+            for layer in layers
+        ),
+    )
+
+
+def _budget(device: torch.device, max_memory: int | None) -> Budget:
+    free = free_bytes(device)
+    limits = [limit for limit in (free, max_memory) if limit is not None]
+    return Budget(device=device, nbytes=min(limits, default=None))
+
+
+def _swap(network: DiffusionGemma, fates: Mapping[str, str], dtype: torch.dtype) -> None:
+    try:
+        with torch.device("meta"):
+            swap_modules(network, fates, dtype)
+    except ValueError as error:
+        raise WeightsError(
+            f"the weights are quantized in a way that localdiff cannot run ({error})",
+            "quantize them with one of the recipes of `localdiff quantize`",
+        ) from error
+    for parameter in network.parameters():
+        parameter.data = parameter.data.to(dtype)
+
+
+def _assign(
+    network: DiffusionGemma,
+    weights: StoredWeights,
+    source_of: Mapping[str, str],
+    placement: Placement,
+    dtype: torch.dtype,
+) -> None:
+    """Give every module its tensors, but for the layers that are offloaded: those get theirs for each pass."""
+    state: dict[str, Tensor] = {}
+    later: dict[str, tuple[str, str]] = {}
+    try:
+        for name, source in source_of.items():
+            index = _layer(name)
+            if index in placement.offloaded:
+                suffixes = _suffixes(network, name)
+                later |= {name + suffix: (source, suffix) for suffix in suffixes}
+                continue
+            device = placement.main if index is None else placement.layers[index]
+            parts = weights.parts(source, dtype)
+            state |= {name + suffix: part.to(device) for suffix, part in parts.items()}
+    except torch.OutOfMemoryError as error:
+        raise ResourceError(
+            f"the weights do not fit `{placement.main}`, although the account says so",
+            "`--max-memory` with a smaller amount keeps some layers in host memory",
+        ) from error
+    network.load_state_dict(state, strict=not later, assign=True)
+    if later or set(placement.layers) != {placement.main}:
+        from .offload import FileWeights, dispatch
+
+        dispatch(network, placement, FileWeights(weights, later, dtype))
+
+
+def _suffixes(network: DiffusionGemma, name: str) -> tuple[str, ...]:
+    """Suffixes of the entries that a parameter has in the model's state: none, or those of codes and scales."""
+    owner = network.get_submodule(name.rpartition(".")[0])
+    held = getattr(owner, name.rpartition(".")[2])
+    if not isinstance(held, nn.Module):
+        return ("",)
+    return tuple(f".{buffer}" for buffer, _ in held.named_buffers())
+
+
+def _layer(name: str) -> int | None:
+    """Number of the layer that a parameter or tensor belongs to."""
+    match = _LAYER.search(name)
+    return None if match is None else int(match[1] or match[2])

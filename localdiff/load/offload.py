@@ -1,0 +1,66 @@
+"""A placement, carried out by accelerate's hooks.
+
+Knows how a layer's inputs and weights come to the device that it computes on; does not know why a layer is placed
+where it is. A layer that is not kept on its device is empty between passes: before each, its stored parts are read from
+the mapped file and copied, all at once, because quantized modules decode parts of themselves that are never called.
+Nothing is held twice: what is not on a device lies in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from accelerate.hooks import AlignDevicesHook, add_hook_to_module
+from accelerate.utils import PrefixedDataset
+from torch import Tensor
+
+from ..model.diffusion_gemma import DiffusionGemma
+from .placement import Placement
+from .stored import StoredWeights
+
+
+class FileWeights(Mapping[str, Tensor]):
+    """Entries of a model's state, read from the files whenever they are asked for.
+
+    Args:
+        weights: the stored tensors.
+        sources: entry → tensor of the checkpoint and suffix of its part.
+        dtype: type of tensors that are kept.
+    """
+
+    def __init__(self, weights: StoredWeights, sources: Mapping[str, tuple[str, str]], dtype: torch.dtype) -> None:
+        self._weights, self._sources, self._dtype = weights, sources, dtype
+
+    def __getitem__(self, name: str) -> Tensor:
+        source, suffix = self._sources[name]
+        return self._weights.parts(source, self._dtype)[suffix]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+
+def dispatch(network: DiffusionGemma, placement: Placement, weights: Mapping[str, Tensor]) -> None:
+    """Make every layer compute where it is placed.
+
+    Args:
+        network: its tensors are where they stay; those of offloaded layers are on `meta`.
+        placement: where the layers compute.
+        weights: entries of the state, by name, for the offloaded layers.
+    """
+    if not placement.offloaded and set(placement.layers) == {placement.main}:
+        return
+    for index, (layer, device) in enumerate(zip(network.layers, placement.layers, strict=True)):
+        offloaded = index in placement.offloaded
+        hook = AlignDevicesHook(
+            execution_device=device,
+            offload=offloaded,
+            offload_buffers=offloaded,
+            place_submodules=offloaded,
+            weights_map=PrefixedDataset(weights, f"layers.{index}.") if offloaded else None,
+        )
+        add_hook_to_module(layer, hook)
+    add_hook_to_module(network.norm, AlignDevicesHook(execution_device=placement.main))

@@ -1,0 +1,180 @@
+"""Which layer lies and computes where, so that a model fits the memory that it is given.
+
+Knows bytes; moves nothing. The first device holds everything outside the layers (embedding and head, which are one
+matrix, self-conditioning, the last norm), the step's buffers, and as many of the first layers as fit. Further devices
+take the last layers. What is left over stays where it is stored and computes on the first device, which must then have
+room for one such layer at a time, and for the keys and values of them all:
+
+    layers   0 … k-1          k … m-1                       m … last
+             first device     host memory ─► first device   further devices
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from quant.memory import MemoryAccount
+
+from ..errors import ResourceError
+from ..sizes import shown_size
+
+BUS_BYTES_A_SECOND = 10e9
+"""What a copy of ordinary, unpinned memory to a card is reckoned with where a cost is told beforehand."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Budget:
+    """The memory that a model may take on a device; None where nobody can say how much there is."""
+
+    device: torch.device
+    nbytes: int | None
+
+    def holds(self, nbytes: int) -> bool:
+        return self.nbytes is None or nbytes <= self.nbytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerDemand:
+    """Bytes of a layer: its weights, and its keys and values at the context that was asked for."""
+
+    weights: int
+    cache: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Demand:
+    """What a model takes.
+
+    Attributes:
+        name: its recipe.
+        context: positions that the cache is made for.
+        account: all of it on one device.
+        layers: the part of `account` that belongs to each layer.
+    """
+
+    name: str
+    context: int
+    account: MemoryAccount
+    layers: tuple[LayerDemand, ...]
+
+    @property
+    def outside(self) -> int:
+        """Bytes that the first device takes for everything but the layers."""
+        return self.account.total - sum(layer.weights + layer.cache for layer in self.layers)
+
+    @property
+    def working(self) -> int:
+        """Bytes that a further device takes besides its layers."""
+        return self.account.buffers + self.account.slack
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """Where everything is.
+
+    Attributes:
+        main: device of everything outside the layers, and of what goes into and comes out of the model.
+        layers: device that each layer computes on.
+        offloaded: layers that are brought there for every pass, and not kept.
+    """
+
+    main: torch.device
+    layers: tuple[torch.device, ...]
+    offloaded: tuple[int, ...] = ()
+
+
+def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool) -> Placement:
+    """Find a place for every layer.
+
+    Args:
+        budgets: the devices that may be used, the first one first.
+        may_offload: whether layers may stay in host memory.
+
+    Raises:
+        ResourceError: it does not fit, with the numbers.
+    """
+    main, *further = budgets
+    if main.holds(demand.account.total):
+        return Placement(main=main.device, layers=(main.device,) * len(demand.layers))
+    last = _fill_from_the_end(demand, further)
+    head = demand.layers[: len(demand.layers) - len(last)]
+    for resident in range(len(head), -1, -1) if may_offload else (len(head),):
+        if main.holds(_on_main(demand, head, resident)):
+            return Placement(
+                main=main.device,
+                layers=(main.device,) * len(head) + last,
+                offloaded=tuple(range(resident, len(head))),
+            )
+    raise _too_large(demand, main, _on_main(demand, head, 0), may_offload)
+
+
+def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement) -> str | None:
+    """What an offload costs, as a sentence to be said before anything is loaded; None where nothing is offloaded."""
+    if not placement.offloaded:
+        return None
+    nbytes = sum(demand.layers[layer].weights for layer in placement.offloaded)
+    total, given = shown_size(demand.account.total), " and ".join(map(_given, budgets))
+    what = f"{len(placement.offloaded)} of {len(demand.layers)} layers ({shown_size(nbytes)})"
+    if placement.main.type == "cpu":
+        how = "are read from their files anew in every pass"
+    else:
+        seconds = nbytes / BUS_BYTES_A_SECOND
+        how = (
+            f"stay in host memory and are copied to `{placement.main}` in every pass, "
+            f"which takes about {seconds:.2g} s each time at {BUS_BYTES_A_SECOND / 1e9:.0f} GB/s"
+        )
+    return f"`{demand.name}` takes {total} at a context of {demand.context:,} tokens, and {given}: {what} {how}"
+
+
+def _fill_from_the_end(demand: Demand, budgets: Sequence[Budget]) -> tuple[torch.device, ...]:
+    """Devices of the last layers: as many as the further devices hold, the last device's last."""
+    devices: list[torch.device] = []
+    layers = list(demand.layers)
+    for budget in reversed(budgets):
+        taken = demand.working
+        while layers and budget.holds(taken + layers[-1].weights + layers[-1].cache):
+            layer = layers.pop()
+            taken += layer.weights + layer.cache
+            devices.insert(0, budget.device)
+    return tuple(devices)
+
+
+def _on_main(demand: Demand, head: Sequence[LayerDemand], resident: int) -> int:
+    """Bytes on the first device with `head` computing there and only its first `resident` layers kept there."""
+    passing = max((layer.weights for layer in head[resident:]), default=0)
+    kept = sum(layer.weights for layer in head[:resident])
+    return demand.outside + sum(layer.cache for layer in head) + kept + passing
+
+
+def _given(budget: Budget) -> str:
+    return f"`{budget.device}` has {shown_size(budget.nbytes or 0)} for it"
+
+
+def _too_large(demand: Demand, main: Budget, least: int, may_offload: bool) -> ResourceError:
+    account = demand.account
+    parts = {
+        "weights": sum(account.weights.values()),
+        "keys and values": account.cache,
+        "buffers": account.buffers,
+        "slack": account.slack,
+    }
+    sizes = ", ".join(f"{shown_size(size)} {label}" for label, size in parts.items() if size)
+    message = (
+        f"`{demand.name}` takes {shown_size(account.total)} at a context of {demand.context:,} tokens "
+        f"({sizes}), and {_given(main)}"
+    )
+    if may_offload:
+        return ResourceError(
+            f"{message}; with every layer outside of it, it still takes {shown_size(least)}",
+            "give it more, ask for a smaller `--context`, or use a smaller recipe",
+        )
+    if main.holds(least):
+        return ResourceError(
+            message,
+            f"`--max-memory {(main.nbytes or 0) / 1e9:.0f}GB` leaves some layers outside of it, which is slower; "
+            "a smaller recipe or `--context` takes less",
+        )
+    return ResourceError(message, "use a smaller recipe, a smaller `--context`, or a device with more memory")

@@ -1,0 +1,199 @@
+"""The tensors of a checkpoint under their published names, however they are stored.
+
+    plain          NAME                                      as it is
+    quantized      NAME.codes, NAME.scales, a manifest       as it is: the modules decode what they need
+    bitsandbytes   NAME and NAME.absmax, NAME.quant_map, …   decoded while it is read
+
+Knows the three forms and how to tell them apart; knows nothing about modules or devices. A quantized directory is
+read through its manifest and in no other way: the version, the files' sizes and the very parts that it lists are
+compared before a tensor is handed out. Hashes are left to `localdiff quantize --verify-only`, which reads every byte.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from quant.bitsandbytes_tensor import BitsandbytesTensor, bitsandbytes_names
+from quant.errors import QuantError
+from quant.job import JOB_FILE
+from quant.manifest import MANIFEST_FILE, Manifest, read_manifest
+from quant.source import DTYPES
+
+from ..checkpoint import Checkpoint
+from ..errors import WeightsError
+from .accounting import DECODER, ENCODER
+
+KEEP = "keep"
+PLAIN_RECIPE = "bf16"
+BITSANDBYTES_RECIPE = "bitsandbytes"
+_AGAIN = "run the same `localdiff quantize` again"
+_DAMAGED = f"{_AGAIN}: only what is damaged is rebuilt"
+
+
+class StoredWeights:
+    """A plain checkpoint: every tensor lies under its own name. The other forms derive from it.
+
+    Attributes:
+        checkpoint: the stored tensors.
+        recipe: how they are stored, in a user's words.
+        shapes: published name → shape of the weight, whatever it is stored as.
+    """
+
+    recipe = PLAIN_RECIPE
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self.shapes: Mapping[str, tuple[int, ...]] = {name: checkpoint.shape(name) for name in checkpoint.names()}
+
+    def fate(self, name: str) -> str:
+        """`keep`, or the codec that a module must decode the tensor by."""
+        del name
+        return KEEP
+
+    def parts(self, name: str, dtype: torch.dtype) -> dict[str, Tensor]:
+        """What fills a parameter, on the CPU: its suffix (`.codes`, `.scales`, or none) → tensor.
+
+        A tensor that is kept has the type `dtype`; where it is stored in that type, its memory is the mapped file.
+        Codes and scales are always mapped.
+
+        Raises:
+            WeightsError: the tensor cannot be read.
+        """
+        return {"": self.checkpoint.tensor(name).to(dtype)}
+
+    def nbytes(self, name: str, dtype: torch.dtype) -> int:
+        """Bytes of all parts of a tensor."""
+        return math.prod(self.shapes[name]) * dtype.itemsize
+
+    def is_mapped(self, name: str, dtype: torch.dtype) -> bool:
+        """Whether a CPU uses the tensor where it lies in the file, without memory of its own."""
+        return self.checkpoint.dtype(name) == dtype
+
+    def text_parameters(self) -> int:
+        """Number of weights that the text model holds."""
+        return sum(math.prod(shape) for name, shape in self.shapes.items() if name.startswith((DECODER, ENCODER)))
+
+
+class QuantizedWeights(StoredWeights):
+    """What `localdiff quantize` wrote, by its manifest.
+
+    Raises:
+        WeightsError: a file is missing or has another size, or holds something else than the manifest says.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, manifest: Manifest) -> None:
+        self.checkpoint = checkpoint
+        self.recipe = manifest.recipe.name
+        self.shapes = {name: entry.shape for name, entry in manifest.tensors.items()}
+        self._entries = manifest.tensors
+        _compare(checkpoint, manifest)
+
+    def fate(self, name: str) -> str:
+        return self._entries[name].fate
+
+    def parts(self, name: str, dtype: torch.dtype) -> dict[str, Tensor]:
+        if self.fate(name) == KEEP:
+            return super().parts(name, dtype)
+        stored = self._entries[name].parts(name)
+        return {part.name.removeprefix(name): self.checkpoint.tensor(part.name) for part in stored}
+
+    def nbytes(self, name: str, dtype: torch.dtype) -> int:
+        if self.fate(name) == KEEP:
+            return super().nbytes(name, dtype)
+        return sum(part.nbytes for part in self._entries[name].parts(name))
+
+    def is_mapped(self, name: str, dtype: torch.dtype) -> bool:
+        return self.fate(name) != KEEP or super().is_mapped(name, dtype)
+
+
+class BitsandbytesWeights(StoredWeights):
+    """A checkpoint whose linear layers bitsandbytes quantized to 4 bits; statistics plain or quantized too.
+
+    Raises:
+        WeightsError: a tensor's description cannot be read.
+    """
+
+    recipe = BITSANDBYTES_RECIPE
+
+    def __init__(self, checkpoint: Checkpoint, found: Mapping[str, Mapping[str, str]]) -> None:
+        self.checkpoint = checkpoint
+        self._found = found
+        parts = {stored for tensor in found.values() for stored in tensor.values()}
+        shapes = {name: checkpoint.shape(name) for name in checkpoint.names() if name not in parts}
+        self.shapes = shapes | {name: self._tensor(name).shape for name in found}
+
+    @property
+    def decoded(self) -> int:
+        """How many tensors are decoded."""
+        return len(self._found)
+
+    def parts(self, name: str, dtype: torch.dtype) -> dict[str, Tensor]:
+        return {"": self._tensor(name).decode(dtype)} if name in self._found else super().parts(name, dtype)
+
+    def is_mapped(self, name: str, dtype: torch.dtype) -> bool:
+        return name not in self._found and super().is_mapped(name, dtype)
+
+    def _tensor(self, name: str) -> BitsandbytesTensor:
+        parts = {part: self.checkpoint.tensor(stored) for part, stored in self._found[name].items()}
+        try:
+            return BitsandbytesTensor.read(name, parts)
+        except QuantError as error:
+            raise WeightsError(error.message, error.hint) from error
+
+
+def open_weights(directory: Path | str) -> StoredWeights:
+    """The weights of a directory, in whichever form they are there.
+
+    Raises:
+        WeightsError: there are none, they are unfinished, or they contradict their manifest.
+    """
+    directory = Path(directory)
+    if (directory / JOB_FILE).exists():
+        raise WeightsError(f"`{directory}` is an unfinished quantization", f"{_AGAIN} to finish it")
+    quantized = (directory / MANIFEST_FILE).exists()
+    checkpoint = Checkpoint(directory)
+    if quantized:
+        return QuantizedWeights(checkpoint, _manifest(directory))
+    names = checkpoint.names()
+    if any(name.endswith(".codes") and f"{name.removesuffix('.codes')}.scales" in names for name in names):
+        raise WeightsError(
+            f"`{directory}` holds quantized weights and no `{MANIFEST_FILE}`", f"fetch that file too, or {_AGAIN}"
+        )
+    found = bitsandbytes_names(names)
+    return BitsandbytesWeights(checkpoint, found) if found else StoredWeights(checkpoint)
+
+
+def _manifest(directory: Path) -> Manifest:
+    try:
+        return read_manifest(directory)
+    except QuantError as error:
+        raise WeightsError(error.message, error.hint) from error
+    except OSError as error:
+        raise WeightsError(f"`{directory / MANIFEST_FILE}` cannot be read ({error.strerror})", None) from error
+
+
+def _compare(checkpoint: Checkpoint, manifest: Manifest) -> None:
+    """Holds what the directory has against what the manifest lists, as far as headers and sizes tell."""
+    for name, shard in manifest.shards.items():
+        path = checkpoint.directory / name
+        if not path.is_file():
+            raise WeightsError(f"`{path}` is missing", _DAMAGED)
+        if path.stat().st_size != shard.nbytes:
+            raise WeightsError(f"`{path}` has {path.stat().st_size} bytes instead of {shard.nbytes}", _DAMAGED)
+    try:
+        listed = {part.name: part for name, entry in manifest.tensors.items() for part in entry.parts(name)}
+    except ValueError as error:
+        raise WeightsError(f"`{MANIFEST_FILE}` lists a tensor that cannot be stored so ({error})", _AGAIN) from error
+    held = set(checkpoint.names())
+    for problem, names in (("lacks", listed.keys() - held), ("does not list", held - listed.keys())):
+        if names:
+            subject = f"`{checkpoint.directory}`" if problem == "lacks" else f"`{MANIFEST_FILE}`"
+            raise WeightsError(f"{subject} {problem} `{min(names)}`", _DAMAGED)
+    for name, part in listed.items():
+        if checkpoint.shape(name) != part.shape or checkpoint.dtype(name) != DTYPES[part.dtype]:
+            raise WeightsError(f"`{name}` is not stored as `{MANIFEST_FILE}` says", _DAMAGED)

@@ -1,0 +1,36 @@
+"""Amounts of memory as people write and read them. A GB is 10⁹ bytes, here and everywhere."""
+
+from __future__ import annotations
+
+import re
+
+from localdiff.errors import UsageError
+
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?B)", re.IGNORECASE)
+
+
+def parse_size(text: str, option: str) -> int:
+    """Bytes of a size such as `10GB`, `1.5 GB` or `16GiB`.
+
+    Args:
+        text: what was typed.
+        option: where it was typed, for the message.
+
+    Raises:
+        UsageError: it is no size, or none above zero.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
+    if size < 1:
+        raise UsageError(
+            f"`{option} {text}` is not an amount of memory", "give a number and a unit, for example `10GB` or `16GiB`"
+        )
+    return size
+
+
+def shown_size(nbytes: float) -> str:
+    """A size to read: `15.4 GB`, `380 MB` or `12 KB`."""
+    if nbytes >= 0.95e9:
+        return f"{nbytes / 1e9:.1f} GB"
+    return f"{nbytes / 1e6:.0f} MB" if nbytes >= 0.95e6 else f"{nbytes / 1e3:.0f} KB"

@@ -1,0 +1,132 @@
+"""The rules of `--device` and `--dtype`, and how much memory there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from localdiff.errors import LocaldiffError, ResourceError, UsageError
+from localdiff.load import devices, further_devices, load_model, open_weights, resolve_device, resolve_dtype
+from localdiff.load.stored import StoredWeights
+from tests.checkpoints import Spec, write_checkpoint
+
+CPU = torch.device("cpu")
+SPEC = Spec(layers="sf", vocab=32, hidden=32, mlp=16, canvas=4)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> StoredWeights:
+    return open_weights(write_checkpoint(SPEC, tmp_path_factory.mktemp("written")))
+
+
+def test_free_memory_of_the_cpu_is_known_on_linux() -> None:
+    if not Path("/proc/meminfo").exists():
+        pytest.skip("no /proc/meminfo")
+    free = devices.free_bytes(CPU)
+    assert free is not None
+    assert 1e6 < free < 1e14
+
+
+def test_text_parameters_leave_vision_out(weights: StoredWeights) -> None:
+    model = load_model(weights, CPU, torch.float32).network
+    assert weights.text_parameters() == sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    def have(count: int) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+    return have
+
+
+def test_auto_device_is_the_first_gpu_or_the_cpu(gpus: Callable[[int], None]) -> None:
+    gpus(0)
+    assert resolve_device("auto") == CPU
+    gpus(2)
+    assert resolve_device("auto") == torch.device("cuda:0")
+
+
+def test_auto_may_use_every_other_gpu(gpus: Callable[[int], None]) -> None:
+    gpus(3)
+    assert further_devices("auto") == (torch.device("cuda:1"), torch.device("cuda:2"))
+    assert further_devices("cuda:1") == ()
+    gpus(0)
+    assert further_devices("auto") == ()
+
+
+def test_a_named_gpu(gpus: Callable[[int], None]) -> None:
+    gpus(2)
+    assert resolve_device("cuda") == torch.device("cuda:0")
+    assert resolve_device("cuda:1") == torch.device("cuda:1")
+    with pytest.raises(ResourceError, match="no `cuda:2` here"):
+        resolve_device("cuda:2")
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:0"])
+@pytest.mark.parametrize(("built_with", "hint"), [(None, "CUDA build"), ("13.0", "nvidia-smi")])
+def test_no_gpu(
+    gpus: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    built_with: str | None,
+    hint: str,
+) -> None:
+    gpus(0)
+    monkeypatch.setattr(torch.version, "cuda", built_with)
+    with pytest.raises(ResourceError, match="no CUDA device") as caught:
+        resolve_device(name)
+    assert caught.value.hint is not None
+    assert hint in caught.value.hint
+
+
+def test_mps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ResourceError, match="no MPS device"):
+        resolve_device("mps")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert resolve_device("mps") == torch.device("mps")
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "cuda:-1", "", "CPU"])
+def test_a_device_that_does_not_exist_anywhere(name: str) -> None:
+    with pytest.raises(UsageError, match="none of auto, cpu, cuda"):
+        resolve_device(name)
+
+
+@pytest.mark.parametrize(
+    ("device", "limit", "expected"),
+    [
+        ("cuda:0", 4e9, torch.bfloat16),
+        ("mps", 4e9, torch.bfloat16),
+        ("cpu", 4e9, torch.float32),
+        ("cpu", 0, torch.bfloat16),
+    ],
+)
+def test_auto_dtype(
+    weights: StoredWeights, monkeypatch: pytest.MonkeyPatch, device: str, limit: float, expected: torch.dtype
+) -> None:
+    monkeypatch.setattr(devices, "_FP32_LIMIT_BYTES", limit)
+    assert resolve_dtype("auto", torch.device(device), weights) is expected
+
+
+def test_auto_dtype_turns_at_four_gigabytes(weights: StoredWeights, monkeypatch: pytest.MonkeyPatch) -> None:
+    for parameters, expected in ((999_999_999, torch.float32), (1_000_000_000, torch.bfloat16)):
+        monkeypatch.setattr(StoredWeights, "text_parameters", lambda _, count=parameters: count)
+        assert resolve_dtype("auto", CPU, weights) is expected
+
+
+def test_a_named_dtype(weights: StoredWeights) -> None:
+    assert resolve_dtype("bf16", CPU, weights) is torch.bfloat16
+    assert resolve_dtype("fp32", torch.device("cuda:0"), weights) is torch.float32
+
+
+@pytest.mark.parametrize(("name", "reason"), [("fp16", "activations pass 65,504"), ("int3", "none of auto")])
+def test_a_refused_dtype(weights: StoredWeights, name: str, reason: str) -> None:
+    with pytest.raises(LocaldiffError, match=reason) as caught:
+        resolve_dtype(name, CPU, weights)
+    assert caught.value.exit_code == 2

@@ -1,0 +1,319 @@
+"""Stored weights: three forms, told apart by what lies in the directory, and what is wrong with one in a sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from localdiff.engine import Engine
+from localdiff.errors import WeightsError
+from localdiff.events import BlockCommitted, RunFinished
+from localdiff.load import LoadedModel, load_model, open_weights
+from localdiff.load.stored import BitsandbytesWeights, QuantizedWeights
+from localdiff.options import GenerateOptions
+from quant.codec import Encoded
+from quant.codecs import CODECS
+from quant.manifest import MANIFEST_FILE, Manifest, read_manifest
+from quant.modules import QuantEmbedding, QuantExperts
+from quant.recipe import RECIPES
+from tests.checkpoints import Spec, write_checkpoint
+from tests.quantized import quantize
+
+CPU = torch.device("cpu")
+SPEC = Spec(
+    layers="ssf",
+    mlp=64,
+    expert_mlp=64,
+    head_dim=32,
+    full_head_dim=32,
+    stored=torch.bfloat16,
+    settings={"max_denoising_steps": 10, "eos_token_id": [1]},
+)
+PROMPT = [3, 14, 15, 9, 26, 5]
+OPTIONS = GenerateOptions(seed=5, max_tokens=24, context=64)
+
+Tensors = dict[str, Tensor]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(SPEC, tmp_path_factory.mktemp("source"))
+
+
+@pytest.fixture(scope="module")
+def by_recipe(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The checkpoint quantized by a recipe."""
+    made: dict[str, Path] = {}
+
+    def make(recipe: str) -> Path:
+        if recipe not in made:
+            made[recipe] = quantize(source, tmp_path_factory.mktemp("quantized") / recipe, recipe)
+        return made[recipe]
+
+    return make
+
+
+@pytest.fixture
+def copied(by_recipe: Callable[[str], Path], tmp_path: Path) -> Path:
+    """A quantized directory that a test may spoil."""
+    return Path(shutil.copytree(by_recipe("4bit"), tmp_path / "copy"))
+
+
+def load(directory: Path, dtype: torch.dtype = torch.float32) -> LoadedModel:
+    return load_model(open_weights(directory), CPU, dtype)
+
+
+def refusal(directory: Path) -> WeightsError:
+    with pytest.raises(WeightsError) as caught:
+        load(directory)
+    assert caught.value.exit_code == 3
+    assert caught.value.hint
+    assert not caught.value.message.endswith(".")
+    return caught.value
+
+
+def stored(directory: Path) -> Tensors:
+    return {name: part for shard in sorted(directory.glob("*.safetensors")) for name, part in load_file(shard).items()}
+
+
+def decoded(directory: Path, target: Path) -> Path:
+    """The same weights as a plain checkpoint in fp32."""
+    manifest, parts = read_manifest(directory), stored(directory)
+    weights = {}
+    for name, entry in manifest.tensors.items():
+        if entry.fate == "keep":
+            weights[name] = parts[name].float()
+        else:
+            encoded = Encoded(codes=parts[f"{name}.codes"], scales=parts[f"{name}.scales"])
+            weights[name] = CODECS[entry.fate].decode(encoded)
+    target.mkdir()
+    for file in directory.glob("*.json*"):
+        if "safetensors" not in file.name and file.name != MANIFEST_FILE:
+            shutil.copy(file, target)
+    shutil.copy(directory / "chat_template.jinja", target)
+    save_file(weights, target / "model.safetensors")
+    return target
+
+
+def generated(directory: Path) -> list[tuple[tuple[int, ...], int]]:
+    """Ids and steps of every block of a whole generation."""
+    engine = Engine.load(str(directory), device="cpu", dtype="fp32")
+    events = list(engine.generate(PROMPT, OPTIONS))
+    assert isinstance(events[-1], RunFinished)
+    return [(event.token_ids, event.steps) for event in events if isinstance(event, BlockCommitted)]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_generation_is_that_of_the_decoded_weights(
+    by_recipe: Callable[[str], Path], tmp_path: Path, recipe: str
+) -> None:
+    quantized = by_recipe(recipe)
+    blocks = generated(quantized)
+    assert len(blocks) > 1
+    assert blocks == generated(decoded(quantized, tmp_path / "decoded"))
+
+
+def test_recipes_differ(by_recipe: Callable[[str], Path]) -> None:
+    """Otherwise the test above would say little."""
+    assert generated(by_recipe("4bit-small")) != generated(by_recipe("bf16"))
+
+
+def test_the_identity_names_the_recipe(by_recipe: Callable[[str], Path], source: Path) -> None:
+    assert Engine.load(str(by_recipe("4bit-small")), device="cpu").identity.recipe == "4bit-small"
+    assert Engine.load(str(source), device="cpu").identity.recipe == "bf16"
+
+
+def test_codes_and_scales_stay_in_the_file(by_recipe: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = open_weights(by_recipe("4bit"))
+    handed_out = {}
+    read = type(weights.checkpoint).tensor
+
+    def reading(name: str) -> Tensor:
+        handed_out[name] = read(weights.checkpoint, name)
+        return handed_out[name]
+
+    monkeypatch.setattr(weights.checkpoint, "tensor", reading)
+    network = load_model(weights, CPU, torch.bfloat16).network
+    held = {tensor.data_ptr() for tensor in network.state_dict().values()}
+    assert held == {tensor.data_ptr() for tensor in handed_out.values()}
+    assert all(weights.is_mapped(name, torch.bfloat16) for name in weights.shapes)
+
+
+def test_quantized_modules_are_in_place(by_recipe: Callable[[str], Path]) -> None:
+    network = load(by_recipe("4bit")).network
+    assert isinstance(network.embed_tokens, QuantEmbedding)
+    codecs = [layer.experts.down_proj.codec.name for layer in network.layers if isinstance(layer.experts, QuantExperts)]
+    assert codecs == ["int8", "nf4", "int8"]
+    assert network.embed_tokens.dtype == network.norm.weight.dtype == torch.float32
+
+
+def test_bytes_are_those_of_the_parts(by_recipe: Callable[[str], Path]) -> None:
+    weights = open_weights(by_recipe("mixed"))
+    for name in weights.shapes:
+        assert weights.nbytes(name, torch.bfloat16) == sum(
+            part.nbytes for part in weights.parts(name, torch.bfloat16).values()
+        )
+
+
+def test_the_number_of_weights_does_not_depend_on_how_they_are_stored(
+    by_recipe: Callable[[str], Path], source: Path
+) -> None:
+    assert open_weights(by_recipe("4bit")).text_parameters() == open_weights(source).text_parameters()
+
+
+def test_an_unfinished_job_is_never_loaded(copied: Path) -> None:
+    (copied / "job.json").write_text("{}")
+    assert "unfinished" in refusal(copied).message
+    (copied / MANIFEST_FILE).unlink()
+    assert "unfinished" in refusal(copied).message
+
+
+def test_codes_without_a_manifest_are_never_weights(copied: Path) -> None:
+    (copied / MANIFEST_FILE).unlink()
+    message = refusal(copied).message
+    assert "holds quantized weights and no `quant.json`" in message
+
+
+def test_a_manifest_that_is_damaged(copied: Path) -> None:
+    text = (copied / MANIFEST_FILE).read_text()
+    (copied / MANIFEST_FILE).write_text(text.replace('"nf4"', '"int8"', 1))
+    assert "checksum" in refusal(copied).message
+    (copied / MANIFEST_FILE).write_bytes(b"\xff\xfe")
+    assert "damaged" in refusal(copied).message
+
+
+def test_a_manifest_of_another_version(copied: Path) -> None:
+    content = json.loads((copied / MANIFEST_FILE).read_text())
+    (copied / MANIFEST_FILE).write_text(json.dumps(content | {"version": 2}))
+    refused = refusal(copied)
+    assert "localdiff-quant 2, not localdiff-quant 1" in refused.message
+
+
+def test_a_shard_of_another_size(copied: Path) -> None:
+    (shard,) = copied.glob("model-*.safetensors")
+    tensors = load_file(shard)
+    save_file(tensors | {"extra": torch.zeros(3)}, shard)
+    assert "bytes instead of" in refusal(copied).message
+
+
+def edit_manifest(directory: Path, edit: Callable[[Manifest], Manifest]) -> None:
+    manifest = edit(read_manifest(directory))
+    (directory / MANIFEST_FILE).write_text(manifest.to_text())
+
+
+def test_a_tensor_that_the_manifest_does_not_list(copied: Path) -> None:
+    gone = "model.decoder.layers.1.layer_scalar"
+    edit_manifest(copied, lambda manifest: replace(manifest, tensors=without(manifest, gone)))
+    assert f"`quant.json` does not list `{gone}`" in refusal(copied).message
+
+
+def test_a_tensor_that_only_the_manifest_lists(copied: Path) -> None:
+    def add(manifest: Manifest) -> Manifest:
+        entry = manifest.tensors["model.decoder.norm.weight"]
+        return replace(manifest, tensors={**manifest.tensors, "model.decoder.other": entry})
+
+    edit_manifest(copied, add)
+    assert "lacks `model.decoder.other`" in refusal(copied).message
+
+
+def test_a_tensor_of_another_shape(copied: Path) -> None:
+    def widen(manifest: Manifest) -> Manifest:
+        name = "model.decoder.layers.0.experts.down_proj"
+        entry = manifest.tensors[name]
+        return replace(manifest, tensors={**manifest.tensors, name: replace(entry, shape=(8, *entry.shape[1:]))})
+
+    edit_manifest(copied, widen)
+    assert "is not stored as `quant.json` says" in refusal(copied).message
+
+
+def test_a_tensor_that_no_codec_takes(copied: Path) -> None:
+    def odd(manifest: Manifest) -> Manifest:
+        name = "model.decoder.layers.0.experts.down_proj"
+        entry = manifest.tensors[name]
+        return replace(manifest, tensors={**manifest.tensors, name: replace(entry, shape=(4, 64, 63))})
+
+    edit_manifest(copied, odd)
+    assert "cannot be stored so" in refusal(copied).message
+
+
+def without(manifest: Manifest, name: str) -> dict[str, object]:
+    return {other: entry for other, entry in manifest.tensors.items() if other != name}
+
+
+def test_the_config_of_another_model(copied: Path) -> None:
+    config = json.loads((copied / "config.json").read_text())
+    config["text_config"]["moe_intermediate_size"] = 128
+    (copied / "config.json").write_text(json.dumps(config))
+    message = refusal(copied).message
+    assert "experts.gate_up_proj` has the shape [4, 128, 64]" in message
+    assert "asks for [4, 256, 64]" in message
+
+
+def test_experts_that_are_quantized_by_half_cannot_run(source: Path, tmp_path: Path) -> None:
+    recipe = RECIPES["4bit-small"]
+    rules = tuple(
+        replace(rule, fate="keep") if rule.pattern.endswith("experts.*_proj") else rule for rule in recipe.rules
+    )
+    first = replace(rules[0], pattern="*.experts.down_proj", fate="nf4")
+    quantized = quantize(source, tmp_path / "half", replace(recipe, name="half", rules=(first, *rules)))
+    assert "cannot run" in refusal(quantized).message
+
+
+class TestBitsandbytes:
+    """Linear layers as `save_pretrained` writes them after bitsandbytes has quantized a model."""
+
+    @pytest.fixture(params=[False, True], ids=["plain", "double"])
+    def written(self, source: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+        from bitsandbytes.functional import quantize_4bit
+
+        shutil.copytree(source, tmp_path / "bnb")
+        file = tmp_path / "bnb" / "model.safetensors"
+        tensors = load_file(file)
+        for name in [name for name in tensors if name.startswith("model.decoder") and name.endswith("proj.weight")]:
+            codes, state = quantize_4bit(
+                tensors.pop(name), blocksize=64, quant_type="nf4", compress_statistics=request.param
+            )
+            tensors[name] = codes
+            tensors |= {f"{name}.{part}": value for part, value in state.as_dict(packed=True).items()}
+        save_file(tensors, file)
+        return tmp_path / "bnb"
+
+    def test_it_is_decoded_while_it_is_read(self, written: Path, tmp_path: Path, source: Path) -> None:
+        from bitsandbytes.functional import QuantState, dequantize_4bit
+
+        weights = open_weights(written)
+        assert isinstance(weights, BitsandbytesWeights)
+        assert weights.decoded == 3 * 7 + 2 + 3  # a layer's q, k, o, MLP and router, v where there is one
+        network = load(written).network
+        tensors = load_file(written / "model.safetensors")
+        name = "model.decoder.layers.1.self_attn.q_proj.weight"
+        state = QuantState.from_dict(
+            {part: value for part, value in tensors.items() if part.startswith(f"{name}.")}, device=CPU
+        )
+        state.dtype = torch.float32
+        assert torch.equal(network.layers[1].self_attn.q_proj.weight, dequantize_4bit(tensors[name], state))
+
+    def test_it_says_what_it_is(self, written: Path) -> None:
+        engine = Engine.load(str(written), device="cpu")
+        assert engine.identity.recipe == "bitsandbytes"
+        assert isinstance(list(engine.generate(PROMPT, OPTIONS))[-1], RunFinished)
+
+    def test_a_description_that_cannot_be_read(self, written: Path) -> None:
+        tensors = load_file(written / "model.safetensors")
+        name = next(name for name in tensors if "quant_state" in name)
+        tensors[name] = torch.zeros(3, dtype=torch.uint8)
+        save_file(tensors, written / "model.safetensors")
+        assert "not a readable bitsandbytes tensor" in refusal(written).message
+
+
+def test_a_plain_checkpoint_is_neither(source: Path, by_recipe: Callable[[str], Path]) -> None:
+    assert not isinstance(open_weights(source), (QuantizedWeights, BitsandbytesWeights))
+    assert isinstance(open_weights(by_recipe("bf16")), QuantizedWeights)
