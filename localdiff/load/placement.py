@@ -153,6 +153,11 @@ def _given(budget: Budget) -> str:
     return f"`{budget.device}` has {shown_size(budget.nbytes or 0)} for it"
 
 
+def _typed(nbytes: int) -> str:
+    """A size as one would type it, rounded down."""
+    return f"{nbytes // 10**8 / 10:.1f}GB" if nbytes >= 10**9 else f"{nbytes // 10**6}MB"
+
+
 def _too_large(demand: Demand, main: Budget, least: int, may_offload: bool) -> ResourceError:
     account = demand.account
     parts = {
@@ -174,7 +179,7 @@ def _too_large(demand: Demand, main: Budget, least: int, may_offload: bool) -> R
     if main.holds(least):
         return ResourceError(
             message,
-            f"`--max-memory {(main.nbytes or 0) / 1e9:.0f}GB` leaves some layers outside of it, which is slower; "
+            f"`--max-memory {_typed(main.nbytes or 0)}` leaves some layers outside of it, which is slower; "
             "a smaller recipe or `--context` takes less",
         )
     return ResourceError(message, "use a smaller recipe, a smaller `--context`, or a device with more memory")

@@ -1,0 +1,165 @@
+"""Offloaded layers: a tiny budget on a CPU, through accelerate's own hooks and its `meta` device."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from localdiff.engine import Engine
+from localdiff.errors import ResourceError
+from localdiff.events import BlockCommitted
+from localdiff.load import LoadedModel, StoredWeights, load_model, loader, open_weights
+from localdiff.load.placement import Placement
+from localdiff.model.cache import KVCache
+from localdiff.options import GenerateOptions
+from tests.checkpoints import Spec, write_checkpoint
+from tests.quantized import quantize
+
+CPU, META = torch.device("cpu"), torch.device("meta")
+GPU = pytest.param("cuda:0", marks=pytest.mark.gpu)
+SPEC = Spec(
+    layers="sfsf",
+    mlp=64,
+    expert_mlp=64,
+    head_dim=32,
+    full_head_dim=32,
+    stored=torch.bfloat16,
+    settings={"max_denoising_steps": 6, "eos_token_id": [1]},
+)
+PROMPT = [3, 14, 15, 9, 26, 5]
+OPTIONS = GenerateOptions(seed=5, max_tokens=24, context=64)
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Recipe → directory; `plain` is the checkpoint that they were made from."""
+    plain = write_checkpoint(SPEC, tmp_path_factory.mktemp("plain"))
+    made = {recipe: quantize(plain, tmp_path_factory.mktemp("made") / recipe, recipe) for recipe in ("4bit", "int8")}
+    return {"plain": plain, **made}
+
+
+@pytest.fixture
+def placed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LoadedModel]:
+    """Loads weights by a placement of the test's own, whatever memory there is."""
+
+    def load(weights: StoredWeights, device: torch.device, offloaded: tuple[int, ...]) -> LoadedModel:
+        placement = Placement(main=device, layers=(device,) * len(SPEC.layers), offloaded=offloaded)
+        monkeypatch.setattr(loader, "place", lambda *_, **__: placement)
+        return load_model(weights, device, torch.float32)
+
+    return load
+
+
+def logits(loaded: LoadedModel) -> torch.Tensor:
+    network, device = loaded.network, loaded.placement.main
+    cache = KVCache(network.config, 32, torch.float32, loaded.placement.layers)
+    with torch.inference_mode():
+        network.encode(torch.tensor(PROMPT, device=device), cache)
+        canvas = torch.arange(SPEC.canvas, device=device)
+        first = network.denoise(canvas, cache)
+        soft = network.soft_embedding(first, first.logsumexp(dim=-1))
+        return network.denoise(canvas, cache, soft).cpu()
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
+@pytest.mark.parametrize("offloaded", [(3,), (1, 2, 3), (0, 1, 2, 3)], ids=len)
+@pytest.mark.parametrize("form", ["plain", "4bit", "int8"])
+def test_offloaded_layers_compute_what_kept_ones_do(
+    directories: dict[str, Path],
+    placed: Callable[..., LoadedModel],
+    form: str,
+    offloaded: tuple[int, ...],
+    device: str,
+) -> None:
+    weights = open_weights(directories[form])
+    kept, moved = (placed(weights, torch.device(device), layers) for layers in ((), offloaded))
+    assert torch.equal(logits(moved), logits(kept))
+
+
+@pytest.mark.parametrize("form", ["plain", "4bit"])
+def test_between_passes_an_offloaded_layer_holds_nothing(
+    directories: dict[str, Path], placed: Callable[..., LoadedModel], form: str
+) -> None:
+    loaded = placed(open_weights(directories[form]), CPU, (2, 3))
+    for _ in range(2):
+        for index, layer in enumerate(loaded.network.layers):
+            devices = {tensor.device for tensor in layer.state_dict().values()}
+            assert devices == {META if index in (2, 3) else CPU}
+        logits(loaded)
+
+
+def test_tied_tensors_stay_tied(directories: dict[str, Path], placed: Callable[..., LoadedModel]) -> None:
+    """Embedding, head and codebook are one matrix, and encoder and denoiser one stack of layers."""
+    loaded = placed(open_weights(directories["plain"]), CPU, (1,))
+    names = [name for name, _ in loaded.network.named_parameters()]
+    assert [name for name in names if "embed" in name or "head" in name] == ["embed_tokens.weight"]
+    assert loaded.network.embed_tokens.weight.device == CPU
+    assert len({id(tensor) for tensor in loaded.network.parameters()}) == len(names)
+
+
+def generate(engine: Engine) -> list[tuple[int, ...]]:
+    return [event.token_ids for event in engine.generate(PROMPT, OPTIONS) if isinstance(event, BlockCommitted)]
+
+
+@pytest.mark.parametrize("form", ["plain", "int8"])
+def test_a_tiny_budget_gives_the_same_text_and_tells_the_cost(
+    directories: dict[str, Path], caplog: pytest.LogCaptureFixture, form: str
+) -> None:
+    model, dtype = str(directories[form]), "fp32"
+    everything = Engine.load(model, device="cpu", dtype=dtype, context=64)
+    weights = open_weights(directories[form])
+    sources = [name for name in weights.shapes if "vision" not in name]
+    demand = loader._demand(weights, sources, everything.model.config, CPU, torch.float32, 64)
+    kept = sum(layer.weights for layer in demand.layers)
+    budget = demand.account.total - kept // 2
+    with caplog.at_level(logging.WARNING, logger="localdiff.load"):
+        little = Engine.load(model, device="cpu", dtype=dtype, context=64, max_memory=budget)
+    assert "layers" in caplog.messages[0]
+    assert "read from their files anew in every pass" in caplog.messages[0]
+    assert any(parameter.device == META for parameter in little.model.parameters())
+    assert generate(little) == generate(everything)
+
+
+def test_a_budget_that_is_too_small_for_anything(directories: dict[str, Path]) -> None:
+    with pytest.raises(ResourceError, match="with every layer outside of it"):
+        Engine.load(str(directories["plain"]), device="cpu", dtype="fp32", context=64, max_memory=1000)
+
+
+def test_what_fits_is_not_offloaded_and_not_warned_about(
+    directories: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = Engine.load(str(directories["plain"]), device="cpu", dtype="fp32", context=64, max_memory=10**9)
+    assert not any(parameter.device == META for parameter in engine.model.parameters())
+    assert not caplog.records
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("form", ["plain", "4bit", "int8"])
+def test_a_card_with_a_budget_gives_the_same_text(directories: dict[str, Path], form: str) -> None:
+    model = str(directories[form])
+    everything = Engine.load(model, device="cuda:0", dtype="fp32", context=64)
+    weights = open_weights(directories[form])
+    sources = [name for name in weights.shapes if "vision" not in name]
+    config, card = everything.model.config, torch.device("cuda:0")
+    demand = loader._demand(weights, sources, config, card, torch.float32, 64)
+    budget = demand.account.total - sum(layer.weights for layer in demand.layers) // 2
+    little = Engine.load(model, device="cuda:0", dtype="fp32", context=64, max_memory=budget)
+    assert any(tensor.device == META for tensor in little.model.state_dict().values())
+    assert generate(little) == generate(everything)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two cards")
+def test_layers_on_two_cards(directories: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = open_weights(directories["4bit"])
+    one, two = torch.device("cuda:0"), torch.device("cuda:1")
+    alone = load_model(weights, one, torch.float32)
+    placement = Placement(main=one, layers=(one, one, two, two))
+    monkeypatch.setattr(loader, "place", lambda *_, **__: placement)
+    spread = load_model(weights, one, torch.float32, further=(two,))
+    assert {tensor.device for tensor in spread.network.layers[3].state_dict().values()} == {two}
+    assert torch.equal(logits(spread), logits(alone))

@@ -1,0 +1,153 @@
+"""Which layer lies where: by arithmetic, for budgets from plenty to nothing."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localdiff.errors import ResourceError
+from localdiff.load.placement import Budget, Demand, LayerDemand, Placement, cost, place
+from quant.memory import MemoryAccount
+
+CARD, SECOND, THIRD, CPU = (torch.device(name) for name in ("cuda:0", "cuda:1", "cuda:2", "cpu"))
+MB = 10**6
+
+
+def demand(
+    *weights: int, cache: int = 1 * MB, outside: int = 20 * MB, buffers: int = 5 * MB, slack: int = 2 * MB
+) -> Demand:
+    layers = tuple(LayerDemand(weights=size * MB, cache=cache) for size in weights)
+    account = MemoryAccount(
+        weights={"experts": sum(weights) * MB, "embedding and head": outside},
+        cache=cache * len(layers),
+        buffers=buffers,
+        slack=slack,
+    )
+    return Demand(name="int8", context=8192, account=account, layers=layers)
+
+
+def budgets(*megabytes: int | None) -> list[Budget]:
+    devices = (CARD, SECOND, THIRD)
+    return [
+        Budget(device=device, nbytes=None if size is None else size * MB)
+        for device, size in zip(devices, megabytes, strict=False)
+    ]
+
+
+FOUR = demand(10, 10, 10, 10)  # 71 MB: 20 outside, 40 of layers, 4 of cache, 5 of buffers, 2 of slack
+
+
+def test_what_fits_lies_on_the_first_device() -> None:
+    assert place(FOUR, budgets(71, 500), may_offload=True) == Placement(main=CARD, layers=(CARD,) * 4)
+
+
+def test_nobody_can_say_how_much_there_is() -> None:
+    assert place(FOUR, budgets(None), may_offload=False) == Placement(main=CARD, layers=(CARD,) * 4)
+
+
+def test_the_last_layers_go_to_the_second_card() -> None:
+    placement = place(FOUR, budgets(60, 50), may_offload=False)
+    assert placement == Placement(main=CARD, layers=(CARD, SECOND, SECOND, SECOND))
+
+
+def test_three_cards() -> None:
+    placement = place(FOUR, budgets(40, 20, 29), may_offload=False)
+    assert placement == Placement(main=CARD, layers=(CARD, SECOND, THIRD, THIRD))
+
+
+def test_one_byte_too_little_leaves_a_layer_outside() -> None:
+    placement = place(FOUR, [Budget(device=CARD, nbytes=71 * MB - 1)], may_offload=True)
+    assert placement.layers == (CARD,) * 4
+    # one layer passes through the room that is kept for it
+    assert placement.offloaded == (2, 3)
+
+
+def test_offloaded_layers_need_room_for_the_largest_of_them() -> None:
+    uneven = demand(10, 10, 30, 10)
+    placement = place(uneven, budgets(27 + 4 + 10 + 30), may_offload=True)
+    assert placement.offloaded == (1, 2, 3)
+
+
+def test_everything_outside() -> None:
+    placement = place(FOUR, budgets(27 + 4 + 10), may_offload=True)
+    assert placement.offloaded == (0, 1, 2, 3)
+
+
+def test_a_second_card_helps_an_offload_too() -> None:
+    placement = place(FOUR, budgets(40, 18), may_offload=True)
+    assert placement == Placement(main=CARD, layers=(CARD, CARD, CARD, SECOND), offloaded=(0, 1, 2))
+
+
+def test_refused_with_the_numbers() -> None:
+    with pytest.raises(ResourceError) as caught:
+        place(FOUR, budgets(60), may_offload=False)
+    assert caught.value.exit_code == 4
+    assert caught.value.message == (
+        "`int8` takes 71 MB at a context of 8,192 tokens (60 MB weights, 4 MB keys and values, 5 MB buffers, "
+        "2 MB slack), and `cuda:0` has 60 MB for it"
+    )
+    assert "`--max-memory 60MB`" in (caught.value.hint or "")
+
+
+def test_refused_although_everything_may_lie_outside() -> None:
+    with pytest.raises(ResourceError, match="it still takes 41 MB") as caught:
+        place(FOUR, budgets(40), may_offload=True)
+    assert "`--context`" in (caught.value.hint or "")
+
+
+def test_refused_without_a_way_out() -> None:
+    with pytest.raises(ResourceError) as caught:
+        place(FOUR, budgets(30), may_offload=False)
+    assert "--max-memory" not in (caught.value.hint or "")
+
+
+def test_the_cost_is_told() -> None:
+    given_ = budgets(50)
+    big = demand(10_000, 10_000, 10_000, outside=20_000 * MB)
+    sentence = cost(big, given_, Placement(main=CARD, layers=(CARD,) * 3, offloaded=(1, 2)))
+    assert sentence == (
+        "`int8` takes 50.0 GB at a context of 8,192 tokens, and `cuda:0` has 50 MB for it: 2 of 3 layers (20.0 GB) "
+        "stay in host memory and are copied to `cuda:0` in every pass, which takes about 2 s each time at 10 GB/s"
+    )
+
+
+def test_the_cost_on_a_cpu() -> None:
+    placement = Placement(main=CPU, layers=(CPU,) * 4, offloaded=(3,))
+    sentence = cost(FOUR, [Budget(device=CPU, nbytes=60 * MB)], placement)
+    assert sentence is not None
+    assert sentence.endswith("1 of 4 layers (10 MB) are read from their files anew in every pass")
+
+
+def test_what_costs_nothing_is_not_told() -> None:
+    assert cost(FOUR, budgets(71), Placement(main=CARD, layers=(CARD,) * 4)) is None
+
+
+@given(
+    weights=st.lists(st.integers(1, 40), min_size=1, max_size=8),
+    sizes=st.lists(st.integers(0, 200), min_size=1, max_size=3),
+    may_offload=st.booleans(),
+)
+def test_no_budget_is_exceeded(weights: list[int], sizes: list[int], may_offload: bool) -> None:
+    wanted, given_ = demand(*weights), budgets(*sizes)
+    try:
+        placement = place(wanted, given_, may_offload=may_offload)
+    except ResourceError:
+        return
+    assert may_offload or not placement.offloaded
+    for budget in given_:
+        here = [index for index, device in enumerate(placement.layers) if device == budget.device]
+        if not here and budget.device != placement.main:
+            continue
+        resident = [index for index in here if index not in placement.offloaded]
+        passing = [wanted.layers[index].weights for index in placement.offloaded if index in here]
+        taken = sum(wanted.layers[index].weights for index in resident) + max(passing, default=0)
+        taken += sum(wanted.layers[index].cache for index in here)
+        taken += wanted.outside if budget.device == placement.main else wanted.working
+        assert budget.nbytes is not None
+        assert taken <= budget.nbytes
+    order = [device.index for device in placement.layers]
+    assert all(before <= after for before, after in pairwise(order)), "a canvas crosses to each card once"
