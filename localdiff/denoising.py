@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,13 +28,17 @@ from .model.diffusion_gemma import DiffusionGemma
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockContext:
-    """What stays the same for every step of a block: its number, the start of the run's clock, and the settings."""
+    """What stays the same for every step of a block: its number, the start of the run's clock, and the settings.
+
+    `alternatives` is how many of the most probable ids of each position an event reports.
+    """
 
     block: int
     started: float
     settings: SamplerSettings
     stop_rule: StopRule
     pad_id: int
+    alternatives: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +67,13 @@ def denoise_block(
         logits = model.denoise(canvas, cache, soft)
         # b. Read them: entropy, draft, samples. The logits are now capped and divided by the temperature.
         sampler = None if settings.greedy else noise
-        reading = read_logits(logits, softcap=model.config.softcap, temperature=temperature, noise=sampler)
+        reading = read_logits(
+            logits,
+            softcap=model.config.softcap,
+            temperature=temperature,
+            noise=sampler,
+            alternatives=context.alternatives,
+        )
         # c. Accept the surest, renoise the rest.
         accepted = accept(reading.entropy, settings.entropy_bound)
         fresh = noise.canvas(len(canvas), model.config.vocab_size).to(device)
@@ -88,6 +99,8 @@ def denoise_block(
             confident=verdict.confident,
             seconds=now - began,
             elapsed=now - context.started,
+            top_ids=_rows(reading.top_ids),
+            top_probs=_rows(reading.top_probs),
         )
         yield Step(event=event, converged=verdict.stop)
         if verdict.stop or step == settings.steps:
@@ -95,6 +108,11 @@ def denoise_block(
         # e. Carry this step's belief into the next, and let go of the logits before that makes its own.
         soft = model.soft_embedding(logits, reading.log_normalizer)
         del logits
+
+
+def _rows(table: Tensor) -> tuple[tuple[Any, ...], ...]:
+    """[L, K] as plain values, and nothing where K is 0."""
+    return tuple(tuple(row) for row in table.tolist()) if table.numel() else ()
 
 
 def _pack(reading: Reading, accepted: Tensor, shown: Tensor) -> Tensor:

@@ -35,6 +35,7 @@ from .events import (
     RunStarted,
     TextCommitted,
 )
+from .hardware import cpu_name
 from .model.cache import KVCache
 from .model.diffusion_gemma import DiffusionGemma
 from .options import MAX_SEED, GenerateOptions
@@ -50,7 +51,7 @@ PREFILL_CHUNK = 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelIdentity:
-    """What answers: the model's name, recipe and revision, where and in what type it computes, and where its files are."""
+    """What answers: the model's name, recipe and revision, where and in what type it computes, where its files are."""
 
     model: str
     recipe: str
@@ -194,6 +195,7 @@ class Engine:
                 settings=run.settings,
                 stop_rule=run.stop_rule,
                 pad_id=run.event.pad_id,
+                alternatives=options.alternatives,
             )
             draft: tuple[int, ...] = ()
             reason: BlockReason = "step_limit"
@@ -247,7 +249,8 @@ class Engine:
         if self._device.type == "cuda":
             return torch.cuda.get_device_name(self._device)
         if self._device.type == "cpu":
-            return f"{cpu_name()}, {torch.get_num_threads()} threads"
+            threads = torch.get_num_threads()
+            return f"{cpu_name()}, {threads} thread{'' if threads == 1 else 's'}"
         return platform.machine()
 
     def _start(self, prompt: Prompt, options: GenerateOptions, noise: Noise | None, stop_rule: StopRule) -> _Run:
@@ -291,8 +294,12 @@ class Engine:
         if isinstance(prompt, str):
             prompt = [{"role": "user", "content": prompt}]
         ids = [token for token in prompt if isinstance(token, int)]
-        if len(ids) < len(prompt):
-            messages = [message for message in prompt if not isinstance(message, int)]
+        messages = [message for message in prompt if not isinstance(message, int)]
+        if ids and messages:
+            raise UsageError("a prompt is either token ids or messages, this one has both")
+        if ids and (options.system is not None or options.think):
+            raise UsageError("`system` and `think` shape messages, and this prompt is token ids already")
+        if messages:
             if options.system is not None:
                 messages.insert(0, {"role": "system", "content": options.system})
             ids = self.template.encode(self.tokenizer, messages, think=options.think)

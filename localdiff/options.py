@@ -15,6 +15,7 @@ from localdiff.errors import UsageError
 Noise: TypeAlias = Literal["seeded", "reference"]
 
 MAX_SEED = 2**63 - 1
+MAX_ALTERNATIVES = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +39,7 @@ class GenerateOptions:
         confidence: mean entropy in nats below which a block may stop.
         noise: `seeded` draws from the seed; `reference` draws in the order of the reference (fp32 on a CPU only).
         tool_calls: whether the text of tool calls is kept in the answer.
+        alternatives: how many of the most probable ids of each position every step reports, 0 to 64.
     """
 
     max_tokens: int = 1024
@@ -55,11 +57,13 @@ class GenerateOptions:
     confidence: float | None = None
     noise: Noise = "seeded"
     tool_calls: bool = False
+    alternatives: int = 0
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "context", "steps", "cap"):
             self._require_integer(name, at_least=1)
         self._require_integer("stability", at_least=0)
+        self._require_integer("alternatives", at_least=0, at_most=MAX_ALTERNATIVES)
         self._require_integer("seed", at_least=0, at_most=MAX_SEED)
         for name in ("entropy_bound", "t_min", "t_max", "confidence"):
             self._require_number(name, above=0)
@@ -70,7 +74,7 @@ class GenerateOptions:
 
     def _require_integer(self, name: str, *, at_least: int, at_most: int | None = None) -> None:
         value = getattr(self, name)
-        if value is None and name not in ("max_tokens", "context"):
+        if value is None and name not in ("max_tokens", "context", "alternatives"):
             return
         if not isinstance(value, int) or isinstance(value, bool):
             raise UsageError(f"{name}={value!r} must be a whole number")

@@ -27,11 +27,12 @@ ALLOWED: dict[str, set[str]] = {
     "view": {"events"},
     "trace": {"view", "events"},
     "trace.probe": {"view", "events", "trace", "engine"},
-    "engine": {"diffusion", "model", "tokenizer", "template", "events", "denoising", "detok", "stats"},
+    "engine": {"diffusion", "model", "tokenizer", "template", "events", "denoising", "detok", "stats", "hardware"},
     "denoising": {"diffusion", "model", "events"},
     "detok": {"tokenizer", "channels", "events"},
     "channels": {"tokenizer", "events"},
     "stats": {"events"},
+    "hardware": set(),
     "load": {"model", "checkpoint", "quant"},
     "hub": {"events"},
     "checkpoint": set(),
@@ -69,6 +70,7 @@ TORCH_FREE = {
     "errors",
     "config",
     "paths",
+    "hardware",
     "hub",
 }
 ONLY_IMPORTER = {"huggingface_hub": {"hub"}, "typer": {"cli", "exits", "ui"}, "jinja2": {"template", "sandbox", "demo"}}

@@ -2,7 +2,7 @@
 
 Works in blocks of rows, so that nothing of the size canvas times vocabulary exists in fp32: at full size that is
 268 MB a copy, and the plain way holds several.
-Shape letters: L canvas, V vocabulary, R rows of a block.
+Shape letters: L canvas, V vocabulary, R rows of a block, K alternatives.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _MAX_ELEMENTS = 8 * 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """What the logits of one denoise step say, at this step's temperature. All tensors are [L] on the logits' device.
+    """What the logits of one denoise step say, at this step's temperature.
+
+    All tensors are on the logits' device, and [L] but for the last two.
 
     Attributes:
         entropy: fp32, in nats; computed once and used for acceptance, for stopping and for the event.
@@ -28,6 +30,8 @@ class Reading:
         argmax_prob: fp32, its probability.
         sampled: id drawn from the distribution.
         log_normalizer: fp32, log-sum-exp of the processed logits as they are stored.
+        top_ids: [L, K], the most probable ids, the first one first.
+        top_probs: [L, K] fp32, their probabilities.
     """
 
     entropy: Tensor
@@ -35,9 +39,13 @@ class Reading:
     argmax_prob: Tensor
     sampled: Tensor
     log_normalizer: Tensor
+    top_ids: Tensor
+    top_probs: Tensor
 
 
-def read_logits(logits: Tensor, *, softcap: float | None, temperature: float, noise: Noise | None) -> Reading:
+def read_logits(
+    logits: Tensor, *, softcap: float | None, temperature: float, noise: Noise | None, alternatives: int = 0
+) -> Reading:
     """Reads raw logits [L, V] and overwrites them by the processed ones: capped, divided by `temperature`, rounded.
 
     The processed logits are what self-conditioning continues from; they keep the type of `logits`, as in the reference,
@@ -45,14 +53,18 @@ def read_logits(logits: Tensor, *, softcap: float | None, temperature: float, no
 
     Args:
         noise: where samples come from; None takes the argmax in their place.
+        alternatives: K, how many of the most probable ids to report.
     """
     length, vocab_size = logits.shape
+    top_k = min(alternatives, vocab_size)
     reading = Reading(
         entropy=logits.new_empty(length, dtype=torch.float32),
         argmax=logits.new_empty(length, dtype=torch.int64),
         argmax_prob=logits.new_empty(length, dtype=torch.float32),
         sampled=logits.new_empty(length, dtype=torch.int64),
         log_normalizer=logits.new_empty(length, dtype=torch.float32),
+        top_ids=logits.new_empty(length, top_k, dtype=torch.int64),
+        top_probs=logits.new_empty(length, top_k, dtype=torch.float32),
     )
     block = max(1, _MAX_ELEMENTS // vocab_size)
     if noise is not None:
@@ -71,6 +83,8 @@ def read_logits(logits: Tensor, *, softcap: float | None, temperature: float, no
         reading.argmax[rows] = scores.argmax(dim=-1)
         reading.argmax_prob[rows] = probs.amax(dim=-1)
         reading.sampled[rows] = reading.argmax[rows] if noise is None else noise.sample(probs, start)
+        if top_k:
+            reading.top_probs[rows], reading.top_ids[rows] = probs.topk(top_k, dim=-1)
     return reading
 
 

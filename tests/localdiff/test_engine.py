@@ -91,6 +91,18 @@ def test_events_come_in_their_order_and_count_from_one(tmp_path: Path) -> None:
         assert steps == list(range(1, len(steps) + 1))
 
 
+def test_alternatives_are_reported_where_asked_for_and_change_nothing(tmp_path: Path) -> None:
+    engine = tiny.engine(tmp_path)
+    plain = of(DenoiseStep, list(engine.generate("abc", options())))
+    asked = of(DenoiseStep, list(engine.generate("abc", options(alternatives=3))))
+    assert [step.argmax_ids for step in asked] == [step.argmax_ids for step in plain]
+    assert {(step.top_ids, step.top_probs) for step in plain} == {((), ())}
+    for step in asked:
+        assert [len(row) for row in step.top_ids] == [len(row) for row in step.top_probs] == [3] * tiny.CANVAS
+        assert tuple(row[0] for row in step.top_probs) == step.argmax_probs
+        assert all(list(row) == sorted(row, reverse=True) for row in step.top_probs)
+
+
 def test_a_step_shows_what_was_decided(tmp_path: Path) -> None:
     events = list(tiny.engine(tmp_path).generate("abc", options()))
     shown = of(BlockStarted, events)[0].canvas_ids

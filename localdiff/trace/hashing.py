@@ -1,0 +1,69 @@
+"""Which weights and which vocabulary: two hashes that tell whether a run can be repeated from a directory.
+
+Knows files and SHA-256; knows nothing about tensors. A file that somebody has vouched for already is not read again: a
+manifest holds the hashes of the shards it lists, and the Hub's cache calls large files by their hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+MANIFEST = "quant.json"
+TOKENIZER = "tokenizer.json"
+
+_CHUNK = 1 << 22
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def weights_digest(directory: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> str:
+    """SHA-256 over a line `HASH  NAME` for each file of weights, sorted by name, in hex.
+
+    The files are `*.safetensors`, or the manifest alone where there is one.
+
+    Args:
+        directory: of a checkpoint.
+        progress: told the bytes read so far and the bytes that must be read.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    manifest = directory / MANIFEST
+    files = [manifest] if manifest.is_file() else sorted(directory.glob("*.safetensors"))
+    unknown = [file for file in files if _vouched(file) is None]
+    total, done = sum(file.stat().st_size for file in unknown), 0
+    lines: list[str] = []
+    for file in files:
+        digest = _vouched(file)
+        if digest is None:
+            digest = file_digest(file, lambda size, before=done: progress(before + size, total))  # type: ignore[misc]
+            done += file.stat().st_size
+        lines.append(f"{digest}  {file.name}\n")
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def tokenizer_digest(directory: Path) -> str:
+    """SHA-256 of `tokenizer.json` in hex; raises OSError where there is none."""
+    return file_digest(directory / TOKENIZER)
+
+
+def file_digest(file: Path, progress: Callable[[int], None] = lambda done: None) -> str:
+    """SHA-256 of a file's content in hex, read in pieces."""
+    state, done = hashlib.sha256(), 0
+    with open(file, "rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            state.update(chunk)
+            done += len(chunk)
+            progress(done)
+    return state.hexdigest()
+
+
+def _vouched(file: Path) -> str | None:
+    """The hash in the name that a link of the Hub's cache leads to; git's shorter hashes of small files are none."""
+    if not file.is_symlink():
+        return None
+    name = os.path.basename(os.path.realpath(file))
+    return name if _HASH.fullmatch(name) else None

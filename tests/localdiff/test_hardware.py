@@ -1,0 +1,19 @@
+"""The processor has a name on every system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from localdiff.hardware import cpu_name
+
+
+def test_the_makers_words_are_taken_from_where_linux_keeps_them(tmp_path: Path) -> None:
+    file = tmp_path / "cpuinfo"
+    file.write_text("processor\t: 0\nvendor_id\t: X\nmodel name\t: Example  CPU @ 2.00GHz\n\nmodel name\t: other\n")
+    assert cpu_name(file) == "Example CPU @ 2.00GHz"
+
+
+def test_without_it_the_kind_of_machine_is_named(tmp_path: Path) -> None:
+    assert cpu_name(tmp_path / "none")
+    (tmp_path / "empty").write_text("flags\t: a b\n")
+    assert cpu_name(tmp_path / "empty")

@@ -1,0 +1,68 @@
+"""Hashes of weights and vocabulary, of directories as they come."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from localdiff.trace.hashing import file_digest, tokenizer_digest, weights_digest
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def listing(**digests: str) -> str:
+    return sha("".join(f"{digest}  {name}.safetensors\n" for name, digest in sorted(digests.items())).encode())
+
+
+def test_the_digest_is_that_of_what_sha256sum_prints(tmp_path: Path) -> None:
+    (tmp_path / "b.safetensors").write_bytes(b"two")
+    (tmp_path / "a.safetensors").write_bytes(b"one")
+    (tmp_path / "config.json").write_text("{}")
+    assert weights_digest(tmp_path) == listing(a=sha(b"one"), b=sha(b"two"))
+
+
+def test_every_byte_and_every_name_counts(tmp_path: Path) -> None:
+    file = tmp_path / "a.safetensors"
+    file.write_bytes(b"one")
+    before = weights_digest(tmp_path)
+    file.write_bytes(b"onE")
+    assert weights_digest(tmp_path) != before
+    file.write_bytes(b"one")
+    assert weights_digest(tmp_path) == before
+    file.rename(tmp_path / "b.safetensors")
+    assert weights_digest(tmp_path) != before
+
+
+def test_a_manifest_stands_for_its_shards(tmp_path: Path) -> None:
+    (tmp_path / "a.safetensors").write_bytes(b"one")
+    manifest = b'{"shards": 1}'
+    (tmp_path / "quant.json").write_bytes(manifest)
+    assert weights_digest(tmp_path) == sha(f"{sha(manifest)}  quant.json\n".encode())
+
+
+def test_a_link_into_the_cache_of_the_hub_is_believed_and_not_read(tmp_path: Path) -> None:
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots"
+    blobs.mkdir()
+    snapshot.mkdir()
+    name = sha(b"of the real content")
+    (blobs / name).write_bytes(b"not read")
+    (snapshot / "a.safetensors").symlink_to(blobs / name)
+    (blobs / "short").write_bytes(b"read")
+    (snapshot / "b.safetensors").symlink_to(blobs / "short")
+    assert weights_digest(snapshot) == listing(a=name, b=sha(b"read"))
+
+
+def test_progress_counts_what_has_to_be_read(tmp_path: Path) -> None:
+    (tmp_path / "a.safetensors").write_bytes(bytes(5_000_000))
+    (tmp_path / "b.safetensors").write_bytes(bytes(3))
+    seen: list[tuple[int, int]] = []
+    weights_digest(tmp_path, lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (5_000_003, 5_000_003)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_the_vocabulary_is_one_file(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(b"{}")
+    assert tokenizer_digest(tmp_path) == file_digest(tmp_path / "tokenizer.json") == sha(b"{}")
