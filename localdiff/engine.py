@@ -173,7 +173,13 @@ class Engine:
         options, cancel = options or GenerateOptions(), cancel or threading.Event()
         # 1. The prompt becomes tokens.
         run = self._start(prompt, options, noise, stop_rule)
-        yield run.event
+        try:
+            yield run.event
+            yield from self._answer(run, cancel)
+        finally:
+            self._cache = run.cache  # for the next run; one that began in the meantime has made its own
+
+    def _answer(self, run: _Run, cancel: threading.Event) -> Iterator[Event]:
         # 2. The encoder writes them into the cache.
         yield from self._prefill(run, cancel)
         finish: FinishReason | None = "cancelled" if cancel.is_set() else None
@@ -195,7 +201,7 @@ class Engine:
                 settings=run.settings,
                 stop_rule=run.stop_rule,
                 pad_id=run.event.pad_id,
-                alternatives=options.alternatives,
+                alternatives=run.alternatives,
             )
             draft: tuple[int, ...] = ()
             reason: BlockReason = "step_limit"
@@ -281,6 +287,7 @@ class Engine:
             prompt=ids,
             settings=settings,
             stop_rule=stop_rule,
+            alternatives=options.alternatives,
             limit_reason="length" if limit == options.max_tokens else "context_full",
             noise=noise or self._noise(options, seed),
             cache=self._empty_cache(len(ids) + limit),
@@ -320,12 +327,13 @@ class Engine:
         return SeededNoise(seed)
 
     def _empty_cache(self, capacity: int) -> KVCache:
-        """The engine's cache with nothing in it; allocated anew only where the old one is too small."""
-        if self._cache is None or self._cache.capacity < capacity:
-            self._cache = None  # frees the old buffers before the new ones are made
-            self._cache = KVCache(self.model.config, capacity, self._dtype, self._layer_devices)
-        self._cache.rewind(0)
-        return self._cache
+        """A cache with nothing in it: that of an earlier run, where there is one and it is large enough."""
+        cache, self._cache = self._cache, None
+        if cache is None or cache.capacity < capacity:
+            del cache  # frees the old buffers before the new ones are made
+            cache = KVCache(self.model.config, capacity, self._dtype, self._layer_devices)
+        cache.rewind(0)
+        return cache
 
     def _prefill(self, run: _Run, cancel: threading.Event) -> Iterator[Prefilled]:
         began = time.perf_counter()
@@ -362,6 +370,7 @@ class _Run:
     prompt: list[int]
     settings: SamplerSettings
     stop_rule: StopRule
+    alternatives: int
     limit_reason: FinishReason
     noise: Noise
     cache: KVCache

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,26 @@ def test_a_prompt_may_be_text_messages_or_ids(tmp_path: Path) -> None:
     assert with_system.prompt_tokens == len(  # type: ignore[union-attr]
         engine.tokenizer.encode("<bos><|turn>system\nbe brief<turn|>\n<|turn>user\nhi<turn|>\n<|turn>model\n")
     )
+
+
+@pytest.mark.parametrize("given", [{"system": "Be brief."}, {"think": True}])
+def test_options_that_shape_messages_are_refused_for_ids(tmp_path: Path, given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="token ids already"):
+        next(tiny.engine(tmp_path).generate([1, 2, 3], options(**given)))
+
+
+def test_ids_and_messages_do_not_mix(tmp_path: Path) -> None:
+    mixed: Any = [1, {"role": "user", "content": "abc"}]
+    with pytest.raises(UsageError, match="both"):
+        next(tiny.engine(tmp_path).generate(mixed, options()))
+
+
+def test_two_runs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    engine = tiny.engine(tmp_path)
+    alone = [[without_times(event) for event in engine.generate(prompt, options())] for prompt in ("abc", "cba")]
+    both = zip_longest(engine.generate("abc", options()), engine.generate("cba", options()))
+    together = [[without_times(event) for event in events if event is not None] for events in zip(*both, strict=True)]
+    assert together == alone
 
 
 def test_a_block_that_runs_out_of_steps_is_marked(tmp_path: Path) -> None:
