@@ -1,0 +1,137 @@
+"""The header of a run that is about to be recorded, put together from an engine, options and a clock.
+
+Knows where each field comes from; knows nothing about files of traces.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal, Protocol
+
+from localdiff import __version__
+from localdiff.commands.live import Pieces
+from localdiff.events import SCHEMA_VERSION, RunStarted
+from localdiff.options import GenerateOptions
+from localdiff.trace.hashing import tokenizer_digest, weights_digest
+from localdiff.trace.header import VERSION, Header, Machine, Message, Model, Sampler
+from localdiff.ui.summary import Identity
+
+
+class Settings(Protocol):
+    """The sampler's settings in force, under the names of `trace.header.Sampler`."""
+
+    max_steps: int
+    cap: int | None
+    entropy_bound: float
+    t_min: float
+    t_max: float
+    greedy: bool
+    stability: int
+    confidence: float
+
+
+class LocatedIdentity(Identity, Protocol):
+    """Which model ran, and where its files are."""
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory of its checkpoint, if it came from one."""
+
+
+class Recordable(Protocol):
+    """As much of an engine as a header needs."""
+
+    @property
+    def identity(self) -> LocatedIdentity:
+        """Which model this is."""
+
+    @property
+    def tokenizer(self) -> Pieces:
+        """What its ids look like."""
+
+    @property
+    def hardware(self) -> str:
+        """What its device calls itself."""
+
+    def settings_for(self, options: GenerateOptions) -> Settings:
+        """The sampler's settings in force."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Digests:
+    """Hashes of a model's files; None for one that came from nowhere."""
+
+    weights: str | None = None
+    tokenizer: str | None = None
+
+
+def digests_of(identity: LocatedIdentity, progress: Callable[[int, int], None] = lambda done, total: None) -> Digests:
+    """The hashes; reads all weights once unless a manifest or the Hub's cache has vouched for them."""
+    if identity.directory is None:
+        return Digests()
+    return Digests(weights=weights_digest(identity.directory, progress), tokenizer=tokenizer_digest(identity.directory))
+
+
+def header_of(
+    engine: Recordable,
+    messages: Sequence[Message],
+    options: GenerateOptions,
+    started: RunStarted,
+    *,
+    digests: Digests,
+    gold: str | None = None,
+    noise: Literal["seeded", "reference", "paired"] | None = None,
+) -> Header:
+    """The header of a run that has just started."""
+    identity, settings = engine.identity, engine.settings_for(options)
+    return Header(
+        trace=VERSION,
+        schema=SCHEMA_VERSION,
+        created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        model=Model(
+            name=identity.model,
+            revision=identity.revision,
+            recipe=identity.recipe,
+            dtype=identity.dtype,
+            weights=digests.weights,
+            tokenizer=digests.tokenizer,
+        ),
+        machine=Machine(
+            device=identity.device,
+            hardware=engine.hardware,
+            localdiff=__version__,
+            torch=version("torch"),
+            python=platform.python_version(),
+        ),
+        messages=tuple(messages),
+        prompt_ids=None,
+        think=options.think,
+        tool_calls=options.tool_calls,
+        gold=gold,
+        max_tokens=options.max_tokens,
+        context=options.context,
+        top_k=min(options.alternatives, started.vocab_size),
+        seed=started.seed,
+        sampler=Sampler(
+            max_steps=settings.max_steps,
+            cap=settings.cap,
+            entropy_bound=settings.entropy_bound,
+            t_min=settings.t_min,
+            t_max=settings.t_max,
+            greedy=settings.greedy,
+            stability=settings.stability,
+            confidence=settings.confidence,
+            noise=noise or options.noise,
+        ),
+    )
+
+
+def conversation(prompt: str, system: str | None) -> tuple[Message, ...]:
+    """The messages that one prompt stands for."""
+    before = () if system is None else (Message(role="system", content=system),)
+    return (*before, Message(role="user", content=prompt))

@@ -1,0 +1,95 @@
+"""Running a recorded run again: what to ask for, and whether the same came out.
+
+    header ──► prompt and options ──► engine (somewhere else) ──► events ──► first difference from the recorded ones
+
+Noise is drawn on the CPU from the seed, in an order that depends on nothing but how many steps each block took; so the
+seed and the settings are the noise. The recorded canvases hold what was drawn, and a generator of another kind would
+show as a difference in the first of them. Times are never compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from itertools import zip_longest
+
+from localdiff.events import BlockCommitted, DenoiseStep, Event, Prefilled, RunFinished
+from localdiff.options import GenerateOptions
+from localdiff.trace.header import Header
+
+
+def options_of(header: Header) -> GenerateOptions:
+    """Options that ask for the recorded run, with every setting spelt out."""
+    sampler = header.sampler
+    return GenerateOptions(
+        max_tokens=header.max_tokens,
+        context=header.context,
+        seed=header.seed,
+        think=header.think,
+        tool_calls=header.tool_calls,
+        steps=sampler.max_steps,
+        cap=sampler.cap,
+        entropy_bound=sampler.entropy_bound,
+        t_min=sampler.t_min,
+        t_max=sampler.t_max,
+        temperature=0.0 if sampler.greedy else None,
+        stability=sampler.stability,
+        confidence=sampler.confidence,
+        noise="reference" if sampler.noise == "reference" else "seeded",
+        alternatives=header.top_k,
+    )
+
+
+def prompt_of(header: Header) -> list[dict[str, str]] | list[int]:
+    """The prompt as an engine takes it: ids where the trace has them, else messages."""
+    if header.prompt_ids is not None:
+        return list(header.prompt_ids)
+    return [{"role": message.role, "content": message.content} for message in header.messages]
+
+
+def without_times(event: Event) -> Event:
+    """The event with every measured time, rate and size set to nothing."""
+    match event:
+        case Prefilled() | BlockCommitted():
+            return replace(event, seconds=0.0)
+        case DenoiseStep():
+            return replace(event, seconds=0.0, elapsed=0.0)
+        case RunFinished(stats=stats):
+            blocks = tuple(replace(block, seconds=0.0) for block in stats.blocks)
+            timeless = replace(stats, prompt_seconds=0.0, seconds=0.0, tok_per_s=0.0, peak_bytes=None, blocks=blocks)
+            return replace(event, stats=timeless)
+        case _:
+            return event
+
+
+def first_difference(recorded: Sequence[Event], again: Sequence[Event]) -> str | None:
+    """Where two runs part, in words, or None where every value of every event is the same but for times.
+
+    `Prefilled` events are left out: their number tells how the prompt was cut up and nothing else.
+    """
+    for one, other in zip_longest(_decisive(recorded), _decisive(again)):
+        if one != other:
+            return _describe(one, other)
+    return None
+
+
+def _decisive(events: Sequence[Event]) -> Iterator[Event]:
+    return (without_times(event) for event in events if not isinstance(event, Prefilled))
+
+
+def _describe(one: Event | None, other: Event | None) -> str:
+    where = _place(one or other)
+    if one is None or other is None or type(one) is not type(other):
+        names = [type(event).__name__ if event else "nothing" for event in (one, other)]
+        return f"{where}{names[0]} in the trace, {names[1]} now"
+    name = next(field.name for field in fields(one) if getattr(one, field.name) != getattr(other, field.name))
+    before, after = getattr(one, name), getattr(other, name)
+    if isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after):
+        position = next(index for index, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1])
+        return f"{where}`{name}` at position {position} is {before[position]!r} in the trace, {after[position]!r} now"
+    return f"{where}`{name}` is {before!r:.60} in the trace, {after!r:.60} now"
+
+
+def _place(event: Event | None) -> str:
+    block, step = getattr(event, "block", None), getattr(event, "step", None)
+    return "" if block is None else f"block {block}: " if step is None else f"block {block}, step {step}: "
