@@ -13,12 +13,15 @@ from typing import Annotated, Literal
 import typer
 
 from localdiff import __version__
+from localdiff.commands.live import LiveOptions
 from localdiff.commands.prompt import NoPromptError
 from localdiff.commands.run import RunRequest, run
 from localdiff.errors import UsageError
 from localdiff.exits import Edge
 from localdiff.options import GenerateOptions
+from localdiff.sizes import parse_size
 from localdiff.ui.help import Command, Group
+from localdiff.ui.live import DEFAULT_FPS
 from localdiff.ui.output import decide
 
 PROGRAM = "localdiff"
@@ -54,6 +57,7 @@ _MODEL = "Model"
 _LENGTH = "Length"
 _SAMPLER = "Sampler (each is as the model's generation_config.json says, unless given)"
 _OUTPUT = "Output"
+_LIVE = "Live canvas (on stderr, where that is a terminal)"
 
 
 @app.command("run", cls=Command)
@@ -102,6 +106,15 @@ def run_command(
             rich_help_panel=_MODEL,
         ),
     ] = "auto",
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Most memory to take on each device, for example 10GB. Layers beyond it stay outside and are copied "
+            "for every pass, which is slower; the cost is told first.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None,
     max_tokens: Annotated[
         int, typer.Option(metavar="N", help="Most tokens to generate.", rich_help_panel=_LENGTH)
     ] = 1024,
@@ -206,6 +219,31 @@ def run_command(
             rich_help_panel=_OUTPUT,
         ),
     ] = None,
+    live: Annotated[
+        Literal["auto", "on", "off", "line"] | None,
+        typer.Option(
+            help="Whether to draw the canvas while it condenses. auto does wherever it can, on insists, line is one "
+            "line in its place, off is for screen readers and recordings. LOCALDIFF_LIVE sets it too.",
+            rich_help_panel=_LIVE,
+        ),
+    ] = None,
+    palette: Annotated[
+        Literal["auto", "dark", "light", "16", "mono", "ascii", "heat"],
+        typer.Option(
+            help="Colours of the canvas. auto goes by the terminal; 16 are the terminal's own; mono and ascii need no "
+            "colour; heat is red to green, which not everybody can tell apart.",
+            rich_help_panel=_LIVE,
+        ),
+    ] = "auto",
+    fps: Annotated[float, typer.Option(metavar="N", help="Most frames a second.", rich_help_panel=_LIVE)] = DEFAULT_FPS,
+    slow: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="Wait after every step, to watch it. The speed is not measured then.",
+            rich_help_panel=_LIVE,
+        ),
+    ] = 0.0,
     color: Annotated[
         Literal["auto", "always", "never"] | None,
         typer.Option(help="Whether to use colour.", rich_help_panel=_OUTPUT),
@@ -244,6 +282,7 @@ def run_command(
             confidence=confidence,
             noise=noise,
         ),
+        live=LiveOptions(wish=live, palette=palette, fps=fps, slow=slow, color=color),
         prompt=prompt,
         file=file,
         model=model,
@@ -251,6 +290,7 @@ def run_command(
         offline=offline,
         device=device,
         dtype=dtype,
+        max_memory=None if max_memory is None else parse_size(max_memory, "--max-memory"),
         output=output,
         json=json,
         events=events,

@@ -47,6 +47,18 @@ class FakeIdentity:
     dtype: str = "fp32"
 
 
+class FakePieces:
+    """What the ids of `Block.ids` look like: one character each."""
+
+    def piece(self, id: int, /) -> str:
+        """Some character."""
+        return chr(ord("!") + id % 90)
+
+    def is_special(self, id: int, /) -> bool:
+        """Padding and the end of turn."""
+        return id <= END_ID
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Block:
     """One block of the script: the text it commits, and how it gets there."""
@@ -83,6 +95,7 @@ class ScriptedEngine:
     pause: float = 0.0
     error: BaseException | None = None
     identity: FakeIdentity = FakeIdentity()
+    tokenizer: FakePieces = field(default_factory=FakePieces)
     calls: list[tuple[str, GenerateOptions]] = field(default_factory=list)
 
     def generate(

@@ -1,6 +1,9 @@
 """The real command line with a scripted engine, as a process: `python -m tests.scripted_cli SCRIPT ARGUMENTS…`.
 
-SCRIPT is a JSON object: fields of `ScriptedEngine`, with blocks as objects, whose text is repeated `times` times.
+SCRIPT is a JSON object: fields of `ScriptedEngine`, with blocks as objects, whose text is repeated `times` times; or,
+where it says `canvas`, fields of `CanvasPlayer`. To look at the live canvas without a model:
+
+    python -m tests.scripted_cli '{"canvas": "latin", "length": 256, "rate": 4}' run -m demo hi
 """
 
 from __future__ import annotations
@@ -10,17 +13,23 @@ import json
 import sys
 
 from localdiff import cli
-from localdiff.commands.run import run
+from localdiff.commands.run import Generator, run
+from tests.canvas_player import CanvasPlayer
 from tests.fakes import Block, ScriptedEngine
 
 
+def engine_of(script: dict[str, object]) -> Generator:
+    """The engine that a script describes."""
+    if "canvas" in script:
+        return CanvasPlayer(**script)  # type: ignore[arg-type]
+    described = script.pop("blocks", [{"text": "Hello."}])
+    assert isinstance(described, list)
+    blocks = tuple(Block(text=block.pop("text", "") * block.pop("times", 1), **block) for block in described)
+    return ScriptedEngine(blocks=blocks, **script)  # type: ignore[arg-type]
+
+
 def main() -> None:
-    script = json.loads(sys.argv[1])
-    blocks = tuple(
-        Block(text=block.pop("text", "") * block.pop("times", 1), **block)
-        for block in script.pop("blocks", [{"text": "Hello."}])
-    )
-    engine = ScriptedEngine(blocks=blocks, **script)
+    engine = engine_of(json.loads(sys.argv[1]))
     cli.run = functools.partial(run, load=lambda _request: engine)
     cli.main(sys.argv[2:])
 

@@ -18,10 +18,11 @@ from typing import BinaryIO, Protocol, TypeAlias
 from localdiff import hub
 from localdiff.commands.events_file import STDOUT, event_recorders
 from localdiff.commands.interrupt import cancel_on_interrupt
+from localdiff.commands.live import LiveOptions, Pieces, live_view, mode_of
 from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.commands.prompt import read_prompt
 from localdiff.errors import UsageError, WeightsError
-from localdiff.events import Event
+from localdiff.events import Channel, Event
 from localdiff.options import GenerateOptions
 from localdiff.ui.footer import rounded
 from localdiff.ui.log import logging_to
@@ -30,6 +31,7 @@ from localdiff.ui.output import Output, printable
 from localdiff.ui.plain import Plain
 from localdiff.ui.status import StatusLine
 from localdiff.ui.summary import Identity, Summary
+from localdiff.ui.terminal import LiveMode, is_same_terminal
 
 INTERRUPTED = 130
 
@@ -40,6 +42,7 @@ class RunRequest:
 
     Attributes:
         options: settings of the generation.
+        live: how it may be watched.
         prompt: the argument.
         file: file of the prompt, or `-`.
         model: `demo`, a directory or a Hub id.
@@ -47,12 +50,14 @@ class RunRequest:
         offline: never ask the Hub.
         device: where to compute, in the words of `--device`.
         dtype: what to compute in, in the words of `--dtype`.
+        max_memory: most bytes to take on each device.
         output: file that takes what would go to stdout.
         json: one object in place of the text.
         events: file for the events, or `-` for stdout.
     """
 
     options: GenerateOptions
+    live: LiveOptions = LiveOptions()
     prompt: str | None = None
     file: str | None = None
     model: str | None = None
@@ -60,6 +65,7 @@ class RunRequest:
     offline: bool = False
     device: str = "auto"
     dtype: str = "auto"
+    max_memory: int | None = None
     output: Path | None = None
     json: bool = False
     events: str | None = None
@@ -71,6 +77,10 @@ class Generator(Protocol):
     @property
     def identity(self) -> Identity:
         """Which model this is, and where it runs."""
+
+    @property
+    def tokenizer(self) -> Pieces:
+        """What its ids look like."""
 
     def generate(
         self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None
@@ -97,6 +107,8 @@ def load_engine(request: RunRequest) -> Generator:
         dtype=request.dtype,
         revision=request.revision,
         offline=request.offline,
+        context=request.options.context,
+        max_memory=request.max_memory,
     )
 
 
@@ -119,23 +131,20 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
         raise UsageError(
             "`--json` and `--events -` both want stdout", "give `--events` a file, or leave out one of the two"
         )
+    if request.live.slow and (request.json or request.events is not None):
+        other = "--json" if request.json else "--events"
+        raise UsageError(f"`--slow` and `{other}` exclude each other", "a run that waits has no speed to report")
+    mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)
     prompt = read_prompt(request.prompt, request.file, stdin)
     with ExitStack() as stack:
         target = None if request.output is None else stack.enter_context(output_file(request.output))
         recorders = stack.enter_context(event_recorders(request.events, request.output, output))
-        status = StatusLine(output.stderr, shown=_has_room_for_status(request, output))
+        status = StatusLine(output.stderr, shown=mode != "off")
         stack.callback(status.clear)
         stack.enter_context(logging_to(status, output))
         engine = _load(request, output, status, load)
-        answers_stdout = not request.json and target is None and request.events != STDOUT
-        plain = Plain(
-            output,
-            status,
-            context=request.options.context,
-            answer=output.stdout if answers_stdout else None,
-        )
         summary = Summary()
-        _observe(engine, prompt, request.options, [*recorders, summary, plain], plain)
+        _generate(request, output, status, mode, engine, prompt, [*recorders, summary])
         return _deliver(request, output, target, summary, engine.identity)
 
 
@@ -153,16 +162,50 @@ def _load(request: RunRequest, output: Output, status: StatusLine, load: Load) -
     return engine
 
 
-def _observe(engine: Generator, prompt: str, options: GenerateOptions, observers: list[Observer], plain: Plain) -> None:
+def _generate(
+    request: RunRequest,
+    output: Output,
+    status: StatusLine,
+    mode: LiveMode,
+    engine: Generator,
+    prompt: str,
+    observers: list[Observer],
+) -> None:
     """Let everybody see every event; whatever happens, the terminal is left in order."""
     cancel = threading.Event()
-    with cancel_on_interrupt(cancel):
-        try:
-            for event in engine.generate(prompt, options, cancel=cancel):
-                for observer in observers:
-                    observer.on_event(event)
-        finally:
-            plain.close()
+    answer = output.stdout if not request.json and request.output is None and request.events != STDOUT else None
+    with ExitStack() as stack:
+        stack.enter_context(cancel_on_interrupt(cancel))
+        if mode == "off":
+            status.clear()
+        else:
+            # Two writers on one screen would draw over each other.
+            shares = answer is not None and is_same_terminal(answer.file, output.stderr.file)
+            channels: tuple[Channel, ...] = ("answer", "thought") if shares else ("thought",)
+            live = live_view(
+                request.live,
+                mode,
+                output,
+                engine.tokenizer,
+                prints=channels,
+                cancelled=cancel.is_set,
+            )
+            answer = None if shares else answer
+            status.give_way(live.above)
+            observers.append(stack.enter_context(live))
+        plain = Plain(
+            output,
+            status.above,
+            context=request.options.context,
+            answer=answer,
+            thoughts=mode == "off",
+            slowed=request.live.slow > 0,
+        )
+        stack.callback(plain.close)
+        observers.append(plain)
+        for event in engine.generate(prompt, request.options, cancel=cancel):
+            for observer in observers:
+                observer.on_event(event)
 
 
 def _deliver(
@@ -181,7 +224,3 @@ def _deliver(
     elif output.notes:
         output.stderr.write(f"{printable(str(request.output))} is left as it was.\n")
     return INTERRUPTED if cancelled else 0
-
-
-def _has_room_for_status(request: RunRequest, output: Output) -> bool:
-    return not output.quiet and not (request.events == STDOUT and output.stdout.terminal)

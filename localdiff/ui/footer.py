@@ -10,30 +10,38 @@ from localdiff.events import RunStats
 NARROW = 76
 
 
-def footer(stats: RunStats, *, context: int, width: int = 80, dot: str = "·") -> str:
+def footer(stats: RunStats, *, context: int, width: int | None = None, dot: str = "·", slowed: bool = False) -> str:
     """The line under an answer.
 
     Args:
         stats: what the engine counted.
         context: most tokens that prompt and answer may take together.
-        width: columns; below 76 only the three figures that matter most are shown.
+        width: columns of the terminal, or None for as many as it takes. What does not fit is left out; below 76 only
+            the three figures that matter most are shown.
         dot: what stands between the figures.
+        slowed: the run waited for whoever watched it, so that there is no speed to speak of.
     """
     used = stats.prompt_tokens + stats.tokens
+    is_narrow = width is not None and width < NARROW
     rate = f"{rounded(stats.tok_per_s)} tok/s"
-    if width < NARROW:
+    if slowed:
+        rate = "slowed" if is_narrow else "slowed for viewing; speed not measured"
+    if is_narrow:
         return f" {dot} ".join((f"{stats.tokens:,} tok", rate, f"ctx {100 * used // context} %"))
-    parts = [
-        counted(stats.tokens, "token"),
-        counted(len(stats.blocks), "block"),
-        counted(sum(block.steps for block in stats.blocks), "step"),
-        rate,
-        f"prompt {stats.prompt_tokens:,} tok in {rounded(stats.prompt_seconds)} s",
-        f"ctx {used:,}/{context:,}",
-    ]
+    parts = {
+        "tokens": counted(stats.tokens, "token"),
+        "blocks": counted(len(stats.blocks), "block"),
+        "steps": counted(sum(block.steps for block in stats.blocks), "step"),
+        "rate": rate,
+        "prompt": f"prompt {stats.prompt_tokens:,} tok in {rounded(stats.prompt_seconds)} s",
+        "context": f"ctx {used:,}/{context:,}",
+    }
     if stats.peak_bytes is not None:
-        parts.append(f"peak {stats.peak_bytes / 1e9:.1f} GB")
-    return f" {dot} ".join(parts)
+        parts["peak"] = f"peak {stats.peak_bytes / 1e9:.1f} GB"
+    for name in ("prompt", "blocks", "peak", "steps"):
+        if width is not None and len(f" {dot} ".join(parts.values())) > width:
+            parts.pop(name, None)
+    return f" {dot} ".join(parts.values())
 
 
 def counted(number: int, noun: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TextIO
@@ -21,6 +21,7 @@ from typing import TextIO
 from localdiff.events import (
     BlockCommitted,
     BlockStarted,
+    Channel,
     DenoiseStep,
     Event,
     RunFinished,
@@ -32,7 +33,7 @@ from localdiff.ui.terminal import LiveMode, TerminalGuard, terminal_size
 from localdiff.view.canvas_view import CanvasView
 from localdiff.view.layout import Size
 from localdiff.view.palette import Palette, resolve_palette
-from localdiff.view.paragraphs import Transcript
+from localdiff.view.paragraphs import Passage, Transcript
 from localdiff.view.scene import Scene, fold
 
 DEFAULT_FPS = 20.0
@@ -53,14 +54,15 @@ class LiveView:
         stream: the terminal to draw on, by custom stderr.
         piece_of: text of a token id.
         is_special: whether a token id is a control token.
-        prints_text: whether committed text goes to this terminal too, because it is stdout as well.
+        prints: channels whose committed text goes to this terminal too. The answer does where stdout is the same
+            terminal: only one of them may move the cursor.
         mode: `canvas`, or `line` for one status line, drawn four times a second at most.
         palette: a palette or the name of one, which is resolved with `env`, `color` and the stream's
             encoding.
         color: False for no colour; see `resolve_palette`.
         fps: frames a second at most.
         slow: seconds that the engine waits after each step, for watching; the speed then means nothing.
-        cancelled: ends such a wait early.
+        cancelled: whether the run has been asked to stop; ends such a wait early, and is said in the header.
         legend: explain the colours below the canvas, where there is room.
         size: current size of the terminal; by default the terminal is asked.
         keyboard: the terminal whose echo is turned off while the canvas is drawn, or None to leave it alone.
@@ -75,7 +77,7 @@ class LiveView:
         stream: TextIO,
         piece_of: Callable[[int], str],
         is_special: Callable[[int], bool],
-        prints_text: bool,
+        prints: Collection[Channel],
         mode: LiveMode = "canvas",
         palette: Palette | str = "auto",
         color: bool | None = None,
@@ -96,7 +98,8 @@ class LiveView:
         if isinstance(palette, str):
             palette = resolve_palette(palette, env=env, encoding=stream.encoding, color=color)
         self._stream = stream
-        self._prints_text = prints_text
+        self._prints = frozenset(prints)
+        self._answers = "answer" in self._prints
         self._slow = slow
         self._cancelled = cancelled
         self._sleep = sleep
@@ -106,6 +109,7 @@ class LiveView:
             size=size or (lambda: terminal_size(stream)),
             one_line=mode == "line",
             fps=min(fps, LINE_FPS) if mode == "line" else fps,
+            stopping=cancelled,
             clock=clock,
         )
         self._guard = TerminalGuard(stream=stream, keyboard=keyboard, resumed=self._on_resumed)
@@ -132,9 +136,9 @@ class LiveView:
         """Take note of an event; returns at once, except for the wait that `slow` asks for.
 
         Raises:
-            OSError: the terminal is gone, and final text with it.
+            OSError: the terminal is gone, and the answer with it.
         """
-        if isinstance(self._failure, OSError) and self._prints_text:
+        if isinstance(self._failure, OSError) and self._answers:
             raise self._failure
         self._scene = fold(self._scene, event)
         match event:
@@ -144,7 +148,7 @@ class LiveView:
             case BlockStarted():
                 finished = self._transcript.take_finished()
                 self._scene = replace(self._scene, pending=self._transcript.pending)
-                self._put(Frame(scene=self._scene, above=finished if self._prints_text else ()), keep=True)
+                self._put(Frame(scene=self._scene, above=self._printed(finished)), keep=True)
             case RunFinished():
                 self.close()
             case _:
@@ -167,7 +171,7 @@ class LiveView:
             patience: most seconds to wait for a terminal that takes no output, None for as long as it takes.
 
         Raises:
-            OSError: the terminal is gone, and final text with it.
+            OSError: the terminal is gone, and the answer with it.
             Exception: the drawing failed; the text has been printed all the same.
         """
         if self._closed:
@@ -187,16 +191,18 @@ class LiveView:
             if self._failure is not None:
                 self._guard.restore()
             self._guard.stop()
-        if self._failure is not None and (self._prints_text or not isinstance(self._failure, OSError)):
+        if self._failure is not None and (self._answers or not isinstance(self._failure, OSError)):
             raise self._failure
 
     def _finish(self) -> None:
         left = self._undrawn + self._mailbox.take(0)
-        passages = self._transcript.take_all() if self._prints_text else ()
         try:
-            self._painter.finish(left, passages)
+            self._painter.finish(left, self._printed(self._transcript.take_all()))
         except OSError as error:
             self._failure = self._failure or error
+
+    def _printed(self, passages: tuple[Passage, ...]) -> tuple[Passage, ...]:
+        return tuple(passage for passage in passages if passage.channel in self._prints)
 
     def _put(self, frame: Frame, *, keep: bool) -> None:
         if self._thread is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TextIO
 
 from localdiff.ui.region import RESET, Region
@@ -44,6 +44,7 @@ class Painter:
         size: current size of the terminal; asked before every frame.
         one_line: draw the status line whatever the size.
         fps: frames a second at most.
+        stopping: whether the run has been asked to stop, which is then said.
         clock: seconds, monotonic.
     """
 
@@ -55,6 +56,7 @@ class Painter:
         size: Callable[[], Size],
         one_line: bool = False,
         fps: float = 20.0,
+        stopping: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not fps > 0:
@@ -64,6 +66,7 @@ class Painter:
         self._size = size
         self._one_line = one_line
         self._shortest = 1.0 / fps
+        self._stopping = stopping
         self._clock = clock
         self._region = Region()
         self._drawn = Drawn()
@@ -86,7 +89,8 @@ class Painter:
         """Draw a frame; raises what the stream raises."""
         start = self._clock()
         size = self._size()
-        picture = self._view.picture(frame.scene, size, self._drawn, one_line=self._one_line)
+        scene = replace(frame.scene, stopping=True) if self._stopping() else frame.scene
+        picture = self._view.picture(scene, size, self._drawn, one_line=self._one_line)
         rows = [encode_row(row) for row in picture.rows]
         if start - self._repainted >= REPAINT_SECONDS:
             self._region.forget()
@@ -94,11 +98,13 @@ class Painter:
         text = self._region.frame(rows, size, above=encode_above([frame]))
         self._render_seconds = self._clock() - start
         self._write(text)
-        self._scene, self._drawn, self._drawn_size = frame.scene, picture.drawn, size
+        self._scene, self._drawn, self._drawn_size = scene, picture.drawn, size
 
     def refresh(self) -> None:
-        """Draw the scene on the screen again if the terminal has changed its size."""
-        if self._scene is not None and self._size() != self._drawn_size:
+        """Draw the scene on the screen again if the terminal has changed its size, or the run is about to stop."""
+        if self._scene is None:
+            return
+        if self._size() != self._drawn_size or (self._stopping() and not self._scene.stopping):
             self.paint(Frame(scene=self._scene))
 
     def restart(self) -> None:

@@ -1,17 +1,18 @@
-"""A generation without a moving picture: the answer on stdout, one quiet status line on a terminal's stderr.
+"""A generation in words that stay: the answer on stdout, remarks and figures on stderr.
 
-Knows which words belong on which stream; knows nothing about options or exit codes. Both streams may share one screen,
-so everything goes through this one object: the status line is taken away before a word of the answer is written.
+Knows which words belong on which stream; knows nothing about options or exit codes. What moves is `ui.live`'s; where
+that draws on the screen of the answer, it prints the answer as well, and only the remarks are left to this object.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from localdiff.events import (
     BlockCommitted,
     BlockStarted,
     DenoiseStep,
     Event,
-    Prefilled,
     RunFinished,
     RunStarted,
     RunStats,
@@ -19,33 +20,41 @@ from localdiff.events import (
 )
 from localdiff.ui.footer import counted, footer, rounded
 from localdiff.ui.output import DIM, YELLOW, Output, Stream
-from localdiff.ui.status import StatusLine
 from localdiff.view.sanitize import safe_text
-
-# A position counts as settled below the sampler's own bound on the entropy it accepts, in nats.
-SETTLED = 0.1
 
 _CROWDED = 0.8
 
 
 class Plain:
-    """Observer that prints the answer, and for people also where the run is and how it went.
+    """Observer that prints the answer, and for people also how the run went.
 
     Args:
         output: the streams.
-        status: the line on stderr that says where the run is.
+        above: prints a line that stays on stderr, above whatever moves there.
         context: most tokens that prompt and answer may take together.
-        answer: where the answer goes; None where something else, such as a JSON object, takes its place.
+        answer: where the answer goes; None where something else prints it, or takes its place.
+        thoughts: whether to print what the model thinks, to stderr.
+        slowed: the run waits for whoever watches it.
     """
 
-    def __init__(self, output: Output, status: StatusLine, *, context: int, answer: Stream | None) -> None:
+    def __init__(
+        self,
+        output: Output,
+        above: Callable[[str], None],
+        *,
+        context: int,
+        answer: Stream | None,
+        thoughts: bool = True,
+        slowed: bool = False,
+    ) -> None:
         self._output = output
-        self._status = status
+        self._above = above
         self._context = context
+        self._slowed = slowed
         one_screen = output.stderr.terminal
-        self._answer = None if answer is None else _Text(answer, status, whole_lines=one_screen)
-        thinking = output.stderr if output.notes else None
-        self._thought = None if thinking is None else _Text(thinking, status, whole_lines=one_screen, style=DIM)
+        self._answer = None if answer is None else _Text(answer, whole_lines=one_screen)
+        thinking = output.stderr if thoughts and output.notes else None
+        self._thought = None if thinking is None else _Text(thinking, whole_lines=one_screen, style=DIM)
         self._dot = output.stderr.dot()
         self._position = "while reading the prompt"
         self._limits: RunStarted | None = None
@@ -55,13 +64,10 @@ class Plain:
         match event:
             case RunStarted():
                 self._limits = event
-                self._reading(0, event.prompt_tokens)
-            case Prefilled():
-                self._reading(event.done, event.total)
             case BlockStarted():
                 self._position = f"in block {event.block}"
             case DenoiseStep():
-                self._step(event)
+                self._position = f"in block {event.block} at step {event.step}"
             case BlockCommitted():
                 self._committed(event)
             case TextCommitted():
@@ -70,27 +76,14 @@ class Plain:
                 self._finished(event)
 
     def close(self) -> None:
-        """Take the status line away and end an answer that broke off; for use when a run fails."""
-        self._status.clear()
+        """End an answer that broke off; for use when a run fails."""
         for text in (self._thought, self._answer):
             if text is not None:
                 text.end()
 
-    def _reading(self, done: int, total: int) -> None:
-        self._status.show(f"reading prompt {done:,}/{total:,} tokens")
-
-    def _step(self, event: DenoiseStep) -> None:
-        self._position = f"in block {event.block} at step {event.step}"
-        settled = sum(entropy < SETTLED for entropy in event.entropies)
-        self._where(event.block, event.step, event.max_steps, settled, len(event.entropies))
-
-    def _where(self, block: int, step: int, max_steps: int, settled: int, positions: int) -> None:
-        parts = (f"block {block}", f"step {step}/{max_steps}", f"{settled}/{positions} settled")
-        self._status.show(f" {self._dot} ".join(parts))
-
     def _committed(self, event: BlockCommitted) -> None:
         if self._output.logs:
-            self._status.above(
+            self._above(
                 f"block {event.block}: {counted(event.steps, 'step')}, {rounded(event.seconds)} s, "
                 f"{event.reason.replace('_', ' ')}"
             )
@@ -119,7 +112,8 @@ class Plain:
 
     def _footer(self, stats: RunStats) -> None:
         stream = self._output.stderr
-        line = footer(stats, context=self._context, width=stream.width, dot=self._dot)
+        width = stream.width if stream.terminal else None
+        line = footer(stats, context=self._context, width=width, dot=self._dot, slowed=self._slowed)
         crowded = stats.prompt_tokens + stats.tokens >= _CROWDED * self._context
         stream.write(stream.styled(line, YELLOW if crowded else DIM) + "\n")
 
@@ -127,13 +121,12 @@ class Plain:
 class _Text:
     """Text on its way to a stream: exact into a pipe or a file, made safe on a terminal.
 
-    Where stderr is a terminal too, both share a screen and only whole lines are written: the status line begins in the
+    Where stderr is a terminal too, both share a screen and only whole lines are written, so that a remark begins in the
     first column.
     """
 
-    def __init__(self, stream: Stream, status: StatusLine, *, whole_lines: bool, style: str | None = None) -> None:
+    def __init__(self, stream: Stream, *, whole_lines: bool, style: str | None = None) -> None:
         self._stream = stream
-        self._status = status
         self._whole_lines = whole_lines and stream.terminal
         self._style = style
         self._held = ""
@@ -154,7 +147,6 @@ class _Text:
         text, self._held = self._held[:length], self._held[length:]
         if not text:
             return
-        self._status.clear()
         text = safe_text(text) if self._stream.terminal else text
         self._stream.write(text if self._style is None else self._stream.styled(text, self._style))
         self._open = not text.endswith("\n")

@@ -5,6 +5,8 @@ Uses carriage returns and spaces only, no escape codes. Knows nothing about what
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from localdiff.ui.output import Stream
 
 # What a terminal echoes for Ctrl-C stands behind the line; clearing a little further takes it away too.
@@ -18,6 +20,7 @@ class StatusLine:
         self.shown = shown and stream.moving
         self._stream = stream
         self._text = ""
+        self._above: Callable[[str], None] | None = None
 
     def show(self, text: str) -> None:
         """Put this text in place of the one that stands there."""
@@ -33,8 +36,17 @@ class StatusLine:
             self._stream.write("\r" + " " * len(self._text) + self._blank_after(len(self._text)) + "\r")
             self._text = ""
 
+    def give_way(self, above: Callable[[str], None]) -> None:
+        """Go for good: something else is drawn on this terminal from now on, and `above` prints lines that stay."""
+        self.clear()
+        self.shown = False
+        self._above = above
+
     def above(self, line: str) -> None:
         """Print a line that stays, above this one; on any kind of stream."""
+        if self._above is not None:
+            self._above(line)
+            return
         text = self._text
         self.clear()
         self._stream.write(line + "\n")

@@ -64,9 +64,10 @@ def is_same_terminal(one: TextIO, other: TextIO) -> bool:
 class TerminalGuard:
     """Gives a terminal back on every way out.
 
-    Between `start` and `stop`: SIGTERM unwinds the main thread as `SystemExit(143)`, unless somebody else
-    handles it; keys are not echoed into the picture; Ctrl-Z hands the terminal over in order; and an exit
-    that skips `stop` still restores it.
+    Between `start` and `stop`: SIGTERM unwinds the main thread as `SystemExit(143)`; a hangup and Ctrl-\\ end the
+    process as always, after the terminal has been restored; keys are not echoed into the picture; Ctrl-Z hands the
+    terminal over in order; and an exit that skips `stop` still restores it. A signal that somebody else handles, or
+    that is ignored, stays theirs.
 
     Args:
         stream: the terminal that is drawn on.
@@ -94,6 +95,8 @@ class TerminalGuard:
         if threading.current_thread() is threading.main_thread():
             self._handle(signal.SIGTERM, _unwind)
             if sys.platform != "win32":
+                self._handle(signal.SIGHUP, self._on_fatal)
+                self._handle(signal.SIGQUIT, self._on_fatal)
                 self._handle(signal.SIGTSTP, self._on_suspend)
                 self._handle(signal.SIGCONT, self._on_resumed)
 
@@ -124,6 +127,11 @@ class TerminalGuard:
         if before is signal.SIG_DFL:
             self._handlers[number] = before
             signal.signal(number, handler)
+
+    def _on_fatal(self, number: int, _frame: FrameType | None) -> None:
+        self.restore()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
     def _on_suspend(self, number: int, _frame: FrameType | None) -> None:
         self.restore()

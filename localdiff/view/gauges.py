@@ -26,10 +26,10 @@ def level_of(entropy: float) -> int:
     return int((LEVELS - 1) * math.log(entropy / LOWEST) / math.log(HIGHEST / LOWEST) + 0.5)
 
 
-def sparkline(means: Sequence[float], steps: int, palette: Palette) -> str:
-    """The latest `steps` mean entropies, oldest first, padded to `steps` columns."""
-    glyphs = palette.glyphs.levels
-    return "".join(glyphs[level_of(mean)] for mean in means[-steps:]).ljust(steps) if steps else ""
+def sparkline(means: Sequence[float], steps: int, palette: Palette) -> Row:
+    """One glyph a step: the latest `steps` mean entropies, oldest first, in the colours of their stages."""
+    shown = means[-steps:] if steps else ()
+    return tuple(Span(palette.glyphs.levels[level_of(mean)], 1, palette.stages[stage_of(mean)]) for mean in shown)
 
 
 def position_map(

@@ -111,7 +111,9 @@ def layout_of(size: Size, *, palette: Palette, canvas_length: int, pending: int 
     # One row stays free, so that the first row of the region is never the first row of the screen.
     room = size.rows - 1 - header_rows - footer_rows - legend_rows
     text_columns = max(1, columns - text_width(prefix))
-    wanted = int((pending + canvas_length * _COLUMNS_PER_TOKEN) // text_columns) + 2
+    # Line breaks cost rows that no estimate knows of; a taller terminal has more of them to spare.
+    spare = size.rows // 8
+    wanted = int((pending + canvas_length * _COLUMNS_PER_TOKEN) // text_columns) + spare
     return Layout(
         tier=tier,
         columns=columns,

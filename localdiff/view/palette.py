@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
 
 from localdiff.view.style import PLAIN, Style
 
@@ -22,7 +22,8 @@ STAGE_NAMES: Final = ("settled", "leaning", "forming", "noise")
 # Nats. 0.1 is the sampler's own bound; 1 nat is about e choices, 4 nats about 55.
 THRESHOLDS: Final = (0.1, 1.0, 4.0)
 
-PALETTE_NAMES: Final = ("auto", "dark", "light", "16", "mono", "ascii", "heat")
+PaletteName: TypeAlias = Literal["auto", "dark", "light", "16", "mono", "ascii", "heat"]
+PALETTE_NAMES: Final = get_args(PaletteName)
 
 # Terminals that show 256 colours although `TERM` does not end in "256color".
 _RICH_TERMS: Final = ("kitty", "alacritty", "foot", "ghostty", "wezterm", "direct", "iterm")
@@ -133,10 +134,11 @@ LIGHT: Final = Palette(
     foreground="#24292f",
 )
 HEAT: Final = Palette(name="heat", stages=_stages(71, 185, 208, 203), chrome=Style(foreground=245))
+# Bright black is the ground itself in some themes, and plain blue is too dark to read on many dark grounds.
 SIXTEEN: Final = Palette(
     name="16",
-    stages=(Style(bold=True), Style(foreground=3), Style(foreground=4), Style(foreground=8)),
-    chrome=Style(foreground=8),
+    stages=(Style(bold=True), Style(foreground=3), Style(foreground=12), Style(dim=True)),
+    chrome=Style(dim=True),
 )
 MONO: Final = Palette(
     name="mono", stages=(Style(bold=True), PLAIN, Style(dim=True), Style(dim=True)), chrome=Style(dim=True)

@@ -38,6 +38,7 @@ class Scene:
         tokens: tokens committed so far, end tokens left out.
         tok_per_s: `tokens` over the time from the first denoise step to the latest commit, or None before it.
         pending: committed text whose paragraph goes on in this block.
+        stopping: the run has been asked to stop, and will after this step.
         slowed: the run waits between steps for the viewer's sake, so its speed means nothing.
         legend: explain the stages below the canvas.
     """
@@ -53,6 +54,7 @@ class Scene:
     tokens: int = 0
     tok_per_s: float | None = None
     pending: str = ""
+    stopping: bool = False
     slowed: bool = False
     legend: bool = False
 

@@ -19,6 +19,8 @@ from localdiff.view.scene import Scene
 from localdiff.view.style import PLAIN, SPACE, Row, Span, blank, row_width
 from localdiff.view.widths import clip, text_width
 
+STOPPING = "stopping after this step"
+
 _FIGURES = re.compile(r"(?:≤|<=)?\d[\d,.]*(?:/(?:≤|<=)?[\d,]+)?")
 
 
@@ -49,6 +51,8 @@ def _fitting(variants: Sequence[Sequence[str]], columns: int, palette: Palette) 
 
 
 def _rate(scene: Scene, *, long: bool) -> str:
+    if scene.stopping:
+        return STOPPING if long else STOPPING.partition(" ")[0]
     if scene.slowed:
         return "slowed for viewing" if long else "slowed"
     if scene.tok_per_s is not None:
@@ -77,7 +81,8 @@ class Figures:
         self.settled = f"{settled:{len(str(length))}}/{length} settled"
         self.renoised = f"{renoised:2} renoised"
         self.renoised_long = f"{renoised:2} back to noise"
-        self.mean = f"{step.mean_entropy:4.2f} nats" if step else ""
+        # A block may stop below 0.005 nats, so the last steps need a figure more.
+        self.mean = f"{step.mean_entropy:.{3 if step.mean_entropy < 0.01 else 2}f} nats" if step else ""
         self.rate = _rate(scene, long=False)
         self.rate_long = _rate(scene, long=True)
         self.short = f"b{block.block} s{at}/{limit} {settled}/{length}"
@@ -90,7 +95,7 @@ def prompt_text(scene: Scene) -> str:
         return "starting"
     done = scene.prefill.done if scene.prefill else 0
     total = scene.prefill.total if scene.prefill else scene.run.prompt_tokens
-    return f"reading prompt {done:,}/{total:,} tokens"
+    return f"reading prompt {done:,}/{total:,} tokens" + (", stopping" if scene.stopping else "")
 
 
 def prompt_row(scene: Scene, columns: int, palette: Palette) -> Row:
@@ -103,6 +108,9 @@ def status_row(scene: Scene, columns: int, palette: Palette) -> Row:
     if scene.block is None:
         return _styled(prompt_text(scene), columns, palette)
     figures = Figures(scene, read(scene), palette)
+    if scene.stopping:
+        note = figures.rate
+        return _fitting(((*figures.line, note), (*figures.line[:2], note), (note,)), columns, palette)
     bare = figures.short.rpartition(" ")
     return _fitting((figures.line, (figures.short,), (bare[0],), (bare[2],)), columns, palette)
 
@@ -112,7 +120,8 @@ def header_rows(scene: Scene, reading: Reading, layout: Layout, palette: Palette
     columns = layout.columns
     f = Figures(scene, reading, palette)
     if layout.tier is Tier.SMALL:
-        return (_fitting(((f.short, f.rate), (f.short,)), columns, palette),)
+        last = f.rate if scene.stopping else f.short
+        return (_fitting(((f.short, f.rate), (last,)), columns, palette),)
     inner = columns - 1
     if layout.tier is Tier.NARROW:
         first = _fitting(((f.block, f.step, f.rate_long), (f.block, f.step, f.rate)), inner, palette)
@@ -120,6 +129,9 @@ def header_rows(scene: Scene, reading: Reading, layout: Layout, palette: Palette
         return ((SPACE, *first), (SPACE, *second))
     short = (f.block, f.step, f.settled, f.renoised, f.mean)
     variants: list[Sequence[str]] = [(*short, f.rate), short, short[:4], short[:3]]
+    if scene.stopping:
+        # Whoever has pressed Ctrl-C wants to see that it was heard; everything else may go.
+        variants = [(*short, f.rate), (*short[:3], f.rate_long), (*short[:2], f.rate)]
     if layout.tier is Tier.WIDE:
         mean = f"mean {f.mean}" if f.mean else ""
         variants.insert(0, (f.block, f.step, f.settled, f.renoised_long, mean, f.rate_long))
@@ -129,7 +141,7 @@ def header_rows(scene: Scene, reading: Reading, layout: Layout, palette: Palette
 def footer_row(scene: Scene, reading: Reading, layout: Layout, palette: Palette) -> Row:
     """Sparkline on the left, steps of earlier blocks, position map at the right edge."""
     spark = sparkline(scene.means, layout.spark_steps, palette)
-    left: Row = (SPACE, Span(spark, layout.spark_steps, PLAIN))
+    left: Row = (SPACE, *spark, blank(layout.spark_steps - len(spark)))
     entropies = scene.step.entropies if scene.step else (math.inf,) * reading.length
     right = position_map(
         entropies, end=reading.end, renoised=reading.renoised, columns=layout.map_columns, palette=palette

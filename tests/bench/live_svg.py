@@ -4,77 +4,31 @@
     python -m tests.bench.live_svg OUT.svg --events EVENTS.jsonl [-m demo]       what `localdiff run --events` wrote
     python -m tests.bench.live_svg OUT.svg --script latin                        a made-up run, to look at the writer
 
-`--still N` draws step N of block 1 alone. Without it the file is a film of every step, which ends with the final text.
+`--still N` draws step N of block 1 alone. Without it the file is a film of every step of every block.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from localdiff import events as vocabulary_of_events
-from localdiff.events import BlockStarted, BlockStats, DenoiseStep, Event, RunStats, TextCommitted
+from localdiff.events import BlockStarted, DenoiseStep, TextCommitted
 from localdiff.view.canvas_view import CanvasView
 from localdiff.view.layout import Size
 from localdiff.view.palette import PALETTE_NAMES, Palette, resolve_palette
 from localdiff.view.paragraphs import Transcript
 from localdiff.view.scene import Scene, fold
 from localdiff.view.svg import Shot, film, still
-from tests.fakes_canvas import SCRIPTS, Script
-
-
-@dataclass(frozen=True)
-class Source:
-    """A run, and what its ids look like."""
-
-    events: Iterator[Event]
-    piece_of: Callable[[int], str]
-    is_special: Callable[[int], bool]
-
-
-def read_event(line: str) -> Event:
-    """An event as `localdiff.ui.jsonl` wrote it."""
-    fields = json.loads(line)
-    name = "".join(word.capitalize() for word in fields.pop("event").split("_"))
-    schema = fields.pop("schema")
-    if schema != vocabulary_of_events.SCHEMA_VERSION:
-        raise ValueError(f"{schema=} should be {vocabulary_of_events.SCHEMA_VERSION}")
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
-    if "stats" in values:
-        blocks = tuple(BlockStats(**block) for block in values["stats"]["blocks"])
-        values["stats"] = RunStats(**{**values["stats"], "blocks": blocks})
-    event: Event = getattr(vocabulary_of_events, name)(**values)
-    return event
-
-
-def source_of(options: argparse.Namespace) -> Source:
-    """The run that the options name."""
-    if options.script:
-        script = Script(text=SCRIPTS[options.script], canvas=options.canvas)
-        return Source(script.events(), script.vocabulary.piece, script.vocabulary.is_special)
-    if options.events:
-        from localdiff.hub import resolve
-        from localdiff.tokenizer import Tokenizer
-
-        tokenizer = Tokenizer(resolve(options.model).directory)
-        lines = Path(options.events).read_text(encoding="utf-8").splitlines()
-        return Source(map(read_event, lines), tokenizer.piece, tokenizer.is_special)
-    from localdiff.engine import Engine
-    from localdiff.options import GenerateOptions
-
-    engine = Engine.load(options.model)
-    made = engine.generate(options.prompt, GenerateOptions(seed=options.seed))
-    return Source(made, engine.tokenizer.piece, engine.tokenizer.is_special)
+from tests.bench.sources import Source, add_source_options, source_of
 
 
 def shots_of(source: Source, size: Size, palette: Palette, seconds: float) -> Iterator[tuple[DenoiseStep | None, Shot]]:
     """A frame for every untouched canvas and every step."""
     view = CanvasView(piece_of=source.piece_of, is_special=source.is_special, palette=palette)
     scene, drawn, transcript = Scene(legend=True), None, Transcript()
-    for event in source.events:
+    for event in source.events():
         scene = fold(scene, event)
         if isinstance(event, TextCommitted):
             transcript.add(event)
@@ -91,13 +45,7 @@ def main() -> None:
     """Parse options, draw, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path)
-    wanted = parser.add_mutually_exclusive_group(required=True)
-    wanted.add_argument("--prompt")
-    wanted.add_argument("--events")
-    wanted.add_argument("--script", choices=SCRIPTS)
-    parser.add_argument("-m", "--model", default="demo")
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--canvas", type=int, default=128, help="positions of a scripted canvas")
+    add_source_options(parser)
     parser.add_argument("--palette", choices=[name for name in PALETTE_NAMES if name != "auto"], default="dark")
     parser.add_argument("--columns", type=int, default=80)
     parser.add_argument("--rows", type=int, default=24)

@@ -29,6 +29,22 @@ def test_wide() -> None:
     )
 
 
+def test_what_does_not_fit_is_left_out() -> None:
+    assert footer(STATS, context=8192, width=100) == (
+        "612 tokens · 3 blocks · 21 steps · 143 tok/s · ctx 1,632/8,192 · peak 17.2 GB"
+    )
+    assert footer(STATS, context=8192, width=76) == "612 tokens · 21 steps · 143 tok/s · ctx 1,632/8,192 · peak 17.2 GB"
+    assert footer(STATS, context=8192) == footer(STATS, context=8192, width=120)
+
+
+@pytest.mark.parametrize("width", [80, 76, 75, 20, None])
+def test_a_slowed_run_has_no_speed(width: int | None) -> None:
+    line = footer(STATS, context=8192, width=width, slowed=True)
+    assert "tok/s" not in line
+    assert ("slowed for viewing; speed not measured" in line) is (width is None or width >= 76)
+    assert width is None or width < 76 or len(line) <= width
+
+
 def test_narrow() -> None:
     assert footer(STATS, context=8192, width=75) == "612 tok · 143 tok/s · ctx 19 %"
 

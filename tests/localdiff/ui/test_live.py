@@ -42,7 +42,7 @@ def view_on(terminal: FakeTerminal, script: Script, **options: Any) -> LiveView:
         "stream": terminal,
         "piece_of": script.vocabulary.piece,
         "is_special": script.vocabulary.is_special,
-        "prints_text": True,
+        "prints": ("answer", "thought"),
         "palette": "dark",
         "fps": 1000,
         "size": lambda: Size(terminal.screen.columns, terminal.screen.lines),
@@ -149,7 +149,7 @@ def test_the_engine_never_waits_for_the_screen() -> None:
 def test_text_for_another_stream_is_not_shown_twice() -> None:
     terminal, script = FakeTerminal(), Script(canvas=64)
     terminal.write("$ localdiff run > file\n")
-    play(terminal, script, prints_text=False)
+    play(terminal, script, prints=())
     assert terminal.everything() == ["$ localdiff run > file"]
 
 
@@ -209,7 +209,7 @@ def test_a_terminal_that_is_gone_ends_a_run_whose_text_was_for_it() -> None:
 def test_a_terminal_that_is_gone_does_not_end_a_run_whose_text_goes_elsewhere() -> None:
     finished = False
     script = Script(canvas=64)
-    with view_on(BrokenTerminal(), script, prints_text=False) as live:
+    with view_on(BrokenTerminal(), script, prints=()) as live:
         for event in script.events():
             live.on_event(event)
             finished = isinstance(event, RunFinished)

@@ -30,7 +30,7 @@ from localdiff.view.style import PLAIN, Row, Style, row_text, row_width
 from tests.fakes_canvas import SCRIPTS, Script
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "live"
-SIZES = [Size(120, 40), Size(80, 24), Size(60, 20), Size(40, 12), Size(80, 8), Size(20, 6)]
+SIZES = [Size(120, 40), Size(80, 24), Size(50, 20), Size(40, 12), Size(80, 8), Size(20, 6)]
 STEPS = [(1, 0), (1, 2), (1, 6), (2, 3)]
 PALETTES = {n: resolve_palette(n, env={}, encoding="utf-8", color=True) for n in PALETTE_NAMES if n != "auto"}
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from localdiff.view.gauges import level_of, position_map, sparkline
-from localdiff.view.palette import ASCII, DARK, NOISE, SETTLED
+from localdiff.view.palette import ASCII, DARK, FORMING, NOISE, SETTLED
 from localdiff.view.style import row_text
 
 
@@ -37,10 +37,12 @@ def test_levels_never_fall() -> None:
 
 
 def test_a_sparkline_shows_the_latest_steps() -> None:
-    assert sparkline([9, 8, 1, 0.1, 0.001], 3, DARK) == "▆▄▁"
-    assert sparkline([8.0], 3, DARK) == "█  "
-    assert sparkline([8.0], 3, ASCII) == "#  "
-    assert sparkline([8.0], 0, DARK) == ""
+    row = sparkline([9, 8, 1, 0.09, 0.001], 3, DARK)
+    assert row_text(row) == "▆▄▁"
+    assert [span.style for span in row] == [DARK.stages[FORMING], DARK.stages[SETTLED], DARK.stages[SETTLED]]
+    assert row_text(sparkline([8.0], 3, DARK)) == "█"
+    assert row_text(sparkline([8.0], 3, ASCII)) == "#"
+    assert sparkline([8.0], 0, DARK) == ()
 
 
 def mapped(entropies: list[float], columns: int = 4, end: int | None = None, renoised: set[int] = frozenset()) -> list:

@@ -1,0 +1,140 @@
+"""What `--live`, `--palette`, `--fps` and `--slow` ask for, and the canvas that comes of it.
+
+Knows options, streams and which wishes cannot be met; knows nothing about how anything is drawn. A wish that was typed
+and cannot be met is an error, found before a model is loaded; one from the environment is for whenever it can be.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol, get_args
+
+from localdiff.errors import UsageError
+from localdiff.events import Channel
+from localdiff.ui.live import DEFAULT_FPS, LiveView
+from localdiff.ui.output import Color, Output
+from localdiff.ui.terminal import LiveMode, LiveWish, live_mode
+from localdiff.view.palette import PaletteName
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LiveOptions:
+    """How a run may be watched.
+
+    Attributes:
+        wish: what was asked for, or None to go by `LOCALDIFF_LIVE`.
+        palette: a name from `view.palette.PALETTE_NAMES`.
+        fps: frames a second at most.
+        slow: seconds to wait after each step.
+        color: what `--color` said, or None.
+    """
+
+    wish: LiveWish | None = None
+    palette: PaletteName = "auto"
+    fps: float = DEFAULT_FPS
+    slow: float = 0.0
+    color: Color | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.fps) and self.fps > 0):
+            raise UsageError(f"fps={self.fps} must be a finite number > 0")
+        if not (math.isfinite(self.slow) and self.slow >= 0):
+            raise UsageError(f"slow={self.slow} must be a finite number >= 0")
+
+
+class Pieces(Protocol):
+    """What the ids of a model look like."""
+
+    def piece(self, id: int, /) -> str:
+        """Text of one id."""
+
+    def is_special(self, id: int, /) -> bool:
+        """Whether it is a control token."""
+
+
+def mode_of(
+    options: LiveOptions, output: Output, *, lines_on_stdout: bool, env: Mapping[str, str] = os.environ
+) -> LiveMode:
+    """What will be drawn on stderr.
+
+    Args:
+        options: what was asked for.
+        output: the streams.
+        lines_on_stdout: whether stdout gets a line of JSON for every event, which nothing may interrupt on a screen.
+        env: environment.
+
+    Raises:
+        UsageError: `--live on`, `--live line` or `--slow` where nothing can be drawn.
+    """
+    wish = options.wish or _wish_of(env)
+    obstacle = _obstacle(output, lines_on_stdout, env)
+    mode = live_mode(wish, stream=output.stderr.file, env=env) if obstacle is None else "off"
+    if obstacle is not None and options.wish in ("on", "line"):
+        raise UsageError(f"`--live {options.wish}` has nowhere to draw: {obstacle}", "leave it out")
+    if mode == "off" and options.slow:
+        raise UsageError(
+            f"`--slow` is for watching, and nothing is drawn: {obstacle or 'the live canvas is turned off'}",
+            "leave out `--slow`",
+        )
+    return mode
+
+
+def live_view(
+    options: LiveOptions,
+    mode: LiveMode,
+    output: Output,
+    pieces: Pieces,
+    *,
+    prints: Collection[Channel],
+    cancelled: Callable[[], bool],
+) -> LiveView:
+    """The canvas on stderr.
+
+    Args:
+        options: what was asked for.
+        mode: what `mode_of` said.
+        output: the streams.
+        pieces: what ids look like.
+        prints: channels whose text is left on stderr's terminal.
+        cancelled: whether the run has been asked to stop.
+    """
+    stderr = output.stderr
+    # A palette asked for by name wins over `NO_COLOR`, but not over `--color never`.
+    color = stderr.color if options.palette == "auto" or options.color in ("always", "never") else None
+    return LiveView(
+        stream=stderr.file,
+        piece_of=pieces.piece,
+        is_special=pieces.is_special,
+        prints=prints,
+        mode=mode,
+        palette=options.palette,
+        color=color,
+        fps=options.fps,
+        slow=options.slow,
+        cancelled=cancelled,
+        keyboard=stderr.file,
+    )
+
+
+def _wish_of(env: Mapping[str, str]) -> LiveWish:
+    wish = env.get("LOCALDIFF_LIVE") or "auto"
+    for known in get_args(LiveWish):
+        if wish == known:
+            return known  # type: ignore[no-any-return]
+    raise UsageError(f"LOCALDIFF_LIVE={wish!r} must be one of {', '.join(get_args(LiveWish))}")
+
+
+def _obstacle(output: Output, lines_on_stdout: bool, env: Mapping[str, str]) -> str | None:
+    """Why nothing can be drawn, in words."""
+    if output.quiet:
+        return "`-q` keeps stderr silent"
+    if lines_on_stdout and output.stdout.terminal:
+        return "`--events -` fills the same screen"
+    if not output.stderr.terminal:
+        return "stderr is no terminal"
+    if live_mode("on", stream=output.stderr.file, env=env) == "off":
+        return f"a terminal with TERM={env.get('TERM')} cannot move its cursor"
+    return None

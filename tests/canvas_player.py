@@ -1,0 +1,81 @@
+"""An engine that plays a made-up canvas in real time: `tests.fakes_canvas` behind the command line.
+
+Knows time and cancellation; knows nothing about what is played.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from localdiff.events import BlockCommitted, BlockStarted, BlockStats, DenoiseStep, Event, RunFinished, TextCommitted
+from localdiff.options import GenerateOptions
+from tests.fakes import FakeIdentity
+from tests.fakes_canvas import SCRIPTS, Script, Vocabulary
+
+
+@dataclass(kw_only=True)
+class CanvasPlayer:
+    """Plays one of the made-up runs whatever the prompt is.
+
+    Attributes:
+        canvas: name of the script.
+        length: positions of its canvas.
+        repeat: times that its text is repeated.
+        rate: denoise steps a second.
+        hold_at: stay at this step of the whole run until somebody stops it; 0 for never.
+        error_at: fail before this step of the whole run; 0 for never.
+    """
+
+    canvas: str = "latin"
+    length: int = 64
+    repeat: int = 1
+    rate: float = 60.0
+    hold_at: int = 0
+    error_at: int = 0
+    identity: FakeIdentity = FakeIdentity(model="made up")
+    script: Script = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.script = Script(text=SCRIPTS[self.canvas] * self.repeat, canvas=self.length)
+
+    @property
+    def tokenizer(self) -> Vocabulary:
+        """Its pieces."""
+        return self.script.vocabulary
+
+    def generate(
+        self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None
+    ) -> Iterator[Event]:
+        """The events of the script, at its pace, cut short where `cancel` is set."""
+        cancel = cancel or threading.Event()
+        steps, at, done = 0, 0, list[BlockStats]()
+        kept: list[int] = []
+        for event in self.script.events():
+            match event:
+                case BlockStarted():
+                    at = 0
+                case BlockCommitted():
+                    kept += event.token_ids
+                    done.append(BlockStats(steps=event.steps, seconds=event.seconds, reason=event.reason))
+                case DenoiseStep():
+                    steps, at = steps + 1, event.step
+                    if steps == self.error_at:
+                        raise RuntimeError("the script says so")
+            yield event
+            if isinstance(event, DenoiseStep):
+                cancel.wait(1e6 if steps == self.hold_at else 1 / self.rate)
+            if cancel.is_set() and not isinstance(event, (BlockCommitted, TextCommitted, RunFinished)):
+                yield from self._stop(event, at, kept, done)
+                return
+
+    def _stop(self, event: Event, at: int, kept: list[int], done: list[BlockStats]) -> Iterator[Event]:
+        """The end of a run that was stopped: the draft is dropped."""
+        if isinstance(event, (BlockStarted, DenoiseStep)):
+            seconds = at / self.script.steps_per_second
+            yield BlockCommitted(block=event.block, token_ids=(), steps=at, seconds=seconds, reason="cancelled")
+            done.append(BlockStats(steps=at, seconds=seconds, reason="cancelled"))
+        finished = [event for event in self.script.events() if isinstance(event, RunFinished)][0]
+        stats = replace(finished.stats, tokens=len(kept), blocks=tuple(done))
+        yield RunFinished(reason="cancelled", token_ids=tuple(kept), stats=stats)

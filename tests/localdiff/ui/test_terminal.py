@@ -1,0 +1,171 @@
+"""The terminal itself: its size, what may be drawn on it, and that it is given back."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import pty
+import resource
+import signal
+import struct
+import termios
+from collections.abc import Iterator
+from typing import TextIO
+
+import pytest
+
+from localdiff.ui.region import RESTORE
+from localdiff.ui.terminal import FALLBACK, TerminalGuard, is_same_terminal, live_mode, terminal_size
+from localdiff.view.layout import Size
+from tests.screens import FakeTerminal
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_in_a_new_process() -> Iterator[None]:
+    """Whoever runs the tests may ignore some of them, as a shell without job control ignores SIGTSTP."""
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT)
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, TextIO]]:
+    master, slave = pty.openpty()
+    with open(slave, "w", encoding="utf-8") as stream:
+        yield master, stream
+    os.close(master)
+
+
+def echoes(descriptor: int) -> bool:
+    return bool(termios.tcgetattr(descriptor)[3] & termios.ECHO)
+
+
+def test_the_size_is_asked_of_the_terminal_and_not_of_the_environment(
+    terminal: tuple[int, TextIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "999")
+    master, stream = terminal
+    assert terminal_size(stream) == FALLBACK, "a new pseudo-terminal has no size"
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 101, 0, 0))
+    assert terminal_size(stream) == Size(101, 33)
+    assert terminal_size(io.StringIO()) == FALLBACK
+
+
+@pytest.mark.parametrize(
+    ("wish", "env", "mode"),
+    [
+        ("auto", {"TERM": "xterm"}, "canvas"),
+        ("on", {}, "canvas"),
+        ("line", {}, "line"),
+        ("off", {}, "off"),
+        ("auto", {"TERM": "dumb"}, "off"),
+        ("on", {"TERM": "dumb"}, "off"),
+        ("line", {"TERM": "dumb"}, "off"),
+    ],
+)
+def test_modes(wish: str, env: dict[str, str], mode: str) -> None:
+    assert live_mode(wish, stream=FakeTerminal(), env=env) == mode  # type: ignore[arg-type]
+    assert live_mode(wish, stream=io.StringIO(), env=env) == "off"  # type: ignore[arg-type]
+
+
+def test_the_same_terminal(terminal: tuple[int, TextIO]) -> None:
+    _, stream = terminal
+    master, slave = pty.openpty()
+    with open(slave, "w", encoding="utf-8") as other, open(os.dup(stream.fileno()), "w", encoding="utf-8") as twin:
+        assert is_same_terminal(stream, twin)
+        assert not is_same_terminal(stream, other)
+        assert not is_same_terminal(stream, io.StringIO())
+    os.close(master)
+
+
+def test_keys_are_not_echoed_meanwhile_and_are_afterwards(terminal: tuple[int, TextIO]) -> None:
+    _, stream = terminal
+    pid = os.fork()
+    if pid == 0:  # only a process that owns the terminal may change it
+        os.setsid()
+        fcntl.ioctl(stream.fileno(), termios.TIOCSCTTY, 0)
+        guard = TerminalGuard(stream=stream, keyboard=stream)
+        seen = [echoes(stream.fileno())]
+        guard.start()
+        seen.append(echoes(stream.fileno()))
+        guard.stop()
+        seen.append(echoes(stream.fileno()))
+        os._exit(0 if seen == [True, False, True] else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_terminal_of_another_process_keeps_its_echo(terminal: tuple[int, TextIO]) -> None:
+    _, stream = terminal
+    guard = TerminalGuard(stream=stream, keyboard=stream)
+    guard.start()
+    assert echoes(stream.fileno())
+    guard.stop()
+
+
+def test_termination_unwinds_and_the_handler_goes_back(terminal: tuple[int, TextIO]) -> None:
+    _, stream = terminal
+    guard = TerminalGuard(stream=stream)
+    guard.start()
+    with pytest.raises(SystemExit) as caught:
+        signal.raise_signal(signal.SIGTERM)
+    assert caught.value.code == 143
+    guard.stop()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT])
+def test_signals_that_end_the_process_still_do_after_the_terminal_is_restored(
+    terminal: tuple[int, TextIO], number: signal.Signals
+) -> None:
+    master, stream = terminal
+    pid = os.fork()
+    if pid == 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        TerminalGuard(stream=stream).start()
+        signal.raise_signal(number)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -number
+    assert os.read(master, 100) == RESTORE.encode()
+
+
+def test_somebody_else_s_handler_is_left_alone(terminal: tuple[int, TextIO]) -> None:
+    _, stream = terminal
+
+    def theirs(number: int, frame: object) -> None:
+        raise AssertionError(number, frame)
+
+    for number in (signal.SIGTERM, signal.SIGTSTP):
+        signal.signal(number, theirs)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    guard = TerminalGuard(stream=stream)
+    guard.start()
+    assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGTSTP) is theirs
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    guard.stop()
+    assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGTSTP) is theirs
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def test_coming_back_from_the_background_is_noticed(terminal: tuple[int, TextIO]) -> None:
+    _, stream = terminal
+    resumed: list[bool] = []
+    guard = TerminalGuard(stream=stream, resumed=lambda: resumed.append(True))
+    guard.start()
+    signal.raise_signal(signal.SIGCONT)
+    guard.stop()
+    assert resumed == [True]
+    assert signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
+
+
+def test_restoring_writes_the_sequence_and_forgives_a_terminal_that_is_gone(terminal: tuple[int, TextIO]) -> None:
+    master, stream = terminal
+    guard = TerminalGuard(stream=stream)
+    guard.restore()
+    assert os.read(master, 100) == RESTORE.encode()
+    closed = open(os.dup(stream.fileno()), "w")  # noqa: SIM115
+    closed.close()
+    TerminalGuard(stream=closed).restore()
+    TerminalGuard(stream=io.StringIO()).restore()
