@@ -15,6 +15,7 @@ for the scale rounded to bf16.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -55,6 +56,7 @@ TINY = 2.0**-120
 BINS = 4096
 REACH = 1.25
 """Scaled weights outside ±REACH share the outermost bin, where every level but ±1 is far away."""
+_BINS_A_UNIT = BINS / 2 / REACH
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,10 @@ class _Tables:
         base: U8 `[BINS]`: code at the lower end of the bin.
         border: fp32 `[BINS]`: midpoint between two levels that lies in the bin, above which the code is one higher.
         pairs: I64 `[256]`: the two fp32 levels of a byte of codes, as one word.
+        middle: fp32 `[]`: bin of zero.
     """
 
+    middle: Tensor
     nearest: Tensor
     base: Tensor
     border: Tensor
@@ -82,12 +86,13 @@ def _tables(device: torch.device) -> _Tables:
     base = torch.zeros(BINS, dtype=torch.uint8)
     border = torch.full((BINS,), torch.inf)
     work = midpoints.clone()
-    for midpoint, bin_ in zip(midpoints, _bins(work).tolist(), strict=True):
+    for midpoint, bin_ in zip(midpoints, _bins(work.mul_(_BINS_A_UNIT).add_(BINS / 2)).tolist(), strict=True):
         base[bin_ + 1 :] += 1
         border[bin_] = midpoint
     byte = torch.arange(256)
     pairs = torch.stack([levels[byte >> 4], levels[byte & 15]], dim=-1).contiguous().view(torch.int64)
     return _Tables(
+        middle=torch.tensor(BINS / 2, device=device),
         nearest=levels[torch.bucketize(centres, midpoints)].to(device),
         base=base.to(device),
         border=border.to(device),
@@ -95,10 +100,10 @@ def _tables(device: torch.device) -> _Tables:
     )
 
 
-def _bins(scaled: Tensor) -> Tensor:
-    """Bin of each scaled weight, as int32 in the memory of `scaled`, which is lost."""
-    scaled.mul_(BINS / 2 / REACH).add_(BINS / 2).clamp_(0, BINS - 1)
-    return scaled.view(torch.int32).copy_(scaled)
+def _bins(place: Tensor) -> Tensor:
+    """Bin of each weight from its place in units of bins, as int32 in the memory of `place`, which is lost."""
+    place.clamp_(0, BINS - 1)
+    return place.view(torch.int32).copy_(place)
 
 
 class _Fitter:
@@ -116,35 +121,48 @@ class _Fitter:
         largest = weights.abs().amax(dim=-1)
         if not bool(torch.isfinite(largest).all()):
             raise NotFiniteError("weights should be finite")
-        unit, work = self.unit[: len(groups)], self.work[: len(groups)]
-        torch.mul(weights, torch.where(largest > TINY, 1 / largest, 0.0).unsqueeze(-1), out=unit)
+        unit = self.unit[: len(groups)]
+        torch.mul(weights, torch.where(largest > TINY, _BINS_A_UNIT / largest, 0.0).unsqueeze(-1), out=unit)
         gain = torch.zeros_like(largest)
         scale = torch.zeros_like(largest)
         for trial in TRIALS:
-            a, b = self._sums(torch.mul(unit, 1 / trial, out=work))
-            better = a * a > gain * b
-            gain = torch.where(better, a * a / b, gain)
+            a, b = self._sums(unit, 1 / trial)
+            trial_gain = a * a / b
+            better = trial_gain > gain
+            gain = torch.where(better, trial_gain, gain)
             scale = torch.where(better, a / b, scale)
-        a, b = self._sums(torch.mul(unit, _reciprocal(scale).unsqueeze(-1), out=work))
-        scale = torch.where(b > 0, a / b, 0.0).mul_(largest)
+        a, b = self._sums(unit, _reciprocal(scale / _BINS_A_UNIT).unsqueeze(-1))
+        scale = torch.where(b > 0, a / b, 0.0).mul_(largest / _BINS_A_UNIT)
         stored = scale.clamp_(*_BF16_RANGE).to(torch.bfloat16)
         torch.mul(weights, _reciprocal(stored.float()).unsqueeze(-1), out=unit)
         codes = self._codes(unit)
-        return (codes[:, 0::2] << 4) | codes[:, 1::2], stored
+        return _packed(codes), stored
 
-    def _sums(self, scaled: Tensor) -> tuple[Tensor, Tensor]:
-        """Sums `a`, `b` `[n]` of a trial, from the groups in units of its scale; `scaled`, the work buffer, is lost."""
-        unit, level = self.unit[: len(scaled)], self.level[: len(scaled)]
-        torch.index_select(self.tables.nearest, 0, _bins(scaled).view(-1), out=level.view(-1))
-        a = torch.mul(unit, level, out=scaled).sum(dim=-1)
-        return a, torch.mul(level, level, out=scaled).sum(dim=-1)
+    def _sums(self, unit: Tensor, inverse: float | Tensor) -> tuple[Tensor, Tensor]:
+        """Sums `a`, `b` `[n]` of a trial, from the groups in bins of their absolute maximum and 1 over the trial."""
+        work, level = self.work[: len(unit)], self.level[: len(unit)]
+        if isinstance(inverse, Tensor):
+            torch.addcmul(self.tables.middle, unit, inverse, out=work)
+        else:
+            torch.add(self.tables.middle, unit, alpha=inverse, out=work)
+        torch.index_select(self.tables.nearest, 0, _bins(work).view(-1), out=level.view(-1))
+        a = torch.mul(unit, level, out=work).sum(dim=-1)
+        return a, torch.mul(level, level, out=work).sum(dim=-1)
 
     def _codes(self, scaled: Tensor) -> Tensor:
         """Code U8 `[n, 64]` of the level nearest to each scaled weight: exact, not by bin."""
-        border = self.level[: len(scaled)]
-        bins = _bins(self.work[: len(scaled)].copy_(scaled)).view(-1)
+        work, border = self.work[: len(scaled)], self.level[: len(scaled)]
+        bins = _bins(torch.add(self.tables.middle, scaled, alpha=_BINS_A_UNIT, out=work)).view(-1)
         torch.index_select(self.tables.border, 0, bins, out=border.view(-1))
         return torch.index_select(self.tables.base, 0, bins).view(scaled.shape).add_(scaled > border)
+
+
+def _packed(codes: Tensor) -> Tensor:
+    """Two codes a byte, the first in the high four bits: U8 `[n, 64]` to `[n, 32]`."""
+    pairs = codes.view(torch.int16)
+    if sys.byteorder == "big":
+        return ((pairs >> 4) | pairs).to(torch.uint8)
+    return ((pairs << 4) | (pairs >> 8)).to(torch.uint8)
 
 
 _BF16_RANGE = (torch.finfo(torch.bfloat16).min, torch.finfo(torch.bfloat16).max)
