@@ -156,12 +156,13 @@ class _Step:
     def peak(self) -> int:
         """The larger of a pass through the layers, and of the head with the reading of its logits.
 
-        Logits of the last step live until the next ones are there.
+        A step lets go of its logits before the next one makes its own; what it believed stays as an embedding a row.
         """
         logits = self._canvas * self._vocab_size * self._itemsize
         reading = _READING * max(self._vocab_size, min(_BLOCK, self._canvas * self._vocab_size))
         decoding = min(_DECODE_ROWS, self._vocab_size) * self._width * _DECODE_BYTES
-        return logits + max(logits + max(reading, decoding), self._layer())
+        belief = self._canvas * self._width * (self._itemsize + 4)
+        return belief + max(logits + max(reading, decoding), self._layer())
 
     def _layer(self) -> int:
         """One layer: rows of activations, one expert or projection decoded, keys and values it reads, scores."""

@@ -1,0 +1,98 @@
+"""What a pass holds besides weights and cache, at the released widths with quantized modules, against the account.
+
+Everything lies on `meta`, as in `tests/localdiff/model/test_memory.py`: sizes are real, values do not exist. Attention
+takes the path that no fused kernel serves, and all rows choose the same experts.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from localdiff import denoising
+from localdiff.denoising import BlockContext, denoise_block
+from localdiff.diffusion.noise import SeededNoise
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.engine import PREFILL_CHUNK
+from localdiff.load.accounting import account
+from localdiff.model import moe
+from localdiff.model.cache import KVCache
+from localdiff.model.config import ModelConfig
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from quant.memory import Held, MemoryAccount
+from quant.modules import experts, swap_modules
+from quant.recipe import RECIPES
+from quant.released import released_shapes
+from tests.allocations import Allocations
+from tests.released import released_config
+
+META = torch.device("meta")
+LAYERS = 6
+CONTEXT = 8192
+
+
+@pytest.fixture(autouse=True)
+def _one_crowd(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Stands in for the one step that needs values: which rows go to which expert."""
+
+    def crowd(index: Tensor, num_experts: int) -> list[tuple[int, Tensor, Tensor]]:
+        rows, top_k = index.shape
+        everybody = torch.empty(rows, dtype=torch.int64, device=META)
+        return [(expert, everybody, everybody) for expert in range(top_k)]
+
+    monkeypatch.setattr(moe, "rows_by_expert", crowd)
+    monkeypatch.setattr(experts, "_by_expert", crowd)
+    with torch.inference_mode():
+        yield
+
+
+@pytest.fixture(params=["4bit", "4bit-small", "bf16"])
+def model(request: pytest.FixtureRequest) -> DiffusionGemma:
+    config = copy.deepcopy(released_config())
+    layers = config["text_config"]["layer_types"][:LAYERS]
+    config["text_config"] |= {"layer_types": layers, "num_hidden_layers": LAYERS}
+    shapes = released_shapes(LAYERS)
+    recipe = RECIPES[request.param].resolved(shapes)
+    with META:
+        network = DiffusionGemma(ModelConfig.from_dict(config)).to(torch.bfloat16)
+        sources = account(network, shapes).source_of
+        swap_modules(network, {name: recipe.fate(source) for name, source in sources.items()}, torch.bfloat16)
+    return network.requires_grad_(False)
+
+
+@pytest.fixture
+def buffers(model: DiffusionGemma) -> int:
+    """What the account says."""
+    held = [Held(name=name, shape=shape, nbytes=0) for name, shape in released_shapes(LAYERS).items()]
+    return MemoryAccount.of(held, context=CONTEXT).buffers
+
+
+def watched_from(model: DiffusionGemma, cache: KVCache, ids: Tensor) -> Allocations:
+    kept = [part for layer in cache.layers for part in (layer.keys, layer.values)]
+    return Allocations([ids, *model.state_dict().values(), *kept])
+
+
+def test_a_chunk_of_the_prompt(model: DiffusionGemma, buffers: int) -> None:
+    cache = KVCache(model.config, CONTEXT, torch.bfloat16, META)
+    cache.length = CONTEXT - PREFILL_CHUNK
+    ids = torch.empty(PREFILL_CHUNK, dtype=torch.int64, device=META)
+    with watched_from(model, cache, ids) as watched:
+        model.encode(ids, cache)
+    assert 0.8 * buffers < watched.peak < buffers
+
+
+def test_denoise_steps(model: DiffusionGemma, buffers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    length = model.config.canvas_length
+    cache = KVCache(model.config, CONTEXT, torch.bfloat16, META)
+    cache.length = CONTEXT - length
+    # The one copy to the host; a draft of padding never stops.
+    monkeypatch.setattr(denoising, "_pack", lambda *_: torch.zeros(6, length, dtype=torch.int32))
+    canvas = torch.empty(length, dtype=torch.int64, device=META)
+    context = BlockContext(block=1, started=0.0, settings=SamplerSettings(max_steps=2), stop_rule="both", pad_id=0)
+    with watched_from(model, cache, canvas) as watched:
+        assert len(list(denoise_block(model, cache, canvas, SeededNoise(0), context))) == 2
+    assert 0.9 * buffers < watched.peak < buffers
