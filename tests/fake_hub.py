@@ -1,7 +1,8 @@
 """A small server that speaks as much of the Hub as a download needs, on loopback.
 
 It serves repositories from memory: metadata, the list of files, and the files with the headers by which the client
-names what it stores. A repository may be gated, private, or broken in a chosen way.
+names what it stores. Large files (weights, the tokenizer) are behind a redirect to another path, as on the Hub, with
+ranges and SHA-256. A repository may be gated, private, slow, or broken in a chosen way.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
 COMMIT = "a" * 40
 TOKEN = "hf_good"
+_CHUNK = 1 << 14
 
 
 @dataclass
@@ -25,26 +28,48 @@ class Repository:
 
     Attributes:
         files: name → content.
+        license: word in its card.
         gated: its files need a token that has been let in.
         private: without the token it does not exist.
         status: answer every request with this status instead.
+        statuses: what to answer first, once each: kind of request (`api`, `resolve`, `cdn`) → statuses.
         truncated: hand out files that are cut short.
+        cuts: name → after how many bytes to cut the connection, once each.
+        wrong: names of files that are handed out with one bit flipped.
+        ranges: whether ranges are understood.
+        pace: seconds between two pieces of a large file.
     """
 
     files: dict[str, bytes]
+    license: str | None = None
     gated: bool = False
     private: bool = False
     status: int | None = None
+    statuses: dict[str, list[int]] = field(default_factory=dict)
     truncated: bool = False
+    cuts: dict[str, list[int]] = field(default_factory=dict)
+    wrong: set[str] = field(default_factory=set)
+    ranges: bool = True
+    pace: float = 0.0
 
 
 @dataclass
 class Hub:
-    """What is on the server, and what it was asked for."""
+    """What is on the server, what it was asked for, and about how many bytes of files it has sent."""
 
     url: str
     repositories: dict[str, Repository]
     requests: list[str] = field(default_factory=list)
+    sent: int = 0
+
+    def fetched(self) -> list[str]:
+        """Names of the large files of which all or the rest was asked for, in order."""
+        return [request.split("/")[-1] for request in self.requests if request.startswith("GET cdn/")]
+
+
+def is_large(name: str) -> bool:
+    """Whether a file is stored beside git."""
+    return name.endswith(".safetensors") or name == "tokenizer.json"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -62,46 +87,93 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, body: bool) -> None:
         path = self.path.split("?")[0].removeprefix("/")
-        self.hub.requests.append(f"{self.command} {path}")
-        api = path.startswith("api/models/")
-        owner, name, *rest = path.removeprefix("api/models/").split("/")
+        if path == "api/agent-harnesses":  # the client asks for it on machines that agents use
+            return self._json({})
+        start = self._range()
+        if not (path.startswith("cdn/") and start is not None and self._last() is not None):
+            self.hub.requests.append(f"{self.command} {path}")
+        kind = path.split("/")[0] if path.startswith(("api/", "cdn/")) else "resolve"
+        owner, name, *rest = path.removeprefix("api/models/").removeprefix("cdn/").split("/")
         repository = self.hub.repositories.get(f"{owner}/{name}")
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         if token and token != TOKEN:
             return self._refuse(401, message="Invalid credentials in Authorization header")
-        if repository is None or (repository.private and not token):
+        if kind == "cdn" and token:
+            return self._refuse(400, message="a token came along")
+        if repository is None or (repository.private and not token and kind != "cdn"):
             return self._refuse(404 if token else 401, code="RepoNotFound")
         if repository.status is not None:
             return self._refuse(repository.status)
+        if repository.statuses.get(kind):
+            return self._refuse(repository.statuses[kind].pop(0))
+        if kind == "cdn":
+            return self._content(repository, rest[0], body)
         wanted = rest[1] if len(rest) > 1 else "main"
         if wanted not in ("main", "v1", COMMIT):
             return self._refuse(404, code="RevisionNotFound")
-        if not api:
+        if kind == "resolve":
             if repository.gated and not token:
                 return self._refuse(401, code="GatedRepo")
-            return self._file(repository, rest[2], body)
+            return self._file(repository, f"{owner}/{name}", rest[2], body)
         if rest and rest[0] == "tree":
-            return self._json([self._entry(name, data) for name, data in repository.files.items()])
-        return self._json({"id": f"{owner}/{name}", "sha": COMMIT, "siblings": [], "tags": []})
+            return self._json([_entry(name, data) for name, data in repository.files.items()])
+        siblings = [_sibling(name, data) for name, data in repository.files.items()]
+        card = {} if repository.license is None else {"cardData": {"license": repository.license}}
+        return self._json({"id": f"{owner}/{name}", "sha": COMMIT, "siblings": siblings, "tags": []} | card)
 
-    @staticmethod
-    def _entry(name: str, data: bytes) -> dict[str, object]:
-        return {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
-
-    def _file(self, repository: Repository, name: str, body: bool) -> None:
+    def _file(self, repository: Repository, id: str, name: str, body: bool) -> None:
         if name not in repository.files:
             return self._refuse(404, code="EntryNotFound")
         data = repository.files[name]
-        self.send_response(200)
-        self.send_header("ETag", f'"{hashlib.sha1(data).hexdigest()}"')
+        if not is_large(name):
+            return self._content(repository, name, body)
+        self.send_response(302)
+        self.send_header("X-Linked-ETag", f'"{hashlib.sha256(data).hexdigest()}"')
+        self.send_header("X-Linked-Size", str(len(data)))
         self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("Content-Length", str(len(data)))
+        # Another host, as on the Hub: the client must not send its token there.
+        self.send_header("Location", f"{self.hub.url.replace('127.0.0.1', 'localhost')}/cdn/{id}/{name}")
+        self.send_header("Content-Length", "0")
         self.end_headers()
-        if body:
-            self.wfile.write(data[: len(data) // 2] if repository.truncated else data)
-        if repository.truncated:
-            self.close_connection = True
         return None
+
+    def _content(self, repository: Repository, name: str, body: bool) -> None:
+        data = repository.files[name]
+        etag = hashlib.sha256(data).hexdigest() if is_large(name) else _blob(data)
+        if name in repository.wrong:
+            data = data[:-1] + bytes([data[-1] ^ 1])
+        start, last = (self._range(), self._last()) if repository.ranges else (None, None)
+        part = data[start or 0 : None if last is None else last + 1]
+        self.send_response(200 if start is None else 206)
+        self.send_header("ETag", f'"{etag}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("Content-Length", str(len(part)))
+        if start is not None:
+            self.send_header("Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(data)}")
+        self.end_headers()
+        cut = len(part) // 2 if repository.truncated else None
+        if body and last is None and repository.cuts.get(name):
+            cut = repository.cuts[name].pop(0)
+        if cut is not None:
+            self.close_connection = True
+        if body:
+            self._send(part[:cut], repository.pace if is_large(name) else 0.0)
+
+    def _send(self, content: bytes, pace: float) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            for start in range(0, len(content), _CHUNK):
+                self.wfile.write(content[start : start + _CHUNK])
+                self.hub.sent += _CHUNK
+                if pace:
+                    time.sleep(pace)
+
+    def _range(self) -> int | None:
+        wanted = self.headers.get("Range")
+        return None if wanted is None else int(wanted.removeprefix("bytes=").split("-")[0])
+
+    def _last(self) -> int | None:
+        last = (self.headers.get("Range") or "-").split("-")[1]
+        return int(last) if last else None
 
     def _json(self, value: object) -> None:
         data = json.dumps(value).encode()
@@ -121,11 +193,31 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
 
+def _blob(data: bytes) -> str:
+    """Git's hash of a file."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+def _lfs(data: bytes) -> dict[str, object]:
+    return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "pointerSize": 134}
+
+
+def _entry(name: str, data: bytes) -> dict[str, object]:
+    entry: dict[str, object] = {"type": "file", "path": name, "size": len(data), "oid": _blob(data)}
+    return entry | ({"lfs": _lfs(data) | {"oid": hashlib.sha256(data).hexdigest()}} if is_large(name) else {})
+
+
+def _sibling(name: str, data: bytes) -> dict[str, object]:
+    sibling: dict[str, object] = {"rfilename": name, "size": len(data), "blobId": _blob(data)}
+    return sibling | ({"lfs": _lfs(data)} if is_large(name) else {})
+
+
 @contextmanager
 def hub(**repositories: Repository) -> Iterator[Hub]:
     """Serve repositories as `owner/NAME` until the end of the block."""
     handler = type("Handler", (_Handler,), {})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
     handler.hub = Hub(
         url=f"http://127.0.0.1:{server.server_address[1]}",
         repositories={f"owner/{name}": repository for name, repository in repositories.items()},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import hub
+from localdiff.hub import reference
 from tests.checkpoints import Spec, write_checkpoint
 from tests.cli_reference import render
 from tests.processes import ROOT
@@ -29,7 +29,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_examples_run(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With a random model in the place of the packaged one, which the examples name."""
     directory = write_checkpoint(Spec(canvas=16), tmp_path / "demo")
-    monkeypatch.setattr(hub, "DEMO_DIRECTORY", directory)
+    monkeypatch.setattr(reference, "DEMO_DIRECTORY", directory)
     examples = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
     assert examples
     printed: list[str] = []

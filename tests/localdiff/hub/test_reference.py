@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from localdiff import hub as hub_module
 from localdiff.errors import UsageError, WeightsError
 from localdiff.hub import ModelSource, resolve
+from localdiff.hub import reference as references
 from tests.fake_hub import COMMIT, TOKEN, Hub, Repository, hub
 from tests.processes import ROOT, environment
 
@@ -74,7 +74,7 @@ class Client:
 
     def __init__(self, url: str, home: Path) -> None:
         self.env = environment(
-            HF_ENDPOINT=url, HF_HOME=str(home), NO_PROXY="127.0.0.1", HF_HUB_DISABLE_PROGRESS_BARS="1"
+            HF_ENDPOINT=url, HF_HOME=str(home), NO_PROXY="127.0.0.1,localhost", HF_HUB_DISABLE_PROGRESS_BARS="1"
         )
 
     def resolve(self, reference: str, **settings: object) -> Answer:
@@ -102,9 +102,9 @@ def client(server: Hub, tmp_path: Path) -> Client:
 
 
 def test_demo_is_in_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "DEMO_DIRECTORY", tmp_path)
+    monkeypatch.setattr(references, "DEMO_DIRECTORY", tmp_path)
     assert resolve("demo") == ModelSource(directory=tmp_path, name="demo", revision=None)
-    monkeypatch.setattr(hub_module, "DEMO_DIRECTORY", tmp_path / "missing")
+    monkeypatch.setattr(references, "DEMO_DIRECTORY", tmp_path / "missing")
     with pytest.raises(WeightsError, match="this installation has no demo model"):
         resolve("demo")
 
@@ -131,8 +131,8 @@ def test_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("a/b/c", "no such directory: `a/b/c`"),
         ("~/missing", "no such directory: `~/missing`"),
         ("owner/", "no such directory: `owner/`"),
-        ("dmeo", "`dmeo` is neither `demo`, nor a directory, nor a Hub id"),
-        ("", "`` is neither `demo`, nor a directory, nor a Hub id"),
+        ("dmeo", "`dmeo` is neither `demo`, nor a quantized model, a directory or a Hub id"),
+        ("", "`` is neither `demo`, nor a quantized model, a directory or a Hub id"),
     ],
 )
 def test_what_is_no_model(reference: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -140,7 +140,9 @@ def test_what_is_no_model(reference: str, message: str, monkeypatch: pytest.Monk
     with pytest.raises(WeightsError) as raised:
         resolve(reference)
     assert raised.value.message == message
-    assert "a model is `demo`, the path of a directory, or a Hub id" in (raised.value.hint or "")
+    assert "a model is `demo`, a name of `localdiff models`, the path of a directory, or a Hub id" in (
+        raised.value.hint or ""
+    )
 
 
 def test_a_file_is_no_model(tmp_path: Path) -> None:
@@ -149,6 +151,19 @@ def test_a_file_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(WeightsError) as raised:
         resolve(str(path))
     assert raised.value.message == f"`{path}` is a file, not the directory of a model"
+
+
+def test_a_quantized_model_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    directory = tmp_path / "models" / "small-4bit"
+    directory.mkdir(parents=True)
+    with pytest.raises(WeightsError, match="`small-4bit` is neither"):
+        resolve("small-4bit")
+    (directory / "quant.json").touch()
+    assert resolve("small-4bit") == ModelSource(directory=directory, name="small-4bit")
+    for name in ("..", ".", "../models/small-4bit", ""):
+        assert references.quantized_directory(name) is None
 
 
 def test_a_revision_is_for_the_hub_only(tmp_path: Path) -> None:

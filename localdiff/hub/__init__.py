@@ -1,0 +1,9 @@
+"""From what the user calls a model to files on disk: references, repositories of the Hub, downloads.
+
+The only room that imports `huggingface_hub`, and only inside functions. Knows names, sizes and hashes; knows nothing
+about what is in the files.
+"""
+
+from localdiff.hub.reference import DEMO, ModelSource, resolve, show_downloads
+
+__all__ = ["DEMO", "ModelSource", "resolve", "show_downloads"]

@@ -1,0 +1,219 @@
+"""Files of a repository on their way to this machine, a few at a time, while something else works.
+
+Knows processes that fetch (`localdiff.hub.worker`) and the state of every file; knows nothing about what the files are
+for. What was finished is kept by the Hub's cache; an unfinished file starts over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
+from localdiff.hub.problems import UnreachableError
+from localdiff.hub.repository import Repository
+
+WORKERS = 2
+"""Files at a time: what is interrupted starts over, and these files have several gigabytes."""
+
+_PATIENCE = 5.0
+_POLL = 0.1
+
+
+class DownloadObserver(Protocol):
+    """Is told what happens, from other threads than the one that waits."""
+
+    def on_bytes(self, name: str, done: int) -> None:
+        """So many bytes of a file are there; fewer than before if it started over."""
+
+    def on_fetched(self, name: str) -> None:
+        """A file is whole."""
+
+    def on_note(self, text: str) -> None:
+        """The Hub's client has something to say, such as that it tries again."""
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """One file: asked for, then one of the two is set."""
+
+    path: Path | None = None
+    error: LocaldiffError | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class Downloads:
+    """Fetches files of one repository; close it, and what is unfinished is given up.
+
+    Args:
+        repository: whose files.
+        observer: is told.
+        directory: where files go; None for the Hub's cache.
+        workers: files at a time.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        observer: DownloadObserver,
+        *,
+        directory: Path | None = None,
+        workers: int = WORKERS,
+    ) -> None:
+        self._repository, self._observer, self._directory = repository, observer, directory
+        self._fetches: dict[str, _Fetch] = {}
+        self._waiting: deque[str] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._processes: list[subprocess.Popen[str]] = []
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(workers)]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            processes = list(self._processes)
+        for process in processes:
+            _stop(process)
+        for thread in self._threads:
+            thread.join(_PATIENCE)
+
+    def ahead(self, names: Iterable[str]) -> None:
+        """Ask for files that will be needed, in this order."""
+        with self._changed:
+            for name in names:
+                if name not in self._fetches:
+                    self._fetches[name] = _Fetch()
+                    self._waiting.append(name)
+            self._changed.notify_all()
+
+    def wait(self, name: str, stopped: Callable[[], bool] = lambda: False) -> Path | None:
+        """Wait for a file, which is asked for first of all if it has not been.
+
+        Returns:
+            Where it is; None if `stopped` said yes before it was there.
+
+        Raises:
+            WeightsError: it is not handed out, or the network failed.
+            ResourceError: the disk is full.
+        """
+        with self._changed:
+            if name not in self._fetches:
+                self._fetches[name] = _Fetch()
+                self._waiting.appendleft(name)
+                self._changed.notify_all()
+        fetch = self._fetches[name]
+        while not fetch.done.wait(_POLL):
+            if stopped():
+                return None
+        if fetch.error is not None:
+            raise fetch.error
+        return fetch.path
+
+    def forget(self, name: str) -> None:
+        """Let a file be asked for again; it is not where it was any more."""
+        with self._changed:
+            self._fetches.pop(name, None)
+
+    def _work(self) -> None:
+        """Hand one file after the other to one process."""
+        process: subprocess.Popen[str] | None = None
+        while (name := self._next()) is not None:
+            fetch = self._fetches[name]
+            try:
+                if process is None or process.poll() is not None:
+                    process = self._start()
+                fetch.path = self._fetch(process, name)
+            except LocaldiffError as error:
+                fetch.error = error
+            except OSError as error:
+                fetch.error = LocaldiffError(f"the process that downloads could not be used: {error}")
+            fetch.done.set()
+            if fetch.error is None:
+                self._observer.on_fetched(name)
+
+    def _next(self) -> str | None:
+        with self._changed:
+            while not self._waiting and not self._closed:
+                self._changed.wait()
+            return None if self._closed else self._waiting.popleft()
+
+    def _start(self) -> subprocess.Popen[str]:
+        with self._changed:
+            if self._closed:
+                raise _given_up()
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "localdiff.hub.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=None if os.environ.get("LOCALDIFF_DEBUG", "0") not in ("", "0") else subprocess.DEVNULL,
+                encoding="utf-8",
+                env=os.environ
+                | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "HF_HUB_DISABLE_TELEMETRY": "1"},
+                # Ctrl-C is for this process; it decides what becomes of the other.
+                start_new_session=True,
+            )
+            self._processes.append(process)
+        return process
+
+    def _fetch(self, process: subprocess.Popen[str], name: str) -> Path:
+        if process.stdin is None or process.stdout is None:
+            raise AssertionError("both are pipes")
+        request = {
+            "repository": self._repository.name,
+            "commit": self._repository.commit,
+            "file": name,
+            "directory": None if self._directory is None else str(self._directory),
+        }
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        for line in process.stdout:
+            report: dict[str, Any] = json.loads(line)
+            if "bytes" in report:
+                self._observer.on_bytes(name, report["bytes"])
+            elif "note" in report:
+                self._observer.on_note(report["note"])
+            elif "path" in report:
+                return Path(report["path"])
+            else:
+                raise _error(*report["error"])
+        process.wait()
+        raise _given_up()
+
+
+def _error(message: str, hint: str | None, code: int) -> LocaldiffError:
+    kinds: dict[int, type[LocaldiffError]] = {2: UsageError, 3: WeightsError, 4: ResourceError}
+    return kinds.get(code, LocaldiffError)(message, hint)
+
+
+def _given_up() -> LocaldiffError:
+    return UnreachableError("the download stopped before its end", "run the same command again to go on")
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """Let a process clean up after itself, but not for long."""
+    if process.stdin is not None:
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+    try:
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

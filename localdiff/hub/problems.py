@@ -1,0 +1,142 @@
+"""How it is worded that the Hub does not hand something out.
+
+Knows the errors of the Hub's client, most specific first; knows nothing about what the files are wanted for.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+from localdiff.errors import LocaldiffError, ResourceError, WeightsError
+
+KINDS = (
+    "a model is `demo`, a name of `localdiff models`, the path of a directory, or a Hub id such as "
+    "`google/diffusiongemma-26B-A4B-it`"
+)
+_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
+_CAN_GO_ON = "run the same command again to go on; finished files are kept; `--offline` uses only what is here"
+
+
+class UnreachableError(WeightsError):
+    """What is wanted is not on this machine, and nobody answers or may be asked."""
+
+
+def explain(
+    error: Exception, reference: str, revision: str | None, *, offline: bool = False, place: Path | None = None
+) -> LocaldiffError | None:
+    """Word what went wrong, most specific first.
+
+    Args:
+        error: what the Hub's client raised.
+        reference: id of the repository.
+        revision: branch, tag or commit that was asked for.
+        offline: whether the Hub was not to be asked.
+        place: where downloads go; the Hub's cache by default.
+
+    Returns:
+        The error in the form that all errors have; None for what is not the Hub's doing.
+    """
+    from huggingface_hub import constants, errors
+
+    page = f"{constants.ENDPOINT}/{reference}"
+    offline = offline or constants.is_offline_mode()
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.errno in _FULL:
+            return _full(reference, place)
+        if isinstance(cause, errors.GatedRepoError):
+            return WeightsError(
+                f"access to `{reference}` is not granted for this account",
+                f"accept the terms at {page}, then run `hf auth login`",
+            )
+        if isinstance(cause, errors.RepositoryNotFoundError):
+            return WeightsError(
+                f"there is no `{reference}` on the Hub, or it is private",
+                "check the spelling; for a private model run `hf auth login` first",
+            )
+        if isinstance(cause, errors.RevisionNotFoundError):
+            return WeightsError(f"`{reference}` has no revision `{revision}`", f"its revisions are at {page}")
+        if isinstance(cause, errors.HFValidationError):
+            return WeightsError(f"`{reference}` cannot be a Hub id", KINDS)
+        if isinstance(cause, errors.HfHubHTTPError):
+            return _explain_status(cause.response.status_code, reference)
+    if isinstance(error, errors.IncompleteSnapshotError):
+        return UnreachableError(
+            f"not every file of `{reference}` is here, and the rest cannot be fetched",
+            "go on with the download: leave out `--offline` and unset `HF_HUB_OFFLINE`"
+            if offline
+            else f"{constants.ENDPOINT} cannot be reached; run the same command again when it can",
+        )
+    if offline and isinstance(error, (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled)):
+        return not_downloaded(reference)
+    for cause in _causes(error):
+        if _is_of_the_network(cause):
+            return _explain_network(cause, reference)
+    if isinstance(error, OSError):
+        return WeightsError(
+            f"`{reference}` could not be fetched: {error.strerror or str(error).splitlines()[0]}",
+            f"downloads go to `{place or constants.HF_HUB_CACHE}`" + ("" if place else "; `HF_HOME` moves them"),
+        )
+    return None
+
+
+def not_downloaded(reference: str) -> UnreachableError:
+    """Nothing of a repository is here, and nobody may be asked."""
+    return UnreachableError(
+        f"`{reference}` has not been downloaded, and the Hub may not be asked",
+        "leave out `--offline` and unset `HF_HUB_OFFLINE` to download it",
+    )
+
+
+def _full(reference: str, place: Path | None) -> ResourceError:
+    from huggingface_hub import constants
+
+    hint = "free some space" + ("" if place else ", or move the cache with `HF_HOME`") + "; finished files are kept"
+    return ResourceError(f"the disk is full: `{reference}` does not fit into `{place or constants.HF_HUB_CACHE}`", hint)
+
+
+def _explain_status(status: int, reference: str) -> WeightsError:
+    if status == 401:
+        return WeightsError(
+            "the Hub does not accept this token",
+            "run `hf auth login` again, or set `HF_TOKEN` to a token that is valid",
+        )
+    if status == 403:
+        return WeightsError(f"this token may not read `{reference}`", "use a token with read access: `hf auth login`")
+    if status == 429:
+        return WeightsError(
+            "the Hub answered that there were too many requests", "wait a few minutes, then run it again"
+        )
+    return WeightsError(
+        f"the Hub answered {status} for `{reference}`",
+        "run the same command again later; finished files are kept",
+    )
+
+
+def _explain_network(error: BaseException, reference: str) -> WeightsError:
+    from huggingface_hub import constants
+
+    if _family(error) & {"ConnectError", "TimeoutException", "ConnectionError", "TimeoutError"}:
+        return UnreachableError(f"`{reference}` could not be fetched: no answer from {constants.ENDPOINT}", _CAN_GO_ON)
+    return WeightsError(
+        f"`{reference}` could not be fetched: the connection to {constants.ENDPOINT} broke off", _CAN_GO_ON
+    )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it was raised from, outermost first."""
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+
+
+def _is_of_the_network(error: BaseException) -> bool:
+    """Whether an error is one of the Hub client's HTTP library, whichever that is, or of a socket."""
+    modules = {kind.__module__.split(".")[0] for kind in type(error).__mro__ if kind.__name__ == "HTTPError"}
+    return bool(modules & {"httpx", "httpx2"}) or isinstance(error, (ConnectionError, TimeoutError))
+
+
+def _family(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}

@@ -1,0 +1,150 @@
+"""From what the user calls a model to a directory on disk.
+
+Knows the kinds of reference (`demo`, a directory, a quantized model by its name, an id on the Hub) and which files of
+a Hub repository a model needs; knows nothing about what is in the files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from localdiff import paths
+from localdiff.errors import UsageError, WeightsError
+from localdiff.hub.problems import KINDS, explain
+
+DEMO = "demo"
+DEMO_DIRECTORY = Path(__file__).parents[1] / "demo" / "checkpoint"
+
+TEXT_FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+)
+MANIFEST = "quant.json"
+NEEDED = (*TEXT_FILES, MANIFEST, "*.safetensors", "*.safetensors.index.json")
+
+# A Hub id is `owner/name`, each part of letters, digits, `-`, `_` and `.`; the Hub itself refuses `--` and `..`.
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+
+# Two files at a time: an interrupted download loses every unfinished file, and these are of several gigabytes.
+_WORKERS = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSource:
+    """Where a model's files are.
+
+    Attributes:
+        directory: a directory on this machine.
+        name: what the user called it.
+        revision: the commit, for a model from the Hub.
+    """
+
+    directory: Path
+    name: str
+    revision: str | None = None
+
+
+def resolve(reference: str, *, revision: str | None = None, offline: bool = False) -> ModelSource:
+    """Find a model's files, and fetch them from the Hub if they are not here.
+
+    Args:
+        reference: `demo`, a directory, the name of a quantized model in `paths.models_dir()`, or the id of a Hub
+            repository such as `owner/name`. A directory wins over anything else of the same name but `demo`; `./demo`
+            is a directory called demo.
+        revision: branch, tag or commit of a Hub repository.
+        offline: use only what is in the cache.
+
+    Raises:
+        WeightsError: nothing is there under that name, or the Hub does not hand it out.
+        UsageError: a revision of something that has none.
+        ResourceError: the disk is full.
+    """
+    local = resolve_local(reference, revision=revision)
+    return local or _fetch(reference, revision, offline)
+
+
+def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource | None:
+    """Find a model's files if the reference is of a kind that needs no Hub; None for the id of a repository.
+
+    Raises:
+        WeightsError: nothing is there under that name.
+        UsageError: a revision of something that has none.
+    """
+    path = Path(reference).expanduser()
+    named = quantized_directory(reference)
+    if reference == DEMO:
+        source = ModelSource(directory=_demo_directory(), name=DEMO)
+    elif reference and path.is_dir():
+        source = ModelSource(directory=path, name=reference)
+    elif path.is_file():
+        raise WeightsError(
+            f"`{reference}` is a file, not the directory of a model", f"`--model {path.parent}` may be it"
+        )
+    elif named is not None:
+        source = ModelSource(directory=named, name=reference)
+    elif _HUB_ID.fullmatch(reference):
+        return None
+    elif "/" in reference or os.sep in reference or reference.startswith((".", "~")):
+        raise WeightsError(f"no such directory: `{reference}`", KINDS)
+    else:
+        raise WeightsError(f"`{reference}` is neither `demo`, nor a quantized model, a directory or a Hub id", KINDS)
+    if revision is not None:
+        raise UsageError(
+            f"`--revision {revision}` is for a model from the Hub, and `{reference}` is not one",
+            "leave out `--revision`",
+        )
+    return source
+
+
+def quantized_directory(name: str) -> Path | None:
+    """Where the finished quantized model of this name is, or None."""
+    if not name or name in (".", "..") or "/" in name or os.sep in name:
+        return None
+    directory = paths.models_dir() / name
+    return directory if (directory / MANIFEST).is_file() else None
+
+
+def show_downloads(shown: bool) -> None:
+    """Say whether downloads may draw progress bars; it counts from the first download of the process on."""
+    if not shown:
+        os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+
+
+def _demo_directory() -> Path:
+    if not DEMO_DIRECTORY.is_dir():
+        raise WeightsError(
+            "this installation has no demo model",
+            "`make demo-model` in a clone trains one into `build/demo-model`, which `-m` takes",
+        )
+    return DEMO_DIRECTORY
+
+
+def _fetch(reference: str, revision: str | None, offline: bool) -> ModelSource:
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    from huggingface_hub import snapshot_download
+
+    try:
+        snapshot = snapshot_download(
+            reference,
+            revision=revision,
+            local_files_only=offline,
+            allow_patterns=list(NEEDED),
+            ignore_patterns=["*/*"],
+            max_workers=_WORKERS,
+            library_name="localdiff",
+        )
+    except Exception as error:
+        explained = explain(error, reference, revision, offline=offline)
+        if explained is None:
+            raise
+        raise explained from error
+    directory = Path(snapshot)
+    if not (directory / "config.json").is_file():
+        raise WeightsError(f"`{reference}` has no `config.json`, so it is no model that localdiff can read", KINDS)
+    return ModelSource(directory=directory, name=reference, revision=directory.name)

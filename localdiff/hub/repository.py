@@ -1,0 +1,268 @@
+"""What a repository of the Hub holds: names, sizes and hashes, and which of its files are here already.
+
+Knows listings, and reads a few bytes of a file without keeping it; downloads nothing into the cache and knows nothing
+about what is in the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TypeVar
+
+from localdiff.errors import WeightsError
+from localdiff.hub.problems import KINDS, UnreachableError, explain, not_downloaded
+from localdiff.hub.reference import NEEDED
+
+LEGAL_FILES = ("LICENSE*", "LICENCE*", "NOTICE*")
+INDEX = "model.safetensors.index.json"
+WEIGHTS = "model.safetensors"
+_WAITS = (1.0, 3.0)
+_TIMEOUT = 30.0
+_PASSING = {408, 429, 500, 502, 503, 504}
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RemoteFile:
+    """A file of a repository.
+
+    Attributes:
+        name: its name; only files at the top are looked at.
+        nbytes: its size.
+        sha256: what it hashes to, where the Hub or the cache says so; that is for every large file.
+        blob: git's hash of it, where the Hub says so.
+        here: where it lies on this machine, or None.
+    """
+
+    name: str
+    nbytes: int
+    sha256: str | None = None
+    blob: str | None = None
+    here: Path | None = None
+
+    def matches(self, content: bytes) -> bool:
+        """Whether these bytes are the file, by its size and by whichever hash is known."""
+        if len(content) != self.nbytes:
+            return False
+        if self.sha256 is not None:
+            return hashlib.sha256(content).hexdigest() == self.sha256
+        if self.blob is None:
+            return True
+        return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest() == self.blob
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Repository:
+    """A model's repository at one commit.
+
+    Attributes:
+        name: `owner/name`.
+        commit: the commit that a branch or tag stood at.
+        files: by name, as far as a model may need them.
+        license: the word for its licence in its card, or None where nobody said.
+        asked: whether the Hub was asked; otherwise everything is as the cache has it.
+    """
+
+    name: str
+    commit: str
+    files: Mapping[str, RemoteFile]
+    license: str | None = None
+    asked: bool = True
+
+    def read(self, name: str) -> bytes:
+        """The whole content of a small file, from the cache or from the Hub; it is not kept.
+
+        Raises:
+            WeightsError: there is no such file, or it is not handed out, or it is damaged.
+        """
+        file = self._file(name)
+        content = file.here.read_bytes() if file.here else self._get(name, file.nbytes + 1)
+        if not file.matches(content):
+            raise _damaged(file, f"`{name}` of `{self.name}` is damaged (its size or hash is not the published one)")
+        return content
+
+    def read_start(self, name: str, count: int) -> bytes:
+        """The first bytes of a file, or all of it if it is shorter.
+
+        Raises:
+            WeightsError: there is no such file, or it is not handed out.
+        """
+        file = self._file(name)
+        if file.here:
+            with file.here.open("rb") as stream:
+                return stream.read(count)
+        return self._get(name, count)
+
+    def _file(self, name: str) -> RemoteFile:
+        if name not in self.files:
+            raise WeightsError(f"`{self.name}` has no `{name}`, so it is no model that localdiff can read", KINDS)
+        return self.files[name]
+
+    def _get(self, name: str, count: int) -> bytes:
+        """At most `count` bytes from the start of a file on the Hub, even from a server that knows no ranges."""
+        from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
+        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+        url = hf_hub_url(self.name, name, revision=self.commit)
+
+        def get() -> bytes:
+            headers = build_hf_headers(library_name="localdiff")
+            headers |= {"Accept-Encoding": "identity", "Range": f"bytes=0-{count - 1}"}
+            content = bytearray()
+            with get_session().stream("GET", url, headers=headers, timeout=_TIMEOUT) as response:
+                hf_raise_for_status(response)
+                for chunk in response.iter_bytes():
+                    content += chunk
+                    if len(content) >= count:
+                        break
+            return bytes(content[:count])
+
+        return _patiently(get, self.name, self.commit)
+
+
+def look_up(reference: str, *, revision: str | None = None, offline: bool = False) -> Repository:
+    """What a repository holds now, or, where the Hub may not or cannot be asked, what the cache has of it.
+
+    Args:
+        reference: `owner/name`.
+        revision: branch, tag or commit; `main` by default.
+        offline: do not ask the Hub.
+
+    Raises:
+        UnreachableError: the Hub may not or cannot be asked, and the cache does not have every file.
+        WeightsError: there is no such repository or revision, or it is not handed out.
+    """
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    from huggingface_hub import constants
+
+    if offline or constants.is_offline_mode():
+        return _in_cache(reference, revision, not_downloaded(reference))
+    try:
+        return _on_hub(reference, revision)
+    except UnreachableError as error:
+        return _in_cache(reference, revision, error)
+
+
+def _on_hub(reference: str, revision: str | None) -> Repository:
+    from huggingface_hub import HfApi
+
+    def ask() -> Repository:
+        api = HfApi(library_name="localdiff")
+        info = api.model_info(reference, revision=revision, files_metadata=True, timeout=_TIMEOUT)
+        commit = info.sha or ""
+        files = {
+            sibling.rfilename: RemoteFile(
+                name=sibling.rfilename,
+                nbytes=sibling.size or 0,
+                sha256=sibling.lfs.sha256 if sibling.lfs else None,
+                blob=sibling.blob_id,
+                here=_cached(reference, sibling.rfilename, commit),
+            )
+            for sibling in info.siblings or ()
+            if _is_wanted(sibling.rfilename)
+        }
+        card = info.card_data
+        spoken = card.get("license") if card else None
+        return Repository(
+            name=reference, commit=commit, files=files, license=spoken if isinstance(spoken, str) else None
+        )
+
+    repository = _patiently(ask, reference, revision)
+    for file in repository.files.values():
+        if file.here and file.here.stat().st_size != file.nbytes:
+            have = file.here.stat().st_size
+            raise _damaged(file, f"`{file.here}` has {have} bytes, where the Hub says {file.nbytes}")
+    return repository
+
+
+def _in_cache(reference: str, revision: str | None, otherwise: UnreachableError) -> Repository:
+    """A repository as the cache has it, if the files that a model needs are all there."""
+    config = _cached(reference, "config.json", revision)
+    if config is None:
+        raise otherwise
+    snapshot = config.parent
+    names = sorted(path.name for path in snapshot.iterdir() if path.is_file() and _is_wanted(path.name))
+    missing = sorted(_weight_files(snapshot) - set(names))
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise UnreachableError(
+            f"`{missing[0]}`{more} of `{reference}` is not here: {otherwise.message}", otherwise.hint
+        )
+    files = {
+        name: RemoteFile(
+            name=name, nbytes=(snapshot / name).stat().st_size, sha256=_sha256(snapshot / name), here=snapshot / name
+        )
+        for name in names
+    }
+    return Repository(name=reference, commit=snapshot.name, files=files, asked=False)
+
+
+def _weight_files(snapshot: Path) -> set[str]:
+    index = snapshot / INDEX
+    if not index.is_file():
+        return {WEIGHTS}
+    try:
+        return {str(name) for name in json.loads(index.read_bytes())["weight_map"].values()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise WeightsError(
+            f"`{index}` is damaged ({type(error).__name__})", f"delete `{index}` to fetch it again"
+        ) from error
+
+
+def _sha256(path: Path) -> str | None:
+    """The hash by which the cache calls a large file; None where it keeps no links, or the file is a small one."""
+    try:
+        name = Path(os.readlink(path)).name
+    except OSError:
+        return None
+    return name if _SHA256.fullmatch(name) else None
+
+
+def _cached(reference: str, name: str, revision: str | None) -> Path | None:
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(reference, name, revision=revision)
+    except HFValidationError as error:
+        raise WeightsError(f"`{reference}` cannot be a Hub id", KINDS) from error
+    return Path(found) if isinstance(found, str) else None
+
+
+def _is_wanted(name: str) -> bool:
+    patterns = (*NEEDED, *LEGAL_FILES)
+    return "/" not in name and any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _damaged(file: RemoteFile, message: str) -> WeightsError:
+    hint = f"delete `{file.here}`, then run the same command again" if file.here else "run the same command again"
+    return WeightsError(message, hint)
+
+
+def _patiently(call: Callable[[], T], reference: str, revision: str | None) -> T:
+    """Make a request, again where the Hub says that it is busy or ill; what it refuses is worded."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    for wait in (*_WAITS, None):
+        try:
+            return call()
+        except Exception as error:
+            passing = isinstance(error, HfHubHTTPError) and error.response.status_code in _PASSING
+            if passing and wait is not None:
+                time.sleep(wait)
+                continue
+            explained = explain(error, reference, revision)
+            if explained is None:
+                raise
+            raise explained from error
+    raise AssertionError("the last attempt returns or raises")

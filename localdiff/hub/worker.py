@@ -1,0 +1,145 @@
+"""A process that fetches files of the Hub, one after the other: `python -m localdiff.hub.worker`.
+
+    stdin   one JSON object a line: repository, commit, file, and the directory it goes to, or null for the Hub's cache
+    stdout  one JSON object a line: `bytes` so far, a `note`, and at the end of a file its `path` or an `error`
+
+A process of its own, because the Hub's client cleans up after itself when it is interrupted in a main thread, and in no
+other way: when stdin is closed, or whoever started this is gone, the client is interrupted as by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from localdiff.errors import LocaldiffError
+from localdiff.hub.problems import explain
+
+INTERVAL = 0.1
+"""Seconds between two reports of bytes."""
+
+
+class Reports:
+    """The lines that go to whoever started this."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+
+    def send(self, **content: Any) -> None:
+        """Write one line."""
+        with self._lock:
+            self._stream.write(json.dumps(content) + "\n")
+            self._stream.flush()
+
+
+class Notes(logging.Handler):
+    """What the Hub's client would tell a person, such as that it tries again."""
+
+    def __init__(self, reports: Reports) -> None:
+        super().__init__(logging.WARNING)
+        self._reports = reports
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send the last line, which says what happens now."""
+        self._reports.send(note=record.getMessage().strip().splitlines()[-1])
+
+
+def progress_bar(reports: Reports) -> type:
+    """A class for the Hub's client to report its bytes to, as far as it takes after `tqdm`."""
+
+    class Bar:
+        def __init__(self, total: int | None = None, initial: int = 0, **_: Any) -> None:
+            self.total, self.n = total, initial
+            self._told = 0.0
+
+        def __enter__(self) -> Bar:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.close()
+
+        def update(self, count: float = 1) -> None:
+            """More bytes of the file are there; fewer, where the client begins anew."""
+            self.n += int(count)
+            if time.monotonic() - self._told >= INTERVAL:
+                self.close()
+
+        def update_transfer(self, count: float = 1) -> None:
+            """Bytes on the wire, which are not those of the file."""
+
+        def set_postfix_str(self, *_: Any, **__: Any) -> None:
+            """The client's own wording of its rate."""
+
+        set_transfer_postfix_str = set_postfix_str
+
+        def close(self) -> None:
+            self._told = time.monotonic()
+            reports.send(bytes=self.n)
+
+    return Bar
+
+
+def main() -> None:
+    """Fetch what stdin names until it is closed."""
+    reports = Reports(os.fdopen(os.dup(1), "w", encoding="utf-8"))
+    os.dup2(2, 1)
+    requests: queue.Queue[str | None] = queue.Queue()
+    threading.Thread(target=_listen, args=(requests,), daemon=True).start()
+    try:
+        for request in _until_none(requests):
+            reports.send(**_fetch(json.loads(request), reports))
+    except (KeyboardInterrupt, BrokenPipeError):
+        # Nobody reads any more, not even when the interpreter flushes its streams.
+        os._exit(0)
+
+
+def _listen(requests: queue.Queue[str | None]) -> None:
+    for line in sys.stdin:
+        requests.put(line)
+    requests.put(None)
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    else:
+        signal.raise_signal(signal.SIGINT)
+
+
+def _until_none(requests: queue.Queue[str | None]) -> Iterator[str]:
+    while (request := requests.get()) is not None:
+        yield request
+
+
+def _fetch(request: dict[str, Any], reports: Reports) -> dict[str, Any]:
+    """Fetch one file; what is to be said about it in the end."""
+    from huggingface_hub import hf_hub_download
+
+    logger = logging.getLogger("huggingface_hub")
+    logger.handlers = [Notes(reports)]
+    place = request["directory"]
+    try:
+        path = hf_hub_download(
+            request["repository"],
+            request["file"],
+            revision=request["commit"],
+            local_dir=place,
+            library_name="localdiff",
+            tqdm_class=progress_bar(reports),
+        )
+    except Exception as error:
+        worded = explain(error, request["repository"], request["commit"], place=Path(place) if place else None)
+        worded = worded or LocaldiffError(f"unexpected {type(error).__name__} while fetching: {error}")
+        return {"error": [worded.message, worded.hint, worded.exit_code]}
+    return {"path": path}
+
+
+if __name__ == "__main__":
+    main()

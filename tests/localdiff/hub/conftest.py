@@ -1,0 +1,38 @@
+"""The Hub's client inside a test: pointed at a server of the test's own, with a cache of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from huggingface_hub import constants
+
+from tests.fake_hub import Hub
+
+UseHub: TypeAlias = Callable[[Hub | str], Path]
+
+
+@pytest.fixture
+def use_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> UseHub:
+    """Points the client, and every process started from here, at a server; gives the directory of its cache."""
+
+    def use(server: Hub | str) -> Path:
+        url = server if isinstance(server, str) else server.url
+        cache = tmp_path / "hf" / "hub"
+        monkeypatch.setattr(constants, "ENDPOINT", url)
+        template = url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+        for name, value in {
+            "HF_ENDPOINT": url,
+            "HF_HOME": str(tmp_path / "hf"),
+            "NO_PROXY": "127.0.0.1,localhost",
+        }.items():
+            monkeypatch.setenv(name, value)
+        for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE"):
+            monkeypatch.delenv(name, raising=False)
+        return cache
+
+    return use

@@ -1,0 +1,211 @@
+"""Files on their way: in processes of their own, with what a network does to them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from localdiff.errors import LocaldiffError, WeightsError
+from localdiff.hub.downloads import Downloads
+from localdiff.hub.problems import UnreachableError
+from localdiff.hub.repository import look_up
+from tests.fake_hub import COMMIT, TOKEN, Hub, Repository, hub
+from tests.localdiff.hub.conftest import UseHub
+from tests.processes import ROOT
+
+FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+FILES = {
+    "config.json": b"{}",
+    FIRST: bytes(range(256)) * 4000,
+    SECOND: b"1" * 500_000,
+}
+
+
+class Log:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.bytes: dict[str, list[int]] = {}
+        self.fetched: list[str] = []
+        self.notes: list[str] = []
+
+    def on_bytes(self, name: str, done: int) -> None:
+        self.bytes.setdefault(name, []).append(done)
+
+    def on_fetched(self, name: str) -> None:
+        self.fetched.append(name)
+
+    def on_note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+@pytest.fixture
+def server(use_hub: UseHub) -> Iterator[Hub]:
+    with hub(model=Repository(files=dict(FILES))) as running:
+        use_hub(running)
+        yield running
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_files_come_in_order_and_are_in_the_shared_cache(server: Hub, log: Log, tmp_path: Path) -> None:
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        downloads.ahead([FIRST, SECOND])
+        paths = [downloads.wait(name) for name in (SECOND, FIRST, FIRST, "config.json")]
+    assert paths[0] and paths[0].read_bytes() == FILES[SECOND]
+    snapshot = tmp_path / "hf" / "hub" / "models--owner--model" / "snapshots" / COMMIT
+    assert paths == [snapshot / SECOND, snapshot / FIRST, snapshot / FIRST, snapshot / "config.json"]
+    assert log.fetched == [FIRST, SECOND, "config.json"]
+    assert log.bytes[FIRST][-1] == len(FILES[FIRST])
+    assert server.fetched() == [FIRST, SECOND]
+    # and from now on nothing needs to be fetched
+    assert look_up("owner/model").files[FIRST].here == snapshot / FIRST
+
+
+def test_files_of_a_directory_of_our_own_are_not_in_the_cache(server: Hub, log: Log, tmp_path: Path) -> None:
+    with Downloads(look_up("owner/model"), log, directory=tmp_path / "scratch", workers=1) as downloads:
+        assert downloads.wait(FIRST) == tmp_path / "scratch" / FIRST
+        (tmp_path / "scratch" / FIRST).unlink()
+        downloads.forget(FIRST)
+        assert downloads.wait(FIRST) == tmp_path / "scratch" / FIRST
+    assert (tmp_path / "scratch" / FIRST).read_bytes() == FILES[FIRST]
+    assert not (tmp_path / "hf" / "hub").exists()
+
+
+def test_a_connection_that_is_cut_goes_on_where_it_was(server: Hub, log: Log) -> None:
+    content = bytes(range(256)) * 90_000
+    # the client hands on 10 MiB at a time, and only what it has handed on is kept
+    server.repositories["owner/model"] = Repository(files={FIRST: content}, cuts={FIRST: [21_500_000]})
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        path = downloads.wait(FIRST)
+    assert path and hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(content).digest()
+    assert server.fetched() == [FIRST, FIRST]
+    assert server.sent < len(content) * 1.1
+    assert any("resume" in note for note in log.notes)
+
+
+def test_a_server_that_knows_no_ranges_begins_anew(server: Hub, log: Log) -> None:
+    server.repositories["owner/model"].cuts = {FIRST: [300_000]}
+    server.repositories["owner/model"].ranges = False
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        path = downloads.wait(FIRST)
+    assert path and path.read_bytes() == FILES[FIRST]
+    assert log.bytes[FIRST][-1] == len(FILES[FIRST])
+
+
+@pytest.mark.parametrize("statuses", [{"cdn": [429]}, {"resolve": [500, 500]}], ids=str)
+def test_a_hub_that_is_busy_is_asked_again(server: Hub, log: Log, statuses: dict[str, list[int]]) -> None:
+    repository = look_up("owner/model")
+    server.repositories["owner/model"].statuses = statuses
+    with Downloads(repository, log, workers=1) as downloads:
+        path = downloads.wait(FIRST)
+    assert path and path.read_bytes() == FILES[FIRST]
+    assert log.notes
+
+
+@pytest.mark.slow  # the client waits between its tries
+def test_a_file_that_is_always_cut_short_is_an_error_and_nothing_is_left_of_it(
+    server: Hub, log: Log, tmp_path: Path
+) -> None:
+    server.repositories["owner/model"].truncated = True
+    with (
+        Downloads(look_up("owner/model"), log, workers=1) as downloads,
+        pytest.raises(WeightsError, match="`owner/model` could not be fetched"),
+    ):
+        downloads.wait(FIRST)
+    assert not list((tmp_path / "hf").rglob("*incomplete*"))
+    server.repositories["owner/model"].truncated = False
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        assert downloads.wait(FIRST)
+
+
+def test_each_file_has_its_own_error(server: Hub, log: Log) -> None:
+    repository = look_up("owner/model")
+    server.repositories["owner/model"].gated = True
+    with Downloads(repository, log, workers=1) as downloads:
+        with pytest.raises(WeightsError, match="access to `owner/model` is not granted") as raised:
+            downloads.wait(FIRST)
+        assert raised.value.exit_code == 3
+        assert f"{server.url}/owner/model" in (raised.value.hint or "")
+        server.repositories["owner/model"].gated = False
+        assert downloads.wait(SECOND)
+
+
+def test_a_token_opens_what_is_gated_and_goes_to_no_other_host(
+    server: Hub, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    server.repositories["owner/model"].gated = True
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        assert downloads.wait(FIRST)
+
+
+def test_a_disk_that_refuses_is_worded(server: Hub, log: Log, tmp_path: Path) -> None:
+    (tmp_path / "scratch").write_text("a file where the directory should be")
+    with (
+        Downloads(look_up("owner/model"), log, directory=tmp_path / "scratch", workers=1) as downloads,
+        pytest.raises(LocaldiffError, match="`owner/model` could not be fetched") as raised,
+    ):
+        downloads.wait(FIRST)
+    assert str(tmp_path / "scratch") in (raised.value.hint or "")
+
+
+def test_waiting_can_be_stopped_and_what_was_unfinished_leaves_nothing(server: Hub, log: Log, tmp_path: Path) -> None:
+    server.repositories["owner/model"].pace = 0.5
+    with Downloads(look_up("owner/model"), log) as downloads:
+        downloads.ahead([FIRST, SECOND])
+        blobs = tmp_path / "hf" / "hub" / "models--owner--model" / "blobs"
+        wait_until(lambda: blobs.exists() and len(list(blobs.iterdir())) == 2)
+        assert downloads.wait(FIRST, stopped=lambda: True) is None
+    assert not list(blobs.iterdir())
+
+
+def test_a_process_that_dies_is_an_error_that_can_be_tried_again(server: Hub, log: Log) -> None:
+    server.repositories["owner/model"].pace = 0.5
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        downloads.ahead([FIRST])
+        wait_until(lambda: FIRST in server.fetched())
+        downloads._processes[0].kill()
+        with pytest.raises(UnreachableError, match="stopped before its end"):
+            downloads.wait(FIRST)
+        server.repositories["owner/model"].pace = 0
+        assert downloads.wait(SECOND)
+
+
+PARENT = f"""
+import sys
+from localdiff.hub.downloads import Downloads
+from localdiff.hub.repository import look_up
+from tests.localdiff.hub.test_downloads import Log
+
+with Downloads(look_up("owner/model"), Log(), workers=1) as downloads:
+    downloads.wait("{FIRST}")
+"""
+
+
+def test_when_the_parent_is_killed_the_download_ends_and_leaves_nothing(server: Hub, tmp_path: Path) -> None:
+    server.repositories["owner/model"].pace = 0.5
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=ROOT)
+    blobs = tmp_path / "hf" / "hub" / "models--owner--model" / "blobs"
+    wait_until(lambda: blobs.exists() and bool(list(blobs.iterdir())))
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    wait_until(lambda: not list(blobs.iterdir()))

@@ -1,0 +1,226 @@
+"""What a repository holds, asked of a server and of the cache, with everything that may go wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants, hf_hub_download
+
+from localdiff.errors import WeightsError
+from localdiff.hub import repository as module
+from localdiff.hub.problems import UnreachableError
+from localdiff.hub.repository import RemoteFile, look_up
+from tests.fake_hub import COMMIT, TOKEN, Repository, hub
+from tests.localdiff.hub.conftest import UseHub
+
+WEIGHTS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+FILES = {
+    "config.json": b'{"model_type": "diffusion_gemma"}',
+    "tokenizer.json": b"{}" * 500,
+    "model.safetensors.index.json": json.dumps({"weight_map": {"a": WEIGHTS[0], "b": WEIGHTS[1]}}).encode(),
+    WEIGHTS[0]: bytes(range(256)) * 20,
+    WEIGHTS[1]: b"1" * 5000,
+    "LICENSE": b"do what you like",
+}
+OTHERS = {"README.md": b"# a model", "modeling.py": b"raise SystemExit", "onnx/model.safetensors": b"2" * 5000}
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    return waited
+
+
+def nobody() -> str:
+    """Where no server listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+def download(name: str, revision: str | None = None) -> Path:
+    """Put a file into the cache as the Hub's client does."""
+    return Path(hf_hub_download("owner/model", name, revision=revision))
+
+
+def test_names_sizes_and_hashes_of_what_a_model_may_need(use_hub: UseHub) -> None:
+    with hub(model=Repository(files=FILES | OTHERS, license="apache-2.0")) as server:
+        use_hub(server)
+        found = look_up("owner/model", revision="v1")
+        assert (found.name, found.commit, found.license, found.asked) == ("owner/model", COMMIT, "apache-2.0", True)
+        assert set(found.files) == set(FILES)
+        for name, content in FILES.items():
+            file = found.files[name]
+            assert (file.nbytes, file.here) == (len(content), None)
+            large = name in (*WEIGHTS, "tokenizer.json")
+            assert file.sha256 == (hashlib.sha256(content).hexdigest() if large else None)
+            assert file.matches(content)
+            assert not file.matches(content[:-1] + b"?")
+        assert server.requests == ["GET api/models/owner/model/revision/v1"]
+
+
+def test_reading_a_file_keeps_nothing(use_hub: UseHub) -> None:
+    with hub(model=Repository(files=FILES)) as server:
+        cache = use_hub(server)
+        found = look_up("owner/model")
+        assert found.read("config.json") == FILES["config.json"]
+        assert found.read("tokenizer.json") == FILES["tokenizer.json"]
+        assert found.read_start(WEIGHTS[0], 300) == FILES[WEIGHTS[0]][:300]
+        assert found.read_start(WEIGHTS[0], 10**6) == FILES[WEIGHTS[0]]
+        assert not cache.exists()
+
+
+def test_a_server_without_ranges_is_read_no_further_than_needed(use_hub: UseHub) -> None:
+    big = b"x" * 30_000_000
+    with hub(model=Repository(files={WEIGHTS[0]: big}, ranges=False, pace=0.002)) as server:
+        use_hub(server)
+        assert look_up("owner/model").read_start(WEIGHTS[0], 1000) == big[:1000]
+        assert server.sent < len(big) / 2
+
+
+def test_what_is_in_the_cache_is_said_and_read_there(use_hub: UseHub) -> None:
+    with hub(model=Repository(files=FILES)) as server:
+        use_hub(server)
+        path = download(WEIGHTS[0])
+        server.requests.clear()
+        found = look_up("owner/model")
+        assert found.files[WEIGHTS[0]].here == path
+        assert found.files[WEIGHTS[1]].here is None
+        assert found.read_start(WEIGHTS[0], 100) == FILES[WEIGHTS[0]][:100]
+        assert server.requests == ["GET api/models/owner/model"]
+
+
+def test_the_cache_alone_tells_the_same(use_hub: UseHub) -> None:
+    with hub(model=Repository(files=FILES)) as server:
+        use_hub(server)
+        for name in FILES:
+            download(name)
+        server.requests.clear()
+        found = look_up("owner/model", offline=True)
+        assert server.requests == []
+    assert (found.commit, found.asked, found.license) == (COMMIT, False, None)
+    assert {name: file.nbytes for name, file in found.files.items()} == {n: len(c) for n, c in FILES.items()}
+    assert found.files[WEIGHTS[0]].sha256 == hashlib.sha256(FILES[WEIGHTS[0]]).hexdigest()
+    assert found.files["config.json"].sha256 is None
+    use_hub(nobody())
+    assert look_up("owner/model") == found
+    assert look_up("owner/model", revision=COMMIT, offline=True) == found
+
+
+def test_offline_a_missing_file_is_named(use_hub: UseHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    with hub(model=Repository(files=FILES)) as server:
+        use_hub(server)
+        with pytest.raises(UnreachableError, match="`owner/model` has not been downloaded"):
+            look_up("owner/model", offline=True)
+        for name in ("config.json", "model.safetensors.index.json"):
+            download(name)
+        with pytest.raises(UnreachableError, match=f"`{WEIGHTS[0]}` and 1 more of `owner/model` is not here"):
+            look_up("owner/model", offline=True)
+        download(WEIGHTS[0])
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+        with pytest.raises(UnreachableError, match=f"`{WEIGHTS[1]}` of `owner/model` is not here"):
+            look_up("owner/model")
+
+
+@pytest.mark.parametrize(
+    ("name", "token", "message"),
+    [
+        ("gated", None, "access to `owner/gated` is not granted for this account"),
+        ("private", None, "there is no `owner/private` on the Hub, or it is private"),
+        ("missing", None, "there is no `owner/missing` on the Hub, or it is private"),
+        ("model", "hf_old", "the Hub does not accept this token"),
+        ("forbidden", None, "this token may not read `owner/forbidden`"),
+        ("a--b", None, "`owner/a--b` cannot be a Hub id"),
+    ],
+)
+def test_what_is_refused(
+    use_hub: UseHub, monkeypatch: pytest.MonkeyPatch, name: str, token: str | None, message: str
+) -> None:
+    with hub(
+        model=Repository(files=FILES),
+        gated=Repository(files=FILES, gated=True),
+        private=Repository(files=FILES, private=True),
+        forbidden=Repository(files=FILES, status=403),
+    ) as server:
+        use_hub(server)
+        if token:
+            monkeypatch.setenv("HF_TOKEN", token)
+        with pytest.raises(WeightsError) as raised:
+            look_up(f"owner/{name}").read("config.json")
+        assert raised.value.message == message
+        assert raised.value.hint
+        assert not isinstance(raised.value, UnreachableError)
+        if name in ("gated", "private"):
+            monkeypatch.setenv("HF_TOKEN", TOKEN)
+            assert look_up(f"owner/{name}").read("config.json") == FILES["config.json"]
+
+
+def test_a_revision_that_is_not_there(use_hub: UseHub) -> None:
+    with hub(model=Repository(files=FILES)) as server:
+        use_hub(server)
+        with pytest.raises(WeightsError, match="`owner/model` has no revision `v9`"):
+            look_up("owner/model", revision="v9")
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_hub_that_is_busy_is_asked_again(use_hub: UseHub, no_waiting: list[float], status: int) -> None:
+    statuses = {"api": [status], "resolve": [status, status]}
+    with hub(model=Repository(files=FILES, statuses=statuses)) as server:
+        use_hub(server)
+        assert look_up("owner/model").read("config.json") == FILES["config.json"]
+    assert no_waiting == [1.0, 1.0, 3.0]
+
+
+def test_a_hub_that_stays_ill_is_not_asked_for_ever(use_hub: UseHub, no_waiting: list[float]) -> None:
+    with hub(broken=Repository(files=FILES, status=500), busy=Repository(files=FILES, status=429)) as server:
+        use_hub(server)
+        with pytest.raises(WeightsError, match="the Hub answered 500 for `owner/broken`"):
+            look_up("owner/broken")
+        with pytest.raises(WeightsError, match="too many requests"):
+            look_up("owner/busy")
+        assert len(server.requests) == 6
+
+
+def test_nobody_answers(use_hub: UseHub) -> None:
+    use_hub(url := nobody())
+    with pytest.raises(UnreachableError, match=f"no answer from {url}"):
+        look_up("owner/model")
+
+
+def test_a_file_of_another_size_in_the_cache_is_named(use_hub: UseHub) -> None:
+    with hub(model=Repository(files=FILES)) as server:
+        use_hub(server)
+        path = download(WEIGHTS[0])
+        path.resolve().write_bytes(b"short")
+        with pytest.raises(WeightsError, match=f"`{path}` has 5 bytes, where the Hub says 5120") as raised:
+            look_up("owner/model")
+        assert f"delete `{path}`" in (raised.value.hint or "")
+
+
+def test_a_small_file_that_is_damaged_on_the_way_is_an_error(use_hub: UseHub) -> None:
+    with hub(model=Repository(files=FILES, wrong={"config.json"})) as server:
+        use_hub(server)
+        with pytest.raises(WeightsError, match="`config.json` of `owner/model` is damaged"):
+            look_up("owner/model").read("config.json")
+
+
+def test_a_file_that_the_repository_does_not_have(use_hub: UseHub) -> None:
+    with hub(model=Repository(files={})) as server:
+        use_hub(server)
+        with pytest.raises(WeightsError, match="`owner/model` has no `config.json`"):
+            look_up("owner/model").read("config.json")
+
+
+def test_a_file_without_any_hash_goes_by_its_size() -> None:
+    assert RemoteFile(name="a", nbytes=1).matches(b"x")
+    assert not RemoteFile(name="a", nbytes=1).matches(b"xy")
+
+
+def test_every_wait_is_short() -> None:
+    assert sum(module._WAITS) < 10
