@@ -13,8 +13,10 @@ from typing import Annotated, Literal
 import typer
 
 from localdiff import __version__
+from localdiff import cli_traces as traces
 from localdiff.commands.live import LiveOptions
 from localdiff.commands.prompt import NoPromptError
+from localdiff.commands.record import RecordOptions
 from localdiff.commands.run import RunRequest, run
 from localdiff.errors import UsageError
 from localdiff.exits import Edge
@@ -219,6 +221,27 @@ def run_command(
             rich_help_panel=_OUTPUT,
         ),
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep a trace of the run in FILE, for `localdiff replay`. It holds the prompt and is readable by its "
+            "owner alone.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    record_top_k: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Put the N most probable tokens of every position into the trace and the events.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = 0,
+    gold: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="The expected answer, kept in the trace.", rich_help_panel=_OUTPUT),
+    ] = None,
     live: Annotated[
         Literal["auto", "on", "off", "line"] | None,
         typer.Option(
@@ -265,6 +288,8 @@ def run_command(
     """
     if quiet and (verbose or stats):
         raise UsageError(f"`-q` and `{'-v' if verbose else '--stats'}` exclude each other", "leave out one of the two")
+    if record_top_k and record is None and events is None:
+        raise UsageError("`--record-top-k` has nowhere to put them", "add `--record FILE`")
     request = RunRequest(
         options=GenerateOptions(
             max_tokens=max_tokens,
@@ -281,7 +306,9 @@ def run_command(
             stability=stability,
             confidence=confidence,
             noise=noise,
+            alternatives=record_top_k,
         ),
+        record=RecordOptions(file=record, gold=gold),
         live=LiveOptions(wish=live, palette=palette, fps=fps, slow=slow, color=color),
         prompt=prompt,
         file=file,
@@ -304,6 +331,9 @@ def run_command(
     except NoPromptError as error:
         typer.echo(context.get_usage(), err=True)
         raise error
+
+
+traces.add_to(app)
 
 
 def main(arguments: list[str] | None = None) -> None:

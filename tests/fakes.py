@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from localdiff.events import (
     BlockCommitted,
@@ -45,6 +46,21 @@ class FakeIdentity:
     revision: str | None = None
     device: str = "cpu"
     dtype: str = "fp32"
+    directory: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FakeSettings:
+    """What its sampler would go by."""
+
+    max_steps: int = MAX_STEPS
+    cap: int | None = None
+    entropy_bound: float = 0.1
+    t_min: float = 0.4
+    t_max: float = 0.8
+    greedy: bool = False
+    stability: int = 1
+    confidence: float = 0.005
 
 
 class FakePieces:
@@ -96,7 +112,13 @@ class ScriptedEngine:
     error: BaseException | None = None
     identity: FakeIdentity = FakeIdentity()
     tokenizer: FakePieces = field(default_factory=FakePieces)
+    hardware: str = "a script"
     calls: list[tuple[str, GenerateOptions]] = field(default_factory=list)
+
+    def settings_for(self, options: GenerateOptions) -> FakeSettings:
+        """Always the same."""
+        del options
+        return FakeSettings()
 
     def generate(
         self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None

@@ -19,7 +19,8 @@ EVERYWHERE = {"errors", "config", "paths", "options", "sizes", "__init__"}
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"engine", "events"},
     "__main__": {"cli"},
-    "cli": {"commands", "exits", "ui"},
+    "cli": {"commands", "exits", "ui", "cli_traces"},
+    "cli_traces": {"commands", "exits", "ui"},
     "exits": {"ui"},
     "commands": {"chat", "ui", "view", "trace", "engine", "load", "hub", "quant", "bench", "doctor", "events"},
     "chat": {"engine", "template", "ui", "view", "trace", "events"},
@@ -60,6 +61,7 @@ ALLOWED_LATE: dict[str, set[str]] = {"engine": {"load", "hub", "checkpoint"}}
 
 TORCH_FREE = {
     "cli",
+    "cli_traces",
     "exits",
     "commands",
     "ui",
@@ -73,7 +75,11 @@ TORCH_FREE = {
     "hardware",
     "hub",
 }
-ONLY_IMPORTER = {"huggingface_hub": {"hub"}, "typer": {"cli", "exits", "ui"}, "jinja2": {"template", "sandbox", "demo"}}
+ONLY_IMPORTER = {
+    "huggingface_hub": {"hub"},
+    "typer": {"cli", "cli_traces", "exits", "ui"},
+    "jinja2": {"template", "sandbox", "demo"},
+}
 
 
 def sources() -> list[Path]:

@@ -22,6 +22,10 @@ from localdiff.trace.header import Header
 from localdiff.trace.recorder import Recorder
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output, printable
+from localdiff.ui.status import StatusLine
+
+# Bytes; less than this is hashed before anybody could read a word about it.
+_LONG = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,6 +95,16 @@ class TraceFile:
         self.begun = True
         if stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
             self._file.truncate(0)
+
+
+def hashing_shown_by(status: StatusLine) -> Callable[[int, int], None]:
+    """A progress that says how far the weights have been read for their hash, where that takes long."""
+
+    def show(done: int, total: int) -> None:
+        if total >= _LONG:
+            status.show(f"hashing weights {done / 1e9:.1f}/{total / 1e9:.1f} GB")
+
+    return show
 
 
 @contextmanager

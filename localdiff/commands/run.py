@@ -18,9 +18,11 @@ from typing import BinaryIO, Protocol, TypeAlias
 from localdiff import hub
 from localdiff.commands.events_file import STDOUT, event_recorders
 from localdiff.commands.interrupt import cancel_on_interrupt
-from localdiff.commands.live import LiveOptions, Pieces, live_view, mode_of
+from localdiff.commands.live import LiveOptions, live_view, mode_of
 from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.commands.prompt import read_prompt
+from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
+from localdiff.commands.trace_header import Recordable
 from localdiff.errors import UsageError, WeightsError
 from localdiff.events import Channel, Event
 from localdiff.options import GenerateOptions
@@ -54,6 +56,7 @@ class RunRequest:
         output: file that takes what would go to stdout.
         json: one object in place of the text.
         events: file for the events, or `-` for stdout.
+        record: whether to keep a trace.
     """
 
     options: GenerateOptions
@@ -69,18 +72,11 @@ class RunRequest:
     output: Path | None = None
     json: bool = False
     events: str | None = None
+    record: RecordOptions = RecordOptions()
 
 
-class Generator(Protocol):
+class Generator(Recordable, Protocol):
     """As much of an engine as a run needs."""
-
-    @property
-    def identity(self) -> Identity:
-        """Which model this is, and where it runs."""
-
-    @property
-    def tokenizer(self) -> Pieces:
-        """What its ids look like."""
 
     def generate(
         self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None
@@ -131,18 +127,22 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
         raise UsageError(
             "`--json` and `--events -` both want stdout", "give `--events` a file, or leave out one of the two"
         )
-    if request.live.slow and (request.json or request.events is not None):
-        other = "--json" if request.json else "--events"
+    if request.live.slow and (request.json or request.events is not None or request.record.file is not None):
+        other = "--json" if request.json else "--events" if request.events is not None else "--record"
         raise UsageError(f"`--slow` and `{other}` exclude each other", "a run that waits has no speed to report")
     mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)
     prompt = read_prompt(request.prompt, request.file, stdin)
     with ExitStack() as stack:
         target = None if request.output is None else stack.enter_context(output_file(request.output))
         recorders = stack.enter_context(event_recorders(request.events, request.output, output))
+        others = [("-o", request.output), ("--events", request.events), ("-f", request.file)]
+        trace = stack.enter_context(trace_file(request.record, output, others=others))
         status = StatusLine(output.stderr, shown=mode != "off")
         stack.callback(status.clear)
         stack.enter_context(logging_to(status, output))
         engine = _load(request, output, status, load)
+        if trace is not None:
+            recorders.append(trace.observer(engine, prompt, request.options, hashing_shown_by(status)))
         summary = Summary()
         _generate(request, output, status, mode, engine, prompt, [*recorders, summary])
         return _deliver(request, output, target, summary, engine.identity)

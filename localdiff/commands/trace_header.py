@@ -25,14 +25,37 @@ from localdiff.ui.summary import Identity
 class Settings(Protocol):
     """The sampler's settings in force, under the names of `trace.header.Sampler`."""
 
-    max_steps: int
-    cap: int | None
-    entropy_bound: float
-    t_min: float
-    t_max: float
-    greedy: bool
-    stability: int
-    confidence: float
+    @property
+    def max_steps(self) -> int:
+        """Most denoise steps a block may take."""
+
+    @property
+    def cap(self) -> int | None:
+        """Where every block is cut, if it is."""
+
+    @property
+    def entropy_bound(self) -> float:
+        """In nats."""
+
+    @property
+    def t_min(self) -> float:
+        """Temperature of the last step."""
+
+    @property
+    def t_max(self) -> float:
+        """Temperature of the first step."""
+
+    @property
+    def greedy(self) -> bool:
+        """Whether nothing is drawn."""
+
+    @property
+    def stability(self) -> int:
+        """Steps for which a draft must stay the same."""
+
+    @property
+    def confidence(self) -> float:
+        """Mean entropy to stay under, in nats."""
 
 
 class LocatedIdentity(Identity, Protocol):

@@ -1,0 +1,224 @@
+"""`localdiff replay`: a trace played in the terminal, or written in another form.
+
+Knows which form goes where and what cannot be combined; knows nothing about how anything is drawn, and needs no torch.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TextIO, TypeAlias, get_args
+
+from localdiff.commands.output_file import output_file
+from localdiff.commands.replay_screen import ReplayScreen, is_possible
+from localdiff.errors import UsageError
+from localdiff.trace.example import EXAMPLE, example_path
+from localdiff.trace.exports import movie, plain
+from localdiff.trace.exports.asciicast import asciicast
+from localdiff.trace.exports.unpacked import unpacked
+from localdiff.trace.player import Player
+from localdiff.trace.reader import read_trace
+from localdiff.trace.stage import Stage
+from localdiff.trace.timeline import Moment, Timeline
+from localdiff.trace.trace import Trace
+from localdiff.ui.output import Output, printable
+from localdiff.view.ansi import encode_row
+from localdiff.view.canvas_view import Drawn
+from localdiff.view.layout import Size
+from localdiff.view.palette import Palette, PaletteName, resolve_palette
+from localdiff.view.sanitize import safe_text
+
+Form: TypeAlias = Literal["html", "text", "json", "svg", "cast"]
+
+_SUFFIXES: Mapping[str, Form] = {
+    ".html": "html",
+    ".htm": "html",
+    ".txt": "text",
+    ".json": "json",
+    ".svg": "svg",
+    ".cast": "cast",
+}
+_FRAME_SECONDS = 1 / 30
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplayRequest:
+    """What the command line asks for.
+
+    Attributes:
+        file: a trace, or `example`.
+        to: the form to write; None plays, or goes by the suffix of `output`.
+        output: file that takes what would go to stdout.
+        speed: recorded seconds in a second.
+        block, step: the moment that text or a picture is to show; by default everything.
+        columns, rows: size of the terminal that pictures and recordings show.
+        palette: the looks.
+    """
+
+    file: str
+    to: Form | None = None
+    output: Path | None = None
+    speed: float = 1.0
+    block: int | None = None
+    step: int | None = None
+    columns: int = 100
+    rows: int = 24
+    palette: PaletteName = "auto"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.speed) and self.speed > 0):
+            raise UsageError(f"speed={self.speed} must be a finite number > 0")
+        for name, least, most in (("columns", 24, 500), ("rows", 6, 200)):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise UsageError(f"{name}={value} must be from {least} to {most}")
+
+    @property
+    def form(self) -> Form | None:
+        """The form to write, or None to play.
+
+        Raises:
+            UsageError: the output's suffix stands for none.
+        """
+        if self.to is not None or self.output is None:
+            return self.to
+        form = _SUFFIXES.get(self.output.suffix.lower())
+        if form is None:
+            raise UsageError(
+                f"`{self.output}` does not say what to write", f"add `--to` {', '.join(get_args(Form)[:-1])} or cast"
+            )
+        return form
+
+
+def open_trace(name: str) -> Trace:
+    """The trace of that name; `example` is the one that ships with the package, `./example` a file called so."""
+    return read_trace(example_path() if name == EXAMPLE else Path(name).expanduser())
+
+
+def replay(
+    request: ReplayRequest, output: Output, *, keyboard: TextIO | None, env: Mapping[str, str] = os.environ
+) -> int:
+    """Play or write a trace.
+
+    Args:
+        request: what is asked for.
+        output: the streams.
+        keyboard: standard input, or None if there is none.
+        env: environment.
+
+    Raises:
+        LocaldiffError: everything that a user can do something about.
+    """
+    form = request.form
+    if (request.step is not None or request.block is not None) and form not in ("text", "svg"):
+        raise UsageError("`--block` and `--step` choose what `--to text` or `--to svg` shows", "add one of them")
+    if form is None and is_possible(keyboard, output.stdout.file, env.get("TERM", "")):
+        assert keyboard is not None
+        trace = open_trace(request.file)
+        _warn_if_torn(trace, request, output)
+        _play(request, trace, output, keyboard, env)
+        return 0
+    form = form or "text"
+    if output.stdout.terminal and request.output is None and form in ("html", "svg", "cast"):
+        raise UsageError(f"`--to {form}` would fill the terminal", f"add `-o FILE.{form}`, or send it into a pipe")
+    trace = open_trace(request.file)
+    _warn_if_torn(trace, request, output)
+    text = _written(request, form, trace, escaped=output.stdout.terminal and request.output is None)
+    if request.output is None:
+        output.stdout.write(safe_text(text) if output.stdout.terminal else text)
+        if output.stdout.terminal and not text.endswith("\n"):
+            output.stdout.write("\n")
+        return 0
+    with output_file(request.output) as file:
+        file.save(text)
+    return 0
+
+
+def _warn_if_torn(trace: Trace, request: ReplayRequest, output: Output) -> None:
+    if not trace.complete and not output.quiet:
+        output.stderr.write(f"warning: `{printable(request.file)}` ends early: the run was killed, or still goes on\n")
+
+
+def _written(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool) -> str:
+    """The trace in another form."""
+    if form == "html":
+        from localdiff.trace.page.page import page
+
+        return page(trace)
+    if form == "json":
+        return unpacked(trace, escaped=escaped)
+    name = "dark" if request.palette == "auto" else request.palette
+    palette = resolve_palette(name, env={}, encoding="utf-8")
+    timeline, stage = Timeline.of(trace), _stage(trace, palette)
+    size = Size(request.columns, request.rows)
+    moment = _moment(request, timeline)
+    if form == "text":
+        return plain.answer(trace) if moment is None else plain.picture(stage, moment, size)
+    if form == "svg" and moment is not None:
+        return movie.picture(stage, moment, size, palette)
+    if form == "svg":
+        return movie.movie(timeline, stage, size, palette, speed=request.speed)
+    return asciicast(timeline, stage, size, title=f"localdiff replay {request.file}", speed=request.speed)
+
+
+def _moment(request: ReplayRequest, timeline: Timeline) -> Moment | None:
+    """The moment that was asked for: by default the first block, and its last step."""
+    if request.block is None and request.step is None:
+        return None
+    block = request.block or 1
+    step = request.step
+    if step is None:
+        step = max((moment.step for moment in timeline.moments if moment.block == block), default=0)
+    index = timeline.find(block, step)
+    if index is None:
+        raise UsageError(
+            f"the trace has no step {step} in block {block}",
+            f"it has {timeline.moments[-1].block} blocks; step 0 of each is its noise",
+        )
+    return timeline.moments[index]
+
+
+def _stage(trace: Trace, palette: Palette) -> Stage:
+    return Stage(
+        trace.header, piece_of=trace.piece, is_special=trace.is_special, palette=palette, complete=trace.complete
+    )
+
+
+def _play(
+    request: ReplayRequest,
+    trace: Trace,
+    output: Output,
+    keyboard: TextIO,
+    env: Mapping[str, str],
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    screen = output.stdout.file
+    color = output.stdout.color if request.palette == "auto" else None
+    palette = resolve_palette(request.palette, env=env, encoding=screen.encoding, color=color)
+    stage = _stage(trace, palette)
+    player = Player(timeline=Timeline.of(trace), speed=request.speed)
+    with ReplayScreen(keyboard, screen) as terminal:
+        last, shown = clock(), player.index
+        before, drawn = None, Drawn()
+        while not player.done:
+            if player.index != shown:
+                # What differs from the moment before stays marked for as long as this one is shown.
+                before, shown = drawn, player.index
+            rows, drawn = stage.rows(player, terminal.size, before)
+            terminal.draw([encode_row(row) for row in rows])
+            wait = player.wait
+            key = terminal.key(None if wait is None else max(wait, _FRAME_SECONDS))
+            now = clock()
+            player, last = player.pass_time(now - last), now
+            if key is not None:
+                player = player.press(key)
+
+
+def standard_input() -> TextIO | None:
+    """Where keys come from."""
+    return sys.stdin

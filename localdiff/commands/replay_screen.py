@@ -1,0 +1,176 @@
+"""A terminal that is borrowed for a replay: the alternate screen, keys without echo, and everything given back.
+
+Knows modes, signals and key sequences; knows nothing about what is shown. Rows are drawn over each other and never
+erased first; only rows that changed are sent.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType, TracebackType
+from typing import Final, TextIO
+
+from localdiff.ui.region import CURSOR_OFF, ERASE_BELOW, ERASE_REST_OF_ROW, RESTORE, SYNC_OFF, SYNC_ON, WRAP_OFF
+from localdiff.ui.terminal import terminal_size
+from localdiff.view.layout import Size
+
+if sys.platform != "win32":
+    import termios
+    import tty
+
+ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
+
+# How long the rest of a key's sequence may take; a lone Escape is known by its silence.
+_SEQUENCE_SECONDS = 0.05
+
+_KEYS: Final = {
+    " ": "space",
+    "\r": "enter",
+    "\n": "enter",
+    "\x1b": "escape",
+    "\x1b[A": "up",
+    "\x1b[B": "down",
+    "\x1b[C": "right",
+    "\x1b[D": "left",
+    "\x1bOA": "up",
+    "\x1bOB": "down",
+    "\x1bOC": "right",
+    "\x1bOD": "left",
+    "\x1b[H": "home",
+    "\x1b[F": "end",
+    "\x1bOH": "home",
+    "\x1bOF": "end",
+    "\x1b[1~": "home",
+    "\x1b[4~": "end",
+    "\x1b[5~": "page up",
+    "\x1b[6~": "page down",
+}
+
+
+def is_possible(keyboard: TextIO | None, screen: TextIO, term: str) -> bool:
+    """Whether keys can be read from one stream and a moving picture be drawn on the other."""
+    if sys.platform == "win32" or keyboard is None or term in ("dumb", "unknown"):
+        return False
+    return keyboard.isatty() and screen.isatty()
+
+
+class ReplayScreen:
+    """The borrowed terminal, as a context manager.
+
+    Args:
+        keyboard: where keys come from.
+        screen: where rows go.
+    """
+
+    def __init__(self, keyboard: TextIO, screen: TextIO) -> None:
+        self._keyboard = keyboard
+        self._screen = screen
+        self._rows: tuple[str, ...] | None = None
+        self._modes: list[object] = []
+        self._handlers: dict[int, object] = {}
+        self._wake_read, self._wake_write = os.pipe()
+
+    def __enter__(self) -> ReplayScreen:
+        os.set_blocking(self._wake_write, False)
+        self._screen.flush()
+        for number, handler in (
+            (signal.SIGHUP, self._on_fatal),
+            (signal.SIGQUIT, self._on_fatal),
+            (signal.SIGWINCH, self._on_change),
+            (signal.SIGTSTP, self._on_suspend),
+            (signal.SIGCONT, self._on_continue),
+        ):
+            self._handlers[number] = signal.signal(number, handler)
+        self._take()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._give_back()
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    @property
+    def size(self) -> Size:
+        """Of the terminal, now."""
+        return terminal_size(self._screen)
+
+    def draw(self, rows: Sequence[str]) -> None:
+        """Show encoded rows, each under the width of the terminal, from its first row on."""
+        before = self._rows
+        if before == tuple(rows):
+            return
+        parts = [SYNC_ON, CURSOR_OFF, WRAP_OFF]
+        for index, row in enumerate(rows):
+            if before is None or index >= len(before) or before[index] != row:
+                parts += [f"\x1b[{index + 1};1H", row, ERASE_REST_OF_ROW]
+        if len(rows) < self.size.rows:
+            parts += [f"\x1b[{len(rows) + 1};1H", ERASE_BELOW]
+        self._write("".join([*parts, SYNC_OFF]))
+        self._rows = tuple(rows)
+
+    def key(self, timeout: float | None) -> str | None:
+        """The next key by name, or None after `timeout` seconds, or when the terminal has changed."""
+        keyboard = self._keyboard.fileno()
+        ready, _, _ = select.select([keyboard, self._wake_read], [], [], timeout)
+        if self._wake_read in ready:
+            os.read(self._wake_read, 1024)
+            self._rows = None
+            return None
+        if not ready:
+            return None
+        data = os.read(keyboard, 1)
+        if not data:  # the terminal is gone
+            return "q"
+        while data.startswith(b"\x1b") and select.select([keyboard], [], [], _SEQUENCE_SECONDS)[0]:
+            more = os.read(keyboard, 1)
+            data += more
+            if not more or (len(data) > 2 and 0x40 <= more[0] <= 0x7E) or len(data) > 16:
+                break
+        text = data.decode("utf-8", "replace")
+        return _KEYS.get(text, text)
+
+    def _take(self) -> None:
+        keyboard = self._keyboard.fileno()
+        self._modes = list(termios.tcgetattr(keyboard))
+        tty.setcbreak(keyboard, termios.TCSANOW)
+        self._rows = None
+        self._write(ENTER + CURSOR_OFF)
+
+    def _give_back(self) -> None:
+        if self._modes:
+            termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, self._modes)  # type: ignore[arg-type]
+            self._modes = []
+            self._write(RESTORE + LEAVE + RESTORE)
+
+    def _write(self, text: str) -> None:
+        """Past the stream's buffer, which a signal handler must not enter a second time."""
+        data = memoryview(text.encode(self._screen.encoding or "utf-8", "replace"))
+        while data:
+            data = data[os.write(self._screen.fileno(), data) :]
+
+    def _on_change(self, _number: int, _frame: FrameType | None) -> None:
+        os.write(self._wake_write, b"!")
+
+    def _on_fatal(self, number: int, _frame: FrameType | None) -> None:
+        self._give_back()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def _on_suspend(self, number: int, _frame: FrameType | None) -> None:
+        self._give_back()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def _on_continue(self, _number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTSTP, self._on_suspend)
+        if not self._modes:
+            self._take()
+        os.write(self._wake_write, b"!")

@@ -1,0 +1,28 @@
+"""A timeline as frames of a screen of fixed size, each with the time for which it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from localdiff.trace.stage import Stage
+from localdiff.trace.timeline import Timeline
+from localdiff.view.canvas_view import Drawn
+from localdiff.view.layout import Size
+from localdiff.view.style import Row
+
+SHORTEST = 1 / 30
+"""Seconds; what is faster than a screen is not drawn faster."""
+
+LAST = 3.0
+"""Seconds for which the end stands before anything begins anew."""
+
+
+def frames(timeline: Timeline, stage: Stage, size: Size, *, speed: float = 1.0) -> Iterator[tuple[list[Row], float]]:
+    """Rows and seconds of each moment, changes from the frame before marked."""
+    drawn: Drawn | None = None
+    times = [moment.seconds / speed for moment in timeline.moments]
+    lengths = [max(SHORTEST, after - before) for before, after in pairwise(times)] + [LAST]
+    for moment, seconds in zip(timeline.moments, lengths, strict=True):
+        rows, drawn = stage.frame(moment, size, drawn)
+        yield rows, seconds

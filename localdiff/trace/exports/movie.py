@@ -1,0 +1,22 @@
+"""A trace as SVG: all of it as a film, or one moment as a still."""
+
+from __future__ import annotations
+
+from localdiff.trace.exports.frames import frames
+from localdiff.trace.stage import Stage
+from localdiff.trace.timeline import Moment, Timeline
+from localdiff.view.layout import Size
+from localdiff.view.palette import Palette
+from localdiff.view.svg import Shot, film, still
+
+
+def movie(timeline: Timeline, stage: Stage, size: Size, palette: Palette, *, speed: float = 1.0) -> str:
+    """The whole run, in its own time divided by `speed`."""
+    shots = [Shot(rows=tuple(rows), seconds=seconds) for rows, seconds in frames(timeline, stage, size, speed=speed)]
+    return film(shots, columns=size.columns, palette=palette)
+
+
+def picture(stage: Stage, moment: Moment, size: Size, palette: Palette) -> str:
+    """One moment."""
+    rows, _ = stage.frame(moment, size)
+    return still(rows, columns=size.columns, palette=palette)

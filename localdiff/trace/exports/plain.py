@@ -1,0 +1,20 @@
+"""A trace as text: the answer, or the rows of one moment without their colours."""
+
+from __future__ import annotations
+
+from localdiff.trace.stage import Stage
+from localdiff.trace.timeline import Moment
+from localdiff.trace.trace import Trace
+from localdiff.view.layout import Size
+from localdiff.view.style import row_text
+
+
+def answer(trace: Trace) -> str:
+    """The committed answer, exactly."""
+    return trace.text("answer")
+
+
+def picture(stage: Stage, moment: Moment, size: Size) -> str:
+    """What a terminal of this size shows at a moment, without blanks at the ends of rows."""
+    rows, _ = stage.frame(moment, size)
+    return "".join(row_text(row).rstrip() + "\n" for row in rows)

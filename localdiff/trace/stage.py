@@ -1,0 +1,142 @@
+"""The screen of a replay as rows: what is committed, the canvas as a live run draws it, and the controls.
+
+Knows a player, a size and a palette; knows nothing about terminals. Every row is narrower than the screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from localdiff.trace.header import Header
+from localdiff.trace.player import Player
+from localdiff.trace.timeline import Moment
+from localdiff.view.canvas_view import CanvasView, Drawn
+from localdiff.view.cells import CellMaker
+from localdiff.view.flow import COMMITTED, lay_out
+from localdiff.view.layout import Size
+from localdiff.view.palette import Palette
+from localdiff.view.paragraphs import Passage
+from localdiff.view.sanitize import safe_piece
+from localdiff.view.scene import Scene
+from localdiff.view.style import PLAIN, SPACE, Row, Span, Style
+from localdiff.view.widths import ascii_text, clip, settled_text, text_width
+
+MIN_ROWS = 8
+"""Lower screens show the canvas alone."""
+
+_KEYS = (
+    "space play  ←→ step  ↑↓ block  +- speed  home end  q quit",
+    "space play  ←→ step  ↑↓ block  +- speed  q quit",
+    "space ←→ ↑↓ +- q",
+    "",
+)
+_KEYS_ASCII = tuple(keys.replace("←→", "left/right").replace("↑↓", "up/down") for keys in _KEYS)
+
+
+class Stage:
+    """Draws moments of one trace.
+
+    Args:
+        header: of the trace, for the title.
+        piece_of: text of a token id.
+        is_special: whether an id is a control token.
+        palette: the looks.
+        complete: whether the trace has its end.
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        *,
+        piece_of: Callable[[int], str],
+        is_special: Callable[[int], bool],
+        palette: Palette,
+        complete: bool = True,
+    ) -> None:
+        self._palette = palette
+        self._view = CanvasView(piece_of=piece_of, is_special=is_special, palette=palette)
+        self._cells = CellMaker(piece_of=piece_of, is_special=is_special, palette=palette)
+        self._title = _title(header, complete)
+
+    def rows(self, player: Player, size: Size, drawn: Drawn | None = None) -> tuple[list[Row], Drawn]:
+        """The rows of the whole screen, and what the next call should know about them.
+
+        Args:
+            player: what to show.
+            size: of the screen.
+            drawn: what is on the screen now, so that changes are marked; None marks none.
+        """
+        if size.rows < MIN_ROWS:
+            return self.frame(player.moment, size, drawn)
+        columns = size.columns - 1
+        frame, drawn = self.frame(player.moment, Size(size.columns, size.rows - 2), drawn)
+        blank: list[Row] = [()] * (size.rows - 2 - len(frame))
+        return [self._chrome(self._title, columns), *blank, *frame, self._controls(player, columns)], drawn
+
+    def frame(self, moment: Moment, size: Size, drawn: Drawn | None = None) -> tuple[list[Row], Drawn]:
+        """Committed text and the canvas below it, without title and controls; at most `size.rows` rows."""
+        columns = size.columns - 1
+        if moment.is_final:
+            rows = [*self._above(moment.passages, columns), *self._ending(moment.scene, columns)]
+            return rows[-size.rows :], Drawn()
+        picture = self._view.picture(moment.scene, size, drawn)
+        room = size.rows - len(picture.rows)
+        above = self._above(moment.passages, columns)[-room:] if room > 0 else []
+        return [*above, *picture.rows[: size.rows]], picture.drawn
+
+    def _ending(self, scene: Scene, columns: int) -> list[Row]:
+        """The figures of the whole run."""
+        words = [f"{scene.tokens:,} tokens", f"{len(scene.block_steps)} blocks", f"{scene.passes} steps"]
+        if scene.tok_per_s is not None:
+            words.append(f"{scene.tok_per_s:.1f} tok/s")
+        return [(), self._chrome(f" {f' {self._palette.glyphs.dot} '.join(words)}", columns)]
+
+    def _above(self, passages: Sequence[Passage], columns: int) -> list[Row]:
+        """Committed paragraphs as rows; only the end can be in sight, so only the end is laid out."""
+        rows: list[Row] = []
+        for passage in reversed(passages):
+            if len(rows) > 200:
+                break
+            cells = self._cells.committed(passage.text.rstrip("\n") + "\n")
+            page = lay_out(cells, [COMMITTED] * len(cells), max(2, columns))
+            style = Style(dim=True) if passage.channel == "thought" else PLAIN
+            rows = [tuple(Span(text, width, style) for text, width, _ in row) for row in page.rows] + rows
+        return rows
+
+    def _controls(self, player: Player, columns: int) -> Row:
+        timeline = player.timeline
+        state = "playing" if player.playing else "at the end" if player.is_at_end else "paused"
+        # Figures keep their width, so that the words behind them stand still.
+        place = f"{player.index + 1:{len(str(len(timeline)))}}/{len(timeline)}"
+        total = f"{timeline.seconds:.1f}"
+        now = f"{state:10} {_speed(player.speed):>5}  {place}  {player.moment.seconds:{len(total)}.1f}/{total} s"
+        keys = _KEYS_ASCII if self._palette.glyphs.ascii_only else _KEYS
+        fitting = next(words for words in keys if text_width(now) + text_width(words) + 3 <= columns or not words)
+        return (
+            SPACE,
+            *self._words(now, PLAIN, columns - 1),
+            *self._chrome("  " + fitting, columns - 1 - text_width(now)),
+        )
+
+    def _chrome(self, text: str, columns: int) -> Row:
+        return self._words(text, self._palette.chrome, columns)
+
+    def _words(self, text: str, style: Style, columns: int) -> Row:
+        if self._palette.glyphs.ascii_only:
+            text = ascii_text(text.replace("×", "x"))
+        text = clip(text, max(0, columns))
+        return (Span(text, text_width(text), style),)
+
+
+def _title(header: Header, complete: bool) -> str:
+    model = header.model
+    words = [f"{model.name}, {model.recipe}", f"seed {header.seed}", f"“{' '.join(header.question.split())}”"]
+    if header.is_demo:
+        words[0] = "the demo model (a small one, not DiffusionGemma)"
+    if not complete:
+        words.insert(0, "ends early")
+    return " " + settled_text(safe_piece(" · ".join(words)))
+
+
+def _speed(speed: float) -> str:
+    return f"{speed:g}×" if speed >= 1 else f"1/{1 / speed:g}×"

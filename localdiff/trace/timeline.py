@@ -1,0 +1,117 @@
+"""A trace as moments that can be shown: each canvas of noise, each denoise step, and the text that remains, in time.
+
+Knows scenes and committed text; knows nothing about sizes, colours or keys. Time begins with the first canvas, so that
+nobody waits for a prompt to be read again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from localdiff.events import BlockStarted, DenoiseStep, Event, RunFinished, TextCommitted
+from localdiff.trace.trace import Trace
+from localdiff.view.paragraphs import Passage, Transcript
+from localdiff.view.scene import Scene, fold
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moment:
+    """What there is to see at a time.
+
+    Attributes:
+        scene: canvas and figures; its `pending` text is unfinished and goes on in the canvas.
+        passages: finished paragraphs above it.
+        seconds: since the first canvas.
+        is_final: whether nothing but the committed text is left to see.
+    """
+
+    scene: Scene
+    passages: tuple[Passage, ...]
+    seconds: float
+    is_final: bool = False
+
+    @property
+    def block(self) -> int:
+        """Number of the block, 0 before the first."""
+        return self.scene.block.block if self.scene.block else 0
+
+    @property
+    def step(self) -> int:
+        """Number of the step, 0 for untouched noise."""
+        return self.scene.step.step if self.scene.step else 0
+
+
+class Timeline:
+    """The moments of a run, one or more.
+
+    Args:
+        events: of a run; they may end anywhere.
+    """
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.moments = _moments(events)
+        self._times = [moment.seconds for moment in self.moments]
+
+    @classmethod
+    def of(cls, trace: Trace) -> Timeline:
+        """The timeline of a trace."""
+        return cls(trace.events)
+
+    def __len__(self) -> int:
+        return len(self.moments)
+
+    @property
+    def seconds(self) -> float:
+        """Time of the last moment."""
+        return self._times[-1]
+
+    def at(self, seconds: float) -> int:
+        """Index of the last moment that has come by then."""
+        return max(0, bisect_right(self._times, seconds) - 1)
+
+    def find(self, block: int, step: int) -> int | None:
+        """Index of a step of a block, step 0 being its noise; None where there is none."""
+        for index, moment in enumerate(self.moments):
+            if (moment.block, moment.step, moment.is_final) == (block, step, False):
+                return index
+        return None
+
+    def next_block(self, index: int) -> int:
+        """Index of the canvas after this moment's, or of the last moment."""
+        block = self.moments[index].block
+        later = range(index, len(self.moments))
+        return next((place for place in later if self.moments[place].block > block), len(self.moments) - 1)
+
+    def previous_block(self, index: int) -> int:
+        """Index of this moment's canvas, or of the one before where this is its noise already."""
+        start = self._start_of(index)
+        return start if start < index else self._start_of(max(0, index - 1))
+
+    def _start_of(self, index: int) -> int:
+        block = self.moments[index].block
+        return next(place for place, moment in enumerate(self.moments) if moment.block == block)
+
+
+def _moments(events: Sequence[Event]) -> tuple[Moment, ...]:
+    scene, transcript = Scene(), Transcript()
+    passages: tuple[Passage, ...] = ()
+    moments: list[Moment] = []
+    clock = 0.0
+    for event in events:
+        scene = fold(scene, event)
+        match event:
+            case TextCommitted():
+                transcript.add(event)
+            case BlockStarted():
+                passages += transcript.take_finished()
+                scene = replace(scene, pending=transcript.pending)
+                moments.append(Moment(scene=scene, passages=passages, seconds=clock))
+            case DenoiseStep():
+                clock = max(clock, event.elapsed)
+                moments.append(Moment(scene=scene, passages=passages, seconds=clock))
+            case RunFinished():
+                clock = max(clock, event.stats.seconds)
+    text = passages + transcript.take_all()
+    return (*moments, Moment(scene=scene, passages=text, seconds=clock, is_final=True))
