@@ -1,0 +1,45 @@
+"""Sizes as people type and read them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localdiff.errors import UsageError
+from localdiff.sizes import parse_size, shown_size
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [
+        ("10GB", 10 * 10**9),
+        ("1.5 GB", 1_500_000_000),
+        (" 16GiB ", 16 * 2**30),
+        ("500mb", 500 * 10**6),
+        ("3KB", 3000),
+        ("2TB", 2 * 10**12),
+    ],
+)
+def test_sizes_are_read(text: str, nbytes: int) -> None:
+    assert parse_size(text, "--max-memory") == nbytes
+
+
+@pytest.mark.parametrize("text", ["", "10", "GB", "-1GB", "1e9GB", "10 G", "0GB", "0.0000000001KB", "10GBs", "٣ GB x"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="`--max-memory .*is not an amount of memory") as caught:
+        parse_size(text, "--max-memory")
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [(15_440_000_000, "15.4 GB"), (999_000_000, "1.0 GB"), (380_000_000, "380 MB"), (12_345, "12 KB"), (0, "0 KB")],
+)
+def test_sizes_are_shown(nbytes: int, text: str) -> None:
+    assert shown_size(nbytes) == text
+
+
+@given(st.integers(10**6, 10**13))
+def test_what_is_shown_reads_as_about_the_same(nbytes: int) -> None:
+    assert parse_size(shown_size(nbytes), "x") == pytest.approx(nbytes, rel=0.06, abs=0.6e6)
