@@ -1,0 +1,217 @@
+"""How far a long job is: bars that move on a terminal, sparse lines everywhere else.
+
+Knows named amounts of bytes, some of which stand for the whole and some for one file; knows nothing about what is being
+done. May be told things from several threads.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.table import Column
+from rich.text import Text
+
+from localdiff.sizes import shown_size
+from localdiff.ui.output import Output, Stream, printable
+from localdiff.ui.rate import Rate, shown_time
+
+WIDE, NARROW = 80, 48
+STEP = 10
+"""Percent between two lines."""
+PAUSE = 30.0
+"""Seconds between two lines where that comes first."""
+
+
+class Board(Protocol):
+    """Shows how far things are."""
+
+    def start(self, name: str, total: int, *, whole: bool = False) -> None:
+        """Something of `total` bytes begins; `whole` if it stands for all of a phase."""
+
+    def show(self, name: str, done: int, detail: str = "") -> None:
+        """So many bytes of it are done; `detail` says at what it is."""
+
+    def end(self, name: str) -> None:
+        """It is over."""
+
+    def note(self, text: str) -> None:
+        """Say something that stays."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def start(self, name: str, total: int, *, whole: bool = False) -> None:
+        """See `Board`."""
+
+    def show(self, name: str, done: int, detail: str = "") -> None:
+        """See `Board`."""
+
+    def end(self, name: str) -> None:
+        """See `Board`."""
+
+    def note(self, text: str) -> None:
+        """See `Board`."""
+
+
+@dataclass(slots=True)
+class _Amount:
+    total: int
+    rate: Rate
+    done: int = 0
+    task: TaskID | None = None
+    told_percent: int = 0
+    told_at: float = 0.0
+
+    def figures(self) -> str:
+        """`38.1/52.0 GB  86 MB/s  2m41s left`."""
+        parts = [_of(self.done, self.total)]
+        if speed := self.rate.per_second():
+            parts.append(f"{shown_size(speed)}/s")
+        if (left := self.rate.seconds_left(self.total)) is not None and self.done < self.total:
+            parts.append(f"{shown_time(left)} left")
+        return "  ".join(parts)
+
+
+class _Figures(ProgressColumn):
+    """Taken anew whenever they are drawn, so that what stands still does not keep its rate."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields["amount"].figures())
+
+
+class Bars:
+    """Bars on a terminal, one a thing that is going on.
+
+    Args:
+        bars: rich's.
+        clock: seconds.
+    """
+
+    def __init__(self, bars: Progress, clock: Callable[[], float]) -> None:
+        self._bars, self._clock = bars, clock
+        self._amounts: dict[str, _Amount] = {}
+        self._lock = threading.RLock()
+
+    def start(self, name: str, total: int, *, whole: bool = False) -> None:
+        """See `Board`; what stands for the whole is on top."""
+        with self._lock:
+            if name in self._amounts:
+                return
+            amount = self._amounts[name] = _Amount(total=total, rate=Rate(self._clock))
+            label = name if whole else f"  {name}"
+            amount.task = self._bars.add_task(label, total=max(total, 1), amount=amount, detail="")
+
+    def show(self, name: str, done: int, detail: str = "") -> None:
+        """See `Board`."""
+        with self._lock:
+            amount = self._amounts.get(name)
+            if amount is None or amount.task is None:
+                return
+            amount.done = done
+            amount.rate.see(done)
+            self._bars.update(amount.task, completed=done, detail=detail)
+
+    def end(self, name: str) -> None:
+        """See `Board`."""
+        with self._lock:
+            amount = self._amounts.pop(name, None)
+            if amount is not None and amount.task is not None:
+                self._bars.remove_task(amount.task)
+
+    def note(self, text: str) -> None:
+        """See `Board`."""
+        self._bars.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+
+class Lines:
+    """A line for every tenth of what stands for the whole, or every half minute.
+
+    Args:
+        stream: where they go.
+        clock: seconds.
+    """
+
+    def __init__(self, stream: Stream, clock: Callable[[], float]) -> None:
+        self._stream, self._clock = stream, clock
+        self._amounts: dict[str, _Amount] = {}
+        self._lock = threading.RLock()
+
+    def start(self, name: str, total: int, *, whole: bool = False) -> None:
+        """See `Board`."""
+        with self._lock:
+            if whole and name not in self._amounts:
+                self._amounts[name] = _Amount(total=total, rate=Rate(self._clock), told_at=self._clock())
+
+    def show(self, name: str, done: int, detail: str = "") -> None:
+        """See `Board`."""
+        with self._lock:
+            amount = self._amounts.get(name)
+            if amount is None:
+                return
+            amount.done = done
+            amount.rate.see(done)
+            percent = 100 * done // max(amount.total, 1) // STEP * STEP
+            if percent > amount.told_percent or self._clock() - amount.told_at >= PAUSE:
+                amount.told_percent, amount.told_at = max(percent, amount.told_percent), self._clock()
+                self.note(f"{name} {100 * done // max(amount.total, 1)} %: {', '.join(amount.figures().split('  '))}")
+
+    def end(self, name: str) -> None:
+        """See `Board`."""
+        with self._lock:
+            self._amounts.pop(name, None)
+
+    def note(self, text: str) -> None:
+        """See `Board`."""
+        with self._lock:
+            self._stream.write(printable(text) + "\n")
+
+
+@contextmanager
+def board(output: Output, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Board]:
+    """What suits stderr: bars, lines, or nothing where quiet was asked for. Bars are gone when this ends."""
+    stream = output.stderr
+    if output.quiet:
+        yield Silent()
+    elif not stream.moving:
+        yield Lines(stream, clock)
+    else:
+        with _bars(stream) as bars:
+            yield Bars(bars, clock)
+
+
+def _bars(stream: Stream) -> Progress:
+    console = Console(
+        file=stream.file, force_terminal=True, no_color=not stream.color, color_system="standard", emoji=False
+    )
+    return Progress(
+        TextColumn("{task.description}", markup=False, table_column=_column()),
+        *([BarColumn(bar_width=18 if stream.width >= WIDE else 8)] if stream.width >= NARROW else []),
+        _Figures(table_column=_column()),
+        *([TextColumn("{task.fields[detail]}", markup=False, table_column=_column())] if stream.width >= WIDE else []),
+        console=console,
+        transient=True,
+        refresh_per_second=5,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
+def _column() -> Column:
+    return Column(no_wrap=True, overflow="crop")
+
+
+def _of(done: int, total: int) -> str:
+    """`38.1/52.0 GB`: both in the unit of the larger one."""
+    shown = shown_size(total)
+    number, unit = shown.split()
+    scale = {"GB": 1e9, "MB": 1e6, "KB": 1e3}[unit]
+    decimals = 1 if unit == "GB" else 0
+    return f"{done / scale:.{decimals}f}/{number} {unit}"

@@ -1,0 +1,78 @@
+"""How fast something goes, and when it may honestly be said how long it will still take.
+
+Knows amounts and a clock; knows nothing about what is counted or how it is shown. One thread may look while another
+counts.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+WINDOW = 30.0
+"""Seconds over which a rate is taken."""
+RECENT = 5.0
+"""Seconds over which it must be about the same."""
+FIRST = 3.0
+"""Seconds before which nothing is foretold."""
+STEADY = 2.0
+"""Factor by which the recent rate may differ from the rate before anything foretold is withheld."""
+
+_SPACING = 0.25
+
+
+class Rate:
+    """Watches one amount grow.
+
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._start = clock()
+        self._points: deque[tuple[float, int]] = deque([(self._start, 0)])
+        self._last = (self._start, 0)
+        self._lock = threading.RLock()
+
+    def see(self, done: int) -> None:
+        """So much is done now; less than before means that some of it is done again."""
+        with self._lock:
+            now = self._clock()
+            if done < self._last[1]:
+                self._points = deque([(now, done)])
+            elif now - self._points[-1][0] >= _SPACING:
+                self._points.append((now, done))
+            self._last = (now, done)
+
+    def per_second(self, window: float = WINDOW) -> float | None:
+        """Mean rate over the last seconds, or None where there is none yet."""
+        with self._lock:
+            now = self._clock()
+            while len(self._points) > 1 and self._points[1][0] <= now - WINDOW:
+                self._points.popleft()
+            known = (self._last, *reversed(self._points))
+            since = next((point for point in known if point[0] <= now - window), self._points[0])
+            seconds = now - since[0]
+            return (self._last[1] - since[1]) / seconds if seconds > 0 else None
+
+    def seconds_left(self, total: int) -> float | None:
+        """How long the rest will take, or None where that cannot be told: too early, standing still, or unsteady."""
+        mean, recent = self.per_second(), self.per_second(RECENT)
+        if self._clock() - self._start < FIRST or not mean or not recent:
+            return None
+        if not 1 / STEADY <= recent / mean <= STEADY:
+            return None
+        return max(0.0, total - self._last[1]) / mean
+
+
+def shown_time(seconds: float) -> str:
+    """`41s`, `2m41s` or `1h02m`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"

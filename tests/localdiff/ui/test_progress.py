@@ -1,0 +1,120 @@
+"""Progress on a terminal, on a pipe, and kept quiet."""
+
+from __future__ import annotations
+
+import io
+from typing import TextIO
+
+import pytest
+
+from localdiff.ui.output import Output, Stream
+from localdiff.ui.progress import Bars, Lines, Silent, board
+from tests.localdiff.ui.test_rate import Clock
+from tests.screens import FakeTerminal
+
+GB = 10**9
+
+
+def output(file: TextIO, *, moving: bool = False, quiet: bool = False, width: int = 100) -> Output:
+    stream = Stream(file=file, terminal=moving, moving=moving, width=width)
+    return Output(stdout=Stream(file=io.StringIO()), stderr=stream, quiet=quiet)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_bars_of_the_whole_and_of_each_file(clock: Clock) -> None:
+    terminal = FakeTerminal(100, 24)
+    with board(output(terminal, moving=True), clock=clock) as bars:
+        assert isinstance(bars, Bars)
+        bars.start("quantize", 52 * GB, whole=True)
+        bars.start("model-00003.safetensors", 5 * GB)
+        for second in range(11):
+            bars.show("quantize", second * GB, "layers.9.experts")
+            bars.show("model-00003.safetensors", second * GB // 4)
+            clock.now += 1
+        bars._bars.refresh()
+        lines = terminal.lines()
+        assert any(line.startswith("quantize") and "10.0/52.0 GB  909 MB/s  46s left" in line for line in lines), lines
+        assert any("layers.9.experts" in line for line in lines)
+        assert any(line.startswith("  model-00003.safetensors") and "2.5/5.0 GB" in line for line in lines)
+        bars.note("note: \x1b[31mthe connection broke\n off")
+        bars.end("model-00003.safetensors")
+        bars._bars.refresh()
+        assert not any("model-00003" in line for line in terminal.lines())
+    assert terminal.lines() == ["note: \\x1b[31mthe connection broke\\n off"]
+    assert "\x1b[31m" not in "".join(terminal.writes)
+
+
+def test_a_bar_that_stands_still_loses_its_rate_and_its_end(clock: Clock) -> None:
+    terminal = FakeTerminal(100, 24)
+    with board(output(terminal, moving=True), clock=clock) as bars:
+        assert isinstance(bars, Bars)
+        bars.start("fetch", 52 * GB, whole=True)
+        for second in range(11):
+            bars.show("fetch", second * GB)
+            clock.now += 1
+        bars._bars.refresh()
+        assert any("left" in line for line in terminal.lines())
+        clock.now += 60
+        bars._bars.refresh()
+        assert not any("left" in line or "/s" in line for line in terminal.lines())
+
+
+@pytest.mark.parametrize("columns", [24, 40, 79, 200])
+def test_bars_fit_the_terminal(clock: Clock, columns: int) -> None:
+    terminal = FakeTerminal(columns, 24)
+    with board(output(terminal, moving=True, width=columns), clock=clock) as bars:
+        assert isinstance(bars, Bars)
+        bars.start("quantize", 52 * GB, whole=True)
+        bars.show("quantize", GB, "model.decoder.layers.9.experts.gate_up_proj " * 9)
+        bars._bars.refresh()
+        assert len([line for line in terminal.lines() if line]) == 1
+    assert terminal.lines() == [""]
+
+
+def test_lines_every_tenth(clock: Clock) -> None:
+    file = io.StringIO()
+    with board(output(file), clock=clock) as lines:
+        assert isinstance(lines, Lines)
+        lines.start("quantize", 50 * GB, whole=True)
+        lines.start("a file", 5 * GB)
+        for second in range(26):
+            lines.show("quantize", second * GB)
+            lines.show("a file", second)
+            clock.now += 1
+    written = file.getvalue().splitlines()
+    assert [line.split(":")[0] for line in written] == [f"quantize {percent} %" for percent in (10, 20, 30, 40, 50)]
+    assert written[-1] == "quantize 50 %: 25.0/50.0 GB, 1.0 GB/s, 25s left"
+
+
+def test_lines_every_half_minute_where_it_is_slow(clock: Clock) -> None:
+    file = io.StringIO()
+    with board(output(file), clock=clock) as lines:
+        lines.start("fetch", 50 * GB, whole=True)
+        for second in range(100):
+            lines.show("fetch", second * 10**6)
+            clock.now += 1
+    assert [line.split(":")[0] for line in file.getvalue().splitlines()] == ["fetch 0 %"] * 3
+
+
+def test_what_starts_over_does_not_repeat_its_lines(clock: Clock) -> None:
+    file = io.StringIO()
+    with board(output(file), clock=clock) as lines:
+        lines.start("fetch", 100, whole=True)
+        for done in (20, 0, 20, 30):
+            lines.show("fetch", done)
+    assert [line.split(":")[0] for line in file.getvalue().splitlines()] == ["fetch 20 %", "fetch 30 %"]
+
+
+def test_quiet_is_quiet(clock: Clock) -> None:
+    file = io.StringIO()
+    with board(output(file, quiet=True), clock=clock) as silent:
+        assert isinstance(silent, Silent)
+        silent.start("fetch", 100, whole=True)
+        silent.show("fetch", 50)
+        silent.note("x")
+        silent.end("fetch")
+    assert file.getvalue() == ""
