@@ -24,6 +24,7 @@ import pytest
 from localdiff import cli
 from localdiff.commands.run import run
 from tests.fakes import ScriptedEngine
+from tests.screens import CuttingScreen
 
 ROOT = Path(__file__).parent.parent
 TIMEOUT = 30.0
@@ -182,16 +183,18 @@ def terminal(
     env: Mapping[str, str] | None = None,
     columns: int = 80,
     rows: int = 24,
+    under: Sequence[str] = (),
 ) -> Terminal:
     """Run `localdiff` on a pseudo-terminal, which is also where its Ctrl-C comes from.
 
     Args:
         stdout, stderr: something else for one of the streams, such as `subprocess.PIPE`.
+        under: a command that gets all of this as its arguments.
     """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     child = subprocess.Popen(
-        command(script, arguments),
+        [*under, *command(script, arguments)],
         stdin=slave,
         stdout=slave if stdout is None else stdout,
         stderr=slave if stderr is None else stderr,
@@ -201,4 +204,4 @@ def terminal(
         preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0),
     )
     os.close(slave)
-    return Terminal(child=child, master=master, screen=pyte.Screen(columns, rows))
+    return Terminal(child=child, master=master, screen=CuttingScreen(columns, rows, history=10_000, ratio=0.5))

@@ -101,15 +101,16 @@ class Painter:
         self._scene, self._drawn, self._drawn_size = scene, picture.drawn, size
 
     def refresh(self) -> None:
-        """Draw the scene on the screen again if the terminal has changed its size, or the run is about to stop."""
+        """Draw the scene on the screen again if it is not there, has another size, or the run is about to stop."""
         if self._scene is None:
             return
         if self._size() != self._drawn_size or (self._stopping() and not self._scene.stopping):
             self.paint(Frame(scene=self._scene))
 
     def restart(self) -> None:
-        """Begin a new region below: something else has been on the screen."""
+        """Begin a new region below, at the next refresh at the latest: something else has been on the screen."""
         self._region.abandon()
+        self._drawn_size = None
 
     def finish(self, frames: Sequence[Frame], passages: Sequence[Passage]) -> None:
         """Leave in place of the region what frames that were not drawn had to say, and final text."""

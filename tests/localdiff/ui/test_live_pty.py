@@ -1,14 +1,11 @@
-"""The live canvas in a process of its own on a pseudo-terminal: killed, resized, hung up, redirected."""
+"""The live canvas of a real `localdiff run` on a pseudo-terminal: stopped, killed, resized, hung up, redirected."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import pty
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
@@ -16,122 +13,254 @@ from pathlib import Path
 import pytest
 
 from localdiff.ui.region import RESTORE, SYNC_ON
-from tests.fakes_canvas import Script
-from tests.processes import ROOT, TIMEOUT, Terminal, environment
-from tests.screens import CuttingScreen
+from tests.fakes_canvas import SCRIPTS
+from tests.processes import TIMEOUT, Terminal, environment, terminal
 
-TEXT = Script().text.rstrip("\n").split("\n")
-
-
-def demo(*options: str, columns: int = 80, rows: int = 24, stdout: int | None = None) -> Terminal:
-    """A scripted run on a terminal that it controls."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    child = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.live_demo", "--canvas", "64", *options],
-        stdin=slave,
-        stdout=slave if stdout is None else stdout,
-        stderr=slave,
-        env=environment(),
-        cwd=ROOT,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0),
-    )
-    os.close(slave)
-    return Terminal(child=child, master=master, screen=CuttingScreen(columns, rows, history=10_000))
+TEXT = SCRIPTS["latin"]
+RUN = ("run", "-m", "demo", "hi")
 
 
-def read_on(terminal: Terminal, seconds: float) -> None:
+def play(*options: str, columns: int = 80, rows: int = 24, **script: object) -> Terminal:
+    """A made-up run on a terminal of its own."""
+    return terminal(*RUN, *options, script={"canvas": "latin"} | script, columns=columns, rows=rows)
+
+
+def rows_of(text: str, columns: int = 80) -> list[str]:
+    """Text as a terminal breaks it."""
+    return [
+        line[start : start + columns].rstrip()
+        for line in text.rstrip("\n").split("\n")
+        for start in range(0, max(1, len(line)), columns)
+    ]
+
+
+def everything(run: Terminal) -> list[str]:
+    """Scrollback and screen."""
+    above = run.screen.history.top  # type: ignore[attr-defined]
+    rows = ["".join(row[x].data for x in range(run.screen.columns)).rstrip() for row in above]
+    return rows + run.lines()
+
+
+def read_on(run: Terminal, seconds: float) -> None:
     """Read what comes within some time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        terminal._read(0.05)
+        run._read(0.05)
 
 
-def echoes(terminal: Terminal) -> bool:
-    return bool(termios.tcgetattr(terminal.master)[3] & termios.ECHO)
+def echoes(run: Terminal) -> bool:
+    return bool(termios.tcgetattr(run.master)[3] & termios.ECHO)
 
 
-def assert_restored(terminal: Terminal) -> None:
-    end = terminal.raw.decode(errors="replace")
+def pull(run: Terminal, columns: int, rows: int) -> None:
+    """Change the size of the window."""
+    run.screen.resize(rows, columns)
+    fcntl.ioctl(run.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def assert_restored(run: Terminal) -> None:
+    end = run.raw.decode(errors="replace")
     assert end.rindex(RESTORE) > end.rindex(SYNC_ON)
-    assert not terminal.screen.cursor.hidden
+    assert not run.screen.cursor.hidden
 
 
-def test_a_whole_run() -> None:
-    terminal = demo("--rate", "60", columns=120)
-    assert terminal.finish() == 0
-    assert [line for line in terminal.lines() if line] == [
-        line[i : i + 120].rstrip() for line in TEXT if line for i in range(0, len(line), 120)
-    ]
-    assert_restored(terminal)
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (50, 20), (20, 6)], ids=str)
+def test_only_clean_text_and_the_footer_are_left(size: tuple[int, int]) -> None:
+    columns, rows = size
+    run = play(columns=columns, rows=rows)
+    assert run.finish() == 0
+    shown = everything(run)
+    text = rows_of(TEXT, columns)
+    assert shown[: len(text)] == text
+    footer = "".join(shown[len(text) :])
+    assert footer.startswith("198 tok")
+    assert len(shown) <= len(text) + 2
+    assert_restored(run)
 
 
-def test_terminated_in_the_middle_of_a_block() -> None:
-    terminal = demo("--stop-at", "4")
-    terminal.wait_for("step  4/48")
-    assert not echoes(terminal)
-    terminal.child.send_signal(signal.SIGTERM)
-    while terminal.child.poll() is None:
-        terminal._read(0.05)
-    assert echoes(terminal)
-    assert terminal.finish() == 143
-    assert terminal.lines() == [""]
-    assert_restored(terminal)
+def test_no_colours_at_all() -> None:
+    for options, variables in (((), {"NO_COLOR": "1"}), (("--color", "never", "--palette", "heat"), {})):
+        run = terminal(*RUN, *options, script={"canvas": "latin"}, env=environment(**variables))
+        assert run.finish() == 0
+        assert b"settled" in run.raw
+        assert b"38;5;" not in run.raw
+
+
+def test_a_palette_by_name() -> None:
+    run = play("--palette", "heat")
+    assert run.finish() == 0
+    assert b"38;5;203" in run.raw
+
+
+def test_ctrl_c_is_heard_at_once_and_keeps_what_is_final() -> None:
+    run = play(hold_at=40)
+    run.wait_for("block 2/")
+    run.wait_for("step")
+    run.type(b"\x03")
+    assert run.finish() == 130
+    shown = everything(run)
+    assert shown[0] == rows_of(TEXT)[0]
+    assert shown[-2].startswith("Stopped in block ")
+    assert not any(" settled " in row or "^C" in row for row in shown)
+    assert_restored(run)
+
+
+def test_ctrl_c_during_a_long_step_says_that_it_was_heard() -> None:
+    run = terminal(*RUN, script={"pause": 2.0, "blocks": [{"steps": 100}]})
+    run.wait_for("step  1/48")
+    run.type(b"\x03")
+    run.wait_for("stopping")
+    assert run.finish() == 130
+    assert run.lines()[0] == "Stopped in block 1 at step 1; kept 0 tokens."
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_terminated(twice: bool) -> None:
+    run = play(hold_at=4)
+    run.wait_for("step  4/48")
+    assert not echoes(run)
+    run.child.send_signal(signal.SIGTERM)
+    if twice:
+        run.child.send_signal(signal.SIGTERM)
+    while run.child.poll() is None:
+        run._read(0.05)
+    assert echoes(run)
+    assert run.finish() == 143
+    assert run.lines() == [""]
+    assert_restored(run)
 
 
 def test_terminated_in_the_middle_of_a_frame() -> None:
-    terminal = demo("--rate", "1000", "--fps", "1000", "--stop-at", "100000", "--repeat", "200", columns=200, rows=50)
-    terminal.wait_for("settled")
+    run = play("--fps", "1000", rate=1000, repeat=200, columns=200, rows=50)
+    run.wait_for("settled")
     time.sleep(0.5)  # nobody reads: the terminal fills up and a frame stays half written
-    terminal.child.send_signal(signal.SIGTERM)
+    run.child.send_signal(signal.SIGTERM)
     time.sleep(0.1)
-    assert terminal.finish() == 143
-    assert_restored(terminal)
-    assert not any(" settled " in line for line in terminal.lines())
+    assert run.finish() == 143
+    assert_restored(run)
+    assert not any(" settled " in line for line in run.lines())
+
+
+def test_an_exception_comes_after_the_text_and_takes_the_canvas_away() -> None:
+    run = play(error_at=30)
+    assert run.finish() == 1
+    shown = everything(run)
+    assert shown[0] == rows_of(TEXT)[0]
+    assert "error: unexpected RuntimeError: the script says so" in shown
+    assert not any(" settled " in row for row in shown)
+    assert_restored(run)
+
+
+def test_suspended_and_continued_by_a_shell() -> None:
+    shell = '"$@"; echo "code $?"; stty -a | grep -o -- "[ -]echo "; fg > /dev/null; echo "code $?"'
+    run = terminal(*RUN, script={"canvas": "latin", "hold_at": 4}, under=("bash", "-m", "-c", shell, "bash"))
+    run.wait_for("step  4/48")
+    run.type(b"\x1a")
+    run.wait_for("code 148")
+    run.wait_for(" echo")
+    assert_restored(run)
+    first = sum("step  4/48" in line for line in run.lines())
+    while sum("step  4/48" in line for line in run.lines()) == first:
+        read_on(run, 0.1)
+    read_on(run, 0.3)
+    run.type(b"\x03")
+    run.wait_for("code 130")
+    assert run.finish() == 0
+    shown = run.lines()
+    assert shown[-3].startswith("Stopped in block 1 at step 4")
+    assert sum("step  4/48" in line for line in shown) == first, "the picture from before is the shell's, ours is gone"
+    assert_restored(run)
 
 
 @pytest.mark.parametrize("size", [(120, 24), (80, 40), (60, 24), (40, 24), (22, 24), (80, 5)], ids=str)
 def test_resized(size: tuple[int, int]) -> None:
     columns, rows = size
-    terminal = demo("--stop-at", "4")
-    terminal.wait_for("step  4/48")
-    terminal.screen.resize(rows, columns)
-    fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    run = play(hold_at=4)
+    run.wait_for("step  4/48")
+    pull(run, columns, rows)
     marks = {120: "back to noise", 80: "renoised", 60: " renoised", 40: "b1 s4/48", 22: "b1 s4/48"}
-    terminal.wait_for("block 1 · step 4/48" if rows == 5 else marks[columns])
-    read_on(terminal, 0.3)
-    lines = terminal.lines()
+    run.wait_for("block 1 · step 4/48" if rows == 5 else marks[columns])
+    read_on(run, 0.3)
+    lines = run.lines()
     assert sum("4/48" in line for line in lines) == 1, lines
-    terminal.child.send_signal(signal.SIGTERM)
-    assert terminal.finish() == 143
-    assert terminal.lines() == [""]
+    run.child.send_signal(signal.SIGTERM)
+    assert run.finish() == 143
+    assert run.lines() == [""]
+
+
+def test_resized_all_the_time() -> None:
+    run = play(rate=40, repeat=2)
+    run.wait_for("settled")
+    for columns, rows in ((90, 24), (100, 30), (130, 40), (131, 20), (140, 8), (150, 24)) * 3:
+        pull(run, columns, rows)
+        read_on(run, 0.1)
+    assert run.finish() == 0
+    words = " ".join(everything(run)).split()
+    assert words.count("canvas,") >= 2
+    assert not any(word.startswith("settled") for word in words)
 
 
 def test_hung_up() -> None:
-    terminal = demo("--rate", "60")
-    terminal.wait_for("settled")
-    os.close(terminal.master)
-    assert terminal.child.wait(TIMEOUT) != 0
+    run = play()
+    run.wait_for("settled")
+    os.close(run.master)
+    assert run.child.wait(TIMEOUT) != 0
 
 
 def test_text_into_a_file_is_exact_and_the_canvas_stays_on_the_terminal(tmp_path: Path) -> None:
     with (tmp_path / "answer.txt").open("wb") as file:
-        terminal = demo("--rate", "60", stdout=file.fileno())
-        terminal.wait_for("settled")
-        assert terminal.finish() == 0
-    assert (tmp_path / "answer.txt").read_text(encoding="utf-8") == Script().text
-    assert terminal.lines() == [""]
-    assert_restored(terminal)
+        run = terminal(*RUN, script={"canvas": "latin"}, stdout=file.fileno(), columns=100)
+        run.wait_for("settled")
+        assert run.finish() == 0
+    assert (tmp_path / "answer.txt").read_text(encoding="utf-8") == TEXT
+    (line,) = run.lines()
+    assert line.startswith("198 tokens · ")
+    assert_restored(run)
+
+
+def test_events_into_a_file_and_the_canvas_on_the_terminal(tmp_path: Path) -> None:
+    with (tmp_path / "events.jsonl").open("wb") as file:
+        run = terminal(*RUN, "--events", "-", script={"canvas": "latin"}, stdout=file.fileno(), columns=100)
+        run.wait_for("settled")
+        assert run.finish() == 0
+    lines = (tmp_path / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    assert lines[-1].startswith('{"schema":1,"event":"run_finished"')
+    assert len(run.lines()) == 1, "the text is in the events, and here is the footer alone"
 
 
 def test_the_reader_of_the_text_goes_away() -> None:
     reader, writer = os.pipe()
-    terminal = demo("--rate", "30", stdout=writer)
+    run = terminal(*RUN, script={"canvas": "latin", "rate": 30}, stdout=writer)
     os.close(writer)
-    terminal.wait_for("step")
+    run.wait_for("step")
     os.close(reader)
-    assert terminal.finish() == 1
-    assert any("BrokenPipeError" in line for line in terminal.lines()), "the script has no edge to word it"
-    assert not any("settled" in line for line in terminal.lines())
-    assert_restored(terminal)
+    assert run.finish() == 141
+    assert run.lines() == [""]
+    assert_restored(run)
+
+
+def test_one_line() -> None:
+    run = play("--live", "line", rate=20)
+    run.wait_for("settled")
+    assert sum("settled" in line for line in run.lines()) == 1
+    assert run.finish() == 0
+    assert "┃" not in run.raw.decode()
+    assert everything(run)[: len(rows_of(TEXT))] == rows_of(TEXT)
+
+
+def test_slow_is_slow_and_says_so() -> None:
+    start = time.monotonic()
+    run = terminal(*RUN, "--slow", "0.5", script={"blocks": [{"text": "Hi.", "steps": 3}]}, columns=120)
+    run.wait_for("slowed for viewing")
+    assert run.finish() == 0
+    assert time.monotonic() - start > 1.5
+    assert "slowed for viewing; speed not measured" in run.lines()[-1]
+    assert b"tok/s" not in run.raw
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown"])
+def test_a_terminal_that_cannot_move_its_cursor(term: str) -> None:
+    run = terminal(*RUN, script={"canvas": "latin"}, env=environment(TERM=term, NO_COLOR="1"))
+    assert run.finish() == 0
+    assert b"\x1b" not in run.raw
+    assert everything(run)[: len(rows_of(TEXT))] == rows_of(TEXT)

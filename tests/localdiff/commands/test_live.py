@@ -1,0 +1,140 @@
+"""Which wishes for a canvas are met, which are errors, and what it gets to know."""
+
+from __future__ import annotations
+
+import pytest
+
+from localdiff.commands.live import LiveOptions, mode_of
+from localdiff.errors import UsageError
+from localdiff.ui.output import Output, Stream
+from localdiff.ui.terminal import LiveMode, LiveWish
+from tests.fakes import Block, ScriptedEngine
+from tests.processes import CapturedStream, Cli
+
+
+def output(*, stdout: bool = True, stderr: bool = True, quiet: bool = False) -> Output:
+    return Output(
+        stdout=Stream(file=CapturedStream(terminal=stdout), terminal=stdout),
+        stderr=Stream(file=CapturedStream(terminal=stderr), terminal=stderr),
+        quiet=quiet,
+    )
+
+
+def mode(
+    wish: LiveWish | None = None, *, lines: bool = False, slow: float = 0.0, env: str | None = None, **streams: bool
+) -> LiveMode:
+    variables = {"TERM": "xterm"} | ({} if env is None else {"LOCALDIFF_LIVE": env})
+    return mode_of(LiveOptions(wish=wish, slow=slow), output(**streams), lines_on_stdout=lines, env=variables)
+
+
+def test_where_it_can_be_drawn_it_is() -> None:
+    assert mode() == mode("auto") == mode("on") == "canvas"
+    assert mode(stdout=False) == "canvas", "stdout in a file leaves the terminal to the canvas"
+    assert mode("line") == "line"
+    assert mode("off") == "off"
+
+
+def test_where_it_cannot_be_drawn_it_is_not() -> None:
+    assert mode(stderr=False) == "off"
+    assert mode(quiet=True) == "off"
+    assert mode(lines=True) == "off"
+    assert mode(lines=True, stdout=False) == "canvas"
+
+
+def test_the_environment_wishes_and_the_option_insists() -> None:
+    assert mode(env="off") == "off"
+    assert mode(env="line") == "line"
+    assert mode("auto", env="off") == "canvas"
+    assert mode(env="on", stderr=False) == "off", "a setting for all runs is no error in one of them"
+    assert mode(env="") == "canvas"
+    with pytest.raises(UsageError, match="LOCALDIFF_LIVE='of' must be one of auto, on, off, line"):
+        mode(env="of")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "terminals", "error"),
+    [
+        (["--live", "on"], "", "`--live on` has nowhere to draw: stderr is no terminal"),
+        (["--live", "line", "-q"], "stderr", "`--live line` has nowhere to draw: `-q` keeps stderr silent"),
+        (
+            ["--live", "on", "--events", "-"],
+            "stdout stderr",
+            "`--live on` has nowhere to draw: `--events -` fills the same screen",
+        ),
+        (["--slow", "1"], "", "`--slow` is for watching, and nothing is drawn: stderr is no terminal"),
+        (
+            ["--slow", "1", "--live", "off"],
+            "stderr",
+            "`--slow` is for watching, and nothing is drawn: the live canvas is turned off",
+        ),
+        (["--slow", "1", "--json"], "stderr", "`--slow` and `--json` exclude each other"),
+        (["--slow", "1", "--events", "e.jsonl"], "stderr", "`--slow` and `--events` exclude each other"),
+        (["--slow", "-1"], "stderr", "slow=-1.0 must be a finite number >= 0"),
+        (["--slow", "inf"], "stderr", "slow=inf must be a finite number >= 0"),
+        (["--fps", "0"], "stderr", "fps=0.0 must be a finite number > 0"),
+        (["--fps", "nan"], "stderr", "fps=nan must be a finite number > 0"),
+        (["--palette", "pink"], "stderr", "`--palette`: 'pink' is not one of"),
+    ],
+)
+def test_wishes_that_cannot_be_met(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str], terminals: str, error: str
+) -> None:
+    def load(_request: object) -> ScriptedEngine:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    result = cli("run", "-m", "demo", "hi", *arguments, terminals=terminals, load=load)
+    assert result.code == 2
+    lines = result.stderr.splitlines()
+    assert lines[0].startswith(f"error: {error}")
+    assert len(lines) == 2 and lines[1].startswith("hint: ")
+
+
+def test_a_dumb_terminal_says_why(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    result = cli("run", "-m", "demo", "hi", "--live", "on", terminals="stderr")
+    assert result.code == 2
+    assert "a terminal with TERM=dumb cannot move its cursor" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "colored"),
+    [
+        ([], {}, True),
+        ([], {"NO_COLOR": "1"}, False),
+        (["--color", "always"], {"NO_COLOR": "1"}, True),
+        (["--palette", "heat"], {"NO_COLOR": "1"}, True),
+        (["--palette", "heat"], {"LOCALDIFF_COLOR": "never"}, True),
+        (["--palette", "heat", "--color", "never"], {}, False),
+        (["--palette", "mono", "--color", "always"], {}, False),
+    ],
+)
+def test_colours(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str], env: dict[str, str], colored: bool
+) -> None:
+    for name, value in ({"TERM": "xterm-256color"} | env).items():
+        monkeypatch.setenv(name, value)
+    cli.engine = ScriptedEngine()
+    shown = cli("run", "-m", "demo", "hi", *arguments, terminals="stderr").stderr
+    assert "settled" in shown
+    assert ("\x1b[0;38;5;" in shown) is colored
+
+
+def test_what_libraries_warn_of_stays_above_the_canvas(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    import warnings
+
+    class Warns(ScriptedEngine):
+        def generate(self, *arguments: object, **settings: object):  # type: ignore[no-untyped-def, override]
+            for event in super().generate(*arguments, **settings):  # type: ignore[arg-type]
+                warnings.warn("an old\x1b[2J call", stacklevel=1)
+                yield event
+
+    monkeypatch.setenv("TERM", "xterm")
+    cli.engine = Warns(blocks=(Block(),))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        shown = cli("run", "-m", "demo", "hi", terminals="stderr").stderr
+        assert "warning: an old\\x1b[2J call\n" in shown.replace("\x1b[K\r\n", "\n")
+        assert cli("run", "-m", "demo", "hi", "-q", terminals="stderr").stderr == ""
+        assert warnings.showwarning.__module__ != "localdiff.ui.log"
