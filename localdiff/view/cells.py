@@ -62,7 +62,7 @@ def byte_of(piece: str) -> int | None:
 
 def sign_name(piece: str) -> str:
     """The short name of a special token: `<|channel>` gives `channel`, its closing twin `/channel`."""
-    inner = safe_piece(piece).strip("<>").strip()
+    inner = uncertain_text(safe_piece(piece)).strip("<>").strip()
     closing = inner.endswith("|") and not inner.startswith("|")
     return ("/" if closing else "") + clip(inner.strip("|") or "special", MAX_SIGN_NAME)
 

@@ -54,7 +54,8 @@ def _live(character: str) -> str:
     if code in _INVISIBLE:
         return ""
     if category == "Cf":
-        return character if code in _DRAWN_FORMATS else ""
+        # Number signs reach around the digits behind them, over nobody knows how many columns.
+        return MISSING if code in _DRAWN_FORMATS else ""
     if category in {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"} or code == 0xFFFD:
         return MISSING
     return character

@@ -105,7 +105,6 @@ def test_a_dumb_terminal_says_why(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
         ([], {"NO_COLOR": "1"}, False),
         (["--color", "always"], {"NO_COLOR": "1"}, True),
         (["--palette", "heat"], {"NO_COLOR": "1"}, True),
-        (["--palette", "heat"], {"LOCALDIFF_COLOR": "never"}, True),
         (["--palette", "heat", "--color", "never"], {}, False),
         (["--palette", "mono", "--color", "always"], {}, False),
     ],
