@@ -7,7 +7,7 @@
 | 2 | what was typed, or the prompt, cannot be used |
 | 3 | weights are missing or unreadable |
 | 4 | no such device, or not enough memory or disk |
-| 5 | stored weights differ from their manifest |
+| 5 | stored weights differ from their manifest, or a trace is damaged |
 | 130, 141, 143 | interrupted, the reader of a pipe went away, terminated |
 
 Knows exceptions; knows nothing about commands. `LOCALDIFF_DEBUG=1` shows the traceback of every error.
@@ -30,6 +30,7 @@ import typer
 
 from localdiff.errors import LocaldiffError, ResourceError, UsageError
 from localdiff.ui.output import Output, decide
+from quant import QuantError
 
 BUG, INTERRUPTED, CLOSED_PIPE, TERMINATED = 1, 130, 141, 143
 
@@ -86,6 +87,10 @@ def _worded(error: Exception) -> LocaldiffError:
         if isinstance(error, UsageError) and error.hint is None:
             error.hint = "`localdiff run --help` says what each option takes"
         return error
+    if isinstance(error, QuantError):
+        worded = LocaldiffError(error.message, error.hint)
+        worded.exit_code = error.exit_code
+        return worded
     if isinstance(error, typer.TyperException):
         return _usage(error)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":

@@ -44,6 +44,7 @@ _SUFFIXES: Mapping[str, Form] = {
     ".cast": "cast",
 }
 _FRAME_SECONDS = 1 / 30
+_HELP = "`localdiff replay --help` says what each option takes"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,11 +73,11 @@ class ReplayRequest:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.speed) and self.speed > 0):
-            raise UsageError(f"speed={self.speed} must be a finite number > 0")
+            raise UsageError(f"speed={self.speed} must be a finite number > 0", _HELP)
         for name, least, most in (("columns", 24, 500), ("rows", 6, 200)):
             value = getattr(self, name)
             if not least <= value <= most:
-                raise UsageError(f"{name}={value} must be from {least} to {most}")
+                raise UsageError(f"{name}={value} must be from {least} to {most}", _HELP)
 
     @property
     def form(self) -> Form | None:

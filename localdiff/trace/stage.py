@@ -77,12 +77,11 @@ class Stage:
         """Committed text and the canvas below it, without title and controls; at most `size.rows` rows."""
         columns = size.columns - 1
         if moment.is_final:
-            rows = [*self._above(moment.passages, columns), *self._ending(moment.scene, columns)]
-            return rows[-size.rows :], Drawn()
+            ending = self._ending(moment.scene, columns)
+            return [*self._above(moment.passages, columns, size.rows - len(ending)), *ending], Drawn()
         picture = self._view.picture(moment.scene, size, drawn)
         room = size.rows - len(picture.rows)
-        above = self._above(moment.passages, columns)[-room:] if room > 0 else []
-        return [*above, *picture.rows[: size.rows]], picture.drawn
+        return [*self._above(moment.passages, columns, room), *picture.rows[: size.rows]], picture.drawn
 
     def _ending(self, scene: Scene, columns: int) -> list[Row]:
         """The figures of the whole run."""
@@ -91,17 +90,17 @@ class Stage:
             words.append(f"{scene.tok_per_s:.1f} tok/s")
         return [(), self._chrome(f" {f' {self._palette.glyphs.dot} '.join(words)}", columns)]
 
-    def _above(self, passages: Sequence[Passage], columns: int) -> list[Row]:
-        """Committed paragraphs as rows; only the end can be in sight, so only the end is laid out."""
+    def _above(self, passages: Sequence[Passage], columns: int, room: int) -> list[Row]:
+        """The last `room` rows of committed text; only what can be in sight is laid out."""
         rows: list[Row] = []
         for passage in reversed(passages):
-            if len(rows) > 200:
+            if len(rows) >= room:
                 break
-            cells = self._cells.committed(passage.text.rstrip("\n") + "\n")
+            cells = self._cells.committed(_tail(passage.text.rstrip("\n"), room * columns))
             page = lay_out(cells, [COMMITTED] * len(cells), max(2, columns))
             style = Style(dim=True) if passage.channel == "thought" else PLAIN
             rows = [tuple(Span(text, width, style) for text, width, _ in row) for row in page.rows] + rows
-        return rows
+        return rows[-room:] if room > 0 else []
 
     def _controls(self, player: Player, columns: int) -> Row:
         timeline = player.timeline
@@ -126,6 +125,14 @@ class Stage:
             text = ascii_text(text.replace("×", "x"))
         text = clip(text, max(0, columns))
         return (Span(text, text_width(text), style),)
+
+
+def _tail(text: str, characters: int) -> str:
+    """The end of a text, from a word on; no row has more characters than columns."""
+    if len(text) <= characters:
+        return text
+    cut = text[-characters:]
+    return cut.partition(" ")[2] or cut
 
 
 def _title(header: Header, complete: bool) -> str:

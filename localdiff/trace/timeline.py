@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from localdiff.events import BlockStarted, DenoiseStep, Event, RunFinished, TextCommitted
 from localdiff.trace.trace import Trace
-from localdiff.view.paragraphs import Passage, Transcript
+from localdiff.view.paragraphs import Passage
 from localdiff.view.scene import Scene, fold
 
 
@@ -21,8 +21,8 @@ class Moment:
     """What there is to see at a time.
 
     Attributes:
-        scene: canvas and figures; its `pending` text is unfinished and goes on in the canvas.
-        passages: finished paragraphs above it.
+        scene: canvas and figures.
+        passages: all text that is committed, by channel, in its order.
         seconds: since the first canvas.
         is_final: whether nothing but the committed text is left to see.
     """
@@ -95,7 +95,7 @@ class Timeline:
 
 
 def _moments(events: Sequence[Event]) -> tuple[Moment, ...]:
-    scene, transcript = Scene(), Transcript()
+    scene = Scene()
     passages: tuple[Passage, ...] = ()
     moments: list[Moment] = []
     clock = 0.0
@@ -103,15 +103,19 @@ def _moments(events: Sequence[Event]) -> tuple[Moment, ...]:
         scene = fold(scene, event)
         match event:
             case TextCommitted():
-                transcript.add(event)
+                passages = _append(passages, Passage(channel=event.channel, text=event.text))
             case BlockStarted():
-                passages += transcript.take_finished()
-                scene = replace(scene, pending=transcript.pending)
                 moments.append(Moment(scene=scene, passages=passages, seconds=clock))
             case DenoiseStep():
                 clock = max(clock, event.elapsed)
                 moments.append(Moment(scene=scene, passages=passages, seconds=clock))
             case RunFinished():
                 clock = max(clock, event.stats.seconds)
-    text = passages + transcript.take_all()
-    return (*moments, Moment(scene=scene, passages=text, seconds=clock, is_final=True))
+    return (*moments, Moment(scene=scene, passages=passages, seconds=clock, is_final=True))
+
+
+def _append(passages: tuple[Passage, ...], passage: Passage) -> tuple[Passage, ...]:
+    """More text; what goes on in the same channel is one passage."""
+    if passages and passages[-1].channel == passage.channel:
+        return (*passages[:-1], replace(passage, text=passages[-1].text + passage.text))
+    return (*passages, passage)

@@ -1,0 +1,173 @@
+// Four pictures of a run: a curve for each block, a field for one, bars for all, and the tokens by the step they locked in.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function svg(name, attributes, text) {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+class Curve {
+  constructor(run, element, jump) {
+    this.run = run;
+    this.element = element;
+    element.addEventListener("click", (event) => {
+      const box = element.getBoundingClientRect();
+      const share = (event.clientX - box.left - this.left) / (box.width - this.left - this.right);
+      jump(Math.round(1 + share * (this.most - 1)));
+    });
+    this.left = 40;
+    this.right = 8;
+    this.most = Math.max(2, ...run.blocks.map((block) => block.count));
+    this.top = Math.max(1, ...run.blocks.map((block) => Math.max(...block.means)));
+  }
+
+  show(block, number) {
+    const { left, right, most } = this;
+    const width = this.element.clientWidth || 350, height = this.element.clientHeight || 200, bottom = 22;
+    const low = Math.min(0.001, this.run.confidence / 2), high = this.top * 1.3;
+    const x = (step) => left + ((step - 1) / (most - 1)) * (width - left - right);
+    const y = (mean) => {
+      const share = Math.log(Math.max(mean, low) / low) / Math.log(high / low);
+      return (height - bottom) * (1 - share) + 4;
+    };
+    const parts = [];
+    for (const mark of [0.001, 0.01, 0.1, 1, 10].filter((value) => value >= low && value <= high)) {
+      parts.push(svg("line", { class: "grid", x1: left, x2: width - right, y1: y(mark), y2: y(mark) }));
+      parts.push(svg("text", { x: left - 7, y: y(mark) + 4, "text-anchor": "end" }, String(mark)));
+    }
+    const limit = this.run.confidence;
+    if (limit > low && limit < high) {
+      parts.push(svg("line", { class: "limit", x1: left, x2: width - right, y1: y(limit), y2: y(limit) }));
+      parts.push(svg("text", { x: left + 4, y: y(limit) - 5 }, `may stop below ${limit} nats`));
+    }
+    const path = (means) => means.map((mean, s) => `${s ? "L" : "M"}${x(s + 1).toFixed(1)} ${y(mean).toFixed(1)}`).join("");
+    for (const other of this.run.blocks) if (other !== block) parts.push(svg("path", { class: "other", d: path(other.means) }));
+    parts.push(svg("path", { class: "this", d: path(block.means) }));
+    if (number) parts.push(svg("circle", { class: "now", cx: x(number), cy: y(block.means[number - 1]), r: 5 }));
+    for (const step of new Set([1, block.count, most]))
+      parts.push(svg("text", { x: x(step), y: height - 4, "text-anchor": step === 1 ? "start" : step === most ? "end" : "middle" }, step === 1 ? "step 1" : String(step)));
+    this.element.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    this.element.replaceChildren(...parts);
+  }
+}
+
+class Field {
+  constructor(run, canvas, jump) {
+    this.run = run;
+    this.canvas = canvas;
+    canvas.addEventListener("click", (event) => {
+      const box = canvas.getBoundingClientRect();
+      const position = Math.floor(((event.clientX - box.left) / box.width) * run.length);
+      jump(1 + Math.floor(((event.clientY - box.top) / box.height) * this.block.count), Math.min(run.length - 1, position));
+    });
+  }
+
+  show(block, number, chosen) {
+    this.block = block;
+    const { canvas, run } = this;
+    const scale = window.devicePixelRatio || 1;
+    const width = (canvas.width = Math.round((canvas.clientWidth || 350) * scale));
+    const height = (canvas.height = Math.round((canvas.clientHeight || 190) * scale));
+    const context = canvas.getContext("2d");
+    const column = width / run.length, row = height / block.count;
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.picture(block), 0, 0, width, height);
+    const style = getComputedStyle(canvas);
+    context.strokeStyle = style.color;
+    context.lineWidth = 1.5 * scale;
+    if (number) context.strokeRect(1, (number - 1) * row + 1, width - 2, Math.max(2, row - 2));
+    if (chosen !== null) context.strokeRect(chosen * column - 1, 1, column + 2, height - 2);
+  }
+
+  // The block in one pixel for each position and step; drawn once for each look.
+  picture(block) {
+    const look = `${theme} ${entropyRamp()} ${block.number}`;
+    if (this.look === look) return this.small;
+    const { length } = this.run, small = document.createElement("canvas");
+    small.width = length;
+    small.height = block.count;
+    const context = small.getContext("2d"), image = context.createImageData(length, block.count);
+    block.steps.forEach((step, s) => {
+      for (let p = 0; p < length; p++) {
+        const [red, green, blue] = entropyShade(step.entropies[p]).rgb;
+        image.data.set([red, green, blue, 255], 4 * (s * length + p));
+      }
+    });
+    context.putImageData(image, 0, 0);
+    this.look = look;
+    this.small = small;
+    return small;
+  }
+}
+
+class Bars {
+  constructor(run, element, jump) {
+    const most = Math.max(...run.blocks.map((block) => block.count));
+    this.buttons = run.blocks.map((block, index) => {
+      const button = document.createElement("button"), count = document.createElement("span");
+      const bar = document.createElement("i"), name = document.createElement("span");
+      button.type = "button";
+      button.title = `block ${block.number}: ${block.count} steps, ${block.seconds.toFixed(2)} s, ${block.reason.replace("_", " ")}`;
+      button.setAttribute("aria-label", button.title);
+      button.classList.toggle("limited", block.reason !== "converged");
+      count.textContent = block.count;
+      name.textContent = block.number;
+      bar.style.height = `${(100 * block.count) / most}%`;
+      bar.style.flex = `0 1 ${(100 * block.count) / most}%`;
+      button.append(count, bar, name);
+      button.addEventListener("click", () => jump(index));
+      return button;
+    });
+    element.replaceChildren(...this.buttons);
+  }
+
+  show(chosen) {
+    this.buttons.forEach((button, index) => button.setAttribute("aria-pressed", index === chosen));
+  }
+}
+
+class Locked {
+  constructor(run, element, last, jump) {
+    this.run = run;
+    this.tokens = [];
+    this.most = Math.max(1, ...run.blocks.map((block) => block.count));
+    last.textContent = `step ${this.most}`;
+    element.replaceChildren(...run.blocks.filter((block) => block.final).map((block) => this.paragraph(block)));
+    element.addEventListener("click", (event) => {
+      const token = this.tokenOf(event.target);
+      if (token) jump(run.blocks.indexOf(token.block), this.stepOf(token), token.position);
+    });
+    this.kind = "accepted";
+  }
+
+  paragraph(block) {
+    const ids = block.steps[block.count - 1].ids.subarray(0, block.final);
+    const texts = textsOf(this.run, ids);
+    const line = document.createElement("p");
+    texts.forEach((text, position) => {
+      const span = document.createElement("span");
+      showToken(this.run, span, ids[position], text, true);
+      span.dataset.token = this.tokens.length;
+      this.tokens.push({ block, position, span });
+      line.append(span);
+    });
+    return line;
+  }
+
+  tokenOf(target) {
+    return target.dataset && target.dataset.token !== undefined ? this.tokens[Number(target.dataset.token)] : null;
+  }
+
+  // A token that was never accepted was taken in the last step all the same.
+  stepOf({ block, position }) {
+    return this.kind === "accepted" ? block.firstAccepted[position] || block.count : block.lastChanged[position];
+  }
+
+  show(kind) {
+    this.kind = kind;
+    for (const token of this.tokens) paint(token.span, lockShade(this.stepOf(token), this.most));
+  }
+}

@@ -1,0 +1,154 @@
+"""The parts of a page that stand without its script: question, answer, cards, committed text, provenance.
+
+Knows wording; every word that comes from a trace is made safe and escaped here. `statistics` counts what the cards say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+from localdiff.events import RunStats
+from localdiff.trace.header import Header
+from localdiff.trace.trace import Trace
+from localdiff.view.sanitize import safe_text
+
+
+def safe(text: str) -> str:
+    """Text from a trace as HTML: nothing in it acts, reorders or hides, and nothing is markup."""
+    return escape(safe_text(text), quote=True)
+
+
+def prose(text: str) -> str:
+    """Text in its own lines."""
+    return f'<p class="prose">{safe(text.strip())}</p>' if text.strip() else '<p class="quiet">nothing</p>'
+
+
+def badge(header: Header) -> str:
+    """What readers must not miss about the model."""
+    if not header.is_demo:
+        return ""
+    return '<span class="badge">demo model: a few million parameters, not DiffusionGemma 26B</span>'
+
+
+def notice(trace: Trace) -> str:
+    """What is missing."""
+    if trace.complete:
+        return ""
+    return '<p class="notice">This trace ends early: the run was killed, or still went on when the page was made.</p>'
+
+
+def question(header: Header) -> str:
+    """The conversation; what was asked last stands first."""
+    parts = [prose(header.question)]
+    for message in header.messages[:-1]:
+        parts.append(f'<p class="role">{safe(message.role)}, before it</p>{prose(message.content)}')
+    return "".join(parts)
+
+
+def gold(trace: Trace) -> str:
+    """The expected answer, and whether the answer holds it."""
+    expected = trace.header.gold
+    if expected is None:
+        return ""
+    plain, wanted = (" ".join(text.split()) for text in (trace.text(), expected))
+    found = bool(wanted) and wanted in plain
+    verdict = '<span class="yes">✓ the answer has it</span>' if found else '<span class="no">the answer lacks it</span>'
+    return f'<p class="gold"><span class="quiet">Expected</span> <b>{safe(expected)}</b> {verdict}</p>'
+
+
+def texts(trace: Trace) -> str:
+    """All committed text, thoughts folded away."""
+    thought, answer = trace.text("thought"), prose(trace.text())
+    folded = f'<details class="thought"><summary>thought first</summary>{prose(thought)}</details>' if thought else ""
+    return f'<div class="text">{folded}{answer}</div>'
+
+
+def cards(trace: Trace) -> str:
+    """The figures of the run."""
+    header, stats = trace.header, trace.finished.stats if trace.finished else None
+    steps = sorted(len(block.steps) for block in trace.blocks) or [0]
+    passes = sum(steps)
+    found = [_card("blocks", f"{len(trace.blocks):,}", _ended(trace))]
+    if stats is None:
+        found.append(_card("forward passes", f"{passes:,}", "until the trace ends"))
+    else:
+        found += _passes(stats)
+    spread = f"{steps[0]} to {steps[-1]}" if steps[0] < steps[-1] else f"{steps[0]}"
+    found.append(_card("steps a block", spread, f"median {steps[len(steps) // 2]}, at most {_most(trace)}"))
+    if stats is not None:
+        found.append(
+            _card("speed", f"{stats.tok_per_s:,.3g} tok/s", f"{stats.tokens:,} tokens in {stats.seconds:.2f} s")
+        )
+    found.append(_card("recipe", safe(header.model.recipe), f"computed in {safe(header.model.dtype)}"))
+    found.append(_card("seed", f"{header.seed}", "greedy" if header.sampler.greedy else "of all noise"))
+    return "".join(found)
+
+
+def _passes(stats: RunStats) -> list[str]:
+    """Passes, and how many tokens each made, with commit passes and without; one token at a time would be 1."""
+    both = stats.denoise_passes + stats.commit_passes
+    each = stats.tokens / stats.denoise_passes if stats.denoise_passes else 0.0
+    each_of_both = stats.tokens / both if both else 0.0
+    return [
+        _card("forward passes", f"{stats.denoise_passes:,}", f"{both:,} with commit passes"),
+        _card(
+            "one token at a time takes",
+            f"{each:,.1f}×",
+            f"as many; {each_of_both:,.1f}× with commit passes",
+        ),
+    ]
+
+
+def _card(name: str, figure: str, note: str) -> str:
+    return f"<div><dt>{name}</dt><dd>{figure}<small>{note}</small></dd></div>"
+
+
+def _ended(trace: Trace) -> str:
+    words = {
+        "end_of_turn": "ended by itself",
+        "length": "ended at --max-tokens",
+        "context_full": "ended at a full context",
+        "cancelled": "stopped by hand",
+    }
+    positions = f"{trace.started.canvas_length} positions each; " if trace.started else ""
+    return positions + (words[trace.finished.reason] if trace.finished else "cut short")
+
+
+def _most(trace: Trace) -> int:
+    return trace.started.max_steps if trace.started else 0
+
+
+def provenance(trace: Trace) -> str:
+    """What ran where, with which settings, and the hashes that name it."""
+    header, sampler = trace.header, trace.header.sampler
+    revision = f", revision {header.model.revision}" if header.model.revision else ""
+    temperatures = "greedy" if sampler.greedy else f"temperature {sampler.t_max:g} to {sampler.t_min:g}"
+    settings = (
+        f"at most {sampler.max_steps} steps{'' if sampler.cap is None else f', cut after {sampler.cap}'}, "
+        f"entropy bound {sampler.entropy_bound:g}, {temperatures}, stability {sampler.stability}, "
+        f"confidence {sampler.confidence:g}, {sampler.noise} noise"
+    )
+    rows = [
+        ("model", safe(f"{header.model.name}{revision}")),
+        ("recorded", safe(header.created)),
+        ("device", safe(f"{header.machine.device}: {header.machine.hardware}")),
+        ("sampler", safe(settings)),
+        ("limits", f"{header.max_tokens:,} tokens, context of {header.context:,}"),
+        (
+            "versions",
+            safe(f"localdiff {header.machine.localdiff}, torch {header.machine.torch}, Python {header.machine.python}"),
+        ),
+        ("weights, SHA-256", _hash(header.model.weights)),
+        ("tokenizer, SHA-256", _hash(header.model.tokenizer)),
+        ("this trace, SHA-256", _hash(trace.sha256)),
+    ]
+    return _terms(rows)
+
+
+def _terms(rows: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows)
+
+
+def _hash(digest: str | None) -> str:
+    return "not recorded" if digest is None else f"<code>{safe(digest)}</code>"

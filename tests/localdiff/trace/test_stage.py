@@ -1,0 +1,93 @@
+"""The screen of a replay: full, never too wide, and safe whatever a trace says."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from localdiff.trace.header import Message
+from localdiff.trace.player import Player
+from localdiff.trace.stage import Stage
+from localdiff.trace.timeline import Timeline
+from localdiff.trace.trace import Trace
+from localdiff.view.ansi import encode_row
+from localdiff.view.layout import Size
+from localdiff.view.palette import ASCII, DARK, MONO, Palette
+from localdiff.view.style import row_text, row_width
+from tests import hostile
+from tests.traces import HEADER, condensed, condensing, trace_of
+
+TRACE = condensed(blocks=3, steps=4, length=40)
+SIZES = [Size(20, 5), Size(24, 6), Size(40, 8), Size(76, 24), Size(120, 60), Size(3, 2)]
+
+
+def stage_of(trace: Trace, palette: Palette = DARK, *, complete: bool = True) -> Stage:
+    return Stage(trace.header, piece_of=trace.piece, is_special=trace.is_special, palette=palette, complete=complete)
+
+
+def texts(stage: Stage, player: Player, size: Size) -> list[str]:
+    rows, _ = stage.rows(player, size)
+    return [row_text(row) for row in rows]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("palette", [DARK, MONO, ASCII], ids=lambda palette: palette.name)
+def test_every_moment_fits_every_screen(size: Size, palette: Palette) -> None:
+    stage, line = stage_of(TRACE, palette), Timeline.of(TRACE)
+    drawn = None
+    for index in range(len(line)):
+        rows, drawn = stage.rows(Player(timeline=line, index=index), size, drawn)
+        assert len(rows) == size.rows if size.rows >= 8 else len(rows) <= size.rows
+        assert all(row_width(row) < size.columns for row in rows)
+        assert palette is not ASCII or all(row_text(row).isascii() for row in rows)
+
+
+def test_title_text_canvas_and_controls_stand_in_their_order() -> None:
+    line = Timeline.of(TRACE)
+    place = line.find(2, 3)
+    assert place is not None
+    shown = texts(stage_of(TRACE), Player(timeline=line, index=place, playing=False), Size(100, 24))
+    assert shown[0] == " scripted, bf16 · seed 0 · “Say hello.”"
+    assert shown[-1].startswith(f" paused        1×  {place + 1:2}/16  ")
+    assert shown[-1].endswith("space play  ←→ step  ↑↓ block  +- speed  home end  q quit")
+    header = next(index for index, row in enumerate(shown) if row.startswith(" block 2/≤3 · step  3/48"))
+    first = TRACE.text().split()[:5]
+    assert " ".join(first) in " ".join(shown[1:header])
+
+
+def test_at_the_end_the_text_and_the_figures_remain() -> None:
+    line = Timeline.of(TRACE)
+    shown = texts(stage_of(TRACE), Player(timeline=line, index=len(line) - 1, playing=False), Size(100, 30))
+    assert shown[-2].startswith(f" {len(TRACE.token_ids)} tokens · 3 blocks · 12 steps · ")
+    assert " ".join(shown[1:-2]).split() == TRACE.text().split()
+    assert shown[-1].startswith(" at the end")
+
+
+def test_a_demo_is_called_one_and_a_torn_trace_too() -> None:
+    demo = dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, name="demo"))
+    trace = dataclasses.replace(TRACE, header=demo)
+    title = texts(stage_of(trace, complete=False), Player(timeline=Timeline.of(trace)), Size(120, 24))[0]
+    assert title.startswith(" ends early · the demo model (a small one, not DiffusionGemma)")
+
+
+def test_hostile_pieces_text_and_questions_do_nothing() -> None:
+    pieces = {token: hostile.PIECES[token % len(hostile.PIECES)] for token in range(200)}
+    header = dataclasses.replace(
+        HEADER,
+        messages=(Message(role="user", content=hostile.TEXT),),
+        model=dataclasses.replace(HEADER.model, name=hostile.TEXT),
+    )
+    events = [
+        dataclasses.replace(event, text=hostile.TEXT) if type(event).__name__ == "TextCommitted" else event
+        for event in condensing()
+    ]
+    trace = trace_of(events, header, pieces=pieces)
+    stage, line = stage_of(trace, MONO), Timeline.of(trace)
+    for index in range(len(line)):
+        rows, _ = stage.rows(Player(timeline=line, index=index), Size(90, 30))
+        for row in rows:
+            assert hostile.is_tame(row_text(row))
+            assert "\u202e" not in row_text(row)
+            plain = encode_row(row)
+            assert all(part[:1].isdigit() for part in plain.split("\x1b[")[1:])
