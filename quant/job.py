@@ -22,7 +22,7 @@ JOB_FILE = "job.json"
 """What an unfinished output holds, and a finished one does not."""
 
 Content: TypeAlias = Path | bytes | Callable[[], bytes]
-"""A file to copy, its content, or what fetches it."""
+"""A file to copy, its content, or what fetches it and may raise `SourceStoppedError`."""
 
 
 @dataclass(frozen=True, kw_only=True)

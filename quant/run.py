@@ -56,7 +56,11 @@ def run(
         if cancelled():
             yield JobStopped(finished=len(output.finished()), shards=len(shards))
             return
-    files = {name: _content(content) for name, content in job.files.items()}
+    try:
+        files = {name: _content(content) for name, content in job.files.items()}
+    except SourceStoppedError:
+        yield JobStopped(finished=len(output.notes), shards=len(shards))
+        return
     missing = [shard for shard in shards if shard.file not in output.notes]
     source_bytes = sum(shard.source.nbytes for shard in missing)
     yield JobStarted(shards=len(shards), finished=len(output.notes), source_bytes=source_bytes, workers=job.workers)

@@ -27,6 +27,8 @@ STEP = 10
 """Percent between two lines."""
 PAUSE = 30.0
 """Seconds between two lines where that comes first."""
+LEAST = 1.0
+"""Seconds between two lines in any case."""
 
 
 class Board(Protocol):
@@ -159,7 +161,8 @@ class Lines:
             amount.done = done
             amount.rate.see(done)
             percent = 100 * done // max(amount.total, 1) // STEP * STEP
-            if percent > amount.told_percent or self._clock() - amount.told_at >= PAUSE:
+            since = self._clock() - amount.told_at
+            if (percent > amount.told_percent and since >= LEAST) or since >= PAUSE:
                 amount.told_percent, amount.told_at = max(percent, amount.told_percent), self._clock()
                 self.note(f"{name} {100 * done // max(amount.total, 1)} %: {', '.join(amount.figures().split('  '))}")
 

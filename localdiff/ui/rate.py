@@ -56,7 +56,7 @@ class Rate:
             known = (self._last, *reversed(self._points))
             since = next((point for point in known if point[0] <= now - window), self._points[0])
             seconds = now - since[0]
-            return (self._last[1] - since[1]) / seconds if seconds > 0 else None
+            return (self._last[1] - since[1]) / seconds if seconds > _SPACING else None
 
     def seconds_left(self, total: int) -> float | None:
         """How long the rest will take, or None where that cannot be told: too early, standing still, or unsteady."""

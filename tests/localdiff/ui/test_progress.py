@@ -100,11 +100,22 @@ def test_lines_every_half_minute_where_it_is_slow(clock: Clock) -> None:
     assert [line.split(":")[0] for line in file.getvalue().splitlines()] == ["fetch 0 %"] * 3
 
 
+def test_what_is_soon_over_has_few_lines(clock: Clock) -> None:
+    file = io.StringIO()
+    with board(output(file), clock=clock) as lines:
+        lines.start("check", 100, whole=True)
+        for done in range(101):
+            lines.show("check", done)
+            clock.now += 0.02
+    assert [line.split(":")[0] for line in file.getvalue().splitlines()] == ["check 51 %"]
+
+
 def test_what_starts_over_does_not_repeat_its_lines(clock: Clock) -> None:
     file = io.StringIO()
     with board(output(file), clock=clock) as lines:
         lines.start("fetch", 100, whole=True)
         for done in (20, 0, 20, 30):
+            clock.now += 2
             lines.show("fetch", done)
     assert [line.split(":")[0] for line in file.getvalue().splitlines()] == ["fetch 20 %", "fetch 30 %"]
 

@@ -1,0 +1,132 @@
+"""The command line of weights: `localdiff quantize` and `localdiff models`.
+
+Knows option names and help texts; computes nothing. `localdiff.cli` takes the commands in.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from localdiff.commands.models import list_models, remove_model
+from localdiff.commands.quantize import QuantizeRequest, quantize
+from localdiff.commands.question import asker
+from localdiff.exits import Edge
+from localdiff.store import MODEL
+from localdiff.ui.help import Command, Group
+from localdiff.ui.output import Output, decide
+from quant import DEFAULT_RECIPE, RECIPES
+
+_RESULT = "Result"
+_HUB = "Hub"
+_RUN = "How it goes"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    app.command("quantize", cls=Command)(quantize_command)
+    models = typer.Typer(cls=Group, invoke_without_command=True)
+    models.callback()(models_command)
+    models.command("rm", cls=Command)(remove_command)
+    app.add_typer(models, name="models")
+
+
+def quantize_command(
+    context: typer.Context,
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="A Hub id such as OWNER/NAME, the directory of a checkpoint, or demo."),
+    ] = MODEL,
+    recipe: Annotated[
+        str,
+        typer.Option(
+            metavar="RECIPE",
+            help=f"{', '.join(list(RECIPES)[:-1])} or {list(RECIPES)[-1]}; docs/quantization.md says what each costs.",
+            rich_help_panel=_RESULT,
+        ),
+    ] = DEFAULT_RECIPE,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="Directory of the result, in place of one in the folder of models.",
+            rich_help_panel=_RESULT,
+        ),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Make a finished model anew, or drop an unfinished one that was begun differently. A finished one is "
+            "replaced when the new one is verified.",
+            rich_help_panel=_RESULT,
+        ),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.", rich_help_panel=_RUN)] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before it begins.", rich_help_panel=_RUN)] = False,
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream",
+            help="Delete every file of the Hub when it has been read, so that the disk holds the result and one file.",
+            rich_help_panel=_RUN,
+        ),
+    ] = False,
+    verify_only: Annotated[
+        bool,
+        typer.Option("--verify-only", help="Read a finished model and compare every byte.", rich_help_panel=_RUN),
+    ] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Never ask the Hub.", rich_help_panel=_HUB)] = False,
+    revision: Annotated[
+        str | None,
+        typer.Option(metavar="REV", help="Branch, tag or commit of a model from the Hub.", rich_help_panel=_HUB),
+    ] = None,
+) -> int:
+    """Make published weights smaller: 52 GB become 15 GB that run on a card of 18 GB.
+
+    Shows a plan, asks, fetches what is missing, quantizes and verifies. Stopped at any point, the same command goes on.
+    The path of the result is the last line on stdout.
+    """
+    request = QuantizeRequest(
+        model=model,
+        recipe=recipe,
+        output=output,
+        dry_run=dry_run,
+        yes=yes,
+        stream=stream,
+        force=force,
+        verify_only=verify_only,
+        offline=offline,
+        revision=revision,
+    )
+    streams = _streams(context)
+    return quantize(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))
+
+
+def models_command(context: typer.Context) -> int:
+    """List the quantized models on this machine: name, recipe, size, and when they were last verified here."""
+    if context.invoked_subcommand is not None:
+        return 0
+    return list_models(_streams(context))
+
+
+def remove_command(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of the list.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> int:
+    """Delete a quantized model, after a question."""
+    streams = _streams(context)
+    return remove_model(name, streams, ask=asker(streams.stderr, sys.stdin, default=False), yes=yes)
+
+
+def _streams(context: typer.Context) -> Output:
+    streams = decide()
+    if isinstance(context.obj, Edge):
+        context.obj.output = streams
+    return streams

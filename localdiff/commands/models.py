@@ -1,0 +1,92 @@
+"""`localdiff models`: which quantized models are on this machine, and how to be rid of one.
+
+Knows columns and the question that is asked before something is deleted; what a model is, is in `localdiff.store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+from localdiff import paths, store
+from localdiff.commands.quantizing.lock import is_locked, lock_path
+from localdiff.errors import UsageError
+from localdiff.sizes import shown_size
+from localdiff.store import DISCARDED, PARTIAL, StoredModel
+from localdiff.ui.output import Output, printable
+
+Ask: TypeAlias = Callable[[str], bool]
+
+INTERRUPTED = 130
+HEAD = ("name", "recipe", "size", "verified")
+
+
+def list_models(output: Output) -> int:
+    """Print a table of the models, on stdout; returns 0."""
+    models = store.stored_models()
+    if not models:
+        output.stdout.write("")
+        if not output.quiet:
+            output.stderr.write(
+                f"There is no quantized model in {paths.models_dir()}; `localdiff quantize` makes one.\n"
+            )
+        return 0
+    rows = [HEAD, *(_row(model) for model in models)]
+    output.stdout.write("".join(f"{line}\n" for line in _aligned(rows)))
+    return 0
+
+
+def remove_model(name: str, output: Output, *, ask: Ask | None, yes: bool = False) -> int:
+    """Delete a model after a question.
+
+    Args:
+        name: as the list shows it.
+        output: the streams.
+        ask: puts a question to the user; None where nobody is there to answer.
+        yes: do not ask.
+
+    Returns:
+        0, or 130 if the user said no.
+
+    Raises:
+        UsageError: there is no such model, a job is at work on it, or nobody is there to say yes.
+        ResourceError: the disk refuses.
+    """
+    model = store.find(name)
+    target = model.directory.with_name(name.removesuffix(PARTIAL).removesuffix(DISCARDED))
+    if is_locked(target):
+        raise UsageError(f"`localdiff quantize` is at work on `{target.name}`", "stop it first, or wait for its end")
+    if not yes:
+        if ask is None:
+            raise UsageError("there is nobody here to say yes", "`--yes` says it")
+        if not ask(f"Delete {printable(str(model.directory))} ({shown_size(model.nbytes)})?"):
+            return INTERRUPTED
+    store.remove(model)
+    lock_path(target).unlink(missing_ok=True)
+    if not output.quiet:
+        output.stderr.write(f"Deleted {printable(name)}: {shown_size(model.nbytes)} are free again.\n")
+    return 0
+
+
+def _row(model: StoredModel) -> tuple[str, str, str, str]:
+    return (
+        printable(model.name),
+        model.recipe or "-",
+        shown_size(model.nbytes),
+        model.state if model.state != "finished" else _when(model.verified),
+    )
+
+
+def _when(moment: datetime | None) -> str:
+    return "not here" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+    return [
+        "  ".join(
+            (row[0].ljust(widths[0]), row[1].ljust(widths[1]), row[2].rjust(widths[2]), row[3].ljust(widths[3]))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,133 @@
+"""What a quantized model says about itself: a card, a notice of changes, a licence.
+
+Knows wording; everything in it follows from the plan and the origin, so that the same job writes the same text. No time
+and no path of this machine is in it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from localdiff.commands.quantizing.origin import Origin
+from localdiff.sizes import shown_size
+from localdiff.store import MODEL
+from quant.memory import MemoryAccount
+from quant.plan import Plan, tensor_class
+
+CARD, CHANGES, LICENSE = "README.md", "CHANGES.md", "LICENSE"
+APACHE = "apache-2.0"
+KNOWN_LICENSES = {MODEL: APACHE, "demo": APACHE}
+"""Where nobody could be asked."""
+
+_APACHE_TEXT = Path(__file__).with_name("apache-2.0.txt")
+_HOW = {"nf4": "4 bits (NF4, groups of 64, fitted scales)", "int8": "8 bits (groups of 64)", "keep": "as published"}
+
+
+def documents(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], tool: str) -> dict[str, bytes]:
+    """The files that a quantized model carries beside those of its origin.
+
+    Args:
+        origin: what it is made from.
+        plan: what is stored how.
+        accounts: context → memory that a GPU needs for it.
+        tool: name and version of the program.
+    """
+    licensed = license_of(origin)
+    texts = {
+        CARD: _card(origin, plan, accounts, tool, licensed),
+        CHANGES: _changes(origin, plan, tool),
+    }
+    if licensed == APACHE and not any(name.upper().startswith(("LICENSE", "LICENCE")) for name in origin.texts):
+        texts[LICENSE] = _APACHE_TEXT.read_text(encoding="utf-8")
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def license_of(origin: Origin) -> str | None:
+    """The word for the licence of the weights, or None where nobody said."""
+    return origin.license or KNOWN_LICENSES.get(origin.model)
+
+
+def _card(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], tool: str, licensed: str | None) -> str:
+    name = f"{origin.model.split('/')[-1]}, {plan.recipe.name}"
+    head = [f"license: {licensed}"] if licensed else []
+    if origin.repository is not None:
+        head += [f"base_model: {origin.model}", "base_model_relation: quantized"]
+    head += ["library_name: localdiff", "pipeline_tag: text-generation", "tags:", "- diffusion", "- quantized"]
+    rows = [
+        f"| {label} | {total.tensors:,} | {shown_size(total.source_bytes)} | {_stored(plan, label)} |"
+        for label, total in plan.by_class().items()
+    ]
+    needs = ", ".join(f"{shown_size(account.total)} at {context:,}" for context, account in accounts.items())
+    return "\n".join(
+        [
+            "---",
+            *head,
+            "---",
+            "",
+            f"# {name}",
+            "",
+            f"{_source(origin)}, quantized by {tool} with the recipe `{plan.recipe.name}`. [{CHANGES}]({CHANGES}) says "
+            "what was changed. Text only: the vision tower is left out.",
+            "",
+            "```sh",
+            'localdiff run -m DIRECTORY_OR_HUB_ID "Why is the sky blue?"',
+            "```",
+            "",
+            "It is read by localdiff and by nothing else; it holds no code. `quant.json` lists every file with its "
+            "SHA-256 and every tensor with the error of its stored form.",
+            "",
+            "| Tensors | Number | Published | Here |",
+            "|---|---:|---:|---|",
+            *rows,
+            "",
+            f"GPU memory by account, in tokens of context: {needs}. A GB is 10⁹ bytes.",
+            "",
+            _license_line(licensed, origin),
+            "",
+        ]
+    )
+
+
+def _stored(plan: Plan, label: str) -> str:
+    members = [tensor for tensor in plan.tensors if tensor_class(tensor.name) == label]
+    kinds = [fate for fate in _HOW if any(tensor.fate == fate for tensor in members)]
+    size = shown_size(sum(tensor.stored_bytes for tensor in members))
+    return f"{size}: {'; '.join(_HOW[kind] for kind in kinds)}" if kinds else "left out"
+
+
+def _source(origin: Origin) -> str:
+    if origin.repository is None:
+        return f"The weights of `{origin.model}`"
+    return f"[{origin.model}](https://huggingface.co/{origin.model}) at commit `{origin.revision}`"
+
+
+def _changes(origin: Origin, plan: Plan, tool: str) -> str:
+    rules = [
+        f"| `{rule.pattern}` | {'left out' if rule.fate == 'drop' else _HOW[rule.fate]} |" for rule in plan.recipe.rules
+    ]
+    return "\n".join(
+        [
+            "# Notice of changes",
+            "",
+            f"{_source(origin)}, changed by {tool}:",
+            "",
+            "- The weight files were replaced: tensors were quantized, kept or left out by the first rule that matches "
+            "their name.",
+            f"- `{CARD}`, this file, `quant.json` and `model.safetensors.index.json` were written anew.",
+            f"- Unchanged, byte for byte: {', '.join(f'`{name}`' for name in origin.texts)}.",
+            "",
+            "| Tensors | Stored |",
+            "|---|---|",
+            *rules,
+            "",
+        ]
+    )
+
+
+def _license_line(licensed: str | None, origin: Origin) -> str:
+    legal = [name for name in origin.texts if name.upper().startswith(("LICENSE", "LICENCE", "NOTICE"))]
+    if legal:
+        return f"The licence of the original weights applies: {', '.join(f'[{name}]({name})' for name in legal)}."
+    if licensed == APACHE:
+        return f"The licence of the original weights applies, Apache 2.0: [{LICENSE}]({LICENSE})."
+    return "The licence of the original weights applies" + (f": {licensed}." if licensed else "; it is not known here.")

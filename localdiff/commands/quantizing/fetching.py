@@ -1,0 +1,103 @@
+"""Weight files for a job, one after the other: from a directory, or from the Hub while the job works on the one before.
+
+Knows when a file is fetched and when it may be deleted: only what this very run has fetched for itself, and only where
+nobody else would look for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from localdiff.commands.quantizing.origin import Origin
+from localdiff.errors import WeightsError
+from localdiff.hub.downloads import Downloads
+from quant.errors import SourceError
+from quant.source import INDEX_FILE, SourceFile, SourceStoppedError
+from quant.writer import file_sha256
+
+CONFIG = "config.json"
+
+
+class Fetching:
+    """The weight files of an origin.
+
+    Args:
+        origin: whose files.
+        downloads: fetches them; None where nothing has to be fetched.
+        scratch: where files go that are deleted when they have been read; None where they go into the Hub's cache.
+        stopped: whether waiting for a file should end.
+    """
+
+    def __init__(
+        self, origin: Origin, downloads: Downloads | None, *, scratch: Path | None, stopped: Callable[[], bool]
+    ) -> None:
+        self._origin, self._downloads, self._scratch, self._stopped = origin, downloads, scratch, stopped
+
+    def begin(self, names: Iterable[str]) -> None:
+        """Have files fetched before they are asked for, unless each is to be deleted before the next one comes."""
+        if self._scratch is not None:
+            # What an earlier run was killed over; the Hub's client never goes on with it.
+            for path in self._scratch.rglob("*.incomplete"):
+                path.unlink()
+        elif self._downloads is not None and self._origin.repository is not None:
+            files = self._origin.repository.files
+            small = (CONFIG, INDEX_FILE, *self._origin.texts)
+            self._downloads.ahead(name for name in (*small, *names) if name in files and files[name].here is None)
+
+    @contextmanager
+    def open(self, file: SourceFile) -> Iterator[Path]:
+        """Where a weight file is, until the block ends.
+
+        Raises:
+            SourceStoppedError: it was not there yet when waiting ended.
+            SourceError: what was read in the block is damaged; the hint names the file to delete.
+        """
+        here = self._origin.here(file)
+        path = here or self._fetch(file.name)
+        try:
+            yield path
+        except SourceError as error:
+            if self._origin.repository is None or not _differs(file, path):
+                raise
+            raise SourceError(error.message, self._after_damage(file, path, ours=here is None)) from error
+        finally:
+            if here is None and self._scratch is not None:
+                path.unlink(missing_ok=True)
+
+    def read(self, name: str) -> bytes:
+        """The content of a file that is no weight file; it stays in the Hub's cache unless that is to be left alone.
+
+        Raises:
+            SourceStoppedError: it was not there yet when waiting ended.
+            WeightsError: it is not handed out, or is damaged.
+        """
+        repository = self._origin.repository
+        if repository is None or self._downloads is None or self._scratch is not None or repository.files[name].here:
+            return self._origin.read(name)
+        content = self._fetch(name).read_bytes()
+        if not repository.files[name].matches(content):
+            raise WeightsError(f"`{name}` of `{repository.name}` is damaged", "run the same command again")
+        return content
+
+    def _fetch(self, name: str) -> Path:
+        if self._downloads is None:
+            raise AssertionError(f"{name} is neither here nor fetched")
+        path = self._downloads.wait(name, self._stopped)
+        if path is None:
+            raise SourceStoppedError
+        return path
+
+    def _after_damage(self, file: SourceFile, path: Path, *, ours: bool) -> str:
+        if not ours:
+            return f"delete `{path}`, then run the same command again"
+        if self._scratch is None:
+            path.resolve().unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+        return f"`{file.name}` came like that from the Hub and was deleted: run the same command again"
+
+
+def _differs(file: SourceFile, path: Path) -> bool:
+    """Whether a file is not the published one; other errors are not cured by fetching it again."""
+    return path.stat().st_size != file.nbytes or file.sha256 not in (None, file_sha256(path))

@@ -1,0 +1,229 @@
+"""From a request to a verified directory.
+
+    1 what is there ─► 2 headers ─► 3 plan ─► 4 disks ─► 5 question ─► 6 fetch, quantize, verify ─► 7 summary
+
+Knows the order of things and what is said between them; each step is somebody else's.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from localdiff import paths, store
+from localdiff.commands.interrupt import cancel_on_interrupt
+from localdiff.commands.quantize import Ask, QuantizeRequest
+from localdiff.commands.quantizing import verification
+from localdiff.commands.quantizing.display import Display
+from localdiff.commands.quantizing.fetching import Fetching
+from localdiff.commands.quantizing.lock import locked
+from localdiff.commands.quantizing.origin import Origin, find_origin
+from localdiff.commands.quantizing.prospect import Prospect, described
+from localdiff.commands.quantizing.sheet import Sheet, shortage
+from localdiff.errors import ResourceError, UsageError
+from localdiff.hub.downloads import WORKERS, Downloads
+from localdiff.hub.problems import UnreachableError
+from localdiff.sizes import shown_size
+from localdiff.ui.output import Output, printable
+from localdiff.ui.progress import board
+from localdiff.ui.rate import shown_time
+from localdiff.ui.status import StatusLine
+from quant import recipe_named
+from quant.errors import DamagedError, OutputError
+from quant.events import JobFinished, JobStopped
+from quant.manifest import read_manifest
+from quant.plan import describe_plan, make_plan
+from quant.recipe import Recipe
+from quant.run import run
+
+INTERRUPTED = 130
+
+
+class Quantization:
+    """One run of `localdiff quantize`.
+
+    Args:
+        request: what is asked for.
+        output: the streams.
+        ask: puts a question to the user; None where nobody is there to answer.
+    """
+
+    def __init__(self, request: QuantizeRequest, output: Output, ask: Ask | None) -> None:
+        self._request, self._output, self._ask = request, output, ask
+        self._target = request.target
+
+    def run(self) -> int:
+        """See `commands.quantize.quantize`."""
+        recipe = recipe_named(self._request.recipe)
+        # 1. what is there
+        damaged = self._look_at_target()
+        # 2. headers
+        try:
+            origin = self._find_origin()
+        except UnreachableError as error:
+            return self._without_the_hub(recipe, error)
+        # 3. plan
+        prospect = Prospect(
+            origin=origin,
+            plan=make_plan(recipe, origin.files),
+            target=self._target,
+            streams=self._request.stream,
+            force=self._request.force,
+            damaged=damaged,
+        )
+        self._show(prospect.sheet())
+        if self._request.dry_run:
+            return 0
+        # 4. disks, and 5. the question
+        agreed = self._agree(prospect)
+        if agreed is None:
+            return INTERRUPTED
+        # 6. fetch, quantize, verify
+        with locked(self._target):
+            finished = self._carry_out(agreed)
+        # 7. summary
+        if finished is None:
+            return INTERRUPTED
+        verification.remember(self._target, self._output)
+        self._summarize(finished, agreed)
+        self._output.stdout.write(f"{self._target}\n")
+        return 0
+
+    def _look_at_target(self) -> dict[str, str]:
+        """What is wrong with the files of a finished output; a sound one is not made again.
+
+        Raises:
+            OutputError: it is sound.
+            DamagedError: not even its manifest can be read.
+        """
+        if not (self._target / store.MANIFEST).is_file() or self._request.force or self._request.dry_run:
+            return {}
+        try:
+            with board(self._output) as shown:
+                damaged = {file.file: file.problem or "" for file in verification.damage(self._target, shown)}
+        except DamagedError as error:
+            raise DamagedError(f"`{self._target}` is damaged: {error.message}", "`--force` makes it anew") from error
+        if not damaged:
+            verification.remember(self._target, self._output)
+            raise OutputError(
+                f"`{self._target}` already exists, and is sound",
+                f"`{run_command(self._target)}` runs it; `--force` makes it anew",
+            )
+        return damaged
+
+    def _find_origin(self) -> Origin:
+        request = self._request
+        status = StatusLine(self._output.stderr, shown=not self._output.quiet)
+        status.show(f"looking at {printable(request.model)}")
+        try:
+            origin = find_origin(request.model, revision=request.revision, offline=request.offline)
+        finally:
+            status.clear()
+        if request.stream and origin.repository is None:
+            raise UsageError(
+                f"`--stream` deletes what it has fetched, and `{request.model}` is a directory", "leave out `--stream`"
+            )
+        return origin
+
+    def _without_the_hub(self, recipe: Recipe, error: UnreachableError) -> int:
+        """Plan from the built-in description, where there is one; go no further than that."""
+        if self._request.model != store.MODEL:
+            raise error
+        plan = describe_plan(recipe)
+        self._show(
+            described(plan, model=self._request.model, target=self._target, streams=self._request.stream, error=error)
+        )
+        if not self._request.dry_run:
+            raise error
+        return 0
+
+    def _show(self, sheet: Sheet) -> None:
+        stream = self._output.stdout if self._request.dry_run else self._output.stderr
+        stream.write("\n".join(sheet.lines()) + "\n")
+
+    def _agree(self, prospect: Prospect) -> Prospect | None:
+        """What the user agrees to; None if that is nothing.
+
+        Raises:
+            ResourceError: it does not fit the disks.
+            UsageError: nobody is there to agree.
+        """
+        short = shortage(prospect.mounts)
+        if short is None:
+            return prospect if self._agreed("Continue?") else None
+        hints = ["`--output DIR` uses another disk"]
+        if prospect.origin.repository is not None and not prospect.streams:
+            streamed = replace(prospect, streams=True)
+            needed = shown_size(sum(mount.needed for mount in streamed.mounts))
+            if shortage(streamed.mounts) is None and self._ask is not None and not self._request.yes:
+                offer = f"This does not fit: {short}.\n`--stream` deletes what it has read and needs {needed}. Stream?"
+                return streamed if self._ask(offer) else None
+            hints = [f"`--stream` needs {needed}", *hints, "`HF_HOME` moves the download"]
+        raise ResourceError(short, "; ".join(hints))
+
+    def _agreed(self, question: str) -> bool:
+        if self._request.yes:
+            return True
+        if self._ask is None:
+            raise UsageError("there is nobody here to say yes", "`--yes` says it; `--dry-run` only shows the plan")
+        return self._ask(question)
+
+    def _carry_out(self, prospect: Prospect) -> JobFinished | None:
+        """Do it; None if it was stopped."""
+        stop = threading.Event()
+        origin = prospect.origin
+        scratch = prospect.scratch if prospect.streams else None
+        stopped: JobStopped | None = None
+        with ExitStack() as stack:
+            stack.enter_context(cancel_on_interrupt(stop))
+            shown = stack.enter_context(board(self._output))
+            display = Display(shown, prospect.absent, sum(shard.nbytes for shard in prospect.plan.shards))
+            downloads = None
+            if origin.repository is not None:
+                workers = WORKERS if scratch is None else 1
+                downloads = Downloads(origin.repository, display, directory=scratch, workers=workers)
+                stack.enter_context(downloads)
+            fetching = Fetching(origin, downloads, scratch=scratch, stopped=stop.is_set)
+            fetching.begin(prospect.absent)
+            texts = {name: partial(fetching.read, name) for name in origin.texts}
+            job = replace(prospect.job, open_source=fetching.open, files={**texts, **prospect.job.files})
+            for event in run(job, cancelled=stop.is_set):
+                display.on_event(event)
+                if isinstance(event, JobFinished):
+                    return event
+                if isinstance(event, JobStopped):
+                    stopped = event
+        if stopped is not None:
+            kept = f"{stopped.finished} of {stopped.shards} output files are finished and kept"
+            if prospect.absent:
+                kept += "; so are downloads that were finished, unfinished ones start over"
+            self._output.stderr.write(f"Stopped. {kept}.\nRun the same command to continue.\n")
+        return None
+
+    def _summarize(self, finished: JobFinished, prospect: Prospect) -> None:
+        lines = []
+        if finished.source_bytes:
+            rate = f"{finished.source_bytes / max(finished.seconds, 1e-9) / 1e6:.1f} MB/s"
+            amount = f"quantized {shown_size(finished.source_bytes)} in {shown_time(finished.seconds)}: {rate}"
+            lines.append(amount + (", waiting for downloads not counted" if prospect.absent else ""))
+        lines += verification.worst(read_manifest(self._target))
+        origin = prospect.origin
+        if origin.repository is not None and not prospect.streams:
+            size = shown_size(prospect.plan.source_bytes)
+            lines.append(
+                f"The published weights ({size}) stay in the Hub's cache; "
+                f"`hf cache rm model/{origin.model}` deletes them."
+            )
+        lines.append(f"{shown_size(finished.nbytes)}, verified. Run it: {run_command(self._target)}")
+        self._output.stderr.write("\n".join(lines) + "\n")
+
+
+def run_command(directory: Path) -> str:
+    """What a user types to run the model in a directory."""
+    model = f" -m {directory}"
+    if directory.parent == paths.models_dir().expanduser().absolute():
+        model = "" if store.is_default(directory.name) else f" -m {directory.name}"
+    return f'localdiff run{model} "Why is the sky blue?"'

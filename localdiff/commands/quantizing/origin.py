@@ -1,0 +1,181 @@
+"""Where the weights to be quantized are: a directory of this machine, or a repository of the Hub.
+
+Knows which files make up a checkpoint and how their headers are got at; fetches no weights.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from localdiff.errors import UsageError, WeightsError
+from localdiff.hub.reference import MANIFEST, TEXT_FILES, resolve_local
+from localdiff.hub.repository import LEGAL_FILES, Repository, look_up
+from quant.source import (
+    INDEX_FILE,
+    SINGLE_FILE,
+    SourceFile,
+    complete,
+    header_length,
+    parse_header,
+    parse_index,
+    read_source,
+)
+
+MODEL_TYPE = "diffusion_gemma"
+HEADER_GUESS = 100_000
+"""Bytes to ask for at first; the header of a published file has about 30,000."""
+_CONNECTIONS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """A checkpoint as far as its headers tell.
+
+    Attributes:
+        reference: what the user called it.
+        model: the same, without a path of this machine.
+        revision: the commit, for the Hub.
+        config: its `config.json`.
+        files: its weight files.
+        texts: the other files that belong into the output.
+        read: gives the content of one of those.
+        license: the word for its licence, or None where nobody said.
+        directory: where it is, if it is a directory.
+        repository: where it is, if that is the Hub.
+    """
+
+    reference: str
+    model: str
+    revision: str | None
+    config: Mapping[str, Any]
+    files: tuple[SourceFile, ...]
+    texts: tuple[str, ...]
+    read: Callable[[str], bytes]
+    license: str | None
+    directory: Path | None = None
+    repository: Repository | None = None
+
+    def here(self, file: SourceFile) -> Path | None:
+        """Where a weight file lies on this machine, if it does."""
+        if self.repository is not None:
+            return self.repository.files[file.name].here
+        return None if self.directory is None else self.directory / file.name
+
+
+def find_origin(reference: str, *, revision: str | None = None, offline: bool = False) -> Origin:
+    """Read the headers of what a user calls a model.
+
+    Raises:
+        WeightsError: it is not there, is not handed out, or is no DiffusionGemma model.
+        UnreachableError: it is on the Hub, not here, and the Hub may not or cannot be asked.
+        UsageError: it is quantized already.
+        SourceError: its weight files are damaged or incomplete.
+    """
+    local = resolve_local(reference, revision=revision)
+    if local is not None:
+        return _from_directory(reference, local.directory)
+    return _from_hub(look_up(reference, revision=revision, offline=offline))
+
+
+def _from_directory(reference: str, directory: Path) -> Origin:
+    names = sorted(path.name for path in directory.iterdir() if path.is_file())
+    _refuse_quantized(reference, names)
+    try:
+        config = (directory / "config.json").read_bytes()
+    except OSError as error:
+        raise WeightsError(
+            f"`{directory / 'config.json'}` cannot be read: {error.strerror}",
+            "give the directory that the checkpoint was saved to",
+        ) from error
+    return Origin(
+        reference=reference,
+        model=directory.resolve().name if reference != "demo" else reference,
+        revision=None,
+        config=_model_config(reference, config),
+        files=read_source(directory),
+        texts=_texts(names),
+        read=lambda name: (directory / name).read_bytes(),
+        license=_license_of_card(directory / "README.md"),
+        directory=directory,
+    )
+
+
+def _from_hub(repository: Repository) -> Origin:
+    _refuse_quantized(repository.name, repository.files)
+    config = _model_config(repository.name, repository.read("config.json"))
+    if INDEX_FILE in repository.files:
+        names, promised = parse_index(repository.read(INDEX_FILE))
+    else:
+        names, promised = [SINGLE_FILE], {}
+    absent = [name for name in names if name not in repository.files]
+    if absent:
+        raise WeightsError(
+            f"`{repository.name}` has no `{absent[0]}`, so it is no model that localdiff can read",
+            f"weights are `{SINGLE_FILE}`, or `{INDEX_FILE}` and the files that it names",
+        )
+    with ThreadPoolExecutor(_CONNECTIONS) as pool:
+        files = tuple(pool.map(lambda name: _header(repository, name), names))
+    return Origin(
+        reference=repository.name,
+        model=repository.name,
+        revision=repository.commit,
+        config=config,
+        files=complete(files, promised, repository.name),
+        texts=_texts(repository.files),
+        read=repository.read,
+        license=repository.license,
+        repository=repository,
+    )
+
+
+def _header(repository: Repository, name: str) -> SourceFile:
+    file = repository.files[name]
+    start = repository.read_start(name, HEADER_GUESS)
+    wanted = 8 + header_length(name, start)
+    if len(start) < min(wanted, file.nbytes):
+        start = repository.read_start(name, wanted)
+    return SourceFile(name=name, nbytes=file.nbytes, sha256=file.sha256, tensors=parse_header(name, start, file.nbytes))
+
+
+def _refuse_quantized(reference: str, names: Iterable[str]) -> None:
+    if MANIFEST in names:
+        raise UsageError(
+            f"`{reference}` is quantized already",
+            f"`localdiff run -m {reference}` runs it; `localdiff quantize` starts from published weights",
+        )
+
+
+def _model_config(reference: str, content: bytes) -> Mapping[str, Any]:
+    try:
+        config = json.loads(content.decode("utf-8"))
+        kind = config.get("model_type")
+    except (ValueError, AttributeError) as error:
+        raise WeightsError(f"`config.json` of `{reference}` is not a JSON object", "fetch it again") from error
+    if kind != MODEL_TYPE:
+        raise WeightsError(
+            f"`{reference}` is a `{kind}` model, not a `{MODEL_TYPE}`", "localdiff reads DiffusionGemma models only"
+        )
+    return dict(config)
+
+
+def _texts(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(
+        sorted(name for name in names if name in TEXT_FILES or any(fnmatchcase(name, legal) for legal in LEGAL_FILES))
+    )
+
+
+def _license_of_card(card: Path) -> str | None:
+    """`license: WORD` at the head of a model card."""
+    try:
+        lines = card.read_text(encoding="utf-8").split("---\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+    head = lines[1].splitlines() if len(lines) > 2 and not lines[0].strip() else []
+    words = [line.partition(":")[2].strip() for line in head if line.startswith("license:")]
+    return words[0] if words and words[0] else None

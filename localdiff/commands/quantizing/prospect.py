@@ -1,0 +1,196 @@
+"""What lies ahead: which shards are to be made from which files, what that takes, and the sheet that says so.
+
+Knows plans, disks and devices; starts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from localdiff import __version__, paths, store
+from localdiff.commands.quantizing.card import documents
+from localdiff.commands.quantizing.origin import Origin
+from localdiff.commands.quantizing.sheet import Download, Sheet
+from localdiff.commands.quantizing.space import Mount, mounts
+from localdiff.hub.problems import UnreachableError
+from localdiff.ui.output import printable
+from quant.disk import Disk
+from quant.gpu import encoding_device, first_gpu
+from quant.job import Job
+from quant.memory import MemoryAccount, held_by_plan
+from quant.output import SCRATCH, Output, partial_directory
+from quant.plan import Plan, PlannedShard, working_bytes
+from quant.pool import available_workers
+from quant.source import SourceFile
+
+CONTEXTS = (8192, 32768)
+TOOL = f"localdiff {__version__}"
+
+_PROCESS_BYTES = 500_000_000
+"""What the interpreter and torch hold before the first weight is read: 0.3 to 0.5 GB, by system and build of torch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prospect:
+    """A job that could be started.
+
+    Attributes:
+        origin: where the weights are.
+        plan: what is stored how.
+        target: directory of the result.
+        streams: whether fetched files are deleted when they have been read.
+        force: whether a finished output may be replaced.
+        damaged: files of a finished output that are not sound: name → what is wrong.
+    """
+
+    origin: Origin
+    plan: Plan
+    target: Path
+    streams: bool
+    force: bool
+    damaged: Mapping[str, str]
+
+    @cached_property
+    def job(self) -> Job:
+        """The job, but for its weight files and small files that are still on the Hub."""
+        return Job(
+            plan=self.plan,
+            output=self.target,
+            open_source=_not_open,
+            tool=TOOL,
+            model=self.origin.model,
+            revision=self.origin.revision,
+            files=documents(self.origin, self.plan, accounts(self.plan, self.origin.config), TOOL),
+            workers=available_workers(),
+            device=encoding_device(),
+            force=self.force,
+        )
+
+    @cached_property
+    def missing(self) -> tuple[PlannedShard, ...]:
+        """Shards that are still to be made."""
+        if self.damaged:
+            return tuple(shard for shard in self.plan.shards if shard.file in self.damaged)
+        finished = Output(self.job, Disk()).finished()
+        return tuple(shard for shard in self.plan.shards if shard.file not in finished)
+
+    @cached_property
+    def absent(self) -> dict[str, int]:
+        """Weight files that have to be fetched, and their sizes."""
+        sources = (shard.source for shard in self.missing)
+        return {source.name: source.nbytes for source in sources if self.origin.here(source) is None}
+
+    @property
+    def scratch(self) -> Path:
+        """Where files are that are deleted when they have been read."""
+        return partial_directory(self.target) / SCRATCH
+
+    @cached_property
+    def mounts(self) -> tuple[Mount, ...]:
+        """What each disk must take."""
+        shards = sum(shard.nbytes for shard in self.missing)
+        if self.streams:
+            return mounts([(self.target, shards + max(self.absent.values(), default=0))])
+        cache = [(paths.hub_cache_dir(), sum(self.absent.values()))] if self.absent else []
+        return mounts([(self.target, shards), *cache])
+
+    def sheet(self) -> Sheet:
+        """The plan to be shown."""
+        commit = f" @ {self.origin.revision[:8]}" if self.origin.revision else ""
+        return Sheet(
+            title=printable(self.origin.reference) + commit,
+            plan=self.plan,
+            output=self.target,
+            download=self._download(),
+            mounts=self.mounts,
+            finished=len(self.plan.shards) - len(self.missing),
+            working=_working(self.job.workers),
+            accounts=accounts(self.plan, self.origin.config),
+            gpu=first_gpu(),
+            remarks=self._remarks(),
+        )
+
+    def _download(self) -> Download | None:
+        if self.origin.repository is None:
+            return None
+        return Download(
+            files=len(self.plan.shards),
+            nbytes=self.plan.source_bytes,
+            missing=len(self.absent),
+            missing_bytes=sum(self.absent.values()),
+            place=self.scratch if self.streams else paths.hub_cache_dir(),
+            streamed=self.streams,
+        )
+
+    def _remarks(self) -> Sequence[str]:
+        remarks = [f"Damaged, and made again: {problem}." for problem in self.damaged.values()]
+        if self.origin.repository is not None and not self.origin.repository.asked:
+            remarks.append("The Hub was not asked: this is the model as it lies in the cache.")
+        if (self.target / store.MANIFEST).is_file() and not self.damaged:
+            remarks.append(
+                f"`{self.target}` exists and is replaced once the new one is verified."
+                if self.force
+                else f"`{self.target}` exists; `--force` makes it anew."
+            )
+        return remarks
+
+
+def described(plan: Plan, *, model: str, target: Path, streams: bool, error: UnreachableError) -> Sheet:
+    """The sheet of weights of which only the description is known, because nobody could be asked.
+
+    Args:
+        plan: made from the description.
+        model: their id on the Hub.
+        target: directory of the result.
+        streams: whether fetched files are deleted when they have been read.
+        error: why nobody could be asked.
+    """
+    cache = [] if streams else [(paths.hub_cache_dir(), plan.source_bytes)]
+    return Sheet(
+        title=model,
+        plan=plan,
+        output=target,
+        download=Download(
+            files=0,
+            nbytes=plan.source_bytes,
+            missing=0,
+            missing_bytes=plan.source_bytes,
+            place=partial_directory(target) / SCRATCH if streams else paths.hub_cache_dir(),
+            streamed=streams,
+        ),
+        mounts=mounts([(target, plan.stored_bytes), *cache]),
+        finished=0,
+        working=_working(available_workers()),
+        accounts=accounts(plan, {}),
+        gpu=first_gpu(),
+        remarks=[
+            f"{error.message[:1].upper()}{error.message[1:]}.",
+            "These figures come from the built-in description of the released weights, not from the Hub.",
+        ],
+    )
+
+
+def accounts(plan: Plan, config: Mapping[str, object]) -> dict[int, MemoryAccount]:
+    """Context → what a GPU must hold; sizes that `config.json` does not tell are those of the released model."""
+    text = config.get("text_config")
+    sizes = {
+        "window": text.get("sliding_window") if isinstance(text, Mapping) else None,
+        "canvas": config.get("canvas_length"),
+    }
+    known = {name: size for name, size in sizes.items() if isinstance(size, int)}
+    held = held_by_plan(plan)
+    return {context: MemoryAccount.of(held, context=context, **known) for context in CONTEXTS}
+
+
+def _working(workers: int) -> tuple[int, str]:
+    cores = f"{workers} core" + ("" if workers == 1 else "s")
+    where = f"{cores} and {gpu.device}" if (gpu := first_gpu()) else f"{cores}; no GPU needed"
+    return _PROCESS_BYTES + working_bytes(workers), where
+
+
+def _not_open(file: SourceFile) -> AbstractContextManager[Path]:
+    raise AssertionError(f"`{file.name}` is given out by what carries the job out")

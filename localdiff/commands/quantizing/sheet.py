@@ -1,0 +1,171 @@
+"""The plan in words and figures, as it is shown before anything happens.
+
+Knows wording and columns; computes no sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from localdiff import paths
+from localdiff.commands.quantizing.space import Mount
+from localdiff.sizes import shown_size
+from quant.gpu import Gpu
+from quant.memory import MemoryAccount
+from quant.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Download:
+    """What has to be fetched.
+
+    Attributes:
+        files: weight files that are needed; 0 where nobody knows.
+        nbytes: their size.
+        missing: how many of them are not here.
+        missing_bytes: the size of those.
+        place: where they go.
+        streamed: whether each is deleted when it has been read.
+    """
+
+    files: int
+    nbytes: int
+    missing: int
+    missing_bytes: int
+    place: Path
+    streamed: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sheet:
+    """Everything that the plan says.
+
+    Attributes:
+        title: model and commit.
+        plan: what is stored how.
+        output: where the result goes.
+        download: None where nothing is fetched.
+        mounts: disks and what they must take.
+        finished: shards that an earlier run has left.
+        working: peak of memory while working, and a word on what works.
+        accounts: context → memory to run.
+        gpu: the one that is there.
+        remarks: sentences that a reader must not miss.
+    """
+
+    title: str
+    plan: Plan
+    output: Path
+    download: Download | None
+    mounts: Sequence[Mount]
+    finished: int
+    working: tuple[int, str]
+    accounts: Mapping[int, MemoryAccount]
+    gpu: Gpu | None
+    remarks: Sequence[str] = ()
+
+    def lines(self) -> list[str]:
+        """The sheet, a line at a time."""
+        rows = [
+            ("download", self._download()),
+            ("write", self._write()),
+            *[("disk", _disk(mount)) for mount in self.mounts],
+            ("memory", f"about {shown_size(self.working[0])} while working, on {self.working[1]}"),
+            ("to run", self._to_run()),
+            ("", self._fit()),
+        ]
+        return [
+            f"{self.title} → {self.plan.recipe.name}",
+            "",
+            *(f"  {label:<10} {text}" for label, text in rows if text),
+            "",
+            *_table(self.plan, self.accounts),
+            *(("", *self.remarks) if self.remarks else ()),
+        ]
+
+    def _download(self) -> str:
+        download = self.download
+        if download is None:
+            return "nothing: the weights are in a directory of this machine"
+        total = shown_size(download.nbytes) + (f" in {_files(download.files)}" if download.files else "")
+        if not download.missing and download.files:
+            return f"{total}, all here already"
+        text = f"{total} into {paths.shown(download.place)}"
+        if download.missing < download.files:
+            here = f"{download.files - download.missing} here already"
+            fetched = f"{download.missing} to fetch ({shown_size(download.missing_bytes)})"
+            text = f"{total}: {here}, {fetched} into {paths.shown(download.place)}"
+        return text + (", each deleted when it has been read" if download.streamed else ", which keeps it")
+
+    def _write(self) -> str:
+        shards = self.plan.shards
+        text = shown_size(sum(shard.nbytes for shard in shards) or self.plan.stored_bytes)
+        text += f" in {_files(len(shards))}" if shards else ""
+        text += f" into {paths.shown(self.output)}"
+        return text + (f"; {self.finished} of them are finished" if self.finished else "")
+
+    def _to_run(self) -> str:
+        needs = [f"{shown_size(account.total)} at {_context(context)}" for context, account in self.accounts.items()]
+        return f"GPU memory of {' or '.join(needs)} context"
+
+    def _fit(self) -> str:
+        if self.gpu is None:
+            return "there is no GPU here that torch can use; a CPU runs it too, slowly"
+        card = f"{self.gpu.device} ({self.gpu.name}, {shown_size(self.gpu.free)} of {shown_size(self.gpu.total)} free)"
+        fitting = [context for context, account in self.accounts.items() if account.total <= self.gpu.free]
+        if len(fitting) == len(self.accounts):
+            return f"fits {card}"
+        if fitting:
+            return f"fits {card} up to {_context(max(fitting))} context, not beyond"
+        return f"does not fit {card}; `localdiff run --max-memory` keeps the rest outside, slower"
+
+
+def shortage(mounts: Iterable[Mount]) -> str | None:
+    """What is to be said where a disk is too small, or None."""
+    short = [
+        f"{mount.path}: needs {shown_size(mount.needed)}, {shown_size(mount.free)} free"
+        for mount in mounts
+        if mount.short
+    ]
+    return f"not enough disk space in {'; in '.join(short)}" if short else None
+
+
+def _disk(mount: Mount) -> str:
+    text = f"{mount.path} needs {shown_size(mount.needed)}, {shown_size(mount.free)} free"
+    return text + (": not enough" if mount.short else "")
+
+
+def _table(plan: Plan, accounts: Mapping[int, MemoryAccount]) -> list[str]:
+    """Tensor classes, then what a GPU holds besides weights."""
+    head = ["", "tensors", "published", plan.recipe.name, *(f"GPU, {_context(context)}" for context in accounts)]
+    rows = [head]
+    for label, total in plan.by_class().items():
+        held = shown_size(total.stored_bytes) if total.stored_bytes else "-"
+        rows.append([label, f"{total.tensors:,}", shown_size(total.source_bytes), held, *([held] * len(accounts))])
+    for label, part in (
+        ("keys and values", "cache"),
+        ("buffers of a step", "buffers"),
+        ("GPU's own", "slack"),
+        ("all", "total"),
+    ):
+        amounts = [shown_size(getattr(account, part)) for account in accounts.values()]
+        whole = [shown_size(sum(tensor.source.nbytes for tensor in plan.tensors)), shown_size(plan.stored_bytes)]
+        rows.append([label, *(["", *whole] if part == "total" else ["", "", ""]), *amounts])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    return [
+        "  "
+        + "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in rows
+    ]
+
+
+def _files(count: int) -> str:
+    return f"{count} file" + ("" if count == 1 else "s")
+
+
+def _context(positions: int) -> str:
+    return f"{positions // 1024}k"

@@ -1,0 +1,65 @@
+"""What must fit on which disk.
+
+Knows mount points and free bytes; knows nothing about weights.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mount:
+    """One disk.
+
+    Attributes:
+        path: where it is mounted.
+        needed: bytes that will be written to it.
+        free: bytes that may be.
+    """
+
+    path: Path
+    needed: int
+    free: int
+
+    @property
+    def short(self) -> bool:
+        """Whether it does not hold what is to be written."""
+        return self.needed > self.free
+
+
+def mounts(needs: Iterable[tuple[Path, int]]) -> tuple[Mount, ...]:
+    """The disks behind some directories, which need not be there yet, with what each must take.
+
+    Args:
+        needs: directory, and bytes to be written into it.
+    """
+    totals: dict[int, tuple[Path, int]] = {}
+    for directory, nbytes in needs:
+        place = _existing(directory)
+        device = place.stat().st_dev
+        known = totals.get(device, (place, 0))
+        totals[device] = (known[0], known[1] + nbytes)
+    return tuple(
+        Mount(path=_mount_point(place), needed=nbytes, free=shutil.disk_usage(place).free)
+        for place, nbytes in totals.values()
+    )
+
+
+def _existing(directory: Path) -> Path:
+    """The directory, or the nearest one above it that is there."""
+    place = directory.expanduser().absolute()
+    while not place.is_dir() and place != place.parent:
+        place = place.parent
+    return place
+
+
+def _mount_point(place: Path) -> Path:
+    place = place.resolve()
+    device = place.stat().st_dev
+    while place != place.parent and place.parent.stat().st_dev == device:
+        place = place.parent
+    return place

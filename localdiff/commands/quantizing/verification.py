@@ -1,0 +1,86 @@
+"""A quantized directory is read, compared with its manifest, and what came of it is said.
+
+Knows what a user is told and what is remembered; what sound means is in `quant.verify`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from localdiff import store
+from localdiff.commands.quantizing.display import CHECK
+from localdiff.sizes import shown_size
+from localdiff.ui.output import Output, printable
+from localdiff.ui.progress import Board, board
+from quant.codecs import CODECS
+from quant.errors import DamagedError
+from quant.events import FileChecked
+from quant.manifest import Manifest, read_manifest
+from quant.verify import verify, worst_tensors
+
+AGAIN = "run the same `localdiff quantize` again: only what is damaged is rebuilt"
+
+
+def verify_alone(directory: Path, output: Output) -> int:
+    """Check a directory and say what was found; its path goes to stdout.
+
+    Raises:
+        DamagedError: it is not there, or not what its manifest promises.
+    """
+    if not (directory / store.MANIFEST).is_file():
+        raise DamagedError(
+            f"there is no quantized model in `{directory}`",
+            "`localdiff models` lists those that are here; `localdiff quantize` makes one",
+        )
+    with board(output) as shown:
+        problems = [checked.problem or "" for checked in damage(directory, shown)]
+    if problems:
+        for problem in problems[:-1]:
+            output.error(problem)
+        raise DamagedError(problems[-1], AGAIN)
+    manifest = read_manifest(directory)
+    remember(directory, output)
+    if not output.quiet:
+        lines = [f"{len(manifest.shards) + len(manifest.files)} files, {shown_size(manifest.nbytes)} of weights: sound"]
+        output.stderr.write("\n".join([*lines, *worst(manifest)]) + "\n")
+    output.stdout.write(f"{directory}\n")
+    return 0
+
+
+def damage(directory: Path, shown: Board) -> Iterator[FileChecked]:
+    """The files of a directory that are not sound.
+
+    Raises:
+        DamagedError: its manifest cannot be read.
+    """
+    manifest = read_manifest(directory)
+    shown.start(CHECK, manifest.nbytes + sum(file.nbytes for file in manifest.files.values()), whole=True)
+    done = 0
+    for checked in verify(directory):
+        done += checked.nbytes
+        shown.show(CHECK, done, checked.file)
+        if checked.problem is not None:
+            yield checked
+    shown.end(CHECK)
+
+
+def worst(manifest: Manifest) -> list[str]:
+    """The tensors that lost most, as lines."""
+    tensors = worst_tensors(manifest)
+    if not tensors:
+        return []
+    limits = ", ".join(f"{codec.name} {100 * codec.error_limit:g} %" for codec in CODECS.values())
+    return [
+        f"largest relative errors (limits: {limits})",
+        *(f"  {100 * error:6.2f} %  {fate:<5}{printable(name)}" for name, fate, error in tensors),
+    ]
+
+
+def remember(directory: Path, output: Output) -> None:
+    """Keep for `localdiff models` that a directory is sound."""
+    try:
+        store.record_verified(directory)
+    except OSError as error:
+        if not output.quiet:
+            output.stderr.write(f"note: when it was verified could not be written down: {error.strerror}\n")

@@ -1,0 +1,216 @@
+"""The quantized models of this machine: which there are, which one is meant when none is named, which were verified.
+
+Knows the folder of models, what their manifests say about themselves, and the record of verifications; reads no
+weights, and needs no torch. A model belongs to the folder `paths.models_dir()`, one directory each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from localdiff import paths
+from localdiff.errors import ResourceError, UsageError, WeightsError
+from quant import RECIPES
+
+MODEL = "google/diffusiongemma-26B-A4B-it"
+MANIFEST = "quant.json"
+PARTIAL, DISCARDED = ".partial", ".discarded"
+
+State = Literal["finished", "unfinished", "damaged"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredModel:
+    """One directory of the folder of models.
+
+    Attributes:
+        name: what it goes by.
+        directory: where it is.
+        state: `damaged` where its manifest cannot be read.
+        recipe: what it was made by, where its manifest says so.
+        nbytes: size of all its files.
+        verified: when all of its bytes were last found to be sound, if its manifest is still the same.
+    """
+
+    name: str
+    directory: Path
+    state: State
+    recipe: str | None
+    nbytes: int
+    verified: datetime | None
+
+
+def output_name(model: str, recipe: str) -> str:
+    """The name that a model gets by default: the last part of what it was made from, and the recipe."""
+    return f"{Path(model).expanduser().resolve().name if Path(model).is_dir() else model.split('/')[-1]}-{recipe}"
+
+
+def default_model(env: Mapping[str, str] = os.environ) -> str:
+    """The model that is meant when none is named.
+
+    It is the released model, in the first recipe that is here, in the order of `quant.RECIPES`; or whatever is here, if
+    that is a single model.
+
+    Raises:
+        WeightsError: there is none, or no telling which.
+    """
+    finished = [directory.name for directory in _directories(env) if (directory / MANIFEST).is_file()]
+    for recipe in RECIPES:
+        if (name := output_name(MODEL, recipe)) in finished:
+            return name
+    if len(finished) == 1:
+        return finished[0]
+    if finished:
+        raise WeightsError(
+            f"no model was named, and {len(finished)} are here", f"`-m` takes one of {', '.join(sorted(finished))}"
+        )
+    raise WeightsError(
+        "no model was named, and no quantized model is here to stand in",
+        "`localdiff quantize` makes one of the released weights (a 52 GB download, 15 GB to keep); "
+        "`-m demo` runs the small model of this package",
+    )
+
+
+def is_default(name: str, env: Mapping[str, str] = os.environ) -> bool:
+    """Whether a model is the one that is meant when none is named."""
+    try:
+        return default_model(env) == name
+    except WeightsError:
+        return False
+
+
+def stored_models(env: Mapping[str, str] = os.environ) -> list[StoredModel]:
+    """Every model in the folder, unfinished ones too, by name."""
+    record = _Record(env)
+    return [_look_at(directory, record) for directory in _directories(env)]
+
+
+def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
+    """The model of that name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    models = stored_models(env)
+    for model in models:
+        if model.name == name:
+            return model
+    known = ", ".join(f"`{model.name}`" for model in models)
+    raise UsageError(
+        f"there is no model `{name}` in `{paths.models_dir(env)}`",
+        f"there {'is' if len(models) == 1 else 'are'} {known}" if known else "`localdiff quantize` makes one",
+    )
+
+
+def remove(model: StoredModel) -> None:
+    """Delete a model; stopped half-way, what is left is never taken for a model.
+
+    Raises:
+        ResourceError: the disk refuses.
+    """
+    grave = model.directory.with_name(model.directory.name.removesuffix(DISCARDED) + DISCARDED)
+    try:
+        if model.directory != grave:
+            if grave.exists():
+                shutil.rmtree(grave)
+            model.directory.rename(grave)
+        shutil.rmtree(grave)
+    except OSError as error:
+        raise ResourceError(
+            f"`{model.directory}` cannot be deleted: {error.strerror}", "delete it by hand; nothing else refers to it"
+        ) from error
+
+
+def record_verified(directory: Path, *, now: datetime | None = None, env: Mapping[str, str] = os.environ) -> None:
+    """Remember that all bytes of a model were found to be sound just now.
+
+    Raises:
+        OSError: the record cannot be written.
+    """
+    _Record(env).put(directory, now or datetime.now(UTC))
+
+
+def _directories(env: Mapping[str, str]) -> Iterator[Path]:
+    folder = paths.models_dir(env)
+    if folder.is_dir():
+        yield from sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _look_at(directory: Path, record: _Record) -> StoredModel:
+    state: State = "finished"
+    recipe = None
+    if directory.name.endswith((PARTIAL, DISCARDED)) or not (directory / MANIFEST).is_file():
+        state = "unfinished"
+    else:
+        try:
+            recipe = str(json.loads((directory / MANIFEST).read_bytes())["recipe"]["name"])
+        except (OSError, ValueError, KeyError, TypeError):
+            state = "damaged"
+    return StoredModel(
+        name=directory.name,
+        directory=directory,
+        state=state,
+        recipe=recipe,
+        nbytes=_size(directory),
+        verified=record.get(directory) if state == "finished" else None,
+    )
+
+
+def _size(directory: Path) -> int:
+    total = 0
+    for path in directory.rglob("*"):
+        with suppress(FileNotFoundError):  # a job may be at work in it
+            total += path.lstat().st_size if path.is_file() else 0
+    return total
+
+
+class _Record:
+    """`verified.json`: directory → the hash its manifest had, and when it was verified."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._path = paths.state_dir(env) / "verified.json"
+
+    def get(self, directory: Path) -> datetime | None:
+        entry = self._read().get(str(directory.resolve()))
+        try:
+            if entry is None or entry["manifest"] != _hash(directory):
+                return None
+            return datetime.fromisoformat(entry["at"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def put(self, directory: Path, now: datetime) -> None:
+        content = {path: entry for path, entry in self._read().items() if Path(path, MANIFEST).is_file()}
+        content[str(directory.resolve())] = {"manifest": _hash(directory), "at": now.isoformat(timespec="seconds")}
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=".verified-")
+        try:
+            with open(handle, "w", encoding="utf-8") as file:
+                json.dump(content, file, indent=2)
+            os.replace(name, self._path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(name)
+            raise
+
+    def _read(self) -> dict[str, Any]:
+        """What is recorded; a record that cannot be read says nothing."""
+        try:
+            content = json.loads(self._path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+
+def _hash(directory: Path) -> str:
+    return hashlib.sha256((directory / MANIFEST).read_bytes()).hexdigest()
