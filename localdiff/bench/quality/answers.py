@@ -1,0 +1,53 @@
+"""Whole generations: what a model answers to a question with a seed.
+
+Knows events; knows nothing about what the answers are compared with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...engine import Engine
+from ...events import BlockCommitted, DenoiseStep, TextCommitted
+from ...options import GenerateOptions
+from .canvases import Canvas
+from .questions import Question
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """One generation.
+
+    Attributes:
+        ids: committed ids.
+        steps: denoise steps of each block.
+        right: whether the text is right; None where nobody can say.
+    """
+
+    ids: tuple[int, ...]
+    steps: tuple[int, ...]
+    right: bool | None
+
+    @property
+    def steps_a_block(self) -> float:
+        """Mean over the blocks."""
+        return sum(self.steps) / len(self.steps)
+
+
+def ask(engine: Engine, question: Question, options: GenerateOptions) -> tuple[Answer, tuple[Canvas, ...]]:
+    """The answer to a question, and the canvases that the steps of its first block saw."""
+    messages = [{"role": role, "content": content} for role, content in question.messages]
+    text, canvases = [], []
+    ids: list[int] = []
+    steps: list[int] = []
+    for event in engine.generate(messages, options):
+        match event:
+            case DenoiseStep(block=1):
+                canvases.append(Canvas(ids=event.shown_ids, temperature=event.temperature))
+            case TextCommitted(channel="answer"):
+                text.append(event.text)
+            case BlockCommitted():
+                steps.append(event.steps)
+                ids += event.token_ids
+    right = None if question.is_right is None else question.is_right("".join(text))
+    return Answer(ids=tuple(ids), steps=tuple(steps), right=right), tuple(canvases)

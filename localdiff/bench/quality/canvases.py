@@ -1,0 +1,98 @@
+"""Single steps on fixed canvases: what two models believe where both see the same.
+
+The canvases are those that the first model saw in a run of its own. Each model walks over them in order and carries its
+own belief from step to step, as in a run, but its samples are thrown away: the next canvas is the recorded one. So no
+difference comes from a different path, and the first model sees just what it saw in its run.
+
+Shape letters: L canvas, V vocabulary, P positions that are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...diffusion.reading import Reading, read_logits
+from ...engine import Engine
+from ...model.cache import KVCache
+from .questions import Question
+
+STEPS = 4
+"""Steps of a block whose distributions are kept, evenly spread over it, the first and the last included."""
+MAX_KEPT = 1 << 22
+"""Most probabilities kept of a step (17 MB in fp32): all positions of a small model, 16 of the released one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Canvas:
+    """What a step saw: L ids, and the temperature that its logits were divided by."""
+
+    ids: tuple[int, ...]
+    temperature: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beliefs:
+    """What a model believed on a row of canvases.
+
+    Attributes:
+        drafts: int64 [S, L], the most probable id of each position in each of S steps.
+        log_probs: fp32 [K, P, V] on the CPU, of the K kept steps at P positions.
+    """
+
+    drafts: Tensor
+    log_probs: Tensor
+
+
+def kept_steps(count: int) -> list[int]:
+    """Which of `count` steps are kept, from 0 on."""
+    return sorted({round(step * (count - 1) / (STEPS - 1)) for step in range(STEPS)})
+
+
+def kept_positions(length: int, vocab_size: int) -> Tensor:
+    """Which positions of a canvas are kept: all, or an even spread of as many as `MAX_KEPT` allows."""
+    count = min(length, max(1, MAX_KEPT // vocab_size))
+    return torch.linspace(0, length - 1, count).round().long()
+
+
+def believe(engine: Engine, question: Question, canvases: Sequence[Canvas]) -> Beliefs:
+    """What a model believes on given canvases behind a prompt."""
+    wanted = kept_steps(len(canvases))
+    drafts, kept = [], []
+    for step, (logits, reading) in enumerate(_walk(engine, question, canvases)):
+        drafts.append(reading.argmax.cpu())
+        if step in wanted:
+            rows = kept_positions(*logits.shape).to(logits.device)
+            kept.append((logits[rows].float() - reading.log_normalizer[rows, None]).cpu())
+    return Beliefs(drafts=torch.stack(drafts), log_probs=torch.stack(kept))
+
+
+def divergence(first: Beliefs, second: Beliefs) -> float:
+    """Mean Kullback-Leibler divergence of the second from the first, `Σ p₁ (ln p₁ - ln p₂)`, in nats a position."""
+    p = first.log_probs.exp()
+    return float((p * (first.log_probs - second.log_probs)).sum(dim=-1).mean(dtype=torch.float64))
+
+
+def agreement(first: Beliefs, second: Beliefs) -> float:
+    """Share of positions, over all steps, in which both think the same id most probable."""
+    return float((first.drafts == second.drafts).double().mean())
+
+
+@torch.inference_mode()
+def _walk(engine: Engine, question: Question, canvases: Sequence[Canvas]) -> Iterator[tuple[Tensor, Reading]]:
+    """Processed logits [L, V] and their reading, for each canvas; both are lost when the next one is asked for."""
+    model, weight = engine.model, engine.model.norm.weight
+    messages = [{"role": role, "content": content} for role, content in question.messages]
+    ids = torch.tensor(engine.template.encode(engine.tokenizer, messages), device=weight.device)
+    cache = KVCache(model.config, len(ids), weight.dtype, engine.layer_devices)
+    for start in range(0, len(ids), engine.prefill_chunk):
+        model.encode(ids[start : start + engine.prefill_chunk], cache)
+    soft: Tensor | None = None
+    for canvas in canvases:
+        logits = model.denoise(torch.tensor(canvas.ids, device=weight.device), cache, soft)
+        reading = read_logits(logits, softcap=model.config.softcap, temperature=canvas.temperature, noise=None)
+        yield logits, reading
+        soft = model.soft_embedding(logits, reading.log_normalizer)

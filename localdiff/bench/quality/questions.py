@@ -1,0 +1,69 @@
+"""What is asked, and how an answer is judged.
+
+Two sources: the held-out prompts of the demo model's skills, each with a strict rule for what is right; and a file of
+prompts, of which nobody knows the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ...demo.evaluate import held_out
+from ...demo.scoring import score
+from ...demo.skills import SKILLS
+from ...errors import UsageError
+
+PROMPTS = "prompts"
+"""Group of questions that come from a file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One prompt.
+
+    Attributes:
+        group: skill that it belongs to, for the table.
+        messages: (role, content) pairs, the last one from the user.
+        is_right: judges an answer's text, or None where nobody can.
+    """
+
+    group: str
+    messages: tuple[tuple[str, str], ...]
+    is_right: Callable[[str], bool] | None = None
+
+
+def skill_questions(skills: Sequence[str], count: int) -> list[Question]:
+    """`count` held-out prompts of each skill, or as many as it has; the same at every call.
+
+    Raises:
+        UsageError: there is no such skill.
+    """
+    for skill in skills:
+        if skill not in SKILLS:
+            raise UsageError(f"there is no skill `{skill}`", f"the demo model's skills are {', '.join(SKILLS)}")
+    return [
+        Question(group=skill, messages=example.messages, is_right=partial(score, example))
+        for skill in skills or tuple(SKILLS)
+        for example in held_out(skill, count)
+    ]
+
+
+def file_questions(path: Path) -> list[Question]:
+    """One question for each line of a text file that is not blank.
+
+    Raises:
+        UsageError: the file cannot be read as text, or has no line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"`{path}` cannot be read as text ({error})", "give a UTF-8 file with a prompt a line"
+        ) from error
+    questions = [Question(group=PROMPTS, messages=(("user", line),)) for line in lines if line.strip()]
+    if not questions:
+        raise UsageError(f"`{path}` has no prompts", "give a file with a prompt a line")
+    return questions

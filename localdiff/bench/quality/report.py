@@ -1,0 +1,66 @@
+"""A comparison to read: a Markdown table, or an object for programs.
+
+Knows wording and rounding; measures nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from .comparison import Comparison, Row
+from .estimate import Estimate
+
+_HEAD = ("", "questions", "score", "change", "steps a block", "change", "divergence", "same draft", "same answer")
+
+
+def table(comparison: Comparison) -> str:
+    """One line a group. Scores are in percent, their change in points; ± is half of a 95 % interval."""
+    lines = [
+        f"| {' | '.join(_HEAD)} |",
+        f"|---|{'---:|' * (len(_HEAD) - 1)}",
+        *(f"| {' | '.join(_cells(row))} |" for row in comparison.rows),
+    ]
+    return "\n".join(lines)
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        row.group,
+        str(row.questions),
+        "" if row.score is None else f"{row.score.mean:.1%}".replace("%", " %"),
+        "" if row.score_change is None else _shown(row.score_change.scaled(100), "+.1f"),
+        f"{row.steps.mean:.2f}",
+        f"{_shown(row.steps_change.scaled(100), '+.1f')} %",
+        f"{_shown(row.divergence, '.4f')}",
+        f"{_shown(row.agreement.scaled(100), '.2f')} %",
+        f"{_shown(row.same.scaled(100), '.1f')} %",
+    ]
+
+
+def _shown(value: Estimate, form: str) -> str:
+    if math.isinf(value.margin):
+        return f"{value.mean:{form}}"
+    return f"{value.mean:{form}} ± {value.margin:{form.removeprefix('+')}}"
+
+
+def to_object(comparison: Comparison) -> dict[str, Any]:
+    """All figures; an interval that nobody can give is null."""
+    return {
+        "first": _identity(comparison.first),
+        "second": _identity(comparison.second),
+        "hardware": comparison.hardware,
+        "seeds": comparison.seeds,
+        "groups": [_plain(asdict(row)) for row in comparison.rows],
+    }
+
+
+def _identity(identity: Any) -> dict[str, Any]:
+    return {name: getattr(identity, name) for name in ("model", "recipe", "revision", "device", "dtype")}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and math.isinf(value) else value

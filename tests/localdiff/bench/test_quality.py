@@ -1,0 +1,212 @@
+"""`bench quality`: what it measures on models whose differences are known."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from localdiff.bench.quality import canvases
+from localdiff.bench.quality.answers import Answer, ask
+from localdiff.bench.quality.canvases import Beliefs, agreement, believe, divergence, kept_positions, kept_steps
+from localdiff.bench.quality.comparison import ALL, Comparison, compare
+from localdiff.bench.quality.questions import PROMPTS, Question, file_questions, skill_questions
+from localdiff.bench.quality.report import table, to_object
+from localdiff.demo.skills import SKILLS
+from localdiff.engine import Engine
+from localdiff.errors import UsageError
+from localdiff.events import DenoiseStep
+from localdiff.options import GenerateOptions
+from tests import tiny
+
+OPTIONS = tuple(GenerateOptions(seed=seed, max_tokens=16, context=64) for seed in (1, 2, 3))
+
+
+def question(text: str, group: str = "g", wanted: str | None = None) -> Question:
+    judge = None if wanted is None else lambda answer: wanted in answer
+    return Question(group=group, messages=(("user", text),), is_right=judge)
+
+
+QUESTIONS = [question("hello there", wanted="a"), question("what is 2", "h", wanted="e"), question("why", wanted="o")]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Callable[[], Engine]]:
+    """Loads a tiny model whose matrices are changed by a share of their spread."""
+
+    def prepare(change: float = 0.0) -> Callable[[], Engine]:
+        def load() -> Engine:
+            network = tiny.model(scale=0.1)
+            generator = torch.Generator().manual_seed(9)
+            for parameter in network.parameters():
+                if parameter.dim() > 1:
+                    parameter.data += change * 0.1 * torch.randn(parameter.shape, generator=generator)
+            return tiny.engine(tmp_path, network=network)
+
+        return load
+
+    return prepare
+
+
+def silent(_: str) -> None:
+    pass
+
+
+def test_a_walk_sees_what_the_run_saw(make: Callable[..., Callable[[], Engine]]) -> None:
+    engine = make()()
+    messages = [{"role": "user", "content": "hello there"}]
+    steps = [
+        event for event in engine.generate(messages, OPTIONS[0]) if isinstance(event, DenoiseStep) and event.block == 1
+    ]
+    answer, seen = ask(engine, QUESTIONS[0], OPTIONS[0])
+    assert [canvas.ids for canvas in seen] == [step.shown_ids for step in steps]
+    beliefs = believe(engine, QUESTIONS[0], seen)
+    assert [tuple(draft) for draft in beliefs.drafts.tolist()] == [step.argmax_ids for step in steps]
+    for kept, log_probs in zip(kept_steps(len(steps)), beliefs.log_probs, strict=True):
+        entropies = -(log_probs.exp() * log_probs).sum(dim=-1)
+        assert torch.allclose(entropies, torch.tensor(steps[kept].entropies), atol=1e-5)
+    assert answer.steps[0] == len(steps)
+
+
+def test_the_divergence_is_the_formula() -> None:
+    def beliefs(probs: list[list[float]], draft: list[int]) -> Beliefs:
+        return Beliefs(drafts=torch.tensor([draft]), log_probs=torch.tensor([probs]).log())
+
+    first = beliefs([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]], [0, 1])
+    second = beliefs([[0.25, 0.5, 0.25], [0.1, 0.8, 0.1]], [1, 1])
+    assert divergence(first, second) == pytest.approx(0.25 * math.log(2) / 2, abs=1e-7)
+    assert divergence(first, first) == 0
+    assert agreement(first, second) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("count", "kept"), [(1, [0]), (2, [0, 1]), (4, [0, 1, 2, 3]), (10, [0, 3, 6, 9]), (48, [0, 16, 31, 47])]
+)
+def test_kept_steps_are_spread_over_the_block(count: int, kept: list[int]) -> None:
+    assert kept_steps(count) == kept
+
+
+def test_kept_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kept_positions(96, 1536).tolist() == list(range(96))
+    assert len(kept_positions(256, 262_144)) == 16
+    monkeypatch.setattr(canvases, "MAX_KEPT", 10)
+    assert kept_positions(9, 5).tolist() == [0, 8]
+    assert kept_positions(9, 100).tolist() == [0]
+
+
+def test_a_model_does_not_differ_from_itself(make: Callable[..., Callable[[], Engine]]) -> None:
+    result = compare((make(), make()), QUESTIONS, OPTIONS, silent)
+    assert [row.group for row in result.rows] == ["g", "h", ALL]
+    everything = result.rows[-1]
+    assert (everything.questions, everything.runs) == (3, 9)
+    assert everything.divergence.mean == 0
+    assert everything.agreement.mean == everything.same.mean == 1
+    assert everything.steps_change.mean == 0
+    assert everything.score_change is not None
+    assert (everything.score_change.mean, everything.score_change.margin) == (0, 1.0)
+
+
+def test_a_larger_change_shows_more(make: Callable[..., Callable[[], Engine]]) -> None:
+    little, much = (compare((make(), make(change)), QUESTIONS, OPTIONS, silent).rows[-1] for change in (0.001, 0.3))
+    assert 0 < little.divergence.mean < 0.5 * much.divergence.mean
+    assert much.agreement.mean < little.agreement.mean <= 1
+    assert much.same.mean <= little.same.mean
+
+
+def test_differences_are_paired_and_signed(make: Callable[..., Callable[[], Engine]]) -> None:
+    forward, backward = (
+        compare(loads, QUESTIONS, OPTIONS, silent).rows[-1] for loads in ((make(), make(0.3)), (make(0.3), make()))
+    )
+    assert forward.score is not None and backward.score is not None
+    assert forward.score_change is not None and backward.score_change is not None
+    assert forward.score_change.mean == pytest.approx(-backward.score_change.mean)
+    assert backward.score.mean == pytest.approx(forward.score.mean + forward.score_change.mean)
+    assert backward.steps.mean == pytest.approx(forward.steps.mean * (1 + forward.steps_change.mean))
+
+
+def test_seeds_of_a_question_count_as_one_value(make: Callable[..., Callable[[], Engine]]) -> None:
+    row = compare((make(), make(0.1)), QUESTIONS, OPTIONS, silent).rows[-1]
+    assert row.steps.count == row.steps_change.count == 3
+    assert row.runs == 9
+
+
+def test_one_model_is_held_at_a_time(make: Callable[..., Callable[[], Engine]]) -> None:
+    import gc
+
+    from localdiff.model.diffusion_gemma import DiffusionGemma
+
+    alive = []
+
+    def counting(load: Callable[[], Engine]) -> Callable[[], Engine]:
+        def loaded() -> Engine:
+            alive.append(sum(type(each) is DiffusionGemma for each in gc.get_objects()))
+            return load()
+
+        return loaded
+
+    before = sum(type(each) is DiffusionGemma for each in gc.get_objects())
+    compare((counting(make()), counting(make())), QUESTIONS[:1], OPTIONS[:1], silent)
+    assert alive == [before, before]
+
+
+def test_progress_names_the_question(make: Callable[..., Callable[[], Engine]]) -> None:
+    told: list[str] = []
+    compare((make(), make()), QUESTIONS, OPTIONS[:1], told.append)
+    assert told[0] == "loading the first model"
+    assert told[2] == "first model: question 2 of 3 (h)"
+    assert len(told) == 8
+
+
+def unjudged(make: Callable[..., Callable[[], Engine]]) -> Comparison:
+    return compare((make(), make(0.1)), [question("hello there", PROMPTS)], OPTIONS[:1], silent)
+
+
+def test_what_nobody_can_judge_has_no_score(make: Callable[..., Callable[[], Engine]]) -> None:
+    result = unjudged(make)
+    (row,) = result.rows
+    assert row.score is row.score_change is None
+    (line,) = table(result).splitlines()[2:]
+    assert line.startswith("| prompts | 1 |  |  | ")
+    assert json.loads(json.dumps(to_object(result), allow_nan=False))["groups"][0]["steps"]["margin"] is None
+
+
+def test_the_report_has_a_line_a_group(make: Callable[..., Callable[[], Engine]]) -> None:
+    result = compare((make(), make(0.1)), QUESTIONS, OPTIONS, silent)
+    lines = table(result).splitlines()
+    assert [line.split("|")[1].strip() for line in lines[2:]] == ["g", "h", "all"]
+    assert len({line.count("|") for line in lines}) == 1
+    content = to_object(result)
+    assert content["first"]["recipe"] == "bf16"
+    assert content["groups"][2]["group"] == "all"
+    assert content["seeds"] == 3
+
+
+def test_skill_questions_are_held_out_and_judged() -> None:
+    questions = skill_questions(["add", "spelling"], 5)
+    assert [each.group for each in questions] == ["add"] * 5 + ["spelling"] * 5
+    assert all(each.is_right is not None and not each.is_right("surely not") for each in questions)
+    assert {each.group for each in skill_questions([], 1)} == set(SKILLS)
+    with pytest.raises(UsageError, match="no skill `flying`"):
+        skill_questions(["flying"], 1)
+
+
+def test_prompts_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.txt"
+    path.write_text("One?\n\n  \nTwo, and three.\n")
+    assert [each.messages for each in file_questions(path)] == [(("user", "One?"),), (("user", "Two, and three."),)]
+    path.write_text("\n")
+    with pytest.raises(UsageError, match="has no prompts"):
+        file_questions(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(UsageError, match="cannot be read"):
+        file_questions(path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        file_questions(tmp_path / "nothing")
+
+
+def test_steps_a_block() -> None:
+    assert Answer(ids=(1,), steps=(4, 8), right=None).steps_a_block == 6

@@ -1,0 +1,98 @@
+"""`localdiff bench quality` from the command line, over random models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.checkpoints import Spec, write_checkpoint
+from tests.processes import Cli
+from tests.quantized import quantize
+
+SPEC = Spec(
+    layers="sf",
+    mlp=64,
+    expert_mlp=64,
+    head_dim=32,
+    full_head_dim=32,
+    stored=torch.bfloat16,
+    settings={"max_denoising_steps": 6, "eos_token_id": [1]},
+)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A random checkpoint, and the same in 4 bits."""
+    plain = write_checkpoint(SPEC, tmp_path_factory.mktemp("plain"))
+    return plain, quantize(plain, tmp_path_factory.mktemp("made") / "4bit", "4bit-small")
+
+
+@pytest.fixture
+def asked(models: tuple[Path, Path], tmp_path: Path) -> list[str]:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("w9 w14 w33\n\nw5 w6\nw44\n")
+    options = ["--prompts", str(prompts), "--max-tokens", "8", "--context", "64", "--device", "cpu"]
+    return ["bench", "quality", *map(str, models), *options]
+
+
+def test_the_table_goes_to_stdout_and_the_progress_to_stderr(cli: Cli, asked: list[str]) -> None:
+    result = cli(*asked, "--seeds", "2", terminals="stderr")
+    assert result.code == 0
+    head, _, columns, rule, *rows = result.stdout.splitlines()
+    assert "(4bit-small) against " in head
+    assert "(bf16), fp32 on cpu: " in head
+    assert "2 seeds a question" in head
+    assert columns.startswith("|  | questions | score |")
+    assert set(rule) <= set("|-:")
+    assert [row.split("|")[1].strip() for row in rows] == ["prompts"]
+    assert "second model: question 3 of 3 (prompts)" in result.stderr
+    assert "question" not in cli(*asked, "--seeds", "1").stderr
+
+
+def test_one_object_in_place_of_the_table(cli: Cli, asked: list[str]) -> None:
+    result = cli(*asked, "--count", "2", "--seeds", "3", "--json")
+    content = json.loads(result.stdout)
+    assert content["first"]["recipe"] == "bf16"
+    assert content["second"]["recipe"] == "4bit-small"
+    (group,) = content["groups"]
+    assert (group["group"], group["questions"], group["runs"], group["score"]) == ("prompts", 2, 6, None)
+    assert group["divergence"]["mean"] > 0
+    assert result.stderr == ""
+
+
+def test_the_same_measurement_gives_the_same_figures(cli: Cli, asked: list[str]) -> None:
+    assert cli(*asked, "--seeds", "1").stdout == cli(*asked, "--seeds", "1").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seeds", "0"], "seeds=0 must be >= 1"),
+        (["--count", "0"], "count=0 must be >= 1"),
+        (["--skill", "add"], "exclude each other"),
+        (["--max-memory", "lots"], "is not an amount of memory"),
+        (["--max-tokens", "0"], "max_tokens=0 must be >= 1"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_is_loaded(
+    cli: Cli, asked: list[str], arguments: list[str], message: str
+) -> None:
+    result = cli(*asked, *arguments)
+    assert (result.code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def test_a_skill_that_does_not_exist(cli: Cli, models: tuple[Path, Path]) -> None:
+    result = cli("bench", "quality", *map(str, models), "--skill", "flying")
+    assert result.code == 2
+    assert "there is no skill `flying`" in result.stderr
+
+
+def test_a_model_that_is_not_there(cli: Cli, asked: list[str]) -> None:
+    asked[3] = "./nowhere"
+    result = cli(*asked, "--seeds", "1")
+    assert (result.code, result.stdout) == (3, "")
+    assert "no such directory" in result.stderr
