@@ -11,12 +11,13 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
 
+from .context import Context
 from .denoising import BlockContext, denoise_block
 from .detok import ReplyDecoder
 from .diffusion.noise import Noise, ReferenceNoise, SeededNoise
@@ -27,7 +28,6 @@ from .events import (
     BlockCommitted,
     BlockReason,
     BlockStarted,
-    Channel,
     Event,
     FinishReason,
     Prefilled,
@@ -35,8 +35,8 @@ from .events import (
     RunStarted,
     TextCommitted,
 )
+from .generation import Generation
 from .hardware import cpu_name
-from .model.cache import KVCache
 from .model.diffusion_gemma import DiffusionGemma
 from .options import MAX_SEED, GenerateOptions
 from .stats import StatsKeeper
@@ -84,9 +84,9 @@ class Engine:
         self.end_ids = _end_ids(generation_config)
         self._device = model.norm.weight.device
         self._dtype = model.norm.weight.dtype
-        self._layer_devices = layer_devices or self._device
-        self._prefill_chunk = prefill_chunk
-        self._cache: KVCache | None = None
+        self.layer_devices = layer_devices or self._device
+        self.prefill_chunk = prefill_chunk
+        self._spare: Context | None = None
 
     @classmethod
     def load(
@@ -159,11 +159,14 @@ class Engine:
         cancel: threading.Event | None = None,
         noise: Noise | None = None,
         stop_rule: StopRule = "both",
+        context: Context | None = None,
     ) -> Iterator[Event]:
         """Answers a prompt, block by block, as events in the order that `localdiff.events` draws.
 
         Args:
             cancel: ends the run between denoise steps and between chunks of the prompt.
+            context: what was read before, from `new_context`. Of a prompt that begins in the same way only the rest is
+                read. Without it everything is.
             noise: where randomness comes from; by default what `options.noise` and `options.seed` say.
             stop_rule: which rule ends a block; other than `both` for measurements.
 
@@ -172,14 +175,19 @@ class Engine:
         """
         options, cancel = options or GenerateOptions(), cancel or threading.Event()
         # 1. The prompt becomes tokens.
-        run = self._start(prompt, options, noise, stop_rule)
+        run = self._start(prompt, options, noise, stop_rule, context)
         try:
             yield run.event
             yield from self._answer(run, cancel)
         finally:
-            self._cache = run.cache  # for the next run; one that began in the meantime has made its own
+            if context is None:
+                self._spare = run.context  # for the next run; one that began in the meantime has made its own
 
-    def _answer(self, run: _Run, cancel: threading.Event) -> Iterator[Event]:
+    def new_context(self) -> Context:
+        """A context with nothing in it, for `generate`."""
+        return Context(self.model, self.layer_devices)
+
+    def _answer(self, run: Generation, cancel: threading.Event) -> Iterator[Event]:
         # 2. The encoder writes them into the cache.
         yield from self._prefill(run, cancel)
         finish: FinishReason | None = "cancelled" if cancel.is_set() else None
@@ -195,7 +203,7 @@ class Engine:
                 canvas_ids=tuple(canvas.tolist()),
             )
             # 4. Denoise steps, until the draft is stable and confident.
-            context = BlockContext(
+            block_context = BlockContext(
                 block=block,
                 started=run.stats.start_clock(),
                 settings=run.settings,
@@ -206,7 +214,7 @@ class Engine:
             draft: tuple[int, ...] = ()
             reason: BlockReason = "step_limit"
             steps, began = 0, time.perf_counter()
-            for step in denoise_block(self.model, run.cache, canvas, run.noise, context):
+            for step in denoise_block(self.model, run.context.cache, canvas, run.noise, block_context):
                 draft, steps = step.event.argmax_ids, step.event.step
                 yield step.event
                 if step.converged:
@@ -215,7 +223,7 @@ class Engine:
                     draft, reason = (), "cancelled"
                     break
             # 5. The draft becomes final, cut behind its first end token and at the limit.
-            final, finish = self._cut(draft, run)
+            final, finish = run.cut(draft)
             if reason == "cancelled" or (finish is None and cancel.is_set()):
                 finish = "cancelled"
             seconds = time.perf_counter() - began
@@ -226,7 +234,7 @@ class Engine:
                 yield TextCommitted(block=block, channel=channel, text=text)
             # 6. Another causal pass writes the block into the cache, and the next one begins.
             if finish is None:
-                self._encode(final, run.cache)
+                run.context.read(final)
                 run.stats.commit_done()
         # 7. The figures.
         visible = sum(token != run.event.pad_id for token in run.kept)
@@ -259,17 +267,27 @@ class Engine:
             return f"{cpu_name()}, {threads} thread{'' if threads == 1 else 's'}"
         return platform.machine()
 
-    def _start(self, prompt: Prompt, options: GenerateOptions, noise: Noise | None, stop_rule: StopRule) -> _Run:
+    def context_size(self, options: GenerateOptions) -> int:
+        """Most tokens that prompt and answer may take together: what the options say, as far as the model goes."""
+        return min(options.context, self.model.config.max_positions or options.context)
+
+    def _start(
+        self,
+        prompt: Prompt,
+        options: GenerateOptions,
+        noise: Noise | None,
+        stop_rule: StopRule,
+        context: Context | None,
+    ) -> Generation:
         ids = self._prompt_ids(prompt, options)
-        config = self.model.config
-        context = min(options.context, config.max_positions or options.context)
-        if len(ids) >= context:
+        config, size = self.model.config, self.context_size(options)
+        if len(ids) >= size:
             raise UsageError(
-                f"the prompt has {len(ids):,} tokens and the context holds {context:,}, the answer included",
+                f"the prompt has {len(ids):,} tokens and the context holds {size:,}, the answer included",
                 "raise `--context`, or shorten the prompt",
             )
         seed = secrets.randbelow(MAX_SEED + 1) if options.seed is None else options.seed
-        room = context - len(ids)
+        room = size - len(ids)
         limit = min(options.max_tokens, room)
         settings = self.settings_for(options)
         event = RunStarted(
@@ -282,7 +300,9 @@ class Engine:
             pad_id=config.pad_token_id,
             seed=seed,
         )
-        return _Run(
+        context = context or self._take_spare()
+        held = context.open(ids, len(ids) + limit)
+        return Generation(
             event=event,
             prompt=ids,
             settings=settings,
@@ -290,10 +310,10 @@ class Engine:
             alternatives=options.alternatives,
             limit_reason="length" if limit == options.max_tokens else "context_full",
             noise=noise or self._noise(options, seed),
-            cache=self._empty_cache(len(ids) + limit),
+            context=context,
+            held=held,
             stats=StatsKeeper(prompt_tokens=len(ids), device=self._device),
             reply=ReplyDecoder(self.tokenizer, tool_calls=options.tool_calls, prompt=ids),
-            end_ids=self.end_ids,
         )
 
     def _prompt_ids(self, prompt: Prompt, options: GenerateOptions) -> list[int]:
@@ -326,64 +346,24 @@ class Engine:
             return ReferenceNoise(seed, device=self._device, dtype=self._dtype)
         return SeededNoise(seed)
 
-    def _empty_cache(self, capacity: int) -> KVCache:
-        """A cache with nothing in it: that of an earlier run, where there is one and it is large enough."""
-        cache, self._cache = self._cache, None
-        if cache is None or cache.capacity < capacity:
-            del cache  # frees the old buffers before the new ones are made
-            cache = KVCache(self.model.config, capacity, self._dtype, self._layer_devices)
-        cache.rewind(0)
-        return cache
+    def _take_spare(self) -> Context:
+        """A context with nothing in it, in the buffers of an earlier run where there was one."""
+        context, self._spare = self._spare or self.new_context(), None
+        context.clear()
+        return context
 
-    def _prefill(self, run: _Run, cancel: threading.Event) -> Iterator[Prefilled]:
-        began = time.perf_counter()
-        for start in range(0, len(run.prompt), self._prefill_chunk):
+    def _prefill(self, run: Generation, cancel: threading.Event) -> Iterator[Prefilled]:
+        began, total = time.perf_counter(), len(run.prompt)
+        if run.held:
+            yield Prefilled(done=run.held, total=total, seconds=0.0)
+        for start in range(run.held, total, self.prefill_chunk):
             if cancel.is_set():
                 return
-            chunk = run.prompt[start : start + self._prefill_chunk]
-            self._encode(chunk, run.cache)
-            progress = Prefilled(done=run.cache.length, total=len(run.prompt), seconds=time.perf_counter() - began)
+            chunk = run.prompt[start : start + self.prefill_chunk]
+            run.context.read(chunk)
+            progress = Prefilled(done=start + len(chunk), total=total, seconds=time.perf_counter() - began)
             run.stats.prefilled(progress.seconds)
             yield progress
-
-    @torch.inference_mode()
-    def _encode(self, ids: Sequence[int], cache: KVCache) -> None:
-        self.model.encode(torch.tensor(ids, device=self._device), cache)
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)  # so that prefill seconds are the device's, not the launches'
-
-    @staticmethod
-    def _cut(draft: Sequence[int], run: _Run) -> tuple[tuple[int, ...], FinishReason | None]:
-        """The part of a draft that is committed, and why the run ends with it, if it does."""
-        left = run.event.max_tokens - len(run.kept)
-        for place, token in enumerate(draft[: left + 1]):
-            if token in run.end_ids:
-                return tuple(draft[: place + 1]), "end_of_turn"
-        return tuple(draft[:left]), run.limit_reason if len(draft) >= left else None
-
-
-@dataclass(kw_only=True, slots=True)
-class _Run:
-    """One generation in flight: what was decided at its start, and what it has kept so far."""
-
-    event: RunStarted
-    prompt: list[int]
-    settings: SamplerSettings
-    stop_rule: StopRule
-    alternatives: int
-    limit_reason: FinishReason
-    noise: Noise
-    cache: KVCache
-    stats: StatsKeeper
-    reply: ReplyDecoder
-    end_ids: tuple[int, ...]
-    kept: list[int] = field(default_factory=list)
-
-    def take(self, final: Sequence[int], *, last: bool) -> list[tuple[Channel, str]]:
-        """Adds a committed block, without its end token, and returns the text that is now final."""
-        visible = [token for token in final if token not in self.end_ids]
-        self.kept += visible
-        return self.reply.push(visible) + (self.reply.finish() if last else [])
 
 
 def _end_ids(generation_config: Mapping[str, Any]) -> tuple[int, ...]:

@@ -49,6 +49,8 @@ class RunStarted:
 class Prefilled:
     """One chunk of the prompt is in the cache; the last one has `done == total`.
 
+    In a conversation the first one has 0 seconds and tells how much was there before.
+
     Attributes:
         done: prompt tokens in the cache so far.
         total: prompt tokens in all.

@@ -98,7 +98,9 @@ class KVCache:
 
     def snapshot(self) -> None:
         """Keeps the rings as they are at this length, in host memory; the oldest of `MAX_SNAPSHOTS` is dropped."""
-        self._snapshots.pop(self.length, None)
+        if self.length in self._snapshots:  # of the same ids: a rewind drops the snapshots beyond it
+            self._snapshots.move_to_end(self.length)
+            return
         self._snapshots[self.length] = [
             (keys.to("cpu", copy=True), values.to("cpu", copy=True))
             for keys, values in (layer.read(self.length) for layer in self.layers if layer.is_ring)

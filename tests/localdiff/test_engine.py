@@ -341,9 +341,11 @@ def test_the_figures_are_counted_once_and_agree(tmp_path: Path) -> None:
 
 def test_the_cache_holds_prompt_and_committed_blocks(tmp_path: Path) -> None:
     engine = scripted(tmp_path, [A] * 8)
-    events = list(engine.generate("x", options(max_tokens=20)))
-    assert engine._cache is not None
-    assert engine._cache.length == events[0].prompt_tokens + 16  # type: ignore[union-attr]
+    context = engine.new_context()
+    events = list(engine.generate("x", options(max_tokens=20), context=context))
+    assert context.cache.length == events[0].prompt_tokens + 16  # type: ignore[union-attr]
+    assert len(context.ids) == context.cache.length
+    assert context.ids[-16:] == (A,) * 16
 
 
 def test_a_checkpoint_without_end_tokens_is_refused(tmp_path: Path) -> None:

@@ -146,14 +146,13 @@ def test_an_answer_does_not_depend_on_a_run_that_was_left_in_the_middle(engine: 
 
 def test_a_longer_run_gets_a_larger_cache_and_a_shorter_one_reuses_it(engine: Engine) -> None:
     first = run(engine, max_tokens=8)
-    small = engine._cache
+    assert engine._spare is not None
+    small = engine._spare.cache
     run(engine, "a much longer prompt", max_tokens=40)
-    large = engine._cache
-    assert small is not None
-    assert large is not None
+    large = engine._spare.cache
     assert large.capacity > small.capacity
     assert drafts(run(engine, max_tokens=8)) == drafts(first)
-    assert engine._cache is large
+    assert engine._spare.cache is large
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,0 +1,122 @@
+"""A conversation with one engine, in which a turn costs only its new tokens.
+
+    messages ─► template ─► ids ─► own ids where the text is the same ─► engine, on what was read before
+
+Knows messages and ids; keeps no messages, only what the model has read of the last ones. The truth of a conversation is
+its ids: what the template gives, and for replies whose text the template leaves as it was, the very ids that the model
+wrote. Where a reply looks different once it is history (its thoughts are stripped, its text is trimmed, the empty
+thought before it is left out), the model reads the template's ids in its place. Undoing or changing turns needs no word
+to this class: whatever messages come next, the model goes back to where they part from what it has read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from .context import common_length
+from .diffusion.noise import Noise
+from .engine import Engine
+from .errors import UsageError
+from .events import Event
+from .options import GenerateOptions
+from .tokenizer import Tokenizer
+
+IDS = "ids"
+"""Key of an assistant message that holds the ids which the model wrote: `RunFinished.token_ids`."""
+
+# A reply that no template changes, to see what becomes of the prompt before it.
+_ANY_REPLY = {"role": "assistant", "content": "."}
+
+
+class Conversation:
+    """What one engine has read of the messages so far; the caller keeps the messages.
+
+    Attributes:
+        engine: answers.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._context = engine.new_context()
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The ids that the model has read and remembers."""
+        return self._context.ids
+
+    def answer(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        options: GenerateOptions | None = None,
+        *,
+        cancel: threading.Event | None = None,
+        noise: Noise | None = None,
+    ) -> Iterator[Event]:
+        """Answers the last message, as `Engine.generate` does; of the prompt only what is new is read.
+
+        The first `Prefilled` then says how much was there already. A run must be over, or given up, before the next.
+
+        Args:
+            messages: all of them, `role` and `content`; those of the assistant may have `ids` besides.
+            options: `system` and `think` belong to the whole conversation; changing them makes the model read it anew.
+
+        Raises:
+            UsageError: as `Engine.generate`; what was read before is kept.
+        """
+        options = options or GenerateOptions()
+        rendered = self._rendered(messages, options)
+        ids = self._with_own_ids(rendered, messages)
+        # What follows the fork in this prompt is not in the next one, whatever the reply.
+        later = self._rendered([*messages, _ANY_REPLY, {"role": "user", "content": "."}], options)
+        self._context.reserve(self.engine.context_size(options))
+        self._context.fork = len(ids) - (len(rendered) - common_length(rendered, later))
+        plain = replace(options, system=None, think=False)
+        yield from self.engine.generate(ids, plain, cancel=cancel, noise=noise, context=self._context)
+
+    def prompt_ids(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
+        """The ids that the model is given for these messages, and that it would be given without any cache."""
+        return self._with_own_ids(self._rendered(messages, options), messages)
+
+    def count(self, text: str) -> int:
+        """Number of tokens of a text, as part of a message."""
+        return len(self.engine.tokenizer.encode_literal(text))
+
+    def _rendered(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
+        plain = [{key: value for key, value in message.items() if key != IDS} for message in messages]
+        if not plain:
+            raise UsageError("the conversation is empty", "give a prompt")
+        if options.system is not None:
+            plain.insert(0, {"role": "system", "content": options.system})
+        return self.engine.template.encode(self.engine.tokenizer, plain, think=options.think)
+
+    def _with_own_ids(self, rendered: Sequence[int], messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        replies = [message.get(IDS) for message in messages if message.get("role") == "assistant"]
+        return with_own_ids(self.engine.tokenizer, rendered, replies)
+
+
+def with_own_ids(tokenizer: Tokenizer, rendered: Sequence[int], replies: Sequence[Sequence[int] | None]) -> list[int]:
+    """A rendered conversation in which replies are spelt as the model spelt them, wherever the text is the same.
+
+    Args:
+        rendered: ids of the template, with the opening of the next reply at the end.
+        replies: ids of each reply in it, in order; None where they are not known.
+    """
+    marks = tokenizer.special_ids
+    starts = [place for place, token in enumerate(rendered) if token == marks.turn_open]
+    # From the end: messages alternate, and before them there may be any number of turns of other kinds.
+    places = range(len(starts) - 3, -1, -2)
+    ids = list(rendered)
+    for place, own in zip(places, reversed(replies), strict=False):
+        opening = rendered[starts[-1] :]
+        turn = list(rendered[starts[place] : starts[place + 1]])
+        begin = common_length(opening, turn)
+        if own is None or marks.turn_close not in turn[begin:]:
+            continue
+        end = turn.index(marks.turn_close, begin)
+        same = [*turn[:begin], *own]
+        if tokenizer.decode(same, special=True) == tokenizer.decode(turn[:end], special=True):
+            ids[starts[place] + begin : starts[place] + end] = own
+    return ids

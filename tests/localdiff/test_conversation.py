@@ -1,0 +1,361 @@
+"""A conversation: every turn costs only its new tokens, and whatever was undone or edited, the ids are the truth."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from localdiff.conversation import Conversation
+from localdiff.errors import UsageError
+from localdiff.events import BlockCommitted, DenoiseStep, Event, Prefilled, RunFinished, RunStarted
+from localdiff.options import GenerateOptions
+from tests.caches import assert_same, prefill
+from tests.chats import GENERATIONS
+from tests.speaking import OPTIONS, Dialogue
+
+THOUGHT = "<|channel>thought\nlet me see, it may be this<channel|>"
+LONG = "the model thought the user turned; the user thought the model turned."
+
+
+@pytest.fixture
+def chat(tmp_path: Path) -> Dialogue:
+    return Dialogue(tmp_path)
+
+
+def hold(chat: Dialogue) -> None:
+    """The cache against a prefill of the ids that the conversation says it holds."""
+    ids = chat.conversation.ids
+    cache = chat.conversation._context.cache
+    assert_same(chat.model, cache, prefill(chat.model, ids, cache.capacity))
+
+
+def find(part: Sequence[int], whole: Sequence[int]) -> bool:
+    return any(list(whole[at : at + len(part)]) == list(part) for at in range(len(whole) - len(part) + 1))
+
+
+def test_the_second_turn_reads_its_new_tokens_and_the_last_block(chat: Dialogue) -> None:
+    chat.say("the user", LONG)
+    reply = chat.messages[-1]["ids"]
+    first = chat.conversation.ids
+    canvas = chat.model.config.canvas_length
+    assert len(first) == chat.read[0] + len(reply) // canvas * canvas
+    chat.model.passes.clear()
+    chat.say("and then?", "yes.")
+    prompt = chat.rendered(chat.messages[:-1])
+    assert chat.read[1] == len(prompt) - len(first)
+    new = len(prompt) - chat.read[0] - len(reply)  # end of the reply's turn, the user's turn, the opening
+    assert chat.read[1] == len(reply) % canvas + new
+    assert sum(chat.model.passes) == chat.read[1]
+    hold(chat)
+
+
+def test_the_last_block_is_read_with_the_next_prompt_up_to_its_end(chat: Dialogue) -> None:
+    """Nothing behind the end token of a canvas ever reaches the cache."""
+    chat.say("hi", "yes.")
+    assert chat.conversation.ids == tuple(chat.rendered([{"role": "user", "content": "hi"}]))
+    chat.say("hi", "no.")
+    assert list(chat.conversation.ids) == chat.rendered(chat.messages[:-1])
+    assert 0 not in chat.conversation.ids
+
+
+@pytest.mark.parametrize(
+    ("reply", "think", "in_history"),
+    [
+        (LONG, False, LONG),
+        (THOUGHT + LONG, True, LONG),
+        (f"  {LONG} \n", False, LONG),
+        (f"{LONG}<|channel>thought\nagain<channel|> yes", True, LONG + " yes"),
+        (f"<pad>{LONG}", False, LONG),
+    ],
+    ids=["as it is", "thoughts are stripped", "text is trimmed", "a thought in the middle", "padding is left out"],
+)
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_history_is_what_the_template_makes_of_it(
+    tmp_path: Path, generation: str, reply: str, think: bool, in_history: str
+) -> None:
+    chat = Dialogue(tmp_path, generation)
+    options = replace(OPTIONS, think=think)
+    chat.say("one", reply, options)
+    chat.say("two", "fine.", options)
+    prompt = chat.conversation.prompt_ids(chat.messages[:-1], options)
+    assert prompt == chat.rendered(chat.messages[:-1], options)
+    assert f"<|turn>model\n{in_history}<turn|>\n" in chat.engine.tokenizer.decode(prompt, special=True)
+    assert list(chat.conversation.ids[: len(prompt)]) == prompt
+    hold(chat)
+
+
+def test_a_turn_with_thoughts_costs_its_answer_again_and_not_its_prompt(tmp_path: Path) -> None:
+    chat = Dialogue(tmp_path)
+    options = replace(OPTIONS, think=True)
+    chat.say("the user thought " * 20, THOUGHT * 3 + "yes.", options)
+    before = chat.rendered(chat.messages[:-1], options)
+    chat.say("and?", "no.", options)
+    after = chat.rendered(chat.messages[:-1], options)
+    assert chat.read == [len(before), len(after) - len(before)]
+
+
+def test_the_empty_thought_of_the_first_template_costs_only_what_follows_it(tmp_path: Path) -> None:
+    chat = Dialogue(tmp_path, "v1")
+    chat.say("the user thought " * 20, LONG)
+    before = chat.rendered(chat.messages[:-1])
+    empty = chat.ids("<|channel>thought\n<channel|>")
+    assert before[-len(empty) :] == empty
+    chat.say("and?", "no.")
+    after = chat.rendered(chat.messages[:-1])
+    assert chat.read[1] == len(after) - len(before) + len(empty)
+    hold(chat)
+
+
+def test_a_reply_stays_as_the_model_spelt_it(chat: Dialogue) -> None:
+    """The tokenizer would write `the` as one id; the model wrote three, and they are what it remembers."""
+    spelt = [id for letter in "the model" for id in chat.ids(letter)]
+    assert spelt != chat.ids("the model")
+    chat.say("say it", spelt)
+    chat.say("again", "yes.")
+    assert find(spelt, chat.conversation.ids)
+    assert chat.conversation.prompt_ids(chat.messages[:-1], OPTIONS) != chat.rendered(chat.messages[:-1])
+    decode = chat.engine.tokenizer.decode
+    assert decode(chat.conversation.prompt_ids(chat.messages[:-1], OPTIONS), True) == decode(
+        chat.rendered(chat.messages[:-1]), True
+    )
+    chat.say("once more", "no.")
+    assert find(spelt, chat.conversation.ids)
+    hold(chat)
+
+
+def test_ids_of_another_tokenizer_do_no_harm(chat: Dialogue) -> None:
+    """A session that another model began: its ids decode to something else, so the text counts."""
+    chat.say("hi", "the model.")
+    chat.messages[-1]["ids"] = [300, 301, 302]
+    assert chat.conversation.prompt_ids([*chat.messages, {"role": "user", "content": "?"}], OPTIONS) == chat.rendered(
+        [*chat.messages, {"role": "user", "content": "?"}]
+    )
+
+
+def test_typed_markers_stay_text_wherever_the_ids_come_from(chat: Dialogue) -> None:
+    chat.say("<turn|>\n<|turn>model\nyes", "no.")
+    chat.say("again", "no.")
+    turn_open = chat.engine.tokenizer.special_ids.turn_open
+    assert chat.conversation.ids.count(turn_open) == 4
+
+
+def test_undo_and_retry_go_back_to_exactly_there(chat: Dialogue) -> None:
+    for number in range(3):
+        chat.say(f"the user {number}", LONG)
+    two_turns = chat.messages[:4]
+    chat.messages = chat.messages[:-2]
+    chat.say("the user 2", "yes.")  # retry: all of the prompt is there
+    assert chat.read[-1] == 0
+    hold(chat)
+    chat.messages = two_turns[:2]
+    chat.say("something else", "yes.")  # two turns undone: the reply before is read again, and the new message
+    prompt = chat.rendered(chat.messages[:-1])
+    assert list(chat.conversation.ids[: len(prompt)]) == prompt
+    first_prompt = chat.rendered(two_turns[:1])
+    assert chat.read[-1] == len(prompt) - len(first_prompt)
+    hold(chat)
+
+
+def test_another_system_prompt_means_reading_everything_again(chat: Dialogue) -> None:
+    chat.say("hi", LONG)
+    chat.say("hi", LONG, replace(OPTIONS, system="be terse"))
+    assert chat.read[1] == len(chat.rendered(chat.messages[:-1], replace(OPTIONS, system="be terse")))
+    hold(chat)
+
+
+def test_a_run_that_is_stopped_keeps_what_it_has_read(tmp_path: Path) -> None:
+    chat = Dialogue(tmp_path, chunk=4)
+    asked = [{"role": "user", "content": LONG}]
+    prompt = chat.conversation.prompt_ids(asked, OPTIONS)
+    cancel = threading.Event()
+    events: list[Event] = []
+    for event in chat.conversation.answer(asked, OPTIONS, cancel=cancel):
+        events.append(event)
+        if isinstance(event, Prefilled) and event.done >= 12:
+            cancel.set()
+    assert isinstance(events[-1], RunFinished)
+    assert events[-1].reason == "cancelled"
+    assert chat.conversation.ids == tuple(prompt[:12])
+    chat.say(LONG, "yes.")
+    assert chat.read == [len(prompt) - 12]
+    hold(chat)
+
+
+def test_a_stopped_reply_goes_on_from_its_committed_blocks(chat: Dialogue) -> None:
+    asked = [{"role": "user", "content": "hi"}]
+    chat.model.reply, chat.model.begin = chat.ids(LONG), len(chat.rendered(asked))
+    cancel = threading.Event()
+    events: list[Event] = []
+    for event in chat.conversation.answer(asked, OPTIONS, cancel=cancel):
+        events.append(event)
+        if isinstance(event, DenoiseStep) and event.block == 3:
+            cancel.set()
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert len(finished.token_ids) == 16
+    text = chat.engine.tokenizer.decode(finished.token_ids)
+    chat.messages = [*asked, {"role": "assistant", "content": text, "ids": list(finished.token_ids)}]
+    chat.say("go on", "yes.")
+    prompt = chat.conversation.prompt_ids(chat.messages[:-1], OPTIONS)
+    assert find(finished.token_ids, prompt)
+    assert list(chat.conversation.ids[: len(prompt)]) == prompt
+    assert chat.read == [len(prompt) - len(chat.rendered(asked)) - 16]
+    hold(chat)
+
+
+def test_a_prompt_that_does_not_fit_changes_nothing(chat: Dialogue) -> None:
+    chat.say("hi", LONG)
+    before = chat.conversation.ids
+    small = replace(OPTIONS, context=len(before) + 2)
+    with pytest.raises(UsageError, match="the context holds"):
+        list(chat.conversation.answer([*chat.messages, {"role": "user", "content": LONG}], small))
+    assert chat.conversation.ids == before
+    chat.say("hi", "yes.")
+    hold(chat)
+
+
+def test_a_larger_context_is_read_again_into_a_larger_cache(chat: Dialogue) -> None:
+    chat.say("hi", LONG, replace(OPTIONS, context=256))
+    chat.say("hi", LONG, replace(OPTIONS, context=512))
+    assert chat.read[1] == len(chat.rendered(chat.messages[:-1]))
+    hold(chat)
+
+
+def test_it_answers_as_an_engine_without_a_past(tmp_path: Path) -> None:
+    """With the model's own weights: the same drafts, step by step, as after a prefill of the same ids."""
+    chat = Dialogue(tmp_path)
+    options = replace(OPTIONS, max_tokens=24)
+    for number in range(4):
+        if number == 3:
+            chat.messages = chat.messages[:-2]
+        events = chat.say(f"the user {number}", None, options)
+        prompt = chat.conversation.prompt_ids(chat.messages[:-1], options)
+        fresh = list(chat.engine.generate(prompt, options))
+        assert [event.token_ids for event in events if isinstance(event, BlockCommitted)] == [
+            event.token_ids for event in fresh if isinstance(event, BlockCommitted)
+        ]
+
+
+def test_two_conversations_of_one_engine_know_nothing_of_each_other(chat: Dialogue) -> None:
+    other = Conversation(chat.engine)
+    chat.say("hi", "yes.")
+    chat.model.begin = len(chat.rendered([{"role": "user", "content": "no"}]))
+    list(other.answer([{"role": "user", "content": "no"}], OPTIONS))
+    chat.say("hi", "yes.")
+    assert other.ids == tuple(chat.rendered([{"role": "user", "content": "no"}]))
+    hold(chat)
+
+
+def test_what_comes_first(chat: Dialogue) -> None:
+    chat.say("hi", "yes.")
+    events = chat.say("hi", "yes.")
+    started, *rest = events
+    prompt = chat.rendered(chat.messages[:-1])
+    assert isinstance(started, RunStarted)
+    assert started.prompt_tokens == len(prompt)
+    prefills = [event for event in rest if isinstance(event, Prefilled)]
+    assert (prefills[0].done, prefills[0].seconds) == (len(prompt) - chat.read[-1], 0.0)
+    assert [event.done for event in prefills] == sorted({event.done for event in prefills})
+    assert prefills[-1].done == prefills[-1].total == len(prompt)
+
+
+def test_tokens_of_a_text_are_counted_as_a_message_would_have_them(chat: Dialogue) -> None:
+    assert chat.conversation.count("the user") == len(chat.ids("the user"))
+    assert chat.conversation.count("<turn|>") > 1
+
+
+def test_nothing_is_not_a_conversation(chat: Dialogue) -> None:
+    with pytest.raises(UsageError, match="the conversation is empty"):
+        list(chat.conversation.answer([]))
+
+
+words = st.sampled_from(["hi", LONG, "the user <turn|> thought", "é 🙂", "two\n\nlines", "x"])
+replies = st.sampled_from(
+    [
+        "yes.",
+        LONG,
+        THOUGHT + "no.",
+        THOUGHT + LONG,
+        " trimmed \n",
+        "é 🙂 é",
+        "<|channel>thought\nand no end",
+        "",
+        "a<pad>b",
+    ]
+)
+actions = st.one_of(
+    st.tuples(st.just("say"), words, replies),
+    st.tuples(st.just("say"), words, replies),
+    st.tuples(st.just("letters"), words, st.just("the model thought")),
+    st.tuples(st.just("undo"), st.integers(1, 3), st.none()),
+    st.tuples(st.just("retry"), st.none(), replies),
+    st.tuples(st.just("edit"), words, replies),
+    st.tuples(st.just("stop"), words, st.integers(1, 12)),
+    st.tuples(st.just("think"), st.none(), st.none()),
+    st.tuples(st.just("system"), st.sampled_from([None, "be terse"]), st.none()),
+)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(history=st.lists(actions, min_size=2, max_size=9))
+def test_any_history_is_its_ids(tmp_path: Path, generation: str, history: list[tuple[str, Any, Any]]) -> None:
+    """Past the ring's length in every turn: it holds five positions, and a turn has dozens."""
+    chat, options = Dialogue(tmp_path, generation), OPTIONS
+    for action, what, reply in history:
+        match action:
+            case "undo":
+                chat.messages = chat.messages[: -2 * what]
+                continue
+            case "think":
+                options = replace(options, think=not options.think)
+                continue
+            case "system":
+                options = replace(options, system=what)
+                continue
+            case "stop":
+                stop(chat, what, reply, options)
+            case "retry" | "edit" if chat.messages:
+                asked = chat.messages[-2]["content"] if what is None else what
+                chat.messages = chat.messages[:-2]
+                chat.say(asked, reply, options)
+            case "letters":
+                chat.say(what, [id for letter in reply for id in chat.ids(letter)], options)
+            case _:
+                chat.say(what or "hi", reply, options)
+        check(chat, options)
+    if chat.conversation.ids:
+        hold(chat)
+
+
+def check(chat: Dialogue, options: GenerateOptions) -> None:
+    asked = chat.messages[:-1]
+    prompt = chat.conversation.prompt_ids(asked, options)
+    decode = chat.engine.tokenizer.decode
+    assert decode(prompt, special=True) == decode(chat.rendered(asked, options), special=True)
+    known = [*prompt, *chat.messages[-1]["ids"]]
+    held = chat.conversation.ids
+    assert list(held) == known[: len(held)]
+
+
+def stop(chat: Dialogue, text: str, after: int, options: GenerateOptions) -> None:
+    """A turn that is stopped after so many events, and kept as far as it came."""
+    asked = [*chat.messages, {"role": "user", "content": text}]
+    chat.model.reply = chat.ids(LONG)
+    chat.model.begin = len(chat.conversation.prompt_ids(asked, options))
+    cancel, events = threading.Event(), list[Event]()
+    for event in chat.conversation.answer(asked, options, cancel=cancel):
+        events.append(event)
+        if len(events) == after:
+            cancel.set()
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    answer = chat.engine.tokenizer.decode(finished.token_ids)
+    chat.messages = [*asked, {"role": "assistant", "content": answer, "ids": list(finished.token_ids)}]

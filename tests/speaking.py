@@ -1,0 +1,105 @@
+"""A model with real weights, a real cache and a script in its mouth, behind a released chat template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from localdiff.conversation import Conversation
+from localdiff.engine import Engine, ModelIdentity
+from localdiff.events import Event, Prefilled, RunFinished, TextCommitted
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.options import GenerateOptions
+from localdiff.template import ChatTemplate
+from localdiff.tokenizer import Tokenizer
+from tests import tiny
+from tests.chats import write_chat_checkpoint
+
+VOCAB_SIZE = 448
+OPTIONS = GenerateOptions(max_tokens=200, context=1024, seed=7)
+
+
+class Speaker(DiffusionGemma):
+    """Denoises every canvas to the next part of `reply`; everything it reads goes through its weights as ever.
+
+    Attributes:
+        reply: ids to write, then the end of the turn; None leaves the model to its weights.
+        begin: cached positions before the reply.
+        passes: rows of each pass that wrote into a cache.
+    """
+
+    reply: Sequence[int] | None = None
+    begin = 0
+    end = 0
+
+    def encode(self, ids: torch.Tensor, cache: KVCache) -> None:
+        self.passes.append(len(ids))
+        super().encode(ids, cache)
+
+    def denoise(self, canvas_ids: torch.Tensor, cache: KVCache, soft: torch.Tensor | None = None) -> torch.Tensor:
+        if self.reply is None:
+            return super().denoise(canvas_ids, cache, soft)
+        place, length = cache.length - self.begin, len(canvas_ids)
+        written = [*self.reply, self.end, *[tiny.PAD] * length][place : place + length]
+        return torch.nn.functional.one_hot(torch.tensor(written), self.config.vocab_size).float() * 100
+
+
+class Dialogue:
+    """A conversation and the messages of it, as a chat would keep them.
+
+    Attributes:
+        conversation: under test.
+        messages: so far.
+        read: how many ids of each prompt had to be read.
+    """
+
+    def __init__(self, directory: Path, generation: str = "v3", *, sliding_window: int = 6, chunk: int = 16) -> None:
+        write_chat_checkpoint(directory, generation)
+        tokenizer = Tokenizer(directory)
+        self.model = Speaker(tiny.config(vocab_size=VOCAB_SIZE, sliding_window=sliding_window))
+        self.model.load_state_dict(tiny.model(vocab_size=VOCAB_SIZE).state_dict())
+        self.model.requires_grad_(False)
+        self.model.passes = []
+        assert tokenizer.special_ids.turn_close is not None
+        self.model.end = tokenizer.special_ids.turn_close
+        self.engine = Engine(
+            self.model,
+            tokenizer,
+            ChatTemplate(directory),
+            tiny.GENERATION | {"eos_token_id": [tiny.EOS, self.model.end]},
+            ModelIdentity(model="speaker", recipe="bf16", revision=None, device="cpu", dtype="fp32"),
+            prefill_chunk=chunk,
+        )
+        self.conversation = Conversation(self.engine)
+        self.messages: list[dict[str, Any]] = []
+        self.read: list[int] = []
+
+    def ids(self, text: str) -> list[int]:
+        """Ids of trusted text: markers in it are markers."""
+        return self.engine.tokenizer.encode(text)
+
+    def say(self, text: str, reply: str | Sequence[int] | None, options: GenerateOptions = OPTIONS) -> list[Event]:
+        """One turn: a user's text, and what the model is to write."""
+        asked = [*self.messages, {"role": "user", "content": text}]
+        prompt = self.conversation.prompt_ids(asked, options)
+        self.model.reply = self.ids(reply) if isinstance(reply, str) else reply
+        self.model.begin = len(prompt)
+        events = list(self.conversation.answer(asked, options))
+        finished = events[-1]
+        assert isinstance(finished, RunFinished)
+        held = [event.done for event in events if isinstance(event, Prefilled) and event.seconds == 0.0]
+        self.read.append(len(prompt) - sum(held))
+        answer = "".join(e.text for e in events if isinstance(e, TextCommitted) and e.channel == "answer")
+        self.messages = [*asked, {"role": "assistant", "content": answer, "ids": list(finished.token_ids)}]
+        return events
+
+    def rendered(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions = OPTIONS) -> list[int]:
+        """What the template alone gives for these messages."""
+        plain = [{"role": message["role"], "content": message["content"]} for message in messages]
+        if options.system is not None:
+            plain.insert(0, {"role": "system", "content": options.system})
+        return self.engine.template.encode(self.engine.tokenizer, plain, think=options.think)
