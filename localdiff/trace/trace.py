@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from localdiff.events import (
     BlockCommitted,
@@ -104,8 +105,8 @@ class Trace:
     def blocks(self) -> tuple[Block, ...]:
         """The blocks in their order."""
         starts = [index for index, event in enumerate(self.events) if isinstance(event, BlockStarted)]
-        stops = [*starts[1:], len(self.events)]
-        return tuple(_block(self.events[start:stop]) for start, stop in zip(starts, stops, strict=True))
+        borders = [*starts, len(self.events)]
+        return tuple(_block(self.events[start:stop]) for start, stop in pairwise(borders))
 
     @cached_property
     def token_ids(self) -> tuple[int, ...]:

@@ -6,13 +6,13 @@ const RAMPS = {
     entropy: ["#ffffff", "#e6effa", "#bcd6f2", "#7fb0e4", "#2f6fb8"],
     heat: ["#bfe3c4", "#e3eab0", "#f8e08e", "#f5ae7c", "#ea7a72"],
     lock: ["#fffaeb", "#fbe3ac", "#f0b653", "#cf7f1d", "#8f4a08"],
-    ink: ["#1c2127", "#ffffff"],
+    ink: "#1c2127",
   },
   dark: {
     entropy: ["#1a1e23", "#1c2f48", "#204a78", "#2f74bb", "#86c0fa"],
     heat: ["#1f5a31", "#4d6327", "#7d6a1f", "#97521f", "#a83a36"],
     lock: ["#24221c", "#4a3a17", "#7d5a16", "#b98620", "#f5c65a"],
-    ink: ["#e4e7ea", "#101316"],
+    ink: "#e4e7ea",
   },
 };
 const LOWEST = 0.005, HIGHEST = 8;
@@ -39,15 +39,16 @@ function luminance(rgb) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
-// The ink that can be read best on a ground.
+// The ink for a ground: the page's own where it stands out well, else black or white, one of which always does.
 function inkOn(rgb) {
   const ground = luminance(rgb);
   const contrast = (hex) => {
     const ink = luminance(ramp([hex, hex], 0));
     return (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
   };
-  const [plain, other] = RAMPS[theme].ink;
-  return contrast(plain) >= contrast(other) ? plain : other;
+  const { ink } = RAMPS[theme];
+  if (contrast(ink) >= 7) return ink;
+  return contrast("#000000") >= contrast("#ffffff") ? "#000000" : "#ffffff";
 }
 
 // Colours of a ramp in so many shades, each with the ink that stands out on it; made once for each look.

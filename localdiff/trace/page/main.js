@@ -262,11 +262,12 @@ function followTheme(changed) {
 async function begin() {
   try {
     const run = await readRun();
-    if (!run.blocks.length) return;
-    for (const part of document.querySelectorAll(".needs-script, .looks")) part.hidden = false;
-    const page = new Page(run);
-    listen(page);
-    followTheme(() => page.recolour());
+    if (run.blocks.length) {
+      for (const part of document.querySelectorAll(".needs-script, .looks")) part.hidden = false;
+      const page = new Page(run);
+      listen(page);
+      followTheme(() => page.recolour());
+    }
     document.documentElement.dataset.ready = "yes";
   } catch (error) {
     byId("trouble").hidden = false;

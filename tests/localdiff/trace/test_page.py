@@ -1,0 +1,173 @@
+"""The page of a trace as a file: self-contained, small, safe, and true without its script."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import html
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from localdiff.trace.header import Message
+from localdiff.trace.page.page import page
+from localdiff.trace.reader import parse_trace
+from localdiff.trace.trace import Trace
+from tests import hostile
+from tests.fakes import Block, ScriptedEngine
+from tests.traces import HEADER, condensed, condensing, record, scripted, trace_of, word_pieces
+
+TRACE = condensed(blocks=3, steps=5, length=32)
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes, and the text of some."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self._open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self._open.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.texts.setdefault(self._open[-1], []).append(data)
+
+
+def hostile_trace() -> Trace:
+    pieces = {token: hostile.PIECES[token % len(hostile.PIECES)] for token in range(200)}
+    header = dataclasses.replace(
+        HEADER,
+        messages=(Message(role=hostile.TEXT, content=hostile.TEXT), Message(role="user", content=hostile.TEXT)),
+        model=dataclasses.replace(HEADER.model, name=hostile.TEXT, recipe=hostile.TEXT, revision=hostile.TEXT),
+        machine=dataclasses.replace(HEADER.machine, hardware=hostile.TEXT, device=hostile.TEXT),
+        created=hostile.TEXT,
+        gold=hostile.TEXT,
+    )
+    events = [
+        dataclasses.replace(event, text=hostile.TEXT) if type(event).__name__ == "TextCommitted" else event
+        for event in condensing()
+    ]
+    return trace_of(events, header, pieces=pieces)
+
+
+def words_of(text: str) -> str:
+    """What a reader reads, on one line."""
+    body = re.sub(r"<(style|script)\b.*?</\1>", "", text.partition("<body>")[2], flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def test_it_needs_no_network() -> None:
+    text = page(TRACE)
+    for tag, attributes in Elements(text).found:
+        assert not {"src", "srcset", "action", "data", "background"} & attributes.keys(), tag
+        assert attributes.get("href", "data:,") == "data:,"
+    # The one address is the name of SVG, which browsers do not fetch.
+    assert set(re.findall(r"https?://[^\"' ]+", text)) == {"http://www.w3.org/2000/svg"}
+    assert "@import" not in text
+    assert "url(" not in text
+
+
+def test_its_policy_lets_nothing_run_but_its_own_script() -> None:
+    text = page(TRACE)
+    elements = Elements(text)
+    policy = next(
+        attributes["content"] or ""
+        for tag, attributes in elements.found
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.startswith("default-src 'none';")
+    for name in ("script", "style"):
+        [body] = re.findall(rf"<{name}>(.*?)</{name}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"{name}-src 'sha256-{digest}'" in policy
+    assert not any(name.startswith("on") or name == "style" for _, attributes in elements.found for name in attributes)
+
+
+def test_hostile_text_is_text() -> None:
+    plain, nasty = page(TRACE), page(hostile_trace())
+    kinds = [[tag for tag, _ in Elements(text).found] for text in (plain, nasty)]
+    extra = {"p", "dt", "dd", "span", "b"}  # of a second message and an expected answer
+    assert [tag for tag in kinds[0] if tag not in extra] == [tag for tag in kinds[1] if tag not in extra]
+    assert nasty.count("<script") == plain.count("<script") == 3
+    assert "onerror" not in re.sub(r"&lt;img[^&]*", "", nasty.partition("<main>")[2].partition("<script")[0])
+    for character in ("\x1b", "\x9b", "\u202e", "\u2066", "\x00", "\x07"):
+        assert character not in nasty
+    assert "</script><script>" not in nasty.partition('id="figures">')[2].partition("</script>")[0]
+
+
+def test_cards_say_what_the_run_did() -> None:
+    words = words_of(page(TRACE))
+    assert TRACE.finished is not None
+    tokens = len(TRACE.token_ids)
+    for said in (
+        "blocks 3 32 positions each; ended by itself",
+        "forward passes 15 17 with commit passes",
+        f"one token at a time takes {tokens / 15:,.1f}× as many; {tokens / 17:,.1f}× with commit passes",
+        "steps a block 5 median 5, at most 48",
+        f"{tokens} tokens in {TRACE.finished.stats.seconds:.2f} s",
+        "recipe bf16 computed in fp32",
+        "seed 0 of all noise",
+        f"this trace, SHA-256 {TRACE.sha256}",
+        "weights, SHA-256 " + "ab" * 32,
+    ):
+        assert said in words
+    assert words.count(" ".join(TRACE.text().split())) == 2
+
+
+@pytest.mark.parametrize(
+    ("gold", "said"),
+    [
+        ("the  of", None),
+        (None, None),
+        ("Hello.", "✓ the answer has it"),
+        ("42", "the answer lacks it"),
+        ("", "lacks it"),
+    ],
+)
+def test_an_expected_answer_is_compared(gold: str | None, said: str | None) -> None:
+    trace = trace_of(scripted(), dataclasses.replace(HEADER, gold=gold))
+    words = words_of(page(trace))
+    assert ("Expected" in words) == (gold is not None)
+    assert said is None or said in words
+
+
+def test_a_demo_is_called_one() -> None:
+    header = dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, name="demo"))
+    assert "not DiffusionGemma 26B" in words_of(page(trace_of(scripted(), header)))
+    assert "not DiffusionGemma 26B" not in words_of(page(TRACE))
+
+
+def test_a_trace_that_ends_anywhere_has_a_page() -> None:
+    lines = record(condensing(blocks=2, steps=2, length=8), pieces=word_pieces()).splitlines(keepends=True)
+    for cut in range(1, len(lines)):
+        text = page(parse_trace(b"".join(lines[:cut]), "cut"))
+        assert "This trace ends early" in text
+
+
+def test_thoughts_are_folded_away() -> None:
+    trace = trace_of(scripted(ScriptedEngine(blocks=(Block(thought="Hm.", text="Yes."),))))
+    text = page(trace)
+    assert re.search(r"<details class=\"thought\"><summary>thought first</summary><p class=\"prose\">Hm\.</p>", text)
+
+
+def test_figures_cannot_end_their_element() -> None:
+    text = page(hostile_trace())
+    [figures] = re.findall(r'id="figures">(.*?)</script>', text, re.DOTALL)
+    assert not set("<>&") & set(figures)
+    pieces = json.loads(figures)["pieces"]
+    assert any("</script>" in piece for piece in pieces if isinstance(piece, str))
+
+
+@pytest.mark.slow
+def test_thirty_blocks_stay_under_three_megabytes() -> None:
+    for shape in ({"steps": 20}, {"steps": 48}, {"steps": 20, "top_k": 4}):
+        assert len(page(condensed(blocks=30, length=256, **shape)).encode()) < 3_000_000
