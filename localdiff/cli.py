@@ -6,6 +6,7 @@ written from this file by `make docs`.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,7 +14,9 @@ from typing import Annotated, Literal
 import typer
 
 from localdiff import __version__
+from localdiff import cli_setup as setup
 from localdiff import cli_traces as traces
+from localdiff import cli_weights as weights
 from localdiff.commands.live import LiveOptions
 from localdiff.commands.prompt import NoPromptError
 from localdiff.commands.record import RecordOptions
@@ -22,7 +25,9 @@ from localdiff.errors import UsageError
 from localdiff.exits import Edge
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
-from localdiff.ui.help import Command, Group
+from localdiff.ui.completion import VARIABLE, answer
+from localdiff.ui.configured import GENERATING, configured, live_wish
+from localdiff.ui.help import Group
 from localdiff.ui.live import DEFAULT_FPS
 from localdiff.ui.output import decide
 
@@ -33,6 +38,7 @@ app = typer.Typer(
     cls=Group,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
+    add_completion=False,
 )
 
 
@@ -62,7 +68,7 @@ _OUTPUT = "Output"
 _LIVE = "Live canvas (on stderr, where that is a terminal)"
 
 
-@app.command("run", cls=Command)
+@app.command("run", cls=configured(*GENERATING))
 def run_command(
     context: typer.Context,
     prompt: Annotated[
@@ -76,7 +82,7 @@ def run_command(
         typer.Option("-f", "--file", metavar="FILE", help="Read the prompt from FILE; - is standard input."),
     ] = None,
     system: Annotated[str | None, typer.Option("-s", "--system", metavar="TEXT", help="System prompt.")] = None,
-    think: Annotated[bool, typer.Option("--think", help="Let the model think before it answers.")] = False,
+    think: Annotated[bool, typer.Option("--think/--no-think", help="Let the model think before it answers.")] = False,
     model: Annotated[
         str | None,
         typer.Option(
@@ -290,6 +296,9 @@ def run_command(
         raise UsageError(f"`-q` and `{'-v' if verbose else '--stats'}` exclude each other", "leave out one of the two")
     if record_top_k and record is None and events is None:
         raise UsageError("`--record-top-k` has nowhere to put them", "add `--record FILE`")
+    streams = decide(color, quiet=quiet, verbose=verbose, stats=stats)
+    if isinstance(context.obj, Edge):
+        context.obj.output = streams
     request = RunRequest(
         options=GenerateOptions(
             max_tokens=max_tokens,
@@ -309,7 +318,7 @@ def run_command(
             alternatives=record_top_k,
         ),
         record=RecordOptions(file=record, gold=gold),
-        live=LiveOptions(wish=live, palette=palette, fps=fps, slow=slow, color=color),
+        live=LiveOptions(wish=live, preferred=live_wish(context), palette=palette, fps=fps, slow=slow, color=color),
         prompt=prompt,
         file=file,
         model=model,
@@ -322,9 +331,6 @@ def run_command(
         json=json,
         events=events,
     )
-    streams = decide(color, quiet=quiet, verbose=verbose, stats=stats)
-    if isinstance(context.obj, Edge):
-        context.obj.output = streams
     stdin = None if sys.stdin is None else sys.stdin.buffer
     try:
         return run(request, streams, stdin=stdin)
@@ -333,7 +339,9 @@ def run_command(
         raise error
 
 
+weights.add_to(app)
 traces.add_to(app)
+setup.add_to(app)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -342,5 +350,8 @@ def main(arguments: list[str] | None = None) -> None:
     Args:
         arguments: in place of those of the process.
     """
+    if shell := os.environ.get(VARIABLE):
+        words = sys.argv[1:] if arguments is None else arguments
+        sys.exit(Edge().run(lambda: print(answer(typer.main.get_command(app), shell, words, os.environ), end="")))
     edge = Edge()
     sys.exit(edge.run(lambda: app(arguments, prog_name=PROGRAM, standalone_mode=False, obj=edge)))

@@ -44,6 +44,12 @@ def hub_cache_dir(env: Mapping[str, str] = os.environ) -> Path:
     return _xdg(env, "XDG_CACHE_HOME", ".cache") / "huggingface" / "hub"
 
 
+def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:
+    """A path to read: with `~` in place of the home directory."""
+    home = Path(env["HOME"] if env.get("HOME") else Path.home())
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
+
+
 def _base(env: Mapping[str, str], variable: str, default: str) -> Path:
     if home := env.get("LOCALDIFF_HOME"):
         return Path(home).expanduser()

@@ -38,7 +38,7 @@ Colour goes by `--color`, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`, the
 | 2 | the command line or the prompt cannot be used |
 | 3 | weights are missing, unreadable, or not handed out |
 | 4 | no such device, or not enough memory or disk |
-| 5 | stored weights differ from their manifest |
+| 5 | stored weights differ from their manifest, or a trace is damaged |
 | 130 | stopped with Ctrl-C; what was finished has been printed |
 | 141 | the reader of stdout went away |
 | 143 | terminated |
@@ -51,10 +51,23 @@ def render() -> str:
     context = group.make_context(PROGRAM, [], resilient_parsing=True)
     parts = [INTRODUCTION, f"## `{PROGRAM}`", _paragraphs(group.help), _options(group, context)]
     for name, command in group.commands.items():
-        inner = command.make_context(name, [], parent=context, resilient_parsing=True)
-        usage = " ".join(inner.get_usage().removeprefix("Usage: ").split())
-        parts += [f"## `{PROGRAM} {name}`", f"```\n{usage}\n```", _paragraphs(command.help), _options(command, inner)]
+        parts += _command(name, command, context)
     return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _command(name: str, command: Any, parent: Any) -> list[str]:
+    """What there is to say of a command, and of those inside it."""
+    context = command.make_context(name, [], parent=parent, resilient_parsing=True)
+    usage = " ".join(context.get_usage().removeprefix("Usage: ").split())
+    parts = [
+        f"## `{context.command_path}`",
+        f"```\n{usage}\n```",
+        _paragraphs(command.help or ""),
+        _options(command, context),
+    ]
+    for inner_name, inner in getattr(command, "commands", {}).items():
+        parts += _command(inner_name, inner, context)
+    return parts
 
 
 def _paragraphs(text: str) -> str:
@@ -76,15 +89,16 @@ def _options(command: Any, context: Any) -> str:
 
 def _row(parameter: Any, context: Any) -> str:
     if parameter.param_type_name == "argument":
-        names = f"`{parameter.metavar}`"
+        shown = f"`{parameter.metavar}`"
     else:
-        *short, long = sorted(parameter.opts, key=len)
+        names = [*parameter.opts, *parameter.secondary_opts]
+        *short, long = sorted(names, key=lambda name: (name.startswith("--"), len(name)))
         value = parameter.display_type_rich(context)
-        names = ", ".join(f"`{name}`" for name in (*short, f"{long} {value}".strip()))
+        shown = ", ".join(f"`{name}`" for name in (*short, f"{long} {value}".strip()))
     text = parameter.help
     if parameter.show_default and parameter.default not in (None, False):
         text += f" Default: `{parameter.default}`."
-    return " | ".join(("", names.replace("|", "\\|"), text, "")).strip()
+    return " | ".join(("", shown.replace("|", "\\|"), text, "")).strip()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from tests.processes import Cli
 @pytest.fixture(autouse=True)
 def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """No settings from outside, and a home of the test's own for everything that would be written there."""
-    for name in ("LOCALDIFF_COLOR", "LOCALDIFF_DEBUG", "NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
+    for name in list(os.environ):
+        if name.startswith("LOCALDIFF_") or name in ("NO_COLOR", "FORCE_COLOR"):
+            monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path_factory.getbasetemp() / "home"))
 
 

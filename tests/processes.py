@@ -99,7 +99,8 @@ def environment(**changes: str) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("LOCALDIFF_", "HF_", "XDG_")) and name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
     }
-    return kept | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color"} | changes
+    home = os.environ.get("LOCALDIFF_HOME", str(ROOT / "build" / "nobody"))  # conftest sets it: nobody's own settings
+    return kept | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "LOCALDIFF_HOME": home} | changes
 
 
 def command(script: Mapping[str, object] | None, arguments: Sequence[str]) -> list[str]:

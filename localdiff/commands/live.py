@@ -25,7 +25,8 @@ class LiveOptions:
     """How a run may be watched.
 
     Attributes:
-        wish: what was asked for, or None to go by `LOCALDIFF_LIVE`.
+        wish: what was asked for, or None to go by `preferred`, or by `LOCALDIFF_LIVE`.
+        preferred: what the settings say, for whenever it can be.
         palette: a name from `view.palette.PALETTE_NAMES`.
         fps: frames a second at most.
         slow: seconds to wait after each step.
@@ -33,6 +34,7 @@ class LiveOptions:
     """
 
     wish: LiveWish | None = None
+    preferred: LiveWish | None = None
     palette: PaletteName = "auto"
     fps: float = DEFAULT_FPS
     slow: float = 0.0
@@ -69,7 +71,7 @@ def mode_of(
     Raises:
         UsageError: `--live on`, `--live line` or `--slow` where nothing can be drawn.
     """
-    wish = options.wish or _wish_of(env)
+    wish = options.wish or options.preferred or _wish_of(env)
     obstacle = _obstacle(output, lines_on_stdout, env)
     mode = live_mode(wish, stream=output.stderr.file, env=env) if obstacle is None else "off"
     if obstacle is not None and options.wish in ("on", "line"):

@@ -1,0 +1,80 @@
+"""The command line of this machine: `localdiff doctor`, `localdiff config` and `localdiff completion`.
+
+Knows option names and help texts; computes nothing, and loads what a command needs when it runs. `localdiff.cli` takes
+the commands in.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from localdiff.exits import Edge
+from localdiff.ui.help import Command, Group
+from localdiff.ui.output import Output, decide
+from localdiff.ui.shells import SCRIPTS
+
+_COLOR = typer.Option(help="Whether to use colour.")
+
+config_app = typer.Typer(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    app.add_typer(config_app, name="config")
+    app.command("completion", cls=Command)(completion_command)
+
+
+@config_app.callback(invoke_without_command=True)
+def config_command(
+    context: typer.Context,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    color: Annotated[Literal["auto", "always", "never"] | None, _COLOR] = None,
+) -> int:
+    """List every setting, its value, and where that came from.
+
+    A typed option wins over a LOCALDIFF_* variable, that over config.toml, and that over the default.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    from localdiff.commands.config import show_settings
+
+    return show_settings(_streams(context, color), as_json=json)
+
+
+@config_app.command("paths", cls=Command)
+def paths_command(
+    context: typer.Context,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """List where settings, weights and sessions are kept, and what moves them."""
+    from localdiff.commands.config import show_paths
+
+    is_json = json or (context.parent is not None and bool(context.parent.params["json"]))
+    return show_paths(_streams(context, None), as_json=is_json)
+
+
+def completion_command(
+    context: typer.Context,
+    shell: Annotated[
+        Literal["bash", "zsh", "fish", "powershell"], typer.Argument(metavar="SHELL", help="The shell to complete in.")
+    ],
+) -> int:
+    """Print a script that completes commands, options, models and files.
+
+    bash, in ~/.bashrc: eval "$(localdiff completion bash)". zsh, in ~/.zshrc behind compinit: source <(localdiff
+    completion zsh). fish: localdiff completion fish > ~/.config/fish/completions/localdiff.fish. PowerShell, in
+    $PROFILE: localdiff completion powershell | Out-String | Invoke-Expression.
+    """
+    _streams(context, None).stdout.write(SCRIPTS[shell])
+    return 0
+
+
+def _streams(
+    context: typer.Context, color: Literal["auto", "always", "never"] | None, *, quiet: bool = False
+) -> Output:
+    streams = decide(color, quiet=quiet)
+    if isinstance(context.obj, Edge):
+        context.obj.output = streams
+    return streams

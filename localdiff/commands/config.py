@@ -1,0 +1,81 @@
+"""`localdiff config`: every setting with its value and where that came from, and the places on disk.
+
+Knows how settings and paths are listed; decides nothing about either.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence, Set
+from pathlib import Path
+
+from localdiff import paths
+from localdiff.config import Setting, config_path, load_settings, strange_variables
+from localdiff.ui.output import DIM, YELLOW, Output, printable
+
+
+def show_settings(output: Output, *, as_json: bool, env: Mapping[str, str] = os.environ) -> int:
+    """List every setting.
+
+    Raises:
+        UsageError: a file or a variable says something that is no setting.
+    """
+    settings = load_settings(env)
+    if not output.quiet:
+        for name, meant in strange_variables(env):
+            output.stderr.write(f"{output.stderr.styled('warning:', YELLOW)} nobody reads {printable(name)}\n")
+            output.hint(f"did you mean {meant}?" if meant else f"`unset {name}`")
+    if as_json:
+        content = {
+            setting.key.name: {"value": setting.value, "origin": setting.origin, "where": setting.where}
+            for setting in settings.values()
+        }
+        output.stdout.write(json.dumps(content, indent=2, ensure_ascii=output.stdout.terminal) + "\n")
+    else:
+        rows = [(setting.key.name, _value(setting), setting.where) for setting in settings.values()]
+        untouched = {setting.key.name for setting in settings.values() if setting.origin == "default"}
+        _write_table(output, rows, dimmed=untouched)
+    return 0
+
+
+def show_paths(output: Output, *, as_json: bool, env: Mapping[str, str] = os.environ) -> int:
+    """List where things are, whether they are there or not."""
+    places = locations(env)
+    if as_json:
+        content = {name: str(path) for name, (path, _) in places.items()}
+        output.stdout.write(json.dumps(content, indent=2, ensure_ascii=output.stdout.terminal) + "\n")
+    else:
+        _write_table(output, [(name, printable(str(path)), moved_by) for name, (path, moved_by) in places.items()])
+    return 0
+
+
+def locations(env: Mapping[str, str] = os.environ) -> dict[str, tuple[Path, str]]:
+    """What is kept → where, and what moves it."""
+    return {
+        "config": (config_path(env), "LOCALDIFF_HOME, XDG_CONFIG_HOME"),
+        "models": (paths.models_dir(env), "LOCALDIFF_HOME, XDG_DATA_HOME"),
+        "state": (paths.state_dir(env), "LOCALDIFF_HOME, XDG_STATE_HOME"),
+        "downloads": (paths.hub_cache_dir(env), "HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME"),
+    }
+
+
+def _value(setting: Setting) -> str:
+    if setting.value is None:
+        return f"({setting.key.otherwise})"
+    if isinstance(setting.value, bool):
+        return "true" if setting.value else "false"
+    if isinstance(setting.value, float):
+        return f"{setting.value:g}"
+    return printable(str(setting.value))
+
+
+def _write_table(output: Output, rows: Sequence[tuple[str, str, str]], dimmed: Set[str] = frozenset()) -> None:
+    """Write columns, dimmed ones in less colour where there is colour."""
+    stream = output.stdout
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    # One long value must not push the column behind it off the screen.
+    widths[1] = min(widths[1], 40)
+    for row in rows:
+        line = f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip()
+        stream.write((stream.styled(line, DIM) if row[0] in dimmed else line) + "\n")

@@ -1,0 +1,25 @@
+"""What holds without being typed: the configuration file, `LOCALDIFF_*` variables, and the defaults.
+
+    keys         every setting there is: its kind, its variable, its default
+    file         `config.toml`, with the line of each entry
+    environment  the variables
+    settings     which of them wins: variable, then file, then default (a flag wins over all of them)
+
+Knows words, numbers and where they came from; knows no command and nothing that acts on a setting. Imports no torch.
+"""
+
+from localdiff.config.environment import strange_variables
+from localdiff.config.file import CONFIG_FILE, config_path
+from localdiff.config.keys import KEYS, Key
+from localdiff.config.settings import Setting, Settings, load_settings
+
+__all__ = [
+    "CONFIG_FILE",
+    "KEYS",
+    "Key",
+    "Setting",
+    "Settings",
+    "config_path",
+    "load_settings",
+    "strange_variables",
+]

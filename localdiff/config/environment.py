@@ -1,0 +1,46 @@
+"""`LOCALDIFF_*` variables: those that are settings, and those that nobody reads.
+
+Knows names and values of variables; knows nothing about files or precedence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from localdiff.config.keys import KEYS, PREFIX, Value
+from localdiff.errors import UsageError
+
+OTHER_VARIABLES: Mapping[str, str] = {
+    "LOCALDIFF_HOME": "one folder for quantized weights, configuration, history, sessions and traces",
+    "LOCALDIFF_DEBUG": "1 shows the traceback of every error",
+    "LOCALDIFF_NO_HISTORY": "1 keeps no history of what is typed in `chat`",
+}
+"""Variables that are read and are no settings of the file."""
+
+
+def read_environment(env: Mapping[str, str]) -> dict[str, Value]:
+    """The settings that variables make, by the names of `KEYS`; an empty variable makes none.
+
+    Raises:
+        UsageError: a variable has a value that its setting does not take.
+    """
+    values: dict[str, Value] = {}
+    for name, key in KEYS.items():
+        if text := env.get(key.variable):
+            try:
+                values[name] = key.from_text(text)
+            except UsageError as error:
+                raise UsageError(
+                    f"{key.variable}: {error.message}", error.hint or f"it is {key.what}; `unset {key.variable}`"
+                ) from error
+    return values
+
+
+def strange_variables(env: Mapping[str, str]) -> tuple[tuple[str, str | None], ...]:
+    """Variables that look like ours and are read by nobody, each with the one that may have been meant."""
+    known = [*(key.variable for key in KEYS.values()), *OTHER_VARIABLES]
+    strange = sorted(name for name in env if name.startswith(PREFIX) and name not in known)
+    words = [name.removeprefix(PREFIX) for name in known]
+    meant = ((name, get_close_matches(name.removeprefix(PREFIX), words, 1)) for name in strange)
+    return tuple((name, PREFIX + near[0] if near else None) for name, near in meant)

@@ -1,0 +1,142 @@
+"""`config.toml`: its entries, each with the line it stands on.
+
+Knows TOML and the names of settings; knows nothing about variables or precedence.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from localdiff import paths
+from localdiff.config.keys import KEYS, Value
+from localdiff.errors import UsageError
+
+CONFIG_FILE = "config.toml"
+_TABLES = tuple(dict.fromkeys(name.partition(".")[0] for name in KEYS if "." in name))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """A value of the file, and the line on which it was set, counted from 1."""
+
+    value: Value
+    line: int
+
+
+def config_path(env: Mapping[str, str]) -> Path:
+    """Where the file is, or would be."""
+    return paths.config_dir(env) / CONFIG_FILE
+
+
+def read_file(path: Path, shown: str) -> dict[str, Entry]:
+    """The entries of a configuration file, by the names of `KEYS`; none where there is no file.
+
+    Args:
+        path: the file.
+        shown: what messages call it.
+
+    Raises:
+        UsageError: it cannot be read, is not TOML, or holds a key or value that is no setting.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+        content = tomllib.loads(text)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UsageError(f"{shown} cannot be read: {error.strerror}", "make it readable, or move it away") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{shown} is not text in UTF-8", "save it in that encoding, or move it away") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{shown} is not TOML: {_lowered(str(error))}", 'text needs quotes: `live = "off"`') from error
+    entries: dict[str, Entry] = {}
+    for key_path, value in _leaves(content):
+        name = ".".join(key_path)
+        line = line_of(text, key_path)
+        if name not in KEYS:
+            raise _unknown(f"{shown}:{line}", key_path, value)
+        try:
+            entries[name] = Entry(value=KEYS[name].checked(value), line=line)
+        except UsageError as error:
+            raise UsageError(f"{shown}:{line}: {error.message}", error.hint or f"it is {KEYS[name].what}") from error
+    return entries
+
+
+def line_of(text: str, key_path: tuple[str, ...]) -> int:
+    """The line, counted from 1, on which the statement begins that sets a key of a TOML text.
+
+    The beginning of a TOML text that ends with a whole statement is TOML too, so the parser itself tells which
+    statement brings a key: the first one with which the key is there.
+    """
+    lines = [line + "\n" for line in text.split("\n")]
+    begin = 0
+    for end in range(1, len(lines) + 1):
+        try:
+            content: Any = tomllib.loads("".join(lines[:end]))
+        except tomllib.TOMLDecodeError:
+            continue  # in the middle of a statement
+        if _holds(content, key_path):
+            return begin + 1
+        begin = end
+    raise ValueError(f"{key_path=} should be set by the text")
+
+
+def _holds(content: Any, key_path: tuple[str, ...]) -> bool:
+    for part in key_path:
+        if not isinstance(content, dict) or part not in content:
+            return False
+        content = content[part]
+    return True
+
+
+def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Every key with its value; those of a table that settings are in are taken one by one."""
+    for key, value in content.items():
+        if key in _TABLES and isinstance(value, dict):
+            yield from (((key, inner), inner_value) for inner, inner_value in value.items())
+        else:
+            yield (key,), value
+
+
+def _unknown(where: str, key_path: tuple[str, ...], value: object) -> UsageError:
+    """The error for a key that is no setting, with the one that may have been meant."""
+    if isinstance(value, dict) and len(key_path) == 1:
+        near = get_close_matches(key_path[0], _TABLES, 1)
+        tables = " and ".join(f"[{table}]" for table in _TABLES)
+        return UsageError(
+            f"{where}: there is no table `[{key_path[0]}]`",
+            f"did you mean `[{near[0]}]`?" if near else f"the tables are {tables}",
+        )
+    if key_path[0] in _TABLES and len(key_path) == 1:
+        return UsageError(
+            f"{where}: `{key_path[0]}` is a table, not a setting", f"write `[{key_path[0]}]` on a line of its own"
+        )
+    word = key_path[-1]
+    inside = f" in [{key_path[0]}]" if len(key_path) > 1 else ""
+    return UsageError(f"{where}: there is no setting `{word}`{inside}", _meant(key_path))
+
+
+def _meant(key_path: tuple[str, ...]) -> str:
+    word, table = key_path[-1], ".".join(key_path[:-1])
+    for name, key in KEYS.items():
+        if key.word == word:
+            there = f"under [{name.partition('.')[0]}]" if "." in name else "above the first [table]"
+            return f"`{word}` belongs {there}"
+    here = [key.word for name, key in KEYS.items() if name.rpartition(".")[0] == table]
+    near = get_close_matches(word, here, 1)
+    if near:
+        return f"did you mean `{near[0]}`?"
+    anywhere = get_close_matches(word, [key.word for key in KEYS.values()], 1)
+    if anywhere:
+        name = next(name for name, key in KEYS.items() if key.word == anywhere[0])
+        return f"did you mean `{name}`?"
+    return "`localdiff config` lists every setting"
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:].rstrip(".")

@@ -1,0 +1,197 @@
+"""Every setting there is: what it is called in the file, as a variable and as an option, and which values it takes.
+
+Knows names, kinds, ranges and defaults; knows nothing about files or about who uses a value. Ranges of sampler settings
+are those of `GenerateOptions`, which is asked.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from localdiff.errors import UsageError
+from localdiff.options import GenerateOptions
+from localdiff.sizes import parse_size
+
+Value: TypeAlias = str | int | float | bool
+Kind: TypeAlias = Literal["text", "choice", "whole", "number", "switch", "size", "device"]
+
+PREFIX = "LOCALDIFF_"
+_SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Key:
+    """One setting.
+
+    Attributes:
+        name: as in the file: `context`, or `generate.steps` for `steps` under `[generate]`.
+        kind: which values it takes. A size is text such as `10GB`, a switch is true or false.
+        what: what it sets, in a few words.
+        default: value where nobody says anything; None where something else decides.
+        otherwise: what decides then, in words.
+        choices: the values of a choice.
+        option: name of the field of `GenerateOptions` that knows its range, or None.
+    """
+
+    name: str
+    kind: Kind
+    what: str
+    default: Value | None = None
+    otherwise: str = ""
+    choices: tuple[str, ...] = ()
+    option: str | None = None
+
+    @property
+    def word(self) -> str:
+        """The name without its table: `steps`."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def variable(self) -> str:
+        """The environment variable: `LOCALDIFF_STEPS`."""
+        return PREFIX + self.word.upper()
+
+    @property
+    def flag(self) -> str:
+        """The option of the command line: `--steps`."""
+        return "--" + self.word.replace("_", "-")
+
+    def from_text(self, text: str) -> Value:
+        """The value that a variable means by its text.
+
+        Raises:
+            UsageError: it takes no such value.
+        """
+        value: Value = text
+        if self.kind == "switch":
+            value = _SWITCHES.get(text.strip().lower(), text)
+        elif self.kind in ("whole", "number"):
+            value = _number(text)
+        return self.checked(value)
+
+    def checked(self, value: object) -> Value:
+        """A value, if it is one of this setting.
+
+        Raises:
+            UsageError: it is not.
+        """
+        if self.kind == "switch" and not isinstance(value, bool):
+            raise UsageError(f"{self.word}={value!r} must be true or false")
+        if self.kind in ("text", "choice", "size", "device") and not isinstance(value, str):
+            raise UsageError(f"{self.word}={value!r} must be text in quotes")
+        if not isinstance(value, (str, int, float, bool)):
+            raise UsageError(f"{self.word}={value!r} must be a single value")
+        self._require_range(value)
+        return value
+
+    def _require_range(self, value: Value) -> None:
+        if self.choices and value not in self.choices:
+            raise UsageError(f"{self.word}={value!r} must be one of {', '.join(self.choices)}")
+        if self.kind == "device" and not _DEVICE.fullmatch(str(value)):
+            raise UsageError(f"{self.word}={value!r} must be auto, cpu, cuda, cuda:N or mps")
+        if self.kind == "size":
+            try:
+                parse_size(str(value), self.flag)
+            except UsageError as error:
+                raise UsageError(f"{self.word}={value!r} is not an amount of memory", error.hint) from error
+        if self.option is not None:
+            GenerateOptions(**{self.option: value})  # type: ignore[arg-type]
+        elif self.kind == "number":
+            if not isinstance(value, (int, float)) or isinstance(value, bool):
+                raise UsageError(f"{self.word}={value!r} must be a number")
+            if not (math.isfinite(value) and value > 0):
+                raise UsageError(f"{self.word}={value} must be a finite number > 0")
+
+
+_MODEL_SAYS = "as the model says"
+
+
+def _generation(name: str, kind: Kind, what: str, otherwise: str = _MODEL_SAYS, choices: tuple[str, ...] = ()) -> Key:
+    word = name.rpartition(".")[2]
+    default = getattr(GenerateOptions(), word)
+    return Key(
+        name=name,
+        kind=kind,
+        what=what,
+        default=default,
+        otherwise="" if default is not None else otherwise,
+        choices=choices,
+        option=word,
+    )
+
+
+_ALL = (
+    Key(name="model", kind="text", what="model that answers", otherwise="the quantized model that is here"),
+    Key(
+        name="recipe",
+        kind="choice",
+        what="how `quantize` stores weights",
+        default="4bit",
+        choices=("4bit", "4bit-small", "mixed", "int8", "bf16"),
+    ),
+    Key(name="device", kind="device", what="where to compute", default="auto"),
+    Key(name="dtype", kind="choice", what="what to compute in", default="auto", choices=("auto", "bf16", "fp32")),
+    Key(name="max_memory", kind="size", what="most memory to take on each device", otherwise="what is free"),
+    _generation("context", "whole", "most tokens of prompt and answer together"),
+    _generation("generate.max_tokens", "whole", "most tokens to generate"),
+    _generation("generate.system", "text", "system prompt", "none"),
+    _generation("generate.think", "switch", "let the model think before it answers"),
+    _generation("generate.steps", "whole", "most denoise steps a block may take"),
+    _generation("generate.cap", "whole", "stop every block after so many steps", "none"),
+    _generation("generate.entropy_bound", "number", "entropy in nats that one step may accept"),
+    _generation("generate.t_min", "number", "temperature of the last step"),
+    _generation("generate.t_max", "number", "temperature of the first step"),
+    _generation("generate.temperature", "number", "one temperature for every step", "t_min and t_max decide"),
+    _generation("generate.stability", "whole", "steps for which the draft must stay the same"),
+    _generation("generate.confidence", "number", "mean entropy in nats below which a block may stop"),
+    _generation("generate.seed", "whole", "seed of the noise", "drawn for every run"),
+    Key(
+        name="ui.live",
+        kind="choice",
+        what="whether to draw the canvas",
+        default="auto",
+        choices=("auto", "on", "off", "line"),
+    ),
+    Key(
+        name="ui.palette",
+        kind="choice",
+        what="colours of the canvas",
+        default="auto",
+        choices=("auto", "dark", "light", "16", "mono", "ascii", "heat"),
+    ),
+    Key(name="ui.fps", kind="number", what="most frames a second", default=20.0),
+    Key(
+        name="ui.color",
+        kind="choice",
+        what="whether to use colour",
+        default="auto",
+        choices=("auto", "always", "never"),
+    ),
+)
+KEYS: Mapping[str, Key] = MappingProxyType({key.name: key for key in _ALL})
+"""Name in the file → setting, in the order in which they are listed."""
+
+EXCLUDES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "generate.temperature": ("generate.t_min", "generate.t_max"),
+        "generate.t_min": ("generate.temperature",),
+        "generate.t_max": ("generate.temperature",),
+    }
+)
+"""Settings that a value from a stronger origin puts out of force: one temperature, or the two ends of a schedule."""
+
+
+def _number(text: str) -> Value:
+    """A number as it was typed, or the text where it is none."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

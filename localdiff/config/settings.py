@@ -1,0 +1,113 @@
+"""The settings in force, and where each of them came from.
+
+    flag  >  LOCALDIFF_* variable  >  config.toml  >  default
+
+Knows precedence below the flag; knows nothing about flags, which are for whoever parses a command line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from localdiff import paths
+from localdiff.config.environment import read_environment
+from localdiff.config.file import config_path, read_file
+from localdiff.config.keys import EXCLUDES, KEYS, Key, Value
+from localdiff.errors import UsageError
+from localdiff.options import GenerateOptions
+
+Origin: TypeAlias = Literal["default", "file", "variable"]
+_STRENGTH: tuple[Origin, ...] = ("default", "file", "variable")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """A setting and its value.
+
+    Attributes:
+        key: which.
+        value: what holds; None where the key's `otherwise` says what decides.
+        origin: what kind of place said so.
+        where: that place: a variable, or a file and a line.
+    """
+
+    key: Key
+    value: Value | None
+    origin: Origin = "default"
+    where: str = "default"
+
+
+class Settings(Mapping[str, Setting]):
+    """All settings, by the names of `KEYS`."""
+
+    def __init__(self, settings: Mapping[str, Setting]) -> None:
+        self._settings = dict(settings)
+
+    def __getitem__(self, name: str) -> Setting:
+        return self._settings[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._settings)
+
+    def __len__(self) -> int:
+        return len(self._settings)
+
+    def said(self, name: str) -> Value | None:
+        """The value of a setting if a file or a variable gave it, else None."""
+        setting = self[name]
+        return None if setting.origin == "default" else setting.value
+
+
+def load_settings(env: Mapping[str, str] = os.environ) -> Settings:
+    """The settings that hold in an environment.
+
+    Raises:
+        UsageError: a file or a variable says something that is no setting; the message names the place.
+    """
+    path = config_path(env)
+    shown = paths.shown(path, env)
+    found = {name: Setting(key=key, value=key.default) for name, key in KEYS.items()}
+    for name, entry in read_file(path, shown).items():
+        found[name] = Setting(key=KEYS[name], value=entry.value, origin="file", where=f"{shown}:{entry.line}")
+    for name, value in read_environment(env).items():
+        found[name] = Setting(key=KEYS[name], value=value, origin="variable", where=KEYS[name].variable)
+    for name in KEYS:
+        if _is_outranked(found[name], found):
+            found[name] = Setting(key=KEYS[name], value=KEYS[name].default)
+    _require_together(found)
+    return Settings(found)
+
+
+def excludes(name: str, value: Value | None, other: str) -> bool:
+    """Whether this value of a setting leaves no room for any value of another."""
+    return other in EXCLUDES.get(name, ()) and value is not None and not (name == "generate.temperature" and not value)
+
+
+def _is_outranked(setting: Setting, found: Mapping[str, Setting]) -> bool:
+    """Whether a stronger origin has set what excludes this; a temperature of 0 excludes nothing."""
+    if setting.origin == "default" or (setting.key.name == "generate.temperature" and not setting.value):
+        return False
+    strength = _STRENGTH.index(setting.origin)
+    return any(
+        _STRENGTH.index(other.origin) > strength and excludes(name, other.value, setting.key.name)
+        for name, other in found.items()
+    )
+
+
+def _require_together(found: Mapping[str, Setting]) -> None:
+    """Refuse values that exclude each other though each is fine alone, and say where they are."""
+    given = {
+        setting.key.option: setting
+        for setting in found.values()
+        if setting.key.option is not None and setting.origin != "default"
+    }
+    try:
+        GenerateOptions(**{option: setting.value for option, setting in given.items()})  # type: ignore[arg-type]
+    except UsageError as error:
+        named = set(re.findall(r"\b(\w+)=", error.message))
+        places = [f"`{option}` is set in {given[option].where}" for option in sorted(named & given.keys())]
+        raise UsageError(error.message, "; ".join(places) or error.hint) from error

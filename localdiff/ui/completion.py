@@ -1,0 +1,206 @@
+"""What could come next on an unfinished command line.
+
+Knows commands, their options, and what an option takes by the word its help shows for it (`FILE`, `MODEL`, …); parses
+nothing and runs nothing, so that a Tab costs a tenth of a second. The scripts of the shells are in `ui.shells`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from localdiff import paths
+
+VARIABLE = "_LOCALDIFF_COMPLETE"
+"""Set to the name of a shell, it asks for completions in place of running a command."""
+WORD_VARIABLE = "_LOCALDIFF_WORD"
+"""The unfinished word, from a shell that cannot hand over an empty argument."""
+
+Kind: TypeAlias = Literal["plain", "file", "dir"]
+_HELP = ("-h", "--help")
+_DEVICES = ("auto", "cpu", "cuda", "mps")
+_TYPES = ("auto", "bf16", "fp32")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One thing that could come next: a word, or any file or directory.
+
+    Attributes:
+        kind: `plain`, or `file` or `dir` where the shell knows better.
+        value: the word.
+        help: what it means.
+    """
+
+    kind: Kind
+    value: str = ""
+    help: str = ""
+
+
+FILES, DIRECTORIES = Candidate("file"), Candidate("dir")
+
+
+def answer(command: Any, shell: str, arguments: Sequence[str], env: Mapping[str, str]) -> str:
+    """The lines that the script of a shell reads.
+
+    Args:
+        command: the program's group of commands.
+        shell: a name from `ui.shells.SCRIPTS`.
+        arguments: the words behind the program's name, the unfinished one last.
+        env: environment.
+    """
+    words = list(arguments)
+    if shell == "powershell":
+        words.append(env.get(WORD_VARIABLE, ""))
+    if shell == "bash":
+        words = _joined(words)
+    *before, word = words or [""]
+    cut = max(word.rfind("="), word.rfind(":")) + 1 if shell == "bash" else 0
+    lines = []
+    for candidate in candidates(command, before, word, env):
+        # A line is a record: what cannot stand on one is not offered.
+        if candidate.value.isprintable():
+            lines.append("\t".join((candidate.kind, candidate.value[cut:], _short(candidate.help))).rstrip("\t"))
+    return "".join(line + "\n" for line in lines)
+
+
+def candidates(command: Any, before: Sequence[str], word: str, env: Mapping[str, str]) -> list[Candidate]:
+    """What the unfinished `word` could become.
+
+    Args:
+        command: the group of commands.
+        before: the finished words.
+        word: may be empty.
+        env: environment, which says where models are.
+    """
+    place = _Place(command)
+    for finished in before:
+        place.take(finished)
+    return [found for found in place.offers(word, env) if found.kind != "plain" or found.value.startswith(word)]
+
+
+class _Place:
+    """Where on a command line one is: the command, its arguments so far, and the option that waits for a value."""
+
+    def __init__(self, command: Any) -> None:
+        self._enter(command)
+
+    def _enter(self, command: Any) -> None:
+        self._command = command
+        self._options = {name: option for option in command.params for name in (*option.opts, *option.secondary_opts)}
+        self._arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+        self._used: set[str] = set()
+        self._waiting: Any = None
+        self._only_arguments = False
+
+    def take(self, word: str) -> None:
+        """Go past a finished word."""
+        if self._waiting is not None:
+            self._waiting = None
+        elif word == "--" and not self._only_arguments:
+            self._only_arguments = True
+        elif word.startswith("-") and word != "-" and not self._only_arguments:
+            self._take_option(word)
+        elif commands := getattr(self._command, "commands", None):
+            if word in commands:
+                self._enter(commands[word])
+        elif self._arguments and self._arguments[0].nargs != -1:
+            del self._arguments[0]
+
+    def _take_option(self, word: str) -> None:
+        name, equals, _ = word.partition("=")
+        option = self._options.get(name)
+        attached = bool(equals)
+        if option is None and not word.startswith("--"):
+            # Letters in a row: flags, and at most one option whose value follows at once or as the next word.
+            for index, letter in enumerate(word[1:], start=1):
+                option = self._options.get(f"-{letter}")
+                if option is None or not option.is_flag:
+                    attached = index < len(word) - 1
+                    break
+        if option is not None:
+            self._used.add(option.name)
+            self._waiting = None if option.is_flag or attached else option
+
+    def offers(self, word: str, env: Mapping[str, str]) -> Iterator[Candidate]:
+        """Everything that is possible here, not yet held against the word."""
+        if self._waiting is not None:
+            yield from _values(self._waiting, env)
+        elif word.startswith("--") and "=" in word and not self._only_arguments:
+            name = word.partition("=")[0]
+            if name in self._options:
+                for found in _values(self._options[name], env):
+                    yield found if found.kind != "plain" else Candidate("plain", f"{name}={found.value}", found.help)
+        elif word.startswith("-") and not self._only_arguments:
+            yield from self._names()
+        elif commands := getattr(self._command, "commands", None):
+            for name, command in commands.items():
+                if not command.hidden:
+                    yield Candidate("plain", name, command.get_short_help_str(60))
+        elif self._arguments:
+            yield from _values(self._arguments[0], env)
+
+    def _names(self) -> Iterator[Candidate]:
+        for name, option in self._options.items():
+            if name.startswith("-") and not option.hidden and option.name not in self._used:
+                yield Candidate("plain", name, option.help or "")
+        for name in _HELP:
+            yield Candidate("plain", name, "Show this message and exit.")
+
+
+def _values(parameter: Any, env: Mapping[str, str]) -> list[Candidate]:
+    """What a parameter takes: one of its choices, or what the word in its help stands for."""
+    choices = parameter.type_descriptor.choices
+    if choices is not None:
+        return [Candidate("plain", str(choice)) for choice in choices]
+    offered = _BY_WORD.get(parameter.metavar or "")
+    return [] if offered is None else offered(env)
+
+
+def _models(env: Mapping[str, str]) -> list[Candidate]:
+    try:
+        names = sorted(entry.parent.name for entry in paths.models_dir(env).glob("*/quant.json"))
+    except OSError:
+        names = []
+    found = [Candidate("plain", "demo", "the small model of this package")]
+    return [*found, *(Candidate("plain", name, "quantized on this machine") for name in names), DIRECTORIES]
+
+
+_BY_WORD: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
+    "FILE": lambda _env: [FILES],
+    "PATH": lambda _env: [FILES],
+    "DIR": lambda _env: [DIRECTORIES],
+    "MODEL": _models,
+    "DEVICE": lambda _env: [Candidate("plain", name) for name in _DEVICES],
+    "TYPE": lambda _env: [Candidate("plain", name) for name in _TYPES],
+}
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """The words of bash, which cuts them at `=` and `:`, put together and without their quotes."""
+    whole: list[str] = []
+    glue = False
+    for word in words:
+        is_break = bool(re.fullmatch(r"[=:]+", word))
+        if whole and (is_break or glue):
+            whole[-1] += word
+        else:
+            whole.append(word)
+        glue = is_break
+    return [_unquoted(word) for word in whole]
+
+
+def _unquoted(word: str) -> str:
+    try:
+        parts = shlex.split(word)
+    except ValueError:  # a quote that is still open
+        return word
+    return parts[0] if len(parts) == 1 else word
+
+
+def _short(help: str) -> str:
+    """The first sentence, on one line."""
+    return re.split(r"(?<=\.)\s", " ".join(help.split()), maxsplit=1)[0]

@@ -1,0 +1,126 @@
+"""Commands whose options take their defaults from the settings.
+
+    typed  >  LOCALDIFF_* variable  >  config.toml  >  the option's own default
+
+Knows options by their names and settings by theirs; knows nothing about what either does.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from localdiff.config import KEYS, Settings, load_settings
+from localdiff.config.settings import excludes
+from localdiff.errors import UsageError
+from localdiff.ui.help import Command
+from localdiff.ui.terminal import LiveWish
+
+GENERATING = tuple(name for name in KEYS if name not in ("recipe", "ui.live"))
+"""What a command that generates takes. `live_wish` tells what the settings say about the live canvas: that is a wish
+for whenever it can be, where a typed `--live on` is an order."""
+
+_META = "localdiff.settings"
+
+
+def settings_of(context: Any) -> Settings:
+    """The settings that hold for a command, read once.
+
+    Raises:
+        UsageError: a file or a variable says something that is no setting.
+    """
+    root = context.find_root()
+    if _META not in root.meta:
+        root.meta[_META] = load_settings()
+    settings = root.meta[_META]
+    if not isinstance(settings, Settings):
+        raise TypeError(f"{settings=} should be Settings")
+    return settings
+
+
+def live_wish(context: Any) -> LiveWish | None:
+    """Whether the canvas is to be drawn, as far as the settings say."""
+    wish = settings_of(context).said("ui.live")
+    return None if wish is None else cast(LiveWish, wish)  # the key has the same choices; a test holds them together
+
+
+class Configured(Command):
+    """A command that takes settings.
+
+    Attributes:
+        settings: names of the settings it takes, each for the option of the same flag that it has.
+    """
+
+    settings: frozenset[str] = frozenset()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse, with settings in the place of what was not typed."""
+        if not ctx.resilient_parsing:
+            ctx.default_map = _Defaults(self, ctx)
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the page: the options' own defaults, the same for everybody, whatever the settings say."""
+        ctx.default_map = None
+        super().format_help(ctx, formatter)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run; an error about a value says where that was set, unless it was typed."""
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            if error.hint is None:
+                error.hint = _places(self, ctx, error.message)
+            raise
+
+
+def configured(*names: str) -> type[Configured]:
+    """The class of a command that takes these settings.
+
+    Raises:
+        ValueError: there is no such setting.
+    """
+    if unknown := set(names) - set(KEYS):
+        raise ValueError(f"{unknown=} should be names of settings")
+    return type("Configured", (Configured,), {"settings": frozenset(names)})
+
+
+class _Defaults:
+    """What Typer asks for the default of an option that was not typed; reads the settings when it is asked first."""
+
+    def __init__(self, command: Configured, context: Any) -> None:
+        self._context = context
+        self._names = _by_parameter(command)
+
+    def get(self, parameter: str) -> Any:
+        """The value of a setting that was made and that nothing typed excludes, else None."""
+        name = self._names.get(parameter)
+        if name is None or any(
+            _is_typed(self._context, other) and excludes(other_name, self._context.params.get(other), name)
+            for other, other_name in self._names.items()
+        ):
+            return None
+        return settings_of(self._context).said(name)
+
+
+def _by_parameter(command: Configured) -> dict[str, str]:
+    """Name of a parameter → name of its setting."""
+    flags = {KEYS[name].flag: name for name in command.settings}
+    return {parameter.name: flags[flag] for parameter in command.params for flag in parameter.opts if flag in flags}
+
+
+def _is_typed(context: Any, parameter: str) -> bool:
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _places(command: Configured, context: Any, message: str) -> str | None:
+    """Where the values came from that a message names as `name=value`."""
+    names = _by_parameter(command)
+    words = {KEYS[name].word: (parameter, name) for parameter, name in names.items()}
+    places = []
+    for word in dict.fromkeys(re.findall(r"\b(\w+)=", message)):
+        parameter, name = words.get(word, ("", ""))
+        if name and not _is_typed(context, parameter) and settings_of(context).said(name) is not None:
+            places.append(f"`{word}` is set in {settings_of(context)[name].where}")
+    return "; ".join(places) or None

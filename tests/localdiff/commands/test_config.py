@@ -1,0 +1,182 @@
+"""`localdiff config`, and settings at work in `run`: precedence up to the flag, and errors that name the place."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from localdiff.commands.run import RunRequest
+from tests.fakes import ScriptedEngine
+from tests.processes import Cli
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def asked(cli: Cli, home: Path) -> Callable[..., RunRequest]:
+    """Runs `localdiff run` with a configuration file, and gives what the command was asked for."""
+
+    def run(text: str, *arguments: str, **streams: str) -> RunRequest:
+        (home / "config.toml").write_text(text)
+        requests: list[RunRequest] = []
+
+        def load(request: object) -> ScriptedEngine:
+            assert isinstance(request, RunRequest)
+            requests.append(request)
+            return ScriptedEngine()
+
+        result = cli("run", "hi", *arguments, load=load, **streams)  # type: ignore[arg-type]
+        assert result.code == 0, result.stderr
+        return requests[0]
+
+    return run
+
+
+EVERYTHING = """
+model = "some/model"
+device = "cpu"
+dtype = "fp32"
+max_memory = "3GB"
+context = 99
+[generate]
+max_tokens = 7
+system = "Be brief."
+think = true
+steps = 5
+cap = 4
+entropy_bound = 0.3
+t_min = 0.1
+t_max = 0.2
+stability = 2
+confidence = 0.01
+seed = 12
+[ui]
+live = "line"
+palette = "mono"
+fps = 3
+color = "never"
+"""
+
+
+def test_the_file_sets_what_is_not_typed(asked: Callable[..., RunRequest]) -> None:
+    request = asked(EVERYTHING)
+    assert (request.model, request.device, request.dtype, request.max_memory) == (
+        "some/model",
+        "cpu",
+        "fp32",
+        3 * 10**9,
+    )
+    options = request.options
+    assert (options.context, options.max_tokens, options.system, options.think) == (99, 7, "Be brief.", True)
+    assert (options.steps, options.cap, options.entropy_bound, options.seed) == (5, 4, 0.3, 12)
+    assert (options.t_min, options.t_max, options.stability, options.confidence) == (0.1, 0.2, 2, 0.01)
+    assert (request.live.wish, request.live.preferred) == (None, "line")
+    assert (request.live.palette, request.live.fps, request.live.color) == ("mono", 3, "never")
+
+
+def test_a_flag_wins_over_a_variable_and_that_over_the_file(
+    asked: Callable[..., RunRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "[generate]\nsteps = 1\ncap = 1\nseed = 1\nthink = true\n"
+    monkeypatch.setenv("LOCALDIFF_STEPS", "2")
+    monkeypatch.setenv("LOCALDIFF_CAP", "2")
+    options = asked(text, "--steps", "3", "--no-think").options
+    assert (options.steps, options.cap, options.seed, options.think) == (3, 2, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "schedule"),
+    [
+        ("temperature = 0.5", ["--t-min", "0.1"], (None, 0.1, None)),
+        ("t_min = 0.1\nt_max = 0.9", ["--temperature", "0.5"], (0.5, None, None)),
+        ("t_min = 0.1\nt_max = 0.9", ["--temperature", "0"], (0, 0.1, 0.9)),
+        ("t_min = 0.1", ["--t-max", "0.9"], (None, 0.1, 0.9)),
+    ],
+)
+def test_a_flag_puts_out_of_force_what_it_excludes(
+    asked: Callable[..., RunRequest], text: str, arguments: list[str], schedule: tuple[float | None, ...]
+) -> None:
+    options = asked(f"[generate]\n{text}\n", *arguments).options
+    assert (options.temperature, options.t_min, options.t_max) == schedule
+
+
+def test_a_canvas_that_is_wished_for_is_no_error_in_a_pipe(asked: Callable[..., RunRequest], cli: Cli) -> None:
+    assert asked('[ui]\nlive = "on"\n').live.preferred == "on"
+    result = cli("run", "--live", "on", "hi")
+    assert result.code == 2
+    assert "has nowhere to draw" in result.stderr
+
+
+def test_the_colour_of_the_file_wins_over_no_color(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "config.toml").write_text('[ui]\ncolor = "always"\n')
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" in cli("run", "-f", "/no/such/file").stderr
+
+
+def test_an_error_about_a_value_says_where_it_was_set(cli: Cli, home: Path) -> None:
+    (home / "config.toml").write_text("[generate]\nt_min = 0.9\n")
+    result = cli("run", "-m", "demo", "--t-max", "0.5", "hi")
+    assert result.code == 2
+    assert result.stderr == (
+        f"error: t_min=0.9 must be <= t_max=0.5\nhint: `t_min` is set in {home / 'config.toml'}:2\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [["run", "hi"], ["config"]])
+def test_a_file_that_is_wrong_stops_the_commands_that_take_it(cli: Cli, home: Path, arguments: list[str]) -> None:
+    (home / "config.toml").write_text("stepps = 3\n")
+    result = cli(*arguments)
+    assert (result.code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"error: {home / 'config.toml'}:1: there is no setting `stepps`\nhint: did you mean `generate.steps`?\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [["run", "--help"], ["--version"], ["config", "paths"], ["replay", "--help"]])
+def test_a_file_that_is_wrong_stops_nothing_else(cli: Cli, home: Path, arguments: list[str]) -> None:
+    (home / "config.toml").write_text("stepps = 3\n")
+    assert cli(*arguments).code == 0
+
+
+def test_every_setting_is_listed_with_its_origin(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "config.toml").write_text('model = "demo"\n[generate]\nsystem = "a\\u001b[2Jb"\n')
+    monkeypatch.setenv("LOCALDIFF_STEPS", "12")
+    rows = {line.split()[0]: line.split()[1:] for line in cli("config").stdout.splitlines()}
+    assert rows["model"] == ["demo", f"{home}/config.toml:1"]
+    assert rows["generate.steps"] == ["12", "LOCALDIFF_STEPS"]
+    assert rows["context"] == ["8192", "default"]
+    assert rows["generate.system"] == ["a\\x1b[2Jb", f"{home}/config.toml:3"]
+    assert rows["generate.cap"] == ["(none)", "default"]
+
+
+def test_the_list_as_json(cli: Cli, home: Path) -> None:
+    (home / "config.toml").write_text("context = 5\n")
+    content = json.loads(cli("config", "--json").stdout)
+    assert content["context"] == {"value": 5, "origin": "file", "where": f"{home}/config.toml:1"}
+    assert content["generate.steps"] == {"value": None, "origin": "default", "where": "default"}
+
+
+def test_a_variable_that_nobody_reads_is_warned_about(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_STEP", "3")
+    result = cli("config")
+    assert result.code == 0
+    assert result.stderr == "warning: nobody reads LOCALDIFF_STEP\nhint: did you mean LOCALDIFF_STEPS?\n"
+
+
+@pytest.mark.parametrize("arguments", [["paths", "--json"], ["--json", "paths"]])
+def test_paths(cli: Cli, home: Path, arguments: list[str]) -> None:
+    content = json.loads(cli("config", *arguments).stdout)
+    assert content["config"] == str(home / "config.toml")
+    assert content["models"] == str(home / "models")
+    assert content["state"] == str(home)
+    assert content["downloads"].endswith("hub")
+    assert os.fspath(home / "config.toml") in cli("config", "paths").stdout
+    assert "LOCALDIFF_HOME" in cli("config", "paths").stdout
