@@ -1,7 +1,7 @@
 """A terminal in memory: takes the bytes of every write and says what stands on the screen and in the scrollback.
 
-Knows pyte; knows nothing about canvases. `ReflowingScreen` breaks and joins rows when its width changes, as most
-terminals do; plain pyte cuts them, as xterm does.
+Knows pyte; knows nothing about canvases. `CuttingScreen` cuts rows when it becomes narrower and drops what is below the
+cursor when it becomes lower, as xterm does; `ReflowingScreen` breaks rows and keeps the last ones, as VTE does.
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ import pyte
 
 
 class CuttingScreen(pyte.HistoryScreen):
-    """A screen that keeps what is next to its cursor when it becomes lower, and cuts rows when it becomes narrower."""
+    """A screen that cuts rows when it becomes narrower, and drops those below its cursor when it becomes lower."""
 
     def resize(self, lines: int | None = None, columns: int | None = None) -> None:
-        """Change the size: empty rows below go first, then rows at the top, into the scrollback."""
+        """Change the size; rows at the top go into the scrollback."""
         if columns is not None and columns != self.columns:
             self.change_width(columns)
         if lines is None or lines == self.lines:
             return
         if lines < self.lines:
-            self._scroll_away(max(0, self._last_row() + 1 - lines))
+            self._scroll_away(max(0, self.row_to_keep() + 1 - lines), lines)
         self.lines = lines
         self.set_margins()
+
+    def row_to_keep(self) -> int:
+        """The last row that stays in sight when the screen becomes lower."""
+        return self.cursor.y
 
     def change_width(self, columns: int) -> None:
         """Cut what does not fit."""
@@ -33,15 +37,15 @@ class CuttingScreen(pyte.HistoryScreen):
     def _last_row(self) -> int:
         return max([self.cursor.y, *(y for y in range(self.lines) if self._used(y))])
 
-    def _scroll_away(self, count: int) -> None:
+    def _scroll_away(self, count: int, lines: int) -> None:
         rows = {y: self.buffer[y] for y in range(self.lines)}
         self.buffer.clear()
         for y, row in rows.items():
             if y < count:
                 self.history.top.append(row)
-            else:
+            elif y - count < lines:
                 self.buffer[y - count] = row
-        self.cursor.y -= count
+        self.cursor.y = max(0, self.cursor.y - count)
 
     def _used(self, y: int) -> int:
         row = self.buffer[y]
@@ -49,7 +53,11 @@ class CuttingScreen(pyte.HistoryScreen):
 
 
 class ReflowingScreen(CuttingScreen):
-    """A screen that breaks rows which have become too long; the cursor stays on its character."""
+    """A screen that breaks rows which have become too long; the cursor stays on its character while that is in sight."""
+
+    def row_to_keep(self) -> int:
+        """The last one with text."""
+        return self._last_row()
 
     def change_width(self, columns: int) -> None:
         """Break what does not fit; what had been broken is not joined again."""
@@ -74,7 +82,7 @@ class ReflowingScreen(CuttingScreen):
                 self.history.top.append(line)
             else:
                 self.buffer[index - away] = line
-        self.cursor.y, self.cursor.x = cursor[0] - away, cursor[1]
+        self.cursor.y, self.cursor.x = max(0, cursor[0] - away), cursor[1]
 
 
 class FakeTerminal(io.StringIO):

@@ -2,8 +2,8 @@
 
 Knows cursor movement, synchronized-update marks and what a terminal does with rows; knows nothing about
 canvases, files or threads: it turns rows into the text of one write. Nothing is erased before it is drawn
-over; only rows that changed are sent; no row reaches the last column. Between frames the cursor rests at the
-start of the region's last row.
+over; only rows that changed are sent; no row reaches the last column. Between frames the cursor rests at the start of
+the region's first row: whatever a terminal does to the rows below when its size changes, it keeps that place.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ _SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 RESTORE = SYNC_OFF + WRAP_ON + RESET + CURSOR_ON
 """Puts back everything that a frame, whole or cut short, may have changed."""
+
+LEAVE = RESTORE + "\r" + ERASE_BELOW
+"""Puts back everything and takes a region away, from where the cursor rests between frames."""
 
 
 class Region:
@@ -64,7 +67,8 @@ class Region:
         if known == tuple(rows):
             return ""
         moved = resized or bool(above)
-        head = [SYNC_ON, "" if known else CURSOR_OFF, self._to_top(), ERASE_BELOW if resized else ""]
+        # Rows that a narrower terminal has broken in two go away with all others.
+        head = [SYNC_ON, "" if known else CURSOR_OFF, "\r", ERASE_BELOW if resized else ""]
         body = _rows(rows, known, on_screen=0 if moved else self.height, shrinks=moved or len(rows) < self.height)
         self._rows, self._is_known, self._size = tuple(rows), True, size
         return "".join([*head, _lines(above, size.columns), WRAP_OFF, body, WRAP_ON, SYNC_OFF])
@@ -76,21 +80,13 @@ class Region:
             text: the rest of the final text; empty, or whole lines.
             size: of the terminal now.
         """
-        parts = [SYNC_ON, self._to_top(), _lines(text, size.columns), ERASE_BELOW, RESTORE]
+        parts = [SYNC_ON, "\r", _lines(text, size.columns), ERASE_BELOW, RESTORE]
         self.abandon()
         return "".join(parts)
 
-    def _to_top(self) -> str:
-        """From the start of the last row to the start of the first.
-
-        A terminal that has become narrower may have broken old rows in two, before or after it said so, and then this
-        is too short. A stale fragment above the region does less harm than eaten final text, so nothing is guessed.
-        """
-        return "\r" + (f"\x1b[{self.height - 1}A" if self.height > 1 else "") if self.height else ""
-
 
 def _rows(rows: Sequence[str], known: Sequence[str], *, on_screen: int, shrinks: bool) -> str:
-    """Rows that differ from what is known, from the region's first row on; ends at the start of the last."""
+    """Rows that differ from what is known, from the region's first row on; ends where it begins."""
     parts: list[str] = []
     at, last = 0, len(rows) - 1
     for index, row in enumerate(rows):
@@ -99,7 +95,10 @@ def _rows(rows: Sequence[str], known: Sequence[str], *, on_screen: int, shrinks:
             continue
         parts += [_down(at, index, on_screen), row, ERASE_BELOW if clears_below else ERASE_REST_OF_ROW, "\r"]
         at = index
-    return "".join(parts) + _down(at, last, on_screen)
+    # Rows that are not there yet are made even where they are empty.
+    parts.append(_down(at, last, on_screen) if on_screen <= last else "")
+    at = last if on_screen <= last else at
+    return "".join(parts) + (f"\x1b[{at}A" if at else "")
 
 
 def _down(start: int, stop: int, on_screen: int) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Literal, TextIO, TypeAlias
 
-from localdiff.ui.region import RESTORE
+from localdiff.ui.region import LEAVE
 from localdiff.view.layout import Size
 
 if sys.platform != "win32":
@@ -112,12 +112,12 @@ class TerminalGuard:
         atexit.unregister(self.restore)
 
     def restore(self) -> None:
-        """Put the terminal in order now, whatever was being written; never waits long for a terminal that is stuck."""
+        """Take a picture away and put the terminal in order, now; never waits long for a terminal that is stuck."""
         self._echo_keys()
         try:
             descriptor = self._stream.fileno()
             if select.select([], [descriptor], [], _PATIENCE)[1]:
-                os.write(descriptor, RESTORE.encode())
+                os.write(descriptor, LEAVE.encode())
         except (OSError, ValueError):
             # The terminal is gone, and with it everything there was to restore.
             return

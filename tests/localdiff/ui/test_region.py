@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localdiff.ui.region import CURSOR_ON, RESTORE, SYNC_OFF, SYNC_ON, WRAP_OFF, WRAP_ON, Region
+from localdiff.ui.region import CURSOR_ON, LEAVE, RESTORE, SYNC_OFF, SYNC_ON, WRAP_OFF, WRAP_ON, Region
 from localdiff.view.layout import Size
 from tests.screens import FakeTerminal
 
@@ -191,22 +191,19 @@ def test_after_a_resize_that_breaks_no_row_nothing_is_left_over(size: Size, refl
 
 
 @pytest.mark.parametrize("reflows", [False, True])
-def test_getting_narrower_never_eats_what_stood_above(reflows: bool) -> None:
+def test_getting_narrower_leaves_nothing_over_and_eats_nothing(reflows: bool) -> None:
     drawing = Drawing(4, reflows=reflows)
     drawing.frame("a" * 19, "b" * 5, "c" * 19)
     drawing.size = Size(12, 10)
     drawing.terminal.resize(12, 10)
     drawing.frame("d", "e", "f")
-    shown = drawing.terminal.everything()
-    assert shown[:4] == [f"old {i}" for i in range(4)]
-    assert shown[-3:] == ["d", "e", "f"]
-    assert len(shown) <= 4 + 1 + 3, "one row was broken in two: one stale row at most"
+    assert drawing.terminal.everything() == [*(f"old {i}" for i in range(4)), "d", "e", "f"]
 
 
 def test_beginning_anew_leaves_everything_above_alone() -> None:
     drawing = Drawing(1)
     drawing.frame("a", "b")
-    drawing.terminal.write("\r\n[1]+ Stopped\r\n$ fg\r\n")
+    drawing.terminal.write(LEAVE + "[1]+ Stopped\r\n$ fg\r\n")
     drawing.region.abandon()
     drawing.frame("c", "d")
-    assert drawing.terminal.everything() == ["old 0", "a", "b", "[1]+ Stopped", "$ fg", "c", "d"]
+    assert drawing.terminal.everything() == ["old 0", "[1]+ Stopped", "$ fg", "c", "d"]

@@ -15,7 +15,7 @@ from typing import TextIO
 
 import pytest
 
-from localdiff.ui.region import RESTORE
+from localdiff.ui.region import LEAVE
 from localdiff.ui.terminal import FALLBACK, TerminalGuard, is_same_terminal, live_mode, terminal_size
 from localdiff.view.layout import Size
 from tests.screens import FakeTerminal
@@ -128,7 +128,7 @@ def test_signals_that_end_the_process_still_do_after_the_terminal_is_restored(
         signal.raise_signal(number)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -number
-    assert os.read(master, 100) == RESTORE.encode()
+    assert os.read(master, 100) == LEAVE.encode()
 
 
 def test_somebody_else_s_handler_is_left_alone(terminal: tuple[int, TextIO]) -> None:
@@ -164,7 +164,7 @@ def test_restoring_writes_the_sequence_and_forgives_a_terminal_that_is_gone(term
     master, stream = terminal
     guard = TerminalGuard(stream=stream)
     guard.restore()
-    assert os.read(master, 100) == RESTORE.encode()
+    assert os.read(master, 100) == LEAVE.encode()
     closed = open(os.dup(stream.fileno()), "w")  # noqa: SIM115
     closed.close()
     TerminalGuard(stream=closed).restore()
