@@ -1,0 +1,254 @@
+"""`localdiff replay`: every form on its stream, and a player that gives the terminal back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from localdiff.commands import replay as module
+from tests import hostile
+from tests.processes import Cli, environment, process, terminal
+from tests.traces import condensing, record, trace_of, word_pieces
+
+DATA = record(condensing(blocks=3, steps=4, length=24), pieces=word_pieces())
+TEXT = trace_of(condensing(blocks=3, steps=4, length=24), pieces=word_pieces()).text()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(DATA)
+    return path
+
+
+def test_without_a_terminal_the_answer_is_printed_exactly(cli: Cli, file: Path) -> None:
+    result = cli("replay", str(file), stdin=b"")
+    assert (result.code, result.stdout, result.stderr) == (0, TEXT, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("page.html", "<!doctype html>"),
+        ("answer.txt", TEXT[:40]),
+        ("run.json", '{"header":'),
+        ("film.svg", "<svg "),
+        ("run.cast", '{"version": 2'),
+    ],
+)
+def test_every_form_goes_where_it_should(cli: Cli, file: Path, tmp_path: Path, name: str, start: str) -> None:
+    form = {"txt": "text"}.get(name.rpartition(".")[2], name.rpartition(".")[2])
+    piped = cli("replay", str(file), "--to", form)
+    assert (piped.code, piped.stderr) == (0, "")
+    assert piped.stdout.startswith(start)
+    for arguments in (["-o", str(tmp_path / name)], ["--to", form, "-o", str(tmp_path / "other")]):
+        result = cli("replay", str(file), *arguments)
+        assert (result.code, result.stdout, result.stderr) == (0, "", "")
+        assert Path(arguments[-1]).read_text() == piped.stdout
+
+
+def test_one_moment(cli: Cli, file: Path) -> None:
+    text = cli("replay", str(file), "--to", "text", "--block", "2", "--step", "3").stdout
+    assert " block 2/≤3 · step  3/48 " in text
+    assert " step  4/48 " in cli("replay", str(file), "--to", "text", "--block", "2").stdout
+    assert " block 1/≤3 · step  0/48 " in cli("replay", str(file), "--to", "text", "--step", "0").stdout
+    assert "@keyframes" not in cli("replay", str(file), "--to", "svg", "--step", "1").stdout
+    narrow = cli("replay", str(file), "--to", "text", "--step", "1", "--columns", "40").stdout
+    assert max(map(len, narrow.splitlines())) < 40
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--step", "1"], "`--block` and `--step` choose what"),
+        (["--to", "json", "--block", "1"], "`--block` and `--step` choose what"),
+        (["--to", "text", "--step", "9"], "the trace has no step 9 in block 1"),
+        (["--to", "text", "--block", "4"], "the trace has no step 0 in block 4"),
+        (["--speed", "0"], "speed=0.0 must be a finite number > 0"),
+        (["--speed", "nan"], "speed=nan must be a finite number > 0"),
+        (["--columns", "10"], "columns=10 must be from 24 to 500"),
+        (["-o", "somewhere"], "`somewhere` does not say what to write"),
+        (["--to", "gif"], "gif"),
+    ],
+)
+def test_what_cannot_be(cli: Cli, file: Path, arguments: list[str], words: str) -> None:
+    result = cli("replay", str(file), *arguments)
+    assert result.code == 2
+    assert words in result.stderr
+    assert "hint: " in result.stderr
+
+
+@pytest.mark.parametrize("form", ["html", "svg", "cast"])
+def test_a_terminal_is_not_filled_with_what_is_for_a_file(cli: Cli, file: Path, form: str) -> None:
+    result = cli("replay", str(file), "--to", form, terminals="stdout")
+    assert (result.code, result.stdout) == (2, "")
+    assert f"`--to {form}` would fill the terminal" in result.stderr
+
+
+def test_a_terminal_gets_text_that_does_nothing(cli: Cli, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    events = [
+        replace(event, text=hostile.TEXT) if type(event).__name__ == "TextCommitted" else event
+        for event in condensing()
+    ]
+    file = tmp_path / "hostile.jsonl"
+    file.write_bytes(record(events, pieces=dict(enumerate(hostile.PIECES * 9))))
+    for form in ("text", "json"):
+        shown = cli("replay", str(file), "--to", form, terminals="stdout").stdout
+        assert hostile.is_tame(shown)
+        assert "\u202e" not in shown
+    assert cli("replay", str(file), "--to", "text").stdout == hostile.TEXT * 2
+
+
+def test_a_torn_trace_is_called_so_and_shown(cli: Cli, file: Path) -> None:
+    file.write_bytes(DATA[: len(DATA) // 2])
+    result = cli("replay", str(file), "--to", "json")
+    assert result.code == 0
+    assert json.loads(result.stdout)["complete"] is False
+    assert result.stderr == f"warning: `{file}` ends early: the run was killed, or still goes on\n"
+    assert cli("replay", str(file), "-q", "--to", "json").stderr == ""
+
+
+def test_damage_is_an_error_of_its_own_kind(cli: Cli, file: Path) -> None:
+    file.write_bytes(DATA.replace(b'"step":3', b'"step":4', 1))
+    result = cli("replay", str(file))
+    assert (result.code, result.stdout) == (5, "")
+    assert "is damaged in line" in result.stderr
+    assert cli("replay", str(file.parent / "none")).code == 2
+
+
+def test_the_output_file_is_whole_or_not_there(cli: Cli, file: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    file.write_bytes(b"no trace\n")
+    assert cli("replay", str(file), "-o", str(page)).code == 5
+    assert page.read_text() == "old"
+    assert cli("replay", str(file), "-o", str(tmp_path / "no" / "page.html")).code == 5
+
+
+def test_a_page_of_a_private_trace_is_an_ordinary_file(cli: Cli, file: Path, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        cli("replay", str(file), "-o", str(tmp_path / "page.html"))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "page.html").stat().st_mode) == 0o644
+
+
+def test_a_full_disk_and_a_closed_pipe(file: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "localdiff", "replay", str(file), "--to", "json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment(),
+        )
+    assert done.returncode == 4
+    piped = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m localdiff replay {file} --to json | true; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        env=environment(),
+    )
+    assert (piped.stdout.strip(), piped.stderr) in ((b"141", b""), (b"0", b""))
+
+
+def test_no_torch(file: Path) -> None:
+    code = (
+        "import sys; from localdiff import cli\n"
+        f"try: cli.main(['replay', {str(file)!r}, '--to', 'html'])\n"
+        "except SystemExit as left: assert left.code == 0\n"
+        "assert 'torch' not in sys.modules and 'tokenizers' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment())
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_playing_with_keys(file: Path) -> None:
+    screen = terminal("replay", str(file), "--speed", "0.0625", columns=100, rows=24)
+    screen.wait_for("step  1/48")
+    screen.type(b" ")
+    screen.wait_for(" paused ")
+    screen.type(b"n")
+    screen.wait_for("block 2/≤3 · step  0/48")
+    screen.type(b"\x1b[C\x1b[C")
+    screen.wait_for("block 2/≤3 · step  2/48")
+    screen.type(b"\x1b[D")
+    screen.wait_for("block 2/≤3 · step  1/48")
+    screen.type(b"p")
+    screen.wait_for("block 2/≤3 · step  0/48")
+    screen.type(b"\x1b[A")
+    screen.wait_for("block 1/≤3 · step  0/48")
+    screen.type(b"+")
+    screen.wait_for("1/8×")
+    screen.type(b"\x1b[F")
+    screen.wait_for(" at the end ")
+    screen.type(b"q")
+    assert screen.finish() == 0
+    assert screen.raw.endswith(b"\x1b[?25h")
+    assert screen.raw.count(b"\x1b[?1049h") == screen.raw.count(b"\x1b[?1049l") == 1
+
+
+def test_it_plays_by_itself_to_the_end(file: Path) -> None:
+    screen = terminal("replay", str(file), "--speed", "2", columns=90, rows=20)
+    screen.wait_for(" at the end ")
+    screen.type(b"\x1b")
+    assert screen.finish() == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, -1), (signal.SIGQUIT, -3)]
+)
+def test_every_way_out_gives_the_terminal_back(file: Path, number: signal.Signals, code: int) -> None:
+    screen = terminal("replay", str(file), "--speed", "0.0625", columns=100, rows=24)
+    screen.wait_for("step  1/48")
+    os.kill(screen.child.pid, number)
+    assert screen.finish() == code
+    assert b"\x1b[?1049l" in screen.raw
+    assert not screen.screen.cursor.hidden
+
+
+def test_suspending_gives_the_terminal_back_and_takes_it_again(file: Path) -> None:
+    screen = terminal("replay", str(file), "--speed", "0.0625", columns=100, rows=24)
+    screen.wait_for("step  1/48")
+    screen.type(b" ")
+    screen.wait_for(" paused ")
+    os.kill(screen.child.pid, signal.SIGTSTP)
+    deadline = time.monotonic() + 30
+    while screen.raw.count(b"\x1b[?1049l") < 1:
+        assert time.monotonic() < deadline
+        screen._read(0.1)
+    os.kill(screen.child.pid, signal.SIGCONT)
+    while screen.raw.count(b"\x1b[?1049h") < 2:
+        assert time.monotonic() < deadline
+        screen._read(0.1)
+    screen.type(b"\x1b[C")
+    screen.wait_for("step  2/48")
+    screen.type(b"q")
+    assert screen.finish() == 0
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown"])
+def test_a_terminal_that_cannot_move_gets_the_text(file: Path, term: str) -> None:
+    screen = terminal("replay", str(file), env=environment(TERM=term), columns=100, rows=24)
+    assert screen.finish() == 0
+    assert b"\x1b" not in screen.raw
+    assert TEXT.split()[0].encode() in screen.raw
+
+
+def test_the_example_is_found_by_its_name(cli: Cli, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "example_path", lambda: file)
+    assert cli("replay", "example").stdout == TEXT
+
+
+def test_help_says_the_keys() -> None:
+    shown = process("replay", "--help").stdout
+    assert "space plays and pauses" in " ".join(shown.replace("│", " ").split())
