@@ -77,5 +77,7 @@ class CanvasPlayer:
             yield BlockCommitted(block=event.block, token_ids=(), steps=at, seconds=seconds, reason="cancelled")
             done.append(BlockStats(steps=at, seconds=seconds, reason="cancelled"))
         finished = [event for event in self.script.events() if isinstance(event, RunFinished)][0]
-        stats = replace(finished.stats, tokens=len(kept), blocks=tuple(done))
+        seconds = sum(block.seconds for block in done)
+        rate = len(kept) / seconds if seconds else 0.0
+        stats = replace(finished.stats, tokens=len(kept), seconds=seconds, tok_per_s=rate, blocks=tuple(done))
         yield RunFinished(reason="cancelled", token_ids=tuple(kept), stats=stats)

@@ -1,7 +1,8 @@
 """A terminal in memory: takes the bytes of every write and says what stands on the screen and in the scrollback.
 
 Knows pyte; knows nothing about canvases. `CuttingScreen` cuts rows when it becomes narrower and drops what is below the
-cursor when it becomes lower, as xterm does; `ReflowingScreen` breaks rows and keeps the last ones, as VTE does.
+cursor when it becomes lower, as xterm does; `ReflowingScreen` breaks rows and keeps the last ones, as VTE does. Both keep
+what is cleared from the corner of the screen on, as tmux does.
 """
 
 from __future__ import annotations
@@ -25,6 +26,12 @@ class CuttingScreen(pyte.HistoryScreen):
             self._scroll_away(max(0, self.row_to_keep() + 1 - lines), lines)
         self.lines = lines
         self.set_margins()
+
+    def erase_in_display(self, how: int = 0, *arguments: Any, **private: Any) -> None:
+        """Erase; from the first column of the first row on, what was there goes into the scrollback."""
+        if how == 0 and (self.cursor.x, self.cursor.y) == (0, 0):
+            self.history.top.extend(self.buffer[y].copy() for y in range(self._last_row() + 1))
+        super().erase_in_display(how, *arguments, **private)
 
     def row_to_keep(self) -> int:
         """The last row that stays in sight when the screen becomes lower."""
@@ -53,7 +60,7 @@ class CuttingScreen(pyte.HistoryScreen):
 
 
 class ReflowingScreen(CuttingScreen):
-    """A screen that breaks rows which have become too long; the cursor stays on its character while that is in sight."""
+    """A screen that breaks rows which have become too long; the cursor stays on its character as long as it can."""
 
     def row_to_keep(self) -> int:
         """The last one with text."""

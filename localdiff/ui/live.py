@@ -64,6 +64,7 @@ class LiveView:
         slow: seconds that the engine waits after each step, for watching; the speed then means nothing.
         cancelled: whether the run has been asked to stop; ends such a wait early, and is said in the header.
         legend: explain the colours below the canvas, where there is room.
+        render: lays final text out for so many columns; None leaves it as it is.
         size: current size of the terminal; by default the terminal is asked.
         keyboard: the terminal whose echo is turned off while the canvas is drawn, or None to leave it alone.
         env: environment.
@@ -85,6 +86,7 @@ class LiveView:
         slow: float = 0.0,
         cancelled: Callable[[], bool] = lambda: False,
         legend: bool = True,
+        render: Callable[[Passage, int], str] | None = None,
         size: Callable[[], Size] | None = None,
         keyboard: TextIO | None = None,
         env: Mapping[str, str] = os.environ,
@@ -99,6 +101,8 @@ class LiveView:
             palette = resolve_palette(palette, env=env, encoding=stream.encoding, color=color)
         self._stream = stream
         self._prints = frozenset(prints)
+        self._render = render
+        self._size = size or (lambda: terminal_size(stream))
         self._answers = "answer" in self._prints
         self._slow = slow
         self._cancelled = cancelled
@@ -106,7 +110,7 @@ class LiveView:
         self._painter = Painter(
             stream=stream,
             view=CanvasView(piece_of=piece_of, is_special=is_special, palette=palette),
-            size=size or (lambda: terminal_size(stream)),
+            size=self._size,
             one_line=mode == "line",
             fps=min(fps, LINE_FPS) if mode == "line" else fps,
             stopping=cancelled,
@@ -202,7 +206,10 @@ class LiveView:
             self._failure = self._failure or error
 
     def _printed(self, passages: tuple[Passage, ...]) -> tuple[Passage, ...]:
-        return tuple(passage for passage in passages if passage.channel in self._prints)
+        printed = tuple(passage for passage in passages if passage.channel in self._prints)
+        if self._render is None:
+            return printed
+        return tuple(replace(passage, rendered=self._render(passage, self._size().columns)) for passage in printed)
 
     def _put(self, frame: Frame, *, keep: bool) -> None:
         if self._thread is None:

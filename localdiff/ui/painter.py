@@ -134,6 +134,9 @@ def encode_passages(passages: Sequence[Passage]) -> str:
     """Final text for a terminal: made safe, thoughts dim, whole lines."""
     parts: list[str] = []
     for passage in passages:
+        if passage.rendered is not None:
+            parts.append(passage.rendered)
+            continue
         text = safe_text(passage.text)
         if passage.channel == "thought":
             text = "".join(f"{_THOUGHT}{line}{RESET}\n" if line else "\n" for line in text.split("\n")[:-1])

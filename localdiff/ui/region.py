@@ -25,8 +25,12 @@ _SGR = re.compile(r"\x1b\[[0-9;]*m")
 RESTORE = SYNC_OFF + WRAP_ON + RESET + CURSOR_ON
 """Puts back everything that a frame, whole or cut short, may have changed."""
 
-LEAVE = RESTORE + "\r" + ERASE_BELOW
-"""Puts back everything and takes a region away, from where the cursor rests between frames."""
+# Not from the first column: in the corner of the screen, tmux would take that for clearing it, and keep what it clears.
+ERASE_REGION = "\r\x1b[K\x1b[C\x1b[J\r"
+"""Takes a region away, from where the cursor rests between frames."""
+
+LEAVE = RESTORE + ERASE_REGION
+"""Puts back everything, and takes a region away."""
 
 
 class Region:
@@ -68,7 +72,7 @@ class Region:
             return ""
         moved = resized or bool(above)
         # Rows that a narrower terminal has broken in two go away with all others.
-        head = [SYNC_ON, "" if known else CURSOR_OFF, "\r", ERASE_BELOW if resized else ""]
+        head = [SYNC_ON, "" if known else CURSOR_OFF, ERASE_REGION if resized else "\r"]
         body = _rows(rows, known, on_screen=0 if moved else self.height, shrinks=moved or len(rows) < self.height)
         self._rows, self._is_known, self._size = tuple(rows), True, size
         return "".join([*head, _lines(above, size.columns), WRAP_OFF, body, WRAP_ON, SYNC_OFF])
@@ -80,7 +84,7 @@ class Region:
             text: the rest of the final text; empty, or whole lines.
             size: of the terminal now.
         """
-        parts = [SYNC_ON, "\r", _lines(text, size.columns), ERASE_BELOW, RESTORE]
+        parts = [SYNC_ON, "\r", _lines(text, size.columns), ERASE_REGION, RESTORE]
         self.abandon()
         return "".join(parts)
 
