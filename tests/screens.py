@@ -1,8 +1,8 @@
 """A terminal in memory: takes the bytes of every write and says what stands on the screen and in the scrollback.
 
 Knows pyte; knows nothing about canvases. `CuttingScreen` cuts rows when it becomes narrower and drops what is below the
-cursor when it becomes lower, as xterm does; `ReflowingScreen` breaks rows and keeps the last ones, as VTE does. Both keep
-what is cleared from the corner of the screen on, as tmux does.
+cursor when it becomes lower, as xterm does; `ReflowingScreen` breaks rows and keeps the last ones, as VTE does. What is
+cleared from the corner of the screen on goes into the scrollback of both, as in tmux.
 """
 
 from __future__ import annotations
