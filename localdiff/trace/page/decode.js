@@ -6,10 +6,11 @@ async function inflate(base64) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-// A run in memory: `blocks` with steps, and for each step typed arrays of one entry a position.
-async function readRun() {
-  const figures = JSON.parse(document.getElementById("figures").textContent);
-  const bytes = await inflate(document.getElementById("blob").textContent);
+// A run in memory: `blocks` with steps, and for each step typed arrays of one entry a position. A page of two runs tells
+// their elements apart by a suffix.
+async function readRun(suffix) {
+  const figures = JSON.parse(document.getElementById(`figures${suffix}`).textContent);
+  const bytes = await inflate(document.getElementById(`blob${suffix}`).textContent);
   const { length, width, topK } = figures;
   const steps = figures.blocks.reduce((sum, block) => sum + block.steps, 0);
   const count = steps * length;

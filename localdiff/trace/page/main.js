@@ -1,7 +1,5 @@
 // What is chosen, how it is changed, and who shows it. State is three numbers: block, step and position.
 
-const byId = (id) => document.getElementById(id);
-
 class Page {
   constructor(run) {
     this.run = run;
@@ -217,12 +215,7 @@ function listen(page) {
 }
 
 function onKey(page, event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const { target } = event, name = target.tagName;
-  // What has keys of its own keeps them: lists, and space on what it presses.
-  if (name === "SELECT" || (event.key === " " && /^(BUTTON|SUMMARY|INPUT)$/.test(name) && target.type !== "range")) return;
-  if (name === "INPUT" && target.type === "radio" && event.key.startsWith("Arrow")) return;
-  if (target.classList.contains("scroll") && /^(Arrow(Up|Down)|Home|End)$/.test(event.key)) return;
+  if (keyIsTaken(event)) return;
   const keys = {
     " ": () => page.play(),
     ArrowRight: () => page.forward(),
@@ -243,37 +236,11 @@ function onKey(page, event) {
   keys[event.key]();
 }
 
-// Looks: what the reader's system says, unless they choose; paper is always light.
-function followTheme(changed) {
-  const system = matchMedia("(prefers-color-scheme: dark)"), paper = matchMedia("print"), select = byId("theme");
-  const apply = () => {
-    if (select.value) document.documentElement.dataset.theme = select.value;
-    else delete document.documentElement.dataset.theme;
-    theme = paper.matches ? "light" : select.value || (system.matches ? "dark" : "light");
-    changed();
-  };
-  for (const source of [system, paper]) source.addEventListener("change", apply);
-  select.addEventListener("change", apply);
-  window.addEventListener("beforeprint", () => { theme = "light"; changed(); });
-  window.addEventListener("afterprint", apply);
-  apply();
-}
-
-async function begin() {
-  try {
-    const run = await readRun();
-    if (run.blocks.length) {
-      for (const part of document.querySelectorAll(".needs-script, .looks")) part.hidden = false;
-      const page = new Page(run);
-      listen(page);
-      followTheme(() => page.recolour());
-    }
-    document.documentElement.dataset.ready = "yes";
-  } catch (error) {
-    byId("trouble").hidden = false;
-    byId("trouble").textContent = `The steps cannot be shown: ${error.message}. A browser of 2023 or later is needed.`;
-    throw error;
-  }
-}
-
-begin();
+begin(async () => {
+  const run = await readRun("");
+  if (!run.blocks.length) return;
+  for (const part of document.querySelectorAll(".needs-script, .looks")) part.hidden = false;
+  const page = new Page(run);
+  listen(page);
+  followTheme(() => page.recolour());
+});

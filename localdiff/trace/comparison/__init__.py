@@ -1,0 +1,1 @@
+"""Two traces held against each other: where they part, what that costs, and which tokens end up others."""

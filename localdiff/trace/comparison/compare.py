@@ -1,0 +1,257 @@
+"""What differs between two traces, as values.
+
+Knows traces; knows nothing about how a difference is shown. Tokens are compared by id where both traces name the same
+vocabulary by its hash, and by their text otherwise. Runs part where their drafts first differ: from that step on they
+would have read differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Literal, TypeAlias, TypeVar
+
+from localdiff.trace.header import Header
+from localdiff.trace.trace import Block, Trace
+
+T = TypeVar("T")
+
+Pair: TypeAlias = tuple[float | None, float | None]
+Change: TypeAlias = Literal["same", "changed", "only in A", "only in B"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parting:
+    """The first step whose drafts differ.
+
+    Attributes:
+        block, step: where, from 1.
+        position: the first position that differs.
+        positions: how many do.
+        pieces: what each draft has at the first one.
+    """
+
+    block: int
+    step: int
+    position: int
+    positions: int
+    pieces: tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockPair:
+    """One block in both runs; None where a run has no such block.
+
+    Attributes:
+        number: of the block.
+        steps: denoise steps of each.
+        seconds: of each.
+        reasons: how each ended.
+        noise_differs: whether the two began from other noise.
+        parting: the first step whose drafts differ, or None if none of the common ones do.
+        changed: committed tokens that differ, position by position, lengths included.
+        length: the longer of the two committed lengths.
+    """
+
+    number: int
+    steps: tuple[int | None, int | None]
+    seconds: Pair
+    reasons: tuple[str | None, str | None]
+    noise_differs: bool
+    parting: Parting | None
+    changed: int
+    length: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepGap:
+    """Mean entropy after so many steps, over the blocks that both runs took so many steps for.
+
+    Attributes:
+        step: number of the step.
+        blocks: how many blocks that is.
+        means: nats of each run; `gap` is the second less the first.
+    """
+
+    step: int
+    blocks: int
+    means: tuple[float, float]
+
+    @property
+    def gap(self) -> float:
+        """Nats by which the second run is less certain."""
+        return self.means[1] - self.means[0]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stretch:
+    """A run of committed tokens: the same in both, changed, or in one alone.
+
+    Attributes:
+        change: which of these.
+        starts: where it begins in each.
+        pieces: its tokens in each.
+    """
+
+    change: Change
+    starts: tuple[int, int]
+    pieces: tuple[tuple[str, ...], tuple[str, ...]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """Everything that differs.
+
+    Attributes:
+        settings: name and both values of everything in the headers that differs, the time of recording left out.
+        blocks: block by block.
+        gaps: step by step.
+        stretches: of the committed reply, end tokens left out.
+        same_vocabulary: whether tokens were compared by id.
+    """
+
+    settings: tuple[tuple[str, str, str], ...]
+    blocks: tuple[BlockPair, ...]
+    gaps: tuple[StepGap, ...]
+    stretches: tuple[Stretch, ...]
+    same_vocabulary: bool
+
+    @property
+    def parting(self) -> Parting | None:
+        """Where the runs part first, or None if they never do."""
+        return next((block.parting for block in self.blocks if block.parting is not None), None)
+
+    @property
+    def noise_differs(self) -> bool:
+        """Whether the very first canvas is other noise."""
+        return bool(self.blocks) and self.blocks[0].noise_differs
+
+    def count(self, change: Change) -> int:
+        """Committed tokens of one kind; for changed ones the larger of both sides."""
+        return sum(max(map(len, stretch.pieces)) for stretch in self.stretches if stretch.change == change)
+
+
+def compare(one: Trace, other: Trace) -> Comparison:
+    """Hold two traces against each other; they may be of different questions, models or lengths."""
+    names = (one.header.model.tokenizer, other.header.model.tokenizer)
+    same = names[0] is not None and names[0] == names[1]
+    tokens = _Tokens(one, other, by_id=same)
+    pairs = list(zip_longest(one.blocks, other.blocks))
+    return Comparison(
+        settings=_settings(one.header, other.header),
+        blocks=tuple(tokens.pair(number, *blocks) for number, blocks in enumerate(pairs, 1)),
+        gaps=_gaps(list(zip(one.blocks, other.blocks, strict=False))),
+        stretches=tokens.stretches(),
+        same_vocabulary=same,
+    )
+
+
+class _Tokens:
+    """Compares tokens of two traces."""
+
+    def __init__(self, one: Trace, other: Trace, *, by_id: bool) -> None:
+        self._traces = (one, other)
+        self._by_id = by_id
+
+    def pair(self, number: int, one: Block | None, other: Block | None) -> BlockPair:
+        both = (one, other)
+        finals = [self._names(trace, block.final_ids if block else ()) for trace, block in self._zip(both)]
+        changed = sum(a != b for a, b in zip_longest(*finals))
+        return BlockPair(
+            number=number,
+            steps=_each(both, lambda block: len(block.steps)),
+            seconds=_each(both, lambda block: block.seconds),
+            reasons=_each(both, _reason),
+            noise_differs=one is not None and other is not None and one.started.canvas_ids != other.started.canvas_ids,
+            parting=None if one is None or other is None else self._parting(number, one, other),
+            changed=changed,
+            length=max(map(len, finals)),
+        )
+
+    def _parting(self, number: int, one: Block, other: Block) -> Parting | None:
+        for first, second in zip(one.steps, other.steps, strict=False):
+            drafts = [
+                self._names(trace, step.argmax_ids) for trace, step in zip(self._traces, (first, second), strict=True)
+            ]
+            places = [place for place, (a, b) in enumerate(zip_longest(*drafts)) if a != b]
+            if places:
+                ids = [step.argmax_ids[places[0] : places[0] + 1] for step in (first, second)]
+                pieces = ["".join(map(trace.piece, some)) for trace, some in zip(self._traces, ids, strict=True)]
+                return Parting(
+                    block=number,
+                    step=first.step,
+                    position=places[0],
+                    positions=len(places),
+                    pieces=(pieces[0], pieces[1]),
+                )
+        return None
+
+    def stretches(self) -> tuple[Stretch, ...]:
+        replies = [self._names(trace, trace.token_ids) for trace in self._traces]
+        pieces = [[trace.piece(token) for token in trace.token_ids] for trace in self._traces]
+        kinds: dict[str, Change] = {
+            "equal": "same",
+            "replace": "changed",
+            "delete": "only in A",
+            "insert": "only in B",
+        }
+        matcher = SequenceMatcher(a=replies[0], b=replies[1], autojunk=False)
+        return tuple(
+            Stretch(change=kinds[tag], starts=(i, k), pieces=(tuple(pieces[0][i:j]), tuple(pieces[1][k:m])))
+            for tag, i, j, k, m in matcher.get_opcodes()
+        )
+
+    def _names(self, trace: Trace, ids: Sequence[int]) -> list[str]:
+        return [str(token) if self._by_id else trace.piece(token) for token in ids]
+
+    def _zip(self, blocks: tuple[Block | None, Block | None]) -> list[tuple[Trace, Block | None]]:
+        return list(zip(self._traces, blocks, strict=True))
+
+
+def _each(blocks: tuple[Block | None, Block | None], value: Callable[[Block], T]) -> tuple[T | None, T | None]:
+    one, other = (None if block is None else value(block) for block in blocks)
+    return one, other
+
+
+def _reason(block: Block) -> str:
+    return block.committed.reason if block.committed else "cut short"
+
+
+def _gaps(pairs: Sequence[tuple[Block, Block]]) -> tuple[StepGap, ...]:
+    gaps: list[StepGap] = []
+    for step in range(1, max((min(len(a.steps), len(b.steps)) for a, b in pairs), default=0) + 1):
+        means = [
+            (one.steps[step - 1].mean_entropy, other.steps[step - 1].mean_entropy)
+            for one, other in pairs
+            if min(len(one.steps), len(other.steps)) >= step
+        ]
+        first, second = (sum(values) / len(means) for values in zip(*means, strict=True))
+        gaps.append(StepGap(step=step, blocks=len(means), means=(first, second)))
+    return tuple(gaps)
+
+
+def _settings(one: Header, other: Header) -> tuple[tuple[str, str, str], ...]:
+    values = [dict(_flat(header, "")) for header in (one, other)]
+    left_out = {"created", "trace", "schema"}
+    return tuple(
+        (name, values[0][name], values[1][name])
+        for name in values[0]
+        if name not in left_out and values[0][name] != values[1][name]
+    )
+
+
+def _flat(value: object, prefix: str) -> list[tuple[str, str]]:
+    """Fields of a header by name; parts of it without theirs, since no two fields share one."""
+    found: list[tuple[str, str]] = []
+    for field in fields(value):  # type: ignore[arg-type]
+        inner = getattr(value, field.name)
+        if field.name in ("model", "machine", "sampler"):
+            found += _flat(inner, f"{field.name} ")
+        elif field.name == "messages":
+            text = "\n".join(f"{message.role}: {message.content}" for message in inner)
+            found.append(("question", text))
+        else:
+            found.append((f"{prefix}{field.name}", "none" if inner is None else str(inner)))
+    return found

@@ -1,0 +1,162 @@
+"""A comparison as text for people: what was different before, where the runs part, and what came of it.
+
+Knows wording and columns; every word that comes from a trace is made safe here, so that it can go to a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from localdiff.trace.comparison.compare import BlockPair, Comparison, Stretch
+from localdiff.trace.trace import Trace
+from localdiff.view.sanitize import safe_piece
+from localdiff.view.widths import clip, text_width
+
+MAX_STRETCHES = 12
+_MAX_VALUE = 60
+
+
+def report(one: Trace, other: Trace, comparison: Comparison, names: tuple[str, str]) -> str:
+    """The whole report.
+
+    Args:
+        one, other: what was compared.
+        comparison: of them, in this order.
+        names: what the user calls them.
+    """
+    parts = [
+        _heads((one, other), names),
+        _settings(comparison),
+        _parting(comparison),
+        _blocks(comparison.blocks),
+        _gaps(comparison),
+        _tokens(comparison),
+        _timing((one, other)),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _heads(traces: tuple[Trace, Trace], names: tuple[str, str]) -> str:
+    rows = []
+    for letter, name, trace in zip("AB", names, traces, strict=True):
+        model = trace.header.model
+        words = [f"{model.name}, {model.recipe}", f"seed {trace.header.seed}", trace.header.machine.device]
+        if not trace.complete:
+            words.append("ends early")
+        rows.append([letter, _safe(name), _safe(" · ".join(words))])
+    return _table(rows, "<<<")
+
+
+def _settings(comparison: Comparison) -> str:
+    if not comparison.settings:
+        return "Every setting is the same."
+    rows = [["", "A", "B"], *([_safe(name), _value(one), _value(other)] for name, one, other in comparison.settings)]
+    return "What differs before the start:\n" + _table(rows, "<<<")
+
+
+def _parting(comparison: Comparison) -> str:
+    parting = comparison.parting
+    noise = "The runs begin from different noise" if comparison.noise_differs else "The runs begin from the same noise"
+    if parting is None:
+        return f"{noise}, and no draft of a common step differs."
+    one, other = map(_piece, parting.pieces)
+    return (
+        f"{noise} and part in block {parting.block} at step {parting.step}: {parting.positions} positions differ, "
+        f"the first is {parting.position}, {one} against {other}."
+    )
+
+
+def _blocks(blocks: Sequence[BlockPair]) -> str:
+    head = ["block", "steps A", "B", "seconds A", "B", "part at step", "position", "tokens that differ"]
+    rows = [head]
+    for block in blocks:
+        parting = block.parting
+        rows.append(
+            [
+                str(block.number),
+                *("-" if steps is None else str(steps) for steps in block.steps),
+                *("-" if seconds is None else f"{seconds:.2f}" for seconds in block.seconds),
+                "-" if None in block.steps else "never" if parting is None else str(parting.step),
+                "-" if parting is None else str(parting.position),
+                f"{block.changed} of {block.length}",
+            ]
+        )
+    return _table(rows, ">>>>>>>>")
+
+
+def _gaps(comparison: Comparison) -> str:
+    rows = [["step", "blocks", "mean entropy A", "B", "B less A"]]
+    for gap in comparison.gaps:
+        rows.append([str(gap.step), str(gap.blocks), f"{gap.means[0]:.4f}", f"{gap.means[1]:.4f}", f"{gap.gap:+.4f}"])
+    return _table(rows, ">>>>>") if len(rows) > 1 else ""
+
+
+def _tokens(comparison: Comparison) -> str:
+    counts = [
+        f"{comparison.count('same')} the same",
+        f"{comparison.count('changed')} changed",
+        f"{comparison.count('only in A')} only in A",
+        f"{comparison.count('only in B')} only in B",
+    ]
+    lines = [f"Committed tokens: {', '.join(counts)}."]
+    if not comparison.same_vocabulary:
+        lines[0] += " They were compared by their text: the traces do not name one vocabulary."
+    different = [stretch for stretch in comparison.stretches if stretch.change != "same"]
+    lines += [f"  {_stretch(stretch)}" for stretch in different[:MAX_STRETCHES]]
+    if len(different) > MAX_STRETCHES:
+        lines.append(f"  and {len(different) - MAX_STRETCHES} more places")
+    return "\n".join(lines)
+
+
+def _stretch(stretch: Stretch) -> str:
+    one, other = (_piece("".join(pieces)) for pieces in stretch.pieces)
+    where = f"token {stretch.starts[0] + 1}"
+    if stretch.change == "only in A":
+        return f"{where}: {one} only in A"
+    if stretch.change == "only in B":
+        return f"{where}: {other} only in B"
+    return f"{where}: {one} against {other}"
+
+
+def _timing(traces: tuple[Trace, Trace]) -> str:
+    rows = [["", "steps", "passes", "tokens", "seconds", "tok/s", "tokens a pass"]]
+    for letter, trace in zip("AB", traces, strict=True):
+        steps = sum(len(block.steps) for block in trace.blocks)
+        if trace.finished is None:
+            rows.append([letter, str(steps), *"-----"])
+            continue
+        stats = trace.finished.stats
+        passes = stats.denoise_passes + stats.commit_passes
+        figures = [f"{stats.seconds:.2f}", f"{stats.tok_per_s:.1f}", f"{stats.tokens_per_forward:.1f}"]
+        rows.append([letter, str(steps), str(passes), str(stats.tokens), *figures])
+    return _table(rows, "<>>>>>>")
+
+
+def _table(rows: Sequence[Sequence[str]], sides: str) -> str:
+    """Columns of equal width, two apart; `<` and `>` say to which side each keeps."""
+    widths = [max(text_width(row[column]) for row in rows) for column in range(len(sides))]
+    lines = []
+    for row in rows:
+        cells = []
+        for cell, width, side in zip(row, widths, sides, strict=True):
+            room = " " * (width - text_width(cell))
+            cells.append(cell + room if side == "<" else room + cell)
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _safe(text: str) -> str:
+    return safe_piece(" ".join(text.split()))
+
+
+def _value(text: str) -> str:
+    safe = _safe(text)
+    return safe if len(safe) <= _MAX_VALUE else clip(safe, _MAX_VALUE - 1) + "…"
+
+
+def _piece(text: str) -> str:
+    """Text of tokens in quotes, line breaks as signs, its middle left out where it is long."""
+    lines = "↵".join(safe_piece(line) for line in text.split("\n"))
+    if len(lines) > _MAX_VALUE:
+        lines = f"{lines[: _MAX_VALUE // 2]}…{lines[-_MAX_VALUE // 2 :]}"
+    return f"“{lines}”"
