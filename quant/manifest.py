@@ -195,6 +195,10 @@ def read_manifest(directory: Path) -> Manifest:
         return Manifest.from_text(path.read_bytes().decode("utf-8"))
     except FileNotFoundError as error:
         raise DamagedError(f"`{directory}` has no `{MANIFEST_FILE}`: unfinished, or not quantized", _HINT) from error
+    except OSError as error:
+        raise DamagedError(
+            f"`{path}` cannot be read ({error.strerror})", "look at the disk and its permissions"
+        ) from error
     except UnicodeDecodeError as error:
         raise DamagedError(f"`{path}` is damaged (it is not text)", _HINT) from error
 

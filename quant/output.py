@@ -207,8 +207,12 @@ class Output:
         try:
             content = json.loads((self.directory / JOB_FILE).read_bytes())
             return content["job"], dict(content["sources"])
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None, {}
+        except OSError as error:
+            raise OutputError(
+                f"`{self.directory}` cannot be read: {error.strerror}", "choose a directory that you may write to"
+            ) from error
         except (ValueError, KeyError, TypeError):
             return "unreadable", {}
 

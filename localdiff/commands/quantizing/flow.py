@@ -199,7 +199,7 @@ class Quantization:
         if stopped is not None:
             kept = f"{stopped.finished} of {stopped.shards} output files are finished and kept"
             if prospect.absent:
-                kept += "; so are downloads that were finished, unfinished ones start over"
+                kept += ", finished downloads too; unfinished downloads start over"
             self._output.stderr.write(f"Stopped. {kept}.\nRun the same command to continue.\n")
         return None
 

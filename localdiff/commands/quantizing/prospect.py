@@ -6,7 +6,7 @@ Knows plans, disks and devices; starts nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,12 +18,14 @@ from localdiff.commands.quantizing.sheet import Download, Sheet
 from localdiff.commands.quantizing.space import Mount, mounts
 from localdiff.hub.problems import UnreachableError
 from localdiff.ui.output import printable
+from quant import RECIPES
 from quant.disk import Disk
-from quant.gpu import encoding_device, first_gpu
+from quant.errors import RecipeError
+from quant.gpu import Gpu, encoding_device, first_gpu
 from quant.job import Job
 from quant.memory import MemoryAccount, held_by_plan
 from quant.output import SCRATCH, Output, partial_directory
-from quant.plan import Plan, PlannedShard, working_bytes
+from quant.plan import Plan, PlannedShard, describe_plan, working_bytes
 from quant.pool import available_workers
 from quant.source import SourceFile
 
@@ -111,6 +113,7 @@ class Prospect:
             working=_working(self.job.workers),
             accounts=accounts(self.plan, self.origin.config),
             gpu=first_gpu(),
+            alternative=_alternative(self.plan, self.origin.config, first_gpu()),
             remarks=self._remarks(),
         )
 
@@ -167,6 +170,7 @@ def described(plan: Plan, *, model: str, target: Path, streams: bool, error: Unr
         working=_working(available_workers()),
         accounts=accounts(plan, {}),
         gpu=first_gpu(),
+        alternative=_alternative(plan, {}, first_gpu()),
         remarks=[
             f"{error.message[:1].upper()}{error.message[1:]}.",
             "These figures come from the built-in description of the released weights, not from the Hub.",
@@ -184,6 +188,21 @@ def accounts(plan: Plan, config: Mapping[str, object]) -> dict[int, MemoryAccoun
     known = {name: size for name, size in sizes.items() if isinstance(size, int)}
     held = held_by_plan(plan)
     return {context: MemoryAccount.of(held, context=context, **known) for context in CONTEXTS}
+
+
+def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> str | None:
+    """The recipe that keeps most of those that fit a GPU which this plan does not fit."""
+    shortest = min(CONTEXTS)
+    if gpu is None or accounts(plan, config)[shortest].total <= gpu.free:
+        return None
+    tensors = [tensor.source for tensor in plan.tensors]
+    others = []
+    for recipe in RECIPES.values():
+        with suppress(RecipeError):  # not every width suits every recipe
+            others.append(describe_plan(recipe, tensors))
+    others.sort(key=lambda other: -other.stored_bytes)
+    fitting = (other for other in others if accounts(other, config)[shortest].total <= gpu.free)
+    return next((other.recipe.name for other in fitting), None)
 
 
 def _working(workers: int) -> tuple[int, str]:

@@ -52,6 +52,7 @@ class Sheet:
         working: peak of memory while working, and a word on what works.
         accounts: context → memory to run.
         gpu: the one that is there.
+        alternative: a recipe that fits it where this one does not.
         remarks: sentences that a reader must not miss.
     """
 
@@ -64,6 +65,7 @@ class Sheet:
     working: tuple[int, str]
     accounts: Mapping[int, MemoryAccount]
     gpu: Gpu | None
+    alternative: str | None = None
     remarks: Sequence[str] = ()
 
     def lines(self) -> list[str]:
@@ -97,14 +99,16 @@ class Sheet:
             here = f"{download.files - download.missing} here already"
             fetched = f"{download.missing} to fetch ({shown_size(download.missing_bytes)})"
             text = f"{total}: {here}, {fetched} into {paths.shown(download.place)}"
-        return text + (", each deleted when it has been read" if download.streamed else ", which keeps it")
+        return text + (", each deleted when it has been read" if download.streamed else ", where they stay")
 
     def _write(self) -> str:
         shards = self.plan.shards
         text = shown_size(sum(shard.nbytes for shard in shards) or self.plan.stored_bytes)
         text += f" in {_files(len(shards))}" if shards else ""
         text += f" into {paths.shown(self.output)}"
-        return text + (f"; {self.finished} of them are finished" if self.finished else "")
+        if self.finished:
+            text += f"; {self.finished} of them {'is' if self.finished == 1 else 'are'} finished"
+        return text
 
     def _to_run(self) -> str:
         needs = [f"{shown_size(account.total)} at {_context(context)}" for context, account in self.accounts.items()]
@@ -119,7 +123,9 @@ class Sheet:
             return f"fits {card}"
         if fitting:
             return f"fits {card} up to {_context(max(fitting))} context, not beyond"
-        return f"does not fit {card}; `localdiff run --max-memory` keeps the rest outside, slower"
+        if self.alternative is not None:
+            return f"does not fit {card}; recipe `{self.alternative}` does"
+        return f"does not fit {card}; `run --max-memory` leaves a part outside, which is slower"
 
 
 def shortage(mounts: Iterable[Mount]) -> str | None:
@@ -147,7 +153,7 @@ def _table(plan: Plan, accounts: Mapping[int, MemoryAccount]) -> list[str]:
     for label, part in (
         ("keys and values", "cache"),
         ("buffers of a step", "buffers"),
-        ("GPU's own", "slack"),
+        ("driver, allocator", "slack"),
         ("all", "total"),
     ):
         amounts = [shown_size(getattr(account, part)) for account in accounts.values()]

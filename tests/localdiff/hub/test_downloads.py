@@ -18,7 +18,7 @@ from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import look_up
 from tests.fake_hub import COMMIT, TOKEN, Hub, Repository, hub
-from tests.localdiff.hub.conftest import UseHub
+from tests.localdiff.conftest import UseHub
 from tests.processes import ROOT
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"

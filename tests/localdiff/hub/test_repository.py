@@ -16,7 +16,7 @@ from localdiff.hub import repository as module
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import RemoteFile, look_up
 from tests.fake_hub import COMMIT, TOKEN, Repository, hub
-from tests.localdiff.hub.conftest import UseHub
+from tests.localdiff.conftest import UseHub
 
 WEIGHTS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 FILES = {

@@ -1,0 +1,166 @@
+"""Weight files for a job: whose they are, and which of them are deleted."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localdiff.commands.quantizing.fetching import Fetching
+from localdiff.commands.quantizing.origin import Origin, find_origin
+from localdiff.errors import WeightsError
+from localdiff.hub.downloads import Downloads
+from quant.errors import SourceError
+from quant.reader import SourceReader
+from quant.source import SourceFile, SourceStoppedError
+from tests.fake_hub import Hub, Repository, hub
+from tests.localdiff.conftest import UseHub
+from tests.localdiff.hub.test_downloads import Log
+from tests.small_weights import write_small_weights
+
+FIRST = "model-00001-of-00003.safetensors"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    directory = write_small_weights(tmp_path / "small")
+    (directory / "tokenizer.json").write_text("{}" * 1000)
+    return directory
+
+
+@pytest.fixture
+def server(directory: Path, use_hub: UseHub) -> Iterator[Hub]:
+    with hub(small=Repository(files={path.name: path.read_bytes() for path in directory.iterdir()})) as running:
+        use_hub(running)
+        yield running
+
+
+def read(file: SourceFile, path: Path) -> str:
+    with SourceReader(file, path) as reader:
+        return reader.sha256()
+
+
+def first(origin: Origin) -> SourceFile:
+    return next(file for file in origin.files if file.name == FIRST)
+
+
+def test_a_directory_s_files_are_where_they_are(directory: Path) -> None:
+    origin = find_origin(str(directory))
+    fetching = Fetching(origin, None, scratch=None, stopped=lambda: False)
+    fetching.begin([])
+    with fetching.open(first(origin)) as path:
+        assert path == directory / FIRST
+    assert path.exists()
+    assert fetching.read("tokenizer.json") == b"{}" * 1000
+
+
+def test_files_of_the_hub_stay_in_its_cache(server: Hub, tmp_path: Path) -> None:
+    origin = find_origin("owner/small")
+    with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
+        fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: False)
+        fetching.begin([FIRST])
+        with fetching.open(first(origin)) as path:
+            assert read(first(origin), path)
+        assert fetching.read("tokenizer.json") == b"{}" * 1000
+    assert path.exists() and path.is_relative_to(tmp_path / "hf")
+    again = find_origin("owner/small", offline=False)
+    assert again.here(first(again)) == path
+    assert again.repository is not None and again.repository.files["config.json"].here is not None
+
+
+def test_streaming_deletes_what_it_fetched_and_nothing_else(server: Hub, tmp_path: Path) -> None:
+    origin = find_origin("owner/small")
+    scratch = tmp_path / "out.partial" / "source.partial"
+    unfinished = scratch / ".cache" / "huggingface" / "download" / "x.incomplete"
+    unfinished.parent.mkdir(parents=True)
+    unfinished.touch()
+    with Downloads(origin.repository, Log(), directory=scratch, workers=1) as downloads:  # type: ignore[arg-type]
+        fetching = Fetching(origin, downloads, scratch=scratch, stopped=lambda: False)
+        fetching.begin([FIRST])
+        assert not unfinished.exists()
+        assert server.fetched() == []
+        with fetching.open(first(origin)) as path:
+            assert path == scratch / FIRST
+            assert read(first(origin), path)
+        assert not path.exists()
+        assert fetching.read("tokenizer.json") == b"{}" * 1000
+    assert not (tmp_path / "hf" / "hub").exists()
+
+
+def test_streaming_leaves_alone_what_others_put_into_the_cache(server: Hub, tmp_path: Path) -> None:
+    origin = find_origin("owner/small")
+    with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
+        cached = downloads.wait(FIRST)
+    origin = find_origin("owner/small")
+    fetching = Fetching(origin, None, scratch=tmp_path / "scratch", stopped=lambda: False)
+    with fetching.open(first(origin)) as path:
+        assert path == cached
+    assert path.exists()
+
+
+def test_waiting_ends_when_the_job_is_stopped(server: Hub) -> None:
+    server.repositories["owner/small"].pace = 0.5
+    origin = find_origin("owner/small")
+    with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
+        fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: True)
+        with pytest.raises(SourceStoppedError), fetching.open(first(origin)):
+            pass
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_file_that_came_damaged_is_deleted_so_that_the_next_run_fetches_it(
+    server: Hub, tmp_path: Path, streams: bool
+) -> None:
+    server.repositories["owner/small"].wrong = {FIRST}
+    scratch = tmp_path / "scratch" if streams else None
+    for damaged in (True, False):
+        origin = find_origin("owner/small")
+        assert origin.here(first(origin)) is None
+        with Downloads(origin.repository, Log(), directory=scratch, workers=1) as downloads:  # type: ignore[arg-type]
+            fetching = Fetching(origin, downloads, scratch=scratch, stopped=lambda: False)
+            if damaged:
+                with pytest.raises(SourceError, match="SHA-256") as raised, fetching.open(first(origin)) as path:
+                    read(first(origin), path)
+                assert "was deleted: run the same command again" in (raised.value.hint or "")
+                assert not path.exists()
+                server.repositories["owner/small"].wrong = set()
+            else:
+                with fetching.open(first(origin)) as path:
+                    assert read(first(origin), path) == first(origin).sha256
+
+
+def test_a_damaged_file_of_the_cache_is_named_and_kept(server: Hub) -> None:
+    origin = find_origin("owner/small")
+    with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
+        cached = downloads.wait(FIRST)
+    assert cached is not None
+    content = bytearray(cached.read_bytes())
+    content[-1] ^= 1
+    cached.resolve().write_bytes(content)
+    origin = find_origin("owner/small")
+    fetching = Fetching(origin, None, scratch=None, stopped=lambda: False)
+    with pytest.raises(SourceError, match="SHA-256") as raised, fetching.open(first(origin)) as path:
+        read(first(origin), path)
+    assert raised.value.hint == f"delete `{cached}`, then run the same command again"
+    assert cached.exists()
+
+
+def test_errors_that_another_download_would_not_cure_keep_the_file(server: Hub) -> None:
+    origin = find_origin("owner/small")
+    with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
+        fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: False)
+        with pytest.raises(SourceError, match="not finite") as raised, fetching.open(first(origin)) as path:
+            raise SourceError("`x` holds values that are not finite", "as it was")
+        assert raised.value.hint == "as it was"
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == first(origin).sha256
+
+
+def test_a_small_file_that_came_damaged_is_refused(server: Hub) -> None:
+    server.repositories["owner/small"].wrong = {"tokenizer.json"}
+    origin = find_origin("owner/small")
+    with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
+        fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: False)
+        with pytest.raises(WeightsError, match="`tokenizer.json` of `owner/small` is damaged"):
+            fetching.read("tokenizer.json")

@@ -1,0 +1,54 @@
+"""One job an output at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localdiff.commands.quantizing.lock import is_locked, lock_path, locked
+from localdiff.errors import UsageError
+from tests.processes import ROOT
+
+HOLD = """
+import sys
+from pathlib import Path
+from localdiff.commands.quantizing.lock import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_job_is_refused_until_the_first_ends(tmp_path: Path) -> None:
+    output = tmp_path / "models" / "x"
+    with locked(output):
+        assert is_locked(output)
+        with pytest.raises(UsageError, match="another process is at work"), locked(output):
+            pass
+        with locked(tmp_path / "models" / "y"):
+            pass
+    assert not is_locked(output)
+    with locked(output):
+        pass
+
+
+def test_the_lock_of_a_killed_process_is_gone(tmp_path: Path) -> None:
+    output = tmp_path / "x"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(output)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    assert is_locked(output)
+    holder.kill()
+    holder.communicate()
+    assert lock_path(output).exists()
+    assert not is_locked(output)
+
+
+def test_a_folder_that_refuses(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be written"), locked(tmp_path / "file" / "x"):
+        pass

@@ -1,0 +1,133 @@
+"""What is found out about weights before any is read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from localdiff.commands.quantizing import origin as module
+from localdiff.commands.quantizing.origin import find_origin
+from localdiff.errors import UsageError, WeightsError
+from quant.errors import SourceError
+from quant.source import read_source
+from tests.fake_hub import COMMIT, Repository, hub
+from tests.localdiff.conftest import UseHub
+from tests.small_weights import write_small_weights
+
+FILES = [f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3)]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    directory = write_small_weights(tmp_path / "small")
+    for name in ("tokenizer.json", "chat_template.jinja", "LICENSE", "modeling.py", "NOTICE.txt"):
+        (directory / name).write_text(name)
+    return directory
+
+
+def repository(directory: Path, **changes: object) -> Repository:
+    files = {path.name: path.read_bytes() for path in directory.iterdir()}
+    return Repository(files=files, **changes)  # type: ignore[arg-type]
+
+
+def test_a_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (directory / "README.md").write_text("---\nlanguage: en\nlicense: apache-2.0\n---\n\nlicense: no\n")
+    monkeypatch.chdir(directory)
+    for reference in (str(directory), "."):
+        found = find_origin(reference)
+        assert (found.reference, found.model, found.revision, found.license) == (reference, "small", None, "apache-2.0")
+        assert found.files == read_source(directory)
+        assert found.texts == ("LICENSE", "NOTICE.txt", "chat_template.jinja", "config.json", "tokenizer.json")
+        assert found.read("LICENSE") == b"LICENSE"
+        assert found.config["canvas_length"] == 8
+
+
+@pytest.mark.parametrize(
+    "card", [None, b"# x\n", b"license: mit\n", b"---\nlicense:\n---\n", b"---\nlicense: m", b"\xff"]
+)
+def test_a_directory_without_a_licence_in_its_card(directory: Path, card: bytes | None) -> None:
+    if card is not None:
+        (directory / "README.md").write_bytes(card)
+    assert find_origin(str(directory)).license is None
+
+
+def test_a_repository_says_the_same_as_the_directory(directory: Path, use_hub: UseHub) -> None:
+    local = find_origin(str(directory))
+    with hub(small=repository(directory, license="mit")) as server:
+        cache = use_hub(server)
+        found = find_origin("owner/small")
+        assert (found.reference, found.model, found.revision, found.license) == ("owner/small",) * 2 + (COMMIT, "mit")
+        assert [file.tensors for file in found.files] == [file.tensors for file in local.files]
+        assert [(file.name, file.nbytes) for file in found.files] == [(file.name, file.nbytes) for file in local.files]
+        assert all(file.sha256 and file.modified_ns is None for file in found.files)
+        assert found.texts == local.texts
+        assert found.config == local.config
+        assert [found.here(file) for file in found.files] == [None] * 3
+        assert [request for request in server.requests if request.startswith("GET cdn")] == []
+        assert not cache.exists()
+
+
+def test_a_header_longer_than_the_first_guess(
+    directory: Path, use_hub: UseHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HEADER_GUESS", 100)
+    with hub(small=repository(directory)) as server:
+        use_hub(server)
+        found = find_origin("owner/small")
+    assert [file.tensors for file in found.files] == [file.tensors for file in read_source(directory)]
+
+
+def test_a_single_file_needs_no_index(directory: Path, use_hub: UseHub) -> None:
+    remote = repository(directory)
+    for name in (*FILES[1:], "model.safetensors.index.json"):
+        del remote.files[name]
+    remote.files["model.safetensors"] = remote.files.pop(FILES[0])
+    with hub(small=remote) as server:
+        use_hub(server)
+        assert [file.name for file in find_origin("owner/small").files] == ["model.safetensors"]
+
+
+def test_what_is_quantized_already_is_refused(directory: Path, use_hub: UseHub) -> None:
+    (directory / "quant.json").touch()
+    with pytest.raises(UsageError, match="is quantized already"):
+        find_origin(str(directory))
+    with hub(small=repository(directory)) as server:
+        use_hub(server)
+        with pytest.raises(UsageError, match="`owner/small` is quantized already"):
+            find_origin("owner/small")
+
+
+@pytest.mark.parametrize("config", ['{"model_type": "llama"}', "{}", "[]", "{", "7"])
+def test_another_model_is_refused(directory: Path, config: str) -> None:
+    (directory / "config.json").write_text(config)
+    with pytest.raises(WeightsError):
+        find_origin(str(directory))
+
+
+def test_a_directory_that_is_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="config.json"):
+        find_origin(str(tmp_path))
+
+
+def test_a_repository_without_weights(directory: Path, use_hub: UseHub) -> None:
+    remote = repository(directory)
+    del remote.files[FILES[2]]
+    with hub(small=remote, bare=Repository(files={"config.json": remote.files["config.json"]})) as server:
+        use_hub(server)
+        with pytest.raises(WeightsError, match=f"`owner/small` has no `{FILES[2]}`"):
+            find_origin("owner/small")
+        with pytest.raises(WeightsError, match="`owner/bare` has no `model.safetensors`"):
+            find_origin("owner/bare")
+
+
+def test_an_index_that_promises_too_much(directory: Path, use_hub: UseHub) -> None:
+    remote = repository(directory)
+    index = json.loads(remote.files["model.safetensors.index.json"])
+    index["weight_map"]["ghost"] = FILES[0]
+    remote.files["model.safetensors.index.json"] = json.dumps(index).encode()
+    with hub(small=remote) as server:
+        use_hub(server)
+        with pytest.raises(SourceError, match="lacks `ghost`"):
+            find_origin("owner/small")

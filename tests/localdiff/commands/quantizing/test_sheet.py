@@ -1,0 +1,144 @@
+"""The plan in words: the whole of it, and what changes with the circumstances."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from localdiff.commands.quantizing import prospect
+from localdiff.commands.quantizing.prospect import accounts
+from localdiff.commands.quantizing.sheet import Download, Sheet, shortage
+from localdiff.commands.quantizing.space import Mount
+from localdiff.hub.problems import UnreachableError
+from quant.gpu import Gpu
+from quant.plan import describe_plan, make_plan
+from quant.recipe import RECIPES
+from quant.source import read_source
+from tests.small_weights import write_small_weights
+
+GB = 10**9
+HUB = Download(files=11, nbytes=52 * GB, missing=2, missing_bytes=9 * GB, place=Path("/hub"), streamed=False)
+
+RELEASED = """\
+google/diffusiongemma-26B-A4B-it @ 1a2b3c4d → 4bit
+
+  download   52.0 GB in 11 files: 9 here already, 2 to fetch (9.0 GB) into /hub, where they stay
+  write      15.4 GB into /models/x-4bit
+  disk       /home needs 24.4 GB, 212.0 GB free
+  memory     about 600 MB while working, on 2 cores; no GPU needed
+  to run     GPU memory of 16.6 GB at 8k or 17.1 GB at 32k context
+             there is no GPU here that torch can use; a CPU runs it too, slowly
+
+                          tensors  published     4bit  GPU, 8k  GPU, 32k
+  experts                      60    45.7 GB  12.9 GB  12.9 GB   12.9 GB
+  attention                   115     2.2 GB   1.1 GB   1.1 GB    1.1 GB
+  dense MLP                    90     1.1 GB   552 MB   552 MB    552 MB
+  embedding and head            1     1.5 GB   761 MB   761 MB    761 MB
+  self-conditioning             3      36 MB    18 MB    18 MB     18 MB
+  vision                      356     1.1 GB        -        -         -
+  norms, router, scalars      422      23 MB    23 MB    23 MB     23 MB"""
+
+
+@pytest.fixture(scope="module")
+def sheet() -> Sheet:
+    plan = describe_plan(RECIPES["4bit"])
+    return Sheet(
+        title="google/diffusiongemma-26B-A4B-it @ 1a2b3c4d",
+        plan=plan,
+        output=Path("/models/x-4bit"),
+        download=HUB,
+        mounts=(Mount(path=Path("/home"), needed=24_400_000_000, free=212 * GB),),
+        finished=0,
+        working=(600_000_000, "2 cores; no GPU needed"),
+        accounts=accounts(plan, {}),
+        gpu=None,
+    )
+
+
+def test_the_released_model(sheet: Sheet) -> None:
+    lines = sheet.lines()
+    expected = RELEASED.splitlines()
+    for line, wanted in zip(lines, expected, strict=False):
+        if not line.startswith("  to run"):
+            assert line == wanted
+    assert [line.split("  ")[1] for line in lines[len(expected) :]] == [
+        "keys and values",
+        "buffers of a step",
+        "driver, allocator",
+        "all",
+    ]
+    total = accounts(sheet.plan, {})
+    assert lines[-1].split()[-4:] == [f"{total[8192].total / 1e9:.1f}", "GB", f"{total[32768].total / 1e9:.1f}", "GB"]
+    assert f"{total[8192].total / 1e9:.1f} GB at 8k or {total[32768].total / 1e9:.1f} GB at 32k" in "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("download", "text"),
+    [
+        (None, "nothing: the weights are in a directory of this machine"),
+        (replace(HUB, missing=0, missing_bytes=0), "52.0 GB in 11 files, all here already"),
+        (replace(HUB, missing=11), "52.0 GB in 11 files into /hub, where they stay"),
+        (replace(HUB, missing=11, streamed=True), "52.0 GB in 11 files into /hub, each deleted when it has been read"),
+        (replace(HUB, files=1, missing=1), "52.0 GB in 1 file into /hub, where they stay"),
+        (replace(HUB, files=0, missing=0), "52.0 GB into /hub, where they stay"),
+    ],
+)
+def test_the_download(sheet: Sheet, download: Download | None, text: str) -> None:
+    assert f"  download   {text}" in replace(sheet, download=download).lines()
+
+
+@pytest.mark.parametrize(
+    ("free", "text"),
+    [
+        (80, "fits cuda:0 (RTX, 80.0 GB of 96.0 GB free)"),
+        (16.9, "fits cuda:0 (RTX, 16.9 GB of 96.0 GB free) up to 8k context, not beyond"),
+        (
+            8,
+            "does not fit cuda:0 (RTX, 8.0 GB of 96.0 GB free); `run --max-memory` leaves a part outside, "
+            "which is slower",
+        ),
+    ],
+)
+def test_the_card_that_is_there(sheet: Sheet, free: float, text: str) -> None:
+    card = Gpu(device="cuda:0", name="RTX", total=96 * GB, free=round(free * GB))
+    assert f"             {text}" in replace(sheet, gpu=card).lines()
+
+
+def test_a_card_that_another_recipe_fits(sheet: Sheet, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fitting(free: float) -> str:
+        card = Gpu(device="cuda:0", name="RTX", total=96 * GB, free=round(free * GB))
+        monkeypatch.setattr(prospect, "first_gpu", lambda: card)
+        error = UnreachableError("no network")
+        shown = prospect.described(sheet.plan, model="x", target=Path("/x"), streams=False, error=error)
+        return next(line for line in shown.lines() if "RTX" in line)
+
+    assert fitting(15.3).endswith("; recipe `4bit-small` does")
+    assert fitting(14).endswith("which is slower")
+    assert "fits cuda:0" in fitting(20)
+
+
+def test_what_is_finished_and_how_many_files(tmp_path: Path, sheet: Sheet) -> None:
+    plan = make_plan(RECIPES["4bit"], read_source(write_small_weights(tmp_path / "model")))
+    lines = replace(sheet, plan=plan, finished=1).lines()
+    assert any("in 2 files into /models/x-4bit; 1 of them is finished" in line for line in lines), lines
+
+
+def test_remarks_come_last(sheet: Sheet) -> None:
+    assert replace(sheet, remarks=("Mind the gap.",)).lines()[-2:] == ["", "Mind the gap."]
+
+
+def test_the_home_directory_is_short(sheet: Sheet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/models")
+    assert "  write      15.4 GB into ~/x-4bit" in sheet.lines()
+
+
+def test_a_shortage_names_the_disk_and_the_numbers() -> None:
+    fits = Mount(path=Path("/a"), needed=1, free=2)
+    short = Mount(path=Path("/home"), needed=69_600_000_000, free=41_200_000_000)
+    assert shortage([fits]) is None
+    assert shortage([fits, short]) == "not enough disk space in /home: needs 69.6 GB, 41.2 GB free"
+    assert shortage([short, replace(short, path=Path("/b"))]) == (
+        "not enough disk space in /home: needs 69.6 GB, 41.2 GB free; in /b: needs 69.6 GB, 41.2 GB free"
+    )

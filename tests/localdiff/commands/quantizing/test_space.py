@@ -1,0 +1,32 @@
+"""What must fit on which disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from localdiff.commands.quantizing.space import Mount, mounts
+
+
+def test_directories_on_one_disk_add_up(tmp_path: Path) -> None:
+    (mount,) = mounts([(tmp_path / "a" / "b", 10), (tmp_path, 5), (tmp_path / "c", 0)])
+    assert mount.needed == 15
+    assert mount.free == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.05)
+    assert os.path.ismount(mount.path)
+
+
+def test_two_disks_are_two() -> None:
+    shared = Path("/dev/shm")
+    if not shared.is_dir() or shared.stat().st_dev == Path("/tmp").stat().st_dev:
+        pytest.skip("needs two file systems")
+    found = {mount.path: mount.needed for mount in mounts([(shared / "x", 1), (Path("/tmp/x"), 2)])}
+    assert found[shared] == 1
+    assert sum(found.values()) == 3
+
+
+def test_short_means_less_free_than_needed() -> None:
+    assert Mount(path=Path("/"), needed=11, free=10).short
+    assert not Mount(path=Path("/"), needed=10, free=10).short

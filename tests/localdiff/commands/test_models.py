@@ -1,0 +1,100 @@
+"""`localdiff models`: the list, and removing one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from localdiff import paths
+from localdiff.commands.quantizing.lock import locked
+from localdiff.store import record_verified
+from tests.processes import Cli
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    monkeypatch.setenv("TZ", "UTC")
+    return tmp_path
+
+
+def make(name: str, recipe: str = "4bit", nbytes: int = 3_000_000) -> Path:
+    directory = paths.models_dir() / name
+    directory.mkdir(parents=True)
+    (directory / "quant.json").write_text(json.dumps({"recipe": {"name": recipe}}))
+    (directory / "model.safetensors").write_bytes(b"x" * nbytes)
+    return directory
+
+
+def test_an_empty_list_says_how_to_fill_it(cli: Cli) -> None:
+    result = cli("models")
+    assert (result.code, result.stdout) == (0, "")
+    assert "`localdiff quantize` makes one" in result.stderr
+
+
+def test_the_list(cli: Cli) -> None:
+    moment = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
+    record_verified(make("diffusiongemma-26B-A4B-it-4bit"), now=moment)
+    make("mine-int8", "int8")
+    make("mine-4bit.partial")
+    result = cli("models")
+    assert result.code == 0
+    when = moment.astimezone().strftime("%Y-%m-%d %H:%M")
+    assert result.stdout.splitlines() == [
+        "name                            recipe  size  verified",
+        f"diffusiongemma-26B-A4B-it-4bit  4bit    3 MB  {when}",
+        "mine-4bit.partial               -       3 MB  unfinished",
+        "mine-int8                       int8    3 MB  not here",
+    ]
+
+
+def test_the_list_needs_no_torch() -> None:
+    program = "import sys; from localdiff.cli import main; sys.argv = ['localdiff', 'models']\n"
+    program += "try: main()\nexcept SystemExit: print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_removal_asks_first(cli: Cli) -> None:
+    directory = make("mine-4bit")
+    result = cli("models", "rm", "mine-4bit", terminals="stderr")
+    # the keyboard of the test gives nothing, which is no
+    assert result.code == 130
+    assert f"Delete {directory} (3 MB)? [y/N]" in result.stderr
+    assert directory.exists()
+
+
+def test_removal_without_a_terminal_needs_a_word(cli: Cli) -> None:
+    directory = make("mine-4bit")
+    result = cli("models", "rm", "mine-4bit", stdin=b"y\n")
+    assert result.code == 2
+    assert "`--yes`" in result.stderr
+    assert directory.exists()
+    result = cli("models", "rm", "mine-4bit", "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (0, "")
+    assert "3 MB are free again" in result.stderr
+    assert not list(paths.models_dir().iterdir())
+
+
+def test_a_name_that_is_none(cli: Cli) -> None:
+    make("mine-4bit")
+    result = cli("models", "rm", "mine", "--yes")
+    assert result.code == 2
+    assert "there is `mine-4bit`" in result.stderr
+    for name in ("..", "../models/mine-4bit", "."):
+        assert cli("models", "rm", name, "--yes").code == 2
+
+
+def test_a_model_that_is_being_made_is_left_alone(cli: Cli) -> None:
+    make("mine-4bit.partial")
+    with locked(paths.models_dir() / "mine-4bit"):
+        result = cli("models", "rm", "mine-4bit.partial", "--yes")
+    assert result.code == 2
+    assert "is at work on `mine-4bit`" in result.stderr
+    assert cli("models", "rm", "mine-4bit.partial", "--yes").code == 0
+    assert not list(paths.models_dir().iterdir())

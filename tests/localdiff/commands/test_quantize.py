@@ -1,0 +1,262 @@
+"""`localdiff quantize` inside one process, on a directory: plan, question, job, refusals, repair."""
+
+from __future__ import annotations
+
+import shutil
+from collections import namedtuple
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from localdiff import paths
+from localdiff.commands.quantizing import space
+from localdiff.commands.quantizing.lock import locked
+from localdiff.store import find
+from quant.disk import Disk
+from quant.errors import SpaceError
+from quant.manifest import read_manifest
+from tests.processes import Cli, Result
+from tests.small_weights import write_small_weights
+
+SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+NAME = "small-4bit"
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    directory = write_small_weights(tmp_path / "small")
+    (directory / "tokenizer.json").write_text("{}")
+    return directory
+
+
+@pytest.fixture
+def output(home: Path) -> Path:
+    return home / "models" / NAME
+
+
+def tree(directory: Path) -> Mapping[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def flip(path: Path, position: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= 8
+    path.write_bytes(content)
+
+
+def test_from_published_weights_to_a_verified_model(cli: Cli, source: Path, output: Path) -> None:
+    result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (0, f"{output}\n")
+    assert set(tree(output)) == {
+        *SHARDS,
+        "model.safetensors.index.json",
+        "quant.json",
+        "config.json",
+        "tokenizer.json",
+        "README.md",
+        "CHANGES.md",
+    }
+    manifest = read_manifest(output)
+    assert (manifest.model, manifest.revision, manifest.recipe.name) == ("small", None, "4bit")
+    assert find(NAME).verified is not None
+    # the plan comes first, then what was done, and how to use it
+    lines = result.stderr.splitlines()
+    assert lines[0] == f"{source} → 4bit"
+    assert any(line.startswith("quantized ") and "MB/s" in line for line in lines)
+    assert "largest relative errors (limits: nf4 13 %, int8 2 %)" in lines
+    assert lines[-1].endswith('verified. Run it: localdiff run "Why is the sky blue?"')
+
+
+def test_a_dry_run_shows_the_plan_on_stdout_and_writes_nothing(
+    cli: Cli, source: Path, output: Path, tmp_path: Path
+) -> None:
+    before = tree(tmp_path)
+    result = cli("quantize", str(source), "--dry-run", "--recipe", "int8", stdin=b"")
+    assert (result.code, result.stderr) == (0, "")
+    assert result.stdout.startswith(f"{source} → int8\n")
+    assert f"in 2 files into {output.with_name('small-int8')}" in result.stdout
+    assert tree(tmp_path) == before
+
+
+def test_where_nobody_can_answer_it_wants_the_word_in_advance(cli: Cli, source: Path, output: Path) -> None:
+    result = cli("quantize", str(source), stdin=b"y\n")
+    assert (result.code, result.stdout) == (2, "")
+    assert f"{source} → 4bit" in result.stderr
+    assert "`--yes` says it" in result.stderr
+    assert not output.parent.exists()
+
+
+def test_no_is_no(cli: Cli, source: Path, output: Path) -> None:
+    result = cli("quantize", str(source), terminals="stderr")
+    assert result.code == 130
+    assert "Continue? [Y/n]" in result.stderr
+    assert not output.parent.exists()
+
+
+def test_another_directory(cli: Cli, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = cli("quantize", "small", "-o", "elsewhere/mine", "--yes", stdin=b"")
+    assert result.stdout == f"{tmp_path / 'elsewhere' / 'mine'}\n"
+    assert f"localdiff run -m {tmp_path / 'elsewhere' / 'mine'} " in result.stderr
+    assert cli("quantize", "--verify-only", "-o", "elsewhere/mine", stdin=b"").code == 0
+
+
+def test_a_finished_model_is_refused_without_force(cli: Cli, source: Path, output: Path) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    before = tree(output)
+    result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (2, "")
+    assert f"`{output}` already exists, and is sound" in result.stderr
+    assert "`--force` makes it anew" in result.stderr
+    assert tree(output) == before
+    dry = cli("quantize", str(source), "--dry-run", stdin=b"")
+    assert dry.code == 0
+    assert f"`{output}` exists; `--force` makes it anew." in dry.stdout
+
+
+def test_force_replaces_a_finished_model_only_when_the_new_one_is_sound(
+    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    before = tree(output)
+    write_small_weights(source, seed=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "sync", full)
+        result = cli("quantize", str(source), "--yes", "--force", stdin=b"")
+        assert result.code == 4
+        assert "the disk is full" in result.stderr
+    assert tree(output) == before
+    result = cli("quantize", str(source), "--yes", "--force", stdin=b"")
+    assert result.code == 0
+    assert f"`{output}` exists and is replaced once the new one is verified." in result.stderr
+    assert tree(output) != before
+    assert {path.name for path in output.parent.iterdir()} == {NAME, f".{NAME}.lock"}
+
+
+def full(_disk: Disk, file: object) -> None:
+    raise SpaceError("the disk is full while writing `x`", "free some space and run the same command again")
+
+
+def test_verify_only(cli: Cli, source: Path, output: Path, tmp_path: Path) -> None:
+    missing = cli("quantize", str(source), "--verify-only", stdin=b"")
+    assert missing.code == 5
+    assert f"there is no quantized model in `{output}`" in missing.stderr
+    cli("quantize", str(source), "--yes", stdin=b"")
+    for arguments in ([str(source)], [NAME], [str(output)]):
+        result = cli("quantize", *arguments, "--verify-only", stdin=b"")
+        assert (result.code, result.stdout) == (0, f"{output}\n")
+        assert "7 files" in result.stderr
+        assert "largest relative errors" in result.stderr
+    for contradiction in ("--dry-run", "--force", "--stream"):
+        result = cli("quantize", str(source), "--verify-only", contradiction, stdin=b"")
+        assert result.code == 2
+        assert f"`--verify-only` and `{contradiction}` exclude each other" in result.stderr
+
+
+@pytest.mark.parametrize("name", [*SHARDS, "config.json", "model.safetensors.index.json", "README.md"])
+@pytest.mark.parametrize("place", [0, 0.5, 1])
+def test_a_flipped_bit_is_found_and_repaired(cli: Cli, source: Path, output: Path, name: str, place: float) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    before = tree(output)
+    untouched = {shard: (output / shard).stat().st_ino for shard in SHARDS if shard != name}
+    flip(output / name, round(place * (len(before[name]) - 1)))
+    result = cli("quantize", str(source), "--verify-only", stdin=b"")
+    assert (result.code, result.stdout) == (5, "")
+    assert f"`{name}`" in result.stderr
+    assert "run the same `localdiff quantize` again" in result.stderr
+    result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (0, f"{output}\n")
+    assert f"Damaged, and made again: `{name}`" in result.stderr
+    assert tree(output) == before
+    assert {shard: (output / shard).stat().st_ino for shard in untouched} == untouched
+
+
+def test_a_flipped_bit_in_the_manifest_is_found_too(cli: Cli, source: Path, output: Path) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    before = tree(output)
+    flip(output / "quant.json", len(before["quant.json"]) // 2)
+    for arguments in (["--verify-only"], ["--yes"]):
+        result = cli("quantize", str(source), *arguments, stdin=b"")
+        assert result.code == 5
+        assert "`quant.json` is damaged" in result.stderr
+    assert "`--force` makes it anew" in result.stderr
+    assert cli("quantize", str(source), "--yes", "--force", stdin=b"").code == 0
+    assert tree(output) == before
+
+
+def test_every_damaged_file_is_named(cli: Cli, source: Path, output: Path) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    for shard in SHARDS:
+        flip(output / shard, -1)
+    result = cli("quantize", str(source), "--verify-only", stdin=b"")
+    assert all(f"error: `{shard}`" in result.stderr for shard in SHARDS)
+    assert result.stderr.count("hint:") == 1
+
+
+def short_of_space(free: int) -> object:
+    usage = namedtuple("usage", "total used free")
+    return lambda path: usage(10**12, 0, free)
+
+
+def test_a_disk_that_is_too_small_is_refused_with_the_numbers(
+    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(space.shutil, "disk_usage", short_of_space(10_000))
+    result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (4, "")
+    assert "not enough disk space in " in result.stderr
+    assert "KB, 10 KB free" in result.stderr
+    assert "hint: `--output DIR` uses another disk" in result.stderr
+    assert not output.parent.exists()
+    dry = cli("quantize", str(source), "--dry-run", stdin=b"")
+    assert dry.code == 0
+    assert "10 KB free: not enough" in dry.stdout
+
+
+def test_two_at_once_are_one_too_many(cli: Cli, source: Path, output: Path) -> None:
+    with locked(output):
+        result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert result.code == 2
+    assert "another process is at work" in result.stderr
+
+
+def refused(result: Result, code: int, *words: str) -> None:
+    assert (result.code, result.stdout) == (code, "")
+    assert all(word in result.stderr for word in words), result.stderr
+
+
+def test_what_cannot_be_quantized(cli: Cli, source: Path, output: Path, tmp_path: Path) -> None:
+    refused(cli("quantize", str(source), "--recipe", "3bit"), 2, "there is no recipe `3bit`", "4bit, 4bit-small, mixed")
+    refused(cli("quantize", str(tmp_path / "none")), 3, "no such directory")
+    refused(cli("quantize", str(source), "--stream"), 2, "`--stream` deletes what it has fetched")
+    refused(cli("quantize", str(source), "--revision", "v1"), 2, "`--revision v1` is for a model from the Hub")
+    cli("quantize", str(source), "--yes", stdin=b"")
+    refused(cli("quantize", str(output)), 2, "is quantized already")
+    (tmp_path / "diary").mkdir()
+    (tmp_path / "diary" / "monday.txt").write_text("dear")
+    result = cli("quantize", str(source), "--yes", "--force", "-o", str(tmp_path / "diary"), stdin=b"")
+    refused(result, 2, "exists and is not a quantized model")
+    assert tree(tmp_path / "diary") == {"monday.txt": b"dear"}
+
+
+def test_a_folder_that_refuses_new_files(cli: Cli, source: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = cli("quantize", str(source), "--yes", "-o", str(tmp_path / "file" / "out"), stdin=b"")
+    refused(result, 2, "cannot be written")
+
+
+def test_the_demo_can_be_quantized_and_run(cli: Cli, home: Path) -> None:
+    result = cli("quantize", "demo", "--yes", stdin=b"")
+    assert result.stdout == f"{home / 'models' / 'demo-4bit'}\n"
+    assert "Apache 2.0" in (home / "models" / "demo-4bit" / "README.md").read_text()
+    answer = cli("run", "--seed", "1", "--max-tokens", "96", "Spell the word canvas.", "--json", stdin=b"")
+    assert answer.code == 0
+    assert '"recipe": "4bit"' in answer.stdout
+    shutil.rmtree(paths.models_dir())

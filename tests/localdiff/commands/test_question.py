@@ -1,0 +1,41 @@
+"""Questions with yes and no."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from localdiff.commands.question import asker
+from localdiff.ui.output import Stream
+
+
+class Keyboard(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("typed", "default", "answer", "asked"),
+    [
+        ("y\n", False, True, 1),
+        ("YES\n", False, True, 1),
+        ("n\n", True, False, 1),
+        ("\n", True, True, 1),
+        ("\n", False, False, 1),
+        ("what\n no \n", True, False, 2),
+        ("", True, False, 1),
+    ],
+)
+def test_answers(typed: str, default: bool, answer: bool, asked: int) -> None:
+    shown = io.StringIO()
+    ask = asker(Stream(file=shown, terminal=True), Keyboard(typed), default=default)
+    assert ask is not None
+    assert ask("Continue?") is answer
+    assert shown.getvalue().count("Continue? [Y/n]" if default else "Continue? [y/N]") == asked
+
+
+def test_nobody_is_asked_who_cannot_see_or_answer() -> None:
+    assert asker(Stream(file=io.StringIO(), terminal=True), None, default=True) is None
+    assert asker(Stream(file=io.StringIO(), terminal=True), io.StringIO("y\n"), default=True) is None
+    assert asker(Stream(file=io.StringIO()), Keyboard("y\n"), default=True) is None

@@ -1,0 +1,145 @@
+"""Which quantized models are here, which is meant when none is named, and how one is removed."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from localdiff import store
+from localdiff.errors import UsageError, WeightsError
+from localdiff.store import default_model, find, is_default, output_name, record_verified, remove, stored_models
+
+RELEASED = "diffusiongemma-26B-A4B-it"
+NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {"LOCALDIFF_HOME": str(tmp_path)}
+
+
+def make(env: dict[str, str], name: str, recipe: str = "4bit", nbytes: int = 1000) -> Path:
+    directory = Path(env["LOCALDIFF_HOME"]) / "models" / name
+    directory.mkdir(parents=True)
+    (directory / "quant.json").write_text(json.dumps({"recipe": {"name": recipe}}))
+    (directory / "model.safetensors").write_bytes(b"x" * nbytes)
+    return directory
+
+
+def test_names_of_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "weights" / "mine").mkdir(parents=True)
+    assert output_name("google/diffusiongemma-26B-A4B-it", "4bit") == f"{RELEASED}-4bit"
+    assert output_name("demo", "int8") == "demo-int8"
+    assert output_name("weights/mine/", "4bit") == "mine-4bit"
+    assert output_name(str(tmp_path / "weights" / "mine"), "4bit") == "mine-4bit"
+    monkeypatch.chdir(tmp_path / "weights")
+    assert output_name(".", "4bit") == "weights-4bit"
+
+
+def test_without_any_model_the_command_that_makes_one_is_named(env: dict[str, str]) -> None:
+    with pytest.raises(WeightsError, match="no quantized model is here") as raised:
+        default_model(env)
+    assert "`localdiff quantize`" in (raised.value.hint or "")
+
+
+def test_the_released_model_is_the_default_in_the_first_recipe_that_is_here(env: dict[str, str]) -> None:
+    make(env, "demo-4bit")
+    assert default_model(env) == "demo-4bit"
+    make(env, "other-4bit")
+    with pytest.raises(WeightsError, match="2 are here") as raised:
+        default_model(env)
+    assert raised.value.hint == "`-m` takes one of demo-4bit, other-4bit"
+    assert not is_default("demo-4bit", env)
+    make(env, f"{RELEASED}-int8", "int8")
+    assert default_model(env) == f"{RELEASED}-int8"
+    make(env, f"{RELEASED}-4bit-small", "4bit-small")
+    assert default_model(env) == f"{RELEASED}-4bit-small"
+    make(env, f"{RELEASED}-4bit")
+    assert default_model(env) == f"{RELEASED}-4bit"
+    assert is_default(f"{RELEASED}-4bit", env)
+
+
+def test_an_unfinished_model_is_no_default(env: dict[str, str]) -> None:
+    (Path(env["LOCALDIFF_HOME"]) / "models" / f"{RELEASED}-4bit.partial").mkdir(parents=True)
+    (Path(env["LOCALDIFF_HOME"]) / "models" / f"{RELEASED}-4bit").mkdir(parents=True)
+    with pytest.raises(WeightsError, match="no quantized model is here"):
+        default_model(env)
+
+
+def test_what_is_on_disk(env: dict[str, str]) -> None:
+    assert stored_models(env) == []
+    small = make(env, "b-4bit")
+    large = make(env, "a-int8", "int8", nbytes=5000)
+    (large / "quant.json").write_text("{}")
+    unfinished = make(env, "c-4bit.partial")
+    (unfinished / "source.partial").mkdir()
+    (unfinished / "source.partial" / "x").write_bytes(b"y" * 77)
+    (small.parent / ".a-int8.lock").touch()
+    found = stored_models(env)
+    assert [(model.name, model.state, model.recipe, model.verified) for model in found] == [
+        ("a-int8", "damaged", None, None),
+        ("b-4bit", "finished", "4bit", None),
+        ("c-4bit.partial", "unfinished", None, None),
+    ]
+    assert [model.nbytes for model in found] == [5002, 1000 + len('{"recipe": {"name": "4bit"}}'), 1105]
+
+
+def test_when_it_was_verified(env: dict[str, str]) -> None:
+    directory = make(env, "b-4bit")
+    record_verified(directory, now=NOW, env=env)
+    assert find("b-4bit", env).verified == NOW
+    # another manifest: nobody has verified that one
+    (directory / "quant.json").write_text(json.dumps({"recipe": {"name": "int8"}}))
+    assert find("b-4bit", env).verified is None
+
+
+def test_the_record_forgets_what_is_gone_and_survives_nonsense(env: dict[str, str]) -> None:
+    record = Path(env["LOCALDIFF_HOME"]) / "verified.json"
+    record.write_text("nonsense")
+    gone, here = make(env, "gone"), make(env, "here")
+    record_verified(gone, now=NOW, env=env)
+    remove(find("gone", env))
+    record_verified(here, now=NOW, env=env)
+    assert list(json.loads(record.read_text())) == [str(here)]
+    for nonsense in ([], {str(here): 7}, {str(here): {"manifest": "x", "at": "noon"}}):
+        record.write_text(json.dumps(nonsense))
+        assert find("here", env).verified is None
+    assert [path.name for path in record.parent.iterdir() if path.is_file()] == ["verified.json"]
+
+
+def test_a_model_that_is_not_there(env: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="there is no model `x`") as raised:
+        find("x", env)
+    assert raised.value.hint == "`localdiff quantize` makes one"
+    make(env, "y")
+    with pytest.raises(UsageError) as raised:
+        find("x", env)
+    assert raised.value.hint == "there is `y`"
+
+
+def test_a_removal_that_is_cut_short_leaves_nothing_that_could_be_taken_for_a_model(
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make(env, "b-4bit")
+
+    def killed(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            remove(find("b-4bit", env))
+    assert [(found.name, found.state) for found in stored_models(env)] == [("b-4bit.discarded", "unfinished")]
+    make(env, "b-4bit")
+    remove(find("b-4bit", env))
+    assert not list(model.parent.iterdir())
+
+
+def test_what_was_being_removed_can_be_removed(env: dict[str, str]) -> None:
+    make(env, "b-4bit.discarded")
+    remove(find("b-4bit.discarded", env))
+    assert stored_models(env) == []
