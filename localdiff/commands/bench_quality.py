@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from localdiff import hub
@@ -24,7 +25,7 @@ class QualityRequest:
     """What the command line asks for.
 
     Attributes:
-        models: the first model, which the other is held against, and the second one.
+        models: the first model, and those that are held against it.
         skills: skills of the demo model to ask about; none for all.
         count: most questions a skill.
         prompts: file with a prompt a line, in place of the skills.
@@ -34,7 +35,7 @@ class QualityRequest:
         json: an object in place of the table.
     """
 
-    models: tuple[str, str]
+    models: tuple[str, ...]
     skills: tuple[str, ...] = ()
     count: int = 100
     prompts: Path | None = None
@@ -48,7 +49,7 @@ class QualityRequest:
 
 
 def bench_quality(request: QualityRequest, output: Output) -> int:
-    """Compare two models and print what came of it.
+    """Hold models against a first one, and print what came of each.
 
     Raises:
         LocaldiffError: everything that a user can do something about.
@@ -61,14 +62,13 @@ def bench_quality(request: QualityRequest, output: Output) -> int:
     status = StatusLine(output.stderr, shown=not output.quiet)
     with logging_to(status, output):
         try:
-            text = _measure(request, output, status)
+            _measure(request, output, status)
         finally:
             status.clear()
-    output.stdout.write(text + "\n")
     return 0
 
 
-def _measure(request: QualityRequest, output: Output, status: StatusLine) -> str:
+def _measure(request: QualityRequest, output: Output, status: StatusLine) -> None:
     from localdiff.bench.quality.comparison import compare
     from localdiff.bench.quality.questions import file_questions, skill_questions
     from localdiff.bench.quality.report import table, to_object
@@ -91,20 +91,16 @@ def _measure(request: QualityRequest, output: Output, status: StatusLine) -> str
             max_memory=request.max_memory,
         )
 
-    comparison = compare(
-        [lambda name=name: load(name) for name in request.models],
-        questions,
-        _by_seed(request),
-        lambda words: status.show(printable(words)),
-    )
-    if request.json:
-        return json.dumps(to_object(comparison), allow_nan=False)
-    first, second = comparison.first, comparison.second
-    head = (
-        f"{printable(second.model)} ({second.recipe}) against {printable(first.model)} ({first.recipe}), "
-        f"{second.dtype} on {second.device}: {comparison.hardware}; {request.seeds} seeds a question"
-    )
-    return f"{head}\n\n{table(comparison)}"
+    first, *others = (partial(load, model) for model in request.models)
+    told = partial(_tell, status)
+    for number, comparison in enumerate(compare(first, others, questions, _by_seed(request), told)):
+        text = json.dumps(to_object(comparison), allow_nan=False) if request.json else table(comparison)
+        status.clear()
+        output.stdout.write(("\n" if number and not request.json else "") + text + "\n")
+
+
+def _tell(status: StatusLine, words: str) -> None:
+    status.show(printable(words))
 
 
 def _by_seed(request: QualityRequest) -> Sequence[GenerateOptions]:

@@ -84,32 +84,36 @@ class Comparison:
 
 
 def compare(
-    loads: Sequence[Callable[[], Engine]],
+    first: Callable[[], Engine],
+    others: Sequence[Callable[[], Engine]],
     questions: Sequence[Question],
     options: Sequence[GenerateOptions],
     progress: Progress,
-) -> Comparison:
-    """Ask two models everything.
+) -> Iterator[Comparison]:
+    """Ask a model everything, then hold each of the others against it.
 
     Args:
-        loads: load the first and the second model.
+        first: loads the model that the others are held against.
+        others: load those.
         questions: what to ask.
         options: settings of the runs of each question, which differ in their seed.
         progress: told how far it is.
     """
-    first = _observe("first", loads[0], questions, options, progress, None)
-    second = _observe("second", loads[1], questions, options, progress, first.canvases)
+    reference = _observe("first", first, questions, options, progress, None)
     groups = list(dict.fromkeys(question.group for question in questions))
     members = {group: [i for i, question in enumerate(questions) if question.group == group] for group in groups}
     if len(groups) > 1:
         members[ALL] = list(range(len(questions)))
-    return Comparison(
-        first=first.identity,
-        second=second.identity,
-        hardware=second.hardware,
-        seeds=len(options),
-        rows=[_row(group, indices, first, second) for group, indices in members.items()],
-    )
+    for number, load in enumerate(others, 2):
+        which = "second" if len(others) == 1 else f"{number}."
+        other = _observe(which, load, questions, options, progress, reference.canvases)
+        yield Comparison(
+            first=reference.identity,
+            second=other.identity,
+            hardware=other.hardware,
+            seeds=len(options),
+            rows=[_row(group, indices, reference, other) for group, indices in members.items()],
+        )
 
 
 def _observe(

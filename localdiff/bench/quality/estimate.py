@@ -32,8 +32,8 @@ def estimate(values: Sequence[float], *, largest: float | None = None) -> Estima
 
     Args:
         values: at least one.
-        largest: the most that a single value can be, where that is known. If all values are equal, a deviation of zero
-            would promise too much: then the margin is the rule of three's, `3 / n` of the largest.
+        largest: the most that a single value can be, where that is known; no margin is wider. If all values are equal,
+            a deviation of zero would promise too much: then the margin is the rule of three's, `3 / n` of the largest.
     """
     count, mean = len(values), fmean(values)
     if count < 2:
@@ -41,7 +41,8 @@ def estimate(values: Sequence[float], *, largest: float | None = None) -> Estima
     deviation = stdev(values, mean)
     if deviation == 0 and largest is not None:
         return Estimate(mean=mean, margin=largest * min(1.0, 3 / count), count=count)
-    return Estimate(mean=mean, margin=_student(count - 1) * deviation / math.sqrt(count), count=count)
+    margin = _student(count - 1) * deviation / math.sqrt(count)
+    return Estimate(mean=mean, margin=margin if largest is None else min(margin, largest), count=count)
 
 
 def _student(freedom: int) -> float:
@@ -53,4 +54,5 @@ def _student(freedom: int) -> float:
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
     )
     exact = {1: 12.706, 2: 4.303}
-    return exact.get(freedom, z + sum(term / freedom**power for power, term in enumerate(terms, 1)))
+    series = z + sum(term / float(freedom) ** power for power, term in enumerate(terms, 1))
+    return exact.get(freedom, series)

@@ -16,8 +16,15 @@ _HEAD = ("", "questions", "score", "change", "steps a block", "change", "diverge
 
 
 def table(comparison: Comparison) -> str:
-    """One line a group. Scores are in percent, their change in points; ± is half of a 95 % interval."""
+    """What was compared, and one line a group.
+
+    Scores are in percent, their change in points; ± is half of a 95 % interval.
+    """
+    first, second = comparison.first, comparison.second
     lines = [
+        f"{second.model} ({second.recipe}) against {first.model} ({first.recipe}), {second.dtype} on {second.device}: "
+        f"{comparison.hardware}; {comparison.seeds} seeds a question",
+        "",
         f"| {' | '.join(_HEAD)} |",
         f"|---|{'---:|' * (len(_HEAD) - 1)}",
         *(f"| {' | '.join(_cells(row))} |" for row in comparison.rows),

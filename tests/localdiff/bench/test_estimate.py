@@ -37,6 +37,11 @@ def test_values_that_never_differ_promise_no_certainty() -> None:
     assert estimate([0.5] * 9).margin == 0.0
 
 
+def test_no_margin_is_wider_than_a_value_can_be() -> None:
+    assert estimate([0.0, 1.0]).margin > 6
+    assert estimate([0.0, 1.0], largest=1.0).margin == 1.0
+
+
 def test_other_units() -> None:
     assert Estimate(mean=-0.02, margin=0.01, count=9).scaled(100) == Estimate(mean=-2.0, margin=1.0, count=9)
     assert Estimate(mean=1.0, margin=0.5, count=9).scaled(-2).margin == 1.0

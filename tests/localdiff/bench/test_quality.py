@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,8 @@ import torch
 from localdiff.bench.quality import canvases
 from localdiff.bench.quality.answers import Answer, ask
 from localdiff.bench.quality.canvases import Beliefs, agreement, believe, divergence, kept_positions, kept_steps
-from localdiff.bench.quality.comparison import ALL, Comparison, compare
+from localdiff.bench.quality.comparison import ALL, Comparison
+from localdiff.bench.quality.comparison import compare as compare_all
 from localdiff.bench.quality.questions import PROMPTS, Question, file_questions, skill_questions
 from localdiff.bench.quality.report import table, to_object
 from localdiff.demo.skills import SKILLS
@@ -54,6 +55,17 @@ def make(tmp_path: Path) -> Callable[..., Callable[[], Engine]]:
 
 def silent(_: str) -> None:
     pass
+
+
+def compare(
+    loads: Sequence[Callable[[], Engine]],
+    questions: Sequence[Question],
+    options: Sequence[GenerateOptions],
+    progress: Callable[[str], None],
+) -> Comparison:
+    """The comparison of two models."""
+    (found,) = compare_all(loads[0], loads[1:], questions, options, progress)
+    return found
 
 
 def test_a_walk_sees_what_the_run_saw(make: Callable[..., Callable[[], Engine]]) -> None:
@@ -161,6 +173,18 @@ def test_progress_names_the_question(make: Callable[..., Callable[[], Engine]]) 
     assert len(told) == 8
 
 
+def test_several_are_held_against_one(make: Callable[..., Callable[[], Engine]]) -> None:
+    told: list[str] = []
+    changed = [make(change) for change in (0.0, 0.3)]
+    same, other = compare_all(make(), changed, QUESTIONS[:1], OPTIONS[:1], told.append)
+    assert same.rows[0].divergence.mean == 0 < other.rows[0].divergence.mean
+    assert [words for words in told if words.startswith("loading")] == [
+        "loading the first model",
+        "loading the 2. model",
+        "loading the 3. model",
+    ]
+
+
 def unjudged(make: Callable[..., Callable[[], Engine]]) -> Comparison:
     return compare((make(), make(0.1)), [question("hello there", PROMPTS)], OPTIONS[:1], silent)
 
@@ -169,14 +193,16 @@ def test_what_nobody_can_judge_has_no_score(make: Callable[..., Callable[[], Eng
     result = unjudged(make)
     (row,) = result.rows
     assert row.score is row.score_change is None
-    (line,) = table(result).splitlines()[2:]
+    (line,) = table(result).splitlines()[4:]
     assert line.startswith("| prompts | 1 |  |  | ")
     assert json.loads(json.dumps(to_object(result), allow_nan=False))["groups"][0]["steps"]["margin"] is None
 
 
 def test_the_report_has_a_line_a_group(make: Callable[..., Callable[[], Engine]]) -> None:
     result = compare((make(), make(0.1)), QUESTIONS, OPTIONS, silent)
-    lines = table(result).splitlines()
+    head, _, *lines = table(result).splitlines()
+    assert head.startswith("tiny (bf16) against tiny (bf16), fp32 on cpu: ")
+    assert head.endswith("3 seeds a question")
     assert [line.split("|")[1].strip() for line in lines[2:]] == ["g", "h", "all"]
     assert len({line.count("|") for line in lines}) == 1
     content = to_object(result)
