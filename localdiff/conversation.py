@@ -80,6 +80,10 @@ class Conversation:
         """The ids that the model is given for these messages, and that it would be given without any cache."""
         return self._with_own_ids(self._rendered(messages, options), messages)
 
+    def context_size(self, options: GenerateOptions) -> int:
+        """As `Engine.context_size`."""
+        return self.engine.context_size(options)
+
     def count(self, text: str) -> int:
         """Number of tokens of a text, as part of a message."""
         return len(self.engine.tokenizer.encode_literal(text))

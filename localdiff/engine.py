@@ -23,7 +23,7 @@ from .detok import ReplyDecoder
 from .diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from .diffusion.settings import SamplerSettings
 from .diffusion.stopping import StopRule
-from .errors import UsageError, WeightsError
+from .errors import ContextError, UsageError, WeightsError
 from .events import (
     BlockCommitted,
     BlockReason,
@@ -282,7 +282,7 @@ class Engine:
         ids = self._prompt_ids(prompt, options)
         config, size = self.model.config, self.context_size(options)
         if len(ids) >= size:
-            raise UsageError(
+            raise ContextError(
                 f"the prompt has {len(ids):,} tokens and the context holds {size:,}, the answer included",
                 "raise `--context`, or shorten the prompt",
             )

@@ -30,6 +30,10 @@ class UsageError(LocaldiffError):
     exit_code = 2
 
 
+class ContextError(UsageError):
+    """A prompt that leaves no room for an answer."""
+
+
 class WeightsError(LocaldiffError):
     """Weights are missing, unreadable, or belong to another model."""
 

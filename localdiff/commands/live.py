@@ -18,6 +18,7 @@ from localdiff.ui.live import DEFAULT_FPS, LiveView
 from localdiff.ui.output import Color, Output
 from localdiff.ui.terminal import LiveMode, LiveWish, live_mode
 from localdiff.view.palette import PaletteName
+from localdiff.view.paragraphs import Passage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,6 +93,8 @@ def live_view(
     *,
     prints: Collection[Channel],
     cancelled: Callable[[], bool],
+    legend: bool = True,
+    render: Callable[[Passage, int], str] | None = None,
 ) -> LiveView:
     """The canvas on stderr.
 
@@ -102,6 +105,8 @@ def live_view(
         pieces: what ids look like.
         prints: channels whose text is left on stderr's terminal.
         cancelled: whether the run has been asked to stop.
+        legend: explain the colours.
+        render: lays final text out.
     """
     stderr = output.stderr
     # A palette asked for by name wins over `NO_COLOR`, but not over `--color never`.
@@ -117,6 +122,8 @@ def live_view(
         fps=options.fps,
         slow=options.slow,
         cancelled=cancelled,
+        legend=legend,
+        render=render,
         keyboard=stderr.file,
     )
 

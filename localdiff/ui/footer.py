@@ -10,7 +10,15 @@ from localdiff.events import RunStats
 NARROW = 76
 
 
-def footer(stats: RunStats, *, context: int, width: int | None = None, dot: str = "·", slowed: bool = False) -> str:
+def footer(
+    stats: RunStats,
+    *,
+    context: int,
+    width: int | None = None,
+    dot: str = "·",
+    slowed: bool = False,
+    new_tokens: int | None = None,
+) -> str:
     """The line under an answer.
 
     Args:
@@ -20,8 +28,10 @@ def footer(stats: RunStats, *, context: int, width: int | None = None, dot: str 
             the three figures that matter most are shown.
         dot: what stands between the figures.
         slowed: the run waited for whoever watched it, so that there is no speed to speak of.
+        new_tokens: tokens of the prompt that had to be read, where a conversation had read the others before.
     """
     used = stats.prompt_tokens + stats.tokens
+    read = stats.prompt_tokens if new_tokens is None else new_tokens
     is_narrow = width is not None and width < NARROW
     rate = f"{rounded(stats.tok_per_s)} tok/s"
     if slowed:
@@ -33,7 +43,7 @@ def footer(stats: RunStats, *, context: int, width: int | None = None, dot: str 
         "blocks": counted(len(stats.blocks), "block"),
         "steps": counted(sum(block.steps for block in stats.blocks), "step"),
         "rate": rate,
-        "prompt": f"prompt {stats.prompt_tokens:,} tok in {rounded(stats.prompt_seconds)} s",
+        "prompt": f"prompt {read:,} tok in {rounded(stats.prompt_seconds)} s",
         "context": f"ctx {used:,}/{context:,}",
     }
     if stats.peak_bytes is not None:

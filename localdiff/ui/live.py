@@ -64,7 +64,7 @@ class LiveView:
         slow: seconds that the engine waits after each step, for watching; the speed then means nothing.
         cancelled: whether the run has been asked to stop; ends such a wait early, and is said in the header.
         legend: explain the colours below the canvas, where there is room.
-        render: lays final text out for so many columns; None leaves it as it is.
+        render: lays final text of the answer out for so many columns; None leaves it as it is.
         size: current size of the terminal; by default the terminal is asked.
         keyboard: the terminal whose echo is turned off while the canvas is drawn, or None to leave it alone.
         env: environment.
@@ -209,7 +209,11 @@ class LiveView:
         printed = tuple(passage for passage in passages if passage.channel in self._prints)
         if self._render is None:
             return printed
-        return tuple(replace(passage, rendered=self._render(passage, self._size().columns)) for passage in printed)
+        columns = self._size().columns
+        return tuple(
+            replace(passage, rendered=self._render(passage, columns)) if passage.channel == "answer" else passage
+            for passage in printed
+        )
 
     def _put(self, frame: Frame, *, keep: bool) -> None:
         if self._thread is None:

@@ -14,10 +14,17 @@ from localdiff.events import Channel, TextCommitted
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Passage:
-    """Final text of one channel, ready to be printed."""
+    """Final text of one channel, ready to be printed.
+
+    Attributes:
+        channel: whose it is.
+        text: as it was committed.
+        rendered: what a terminal is to be sent in its place, where somebody has laid it out; made safe, whole lines.
+    """
 
     channel: Channel
     text: str
+    rendered: str | None = None
 
 
 def finished_length(text: str) -> int:

@@ -70,3 +70,8 @@ def test_counting() -> None:
         "2 blocks",
         "2,048 blocks",
     ]
+
+
+def test_in_a_conversation_only_what_was_new_was_read() -> None:
+    assert "prompt 12 tok in " in footer(STATS, context=8192, new_tokens=12)
+    assert "ctx 1,632/8,192" in footer(STATS, context=8192, new_tokens=12)

@@ -1,0 +1,249 @@
+"""What each slash command does.
+
+Knows the desk that commands act on and the words they say; knows nothing about keys. A command that sends something to
+the model returns what is to be sent, so that nothing but the loop ever waits for a reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from localdiff.chat import catalog
+from localdiff.chat.clipboard import last_code, osc52, write_copy
+from localdiff.chat.desk import Ask, Desk
+from localdiff.chat.editor import edit_text
+from localdiff.chat.files import read_attachment, split_paths
+from localdiff.chat.help import help_page
+from localdiff.chat.reply import next_seed
+from localdiff.chat.session import Attachment
+from localdiff.errors import UsageError
+from localdiff.options import MAX_SEED
+from localdiff.ui.footer import counted
+
+
+class Leave(Exception):
+    """Somebody wants to go."""
+
+
+Action: TypeAlias = Callable[[Desk, str], Ask | None]
+
+
+def help_(desk: Desk, argument: str) -> None:
+    """One screen of keys and commands."""
+    desk.say(help_page(desk.output.stderr))
+
+
+def exit_(desk: Desk, argument: str) -> None:
+    """Leave."""
+    raise Leave
+
+
+def retry(desk: Desk, argument: str) -> Ask:
+    """The last message again, with the next seed or the one that is given."""
+    last = _last(desk)
+    seed = _whole("retry", argument, at_least=0, at_most=MAX_SEED) if argument else None
+    if seed is None:
+        if desk.talker.latest is not None and desk.unanswered is not None:
+            seed = next_seed(desk.talker.latest.seed)
+        elif desk.session.turns:
+            seed = next_seed(desk.session.turns[-1].seed)
+    if seed is not None:
+        desk.say(f"seed {seed}")
+    return replace(last, seed=seed)
+
+
+def edit(desk: Desk, argument: str) -> Ask | None:
+    """The last message in the editor, and what comes out of it to the model."""
+    last = _last(desk)
+    text = edit_text(last.text).strip()
+    if not text or text == last.text.strip():
+        desk.say("Nothing was changed.")
+        return None
+    return replace(last, text=text, seed=None)
+
+
+def undo(desk: Desk, argument: str) -> None:
+    """Take turns back, the one without an answer first."""
+    wanted = _whole("undo", argument, at_least=1) if argument else 1
+    if desk.unanswered is not None and not desk.unanswered.replaces:
+        desk.unanswered, desk.line = None, ""
+        desk.say("Took back the message that has no answer.")
+        wanted -= 1
+        if not wanted:
+            return
+    desk.unanswered = None
+    count = min(wanted, len(desk.session.turns))
+    if not count:
+        raise UsageError("there is nothing to undo", "`/load` opens an earlier session")
+    del desk.session.turns[len(desk.session.turns) - count :]
+    desk.keep()
+    desk.say(f"Took back {counted(count, 'turn')}; {_left(desk)}.")
+
+
+def clear(desk: Desk, argument: str) -> None:
+    """Begin a new session."""
+    desk.open(desk.new_session())
+    desk.say("A new session; settings stay.")
+
+
+def system(desk: Desk, argument: str) -> None:
+    """Show or change the system prompt."""
+    if not argument:
+        desk.say(desk.session.system or "There is no system prompt.")
+        return
+    desk.session.system = None if argument == "off" else argument
+    desk.keep()
+    desk.say("It applies from the next turn; the context is read again.")
+
+
+def set_(desk: Desk, argument: str) -> None:
+    """Show or change settings."""
+    name, _, value = argument.partition(" ")
+    if not name:
+        desk.say(catalog.settings_table(desk.settings))
+        return
+    if not value.strip():
+        desk.say(desk.settings.line(name))
+        return
+    thought = desk.settings.options.think
+    desk.say(desk.settings.set(name, value.strip()))
+    if desk.settings.options.think != thought:
+        desk.session.think = desk.settings.options.think
+        desk.say("It applies from the next turn; the context is read again.")
+
+
+def file(desk: Desk, argument: str) -> None:
+    """Attach text files to the next message."""
+    if argument == "off":
+        desk.pending.clear()
+        desk.say("No file goes with the next message.")
+        return
+    if not argument:
+        names = [file.name for file in desk.pending]
+        desk.say(f"With the next message: {', '.join(names)}." if names else "No file goes with the next message.")
+        return
+    found = [read_attachment(path) for path in split_paths(argument)]
+    sizes = [desk.partner.count(attachment.quoted()) for attachment in found]
+    _require_room(desk, found, sizes)
+    desk.pending += found
+    for attachment, size in zip(found, sizes, strict=True):
+        desk.say(f"{catalog.safe(attachment.name)} {desk.output.stderr.dot()} {counted(size, 'token')}")
+
+
+def copy(desk: Desk, argument: str) -> None:
+    """The last answer, or its last code block, to the clipboard and to a file."""
+    if argument not in ("", "code"):
+        raise UsageError(f"`/copy {argument:.60}` is not known", "`/copy` takes the answer, `/copy code` its code")
+    if not desk.session.turns:
+        raise UsageError("there is no answer to copy")
+    text = desk.session.turns[-1].answer
+    if argument == "code":
+        code = last_code(text)
+        if code is None:
+            raise UsageError("the last answer has no code block", "`/copy` takes all of it")
+        text = code
+    path = write_copy(desk.state, text)
+    sequence = osc52(text)
+    if sequence is not None and desk.output.stderr.terminal:
+        desk.output.stderr.write(sequence)
+        desk.say(f"Copied, if this terminal allows it; also in {catalog.safe(str(path))}")
+    else:
+        desk.say(f"Too long for the terminal's clipboard; it is in {catalog.safe(str(path))}")
+
+
+def save(desk: Desk, argument: str) -> None:
+    """Give the session a name."""
+    if not argument:
+        raise UsageError("`/save` needs a name", "`/save NAME`; turns are saved by themselves")
+    if not desk.session.turns:
+        raise UsageError("there is nothing to save yet")
+    desk.store.rename(desk.session, argument)
+    desk.say(f"Saved as `{desk.session.name}`; `localdiff chat --session {desk.session.name}` goes on with it.")
+
+
+def load(desk: Desk, argument: str) -> None:
+    """Go on with another session."""
+    if not argument:
+        raise UsageError("`/load` needs a name", "`/sessions` lists what there is")
+    opened = desk.store.open(argument)
+    desk.open(opened.session)
+    if desk.settings.options.think != opened.session.think:
+        desk.settings.set("think", "show" if opened.session.think else "off")
+    if opened.damage is not None:
+        desk.say(catalog.damage_line(argument, opened.damage))
+    desk.say(catalog.opened_line(opened.session))
+
+
+def sessions(desk: Desk, argument: str) -> None:
+    """List what is saved."""
+    desk.say(catalog.sessions_table(desk.store, current=desk.session.name))
+
+
+def trace(desk: Desk, argument: str) -> None:
+    """Write the recording of the last run."""
+    if desk.asked is None or desk.talker.latest is None:
+        raise UsageError("there is no answer to record yet", "a recording is kept for the last answer of this chat")
+    messages, options = desk.asked
+    name = ""
+    if argument:
+        paths = split_paths(argument)
+        if len(paths) != 1:
+            raise UsageError("`/trace` takes one file", '`/trace "my file.jsonl"`')
+        name = str(paths[0])
+    desk.say(desk.save_trace(desk.talker.events, messages, options, name))
+
+
+ACTIONS: Mapping[str, Action] = {
+    "help": help_,
+    "exit": exit_,
+    "retry": retry,
+    "edit": edit,
+    "undo": undo,
+    "clear": clear,
+    "system": system,
+    "set": set_,
+    "file": file,
+    "copy": copy,
+    "save": save,
+    "load": load,
+    "sessions": sessions,
+    "trace": trace,
+}
+
+
+def _last(desk: Desk) -> Ask:
+    """The last message: one without an answer, or that of the last turn, whose place the new answer takes."""
+    if desk.unanswered is not None:
+        desk.line = ""
+        return desk.unanswered
+    if not desk.session.turns:
+        raise UsageError("there is no message yet")
+    turn = desk.session.turns[-1]
+    return Ask(text=turn.text, files=turn.files, replaces=1)
+
+
+def _whole(command: str, text: str, *, at_least: int, at_most: int | None = None) -> int:
+    if not text.isdecimal() or int(text) < at_least or (at_most is not None and int(text) > at_most):
+        raise UsageError(f"`/{command} {text:.60}` needs a whole number >= {at_least}")
+    return int(text)
+
+
+def _left(desk: Desk) -> str:
+    count = len(desk.session.turns)
+    return f"{counted(count, 'turn')} left" if count else "none is left"
+
+
+def _require_room(desk: Desk, found: list[Attachment], sizes: list[int]) -> None:
+    """Refuse files that cannot fit whatever the message is, with the numbers."""
+    waiting = sum(desk.partner.count(attachment.quoted()) for attachment in desk.pending)
+    before = sum(desk.partner.count(message["content"]) for message in desk.session.messages())
+    wanted, room = sum(sizes), desk.context - waiting - before
+    if wanted >= room:
+        names = ", ".join(f"`{attachment.name}`" for attachment in found)
+        have = "has" if len(found) == 1 else "have"
+        raise UsageError(
+            f"{names} {have} {wanted:,} tokens, and {max(room, 0):,} of {desk.context:,} are free",
+            "`/undo` or `/clear` frees space, `/set context N` makes more",
+        )

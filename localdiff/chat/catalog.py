@@ -1,0 +1,75 @@
+"""Tables and lines about sessions and settings.
+
+Knows columns and wording; changes nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from localdiff.chat.session import Session
+from localdiff.chat.settings import ChatSettings
+from localdiff.chat.store import SessionStore
+from localdiff.errors import UsageError
+from localdiff.ui.footer import counted
+from localdiff.ui.output import printable
+
+SHOWN_SESSIONS = 15
+_EXCERPT = 40
+
+
+def settings_table(settings: ChatSettings) -> str:
+    """Every setting: name, value, where that came from."""
+    rows = settings.rows()
+    wide = max(len(value) for _, value, _ in rows)
+    return "\n".join(f"{name:<14}  {value:<{wide}}  {origin}" for name, value, origin in rows)
+
+
+def sessions_table(store: SessionStore, *, current: str | None) -> str:
+    """The latest sessions: name, when, turns, and how it began; the one that is open has a star."""
+    entries = store.entries()
+    if not entries:
+        return "Nothing is saved yet."
+    wide = max(len(entry.name) for entry in entries[:SHOWN_SESSIONS])
+    lines = []
+    for entry in entries[:SHOWN_SESSIONS]:
+        star = "*" if entry.name == current else " "
+        when = datetime.fromtimestamp(entry.written).strftime("%Y-%m-%d %H:%M")
+        lines.append(f"{star} {entry.name:<{wide}}  {when}  {_summary(store, entry.name)}".rstrip())
+    more = len(entries) - SHOWN_SESSIONS
+    if more > 0:
+        lines.append(f"  and {more} more")
+    return "\n".join(lines)
+
+
+def opened_line(session: Session) -> str:
+    """What is gone on with."""
+    if not session.turns:
+        return f"Session `{session.name}`, without turns so far."
+    last = _excerpt(session.turns[-1].text)
+    return f"Session `{session.name}`, {counted(len(session.turns), 'turn')}; the last message was: {last}"
+
+
+def damage_line(name: str, damage: str) -> str:
+    """What a damaged file has cost."""
+    return f"Session `{name}` is damaged: {damage}. The file as it was is kept as `{name}.jsonl.damaged`."
+
+
+def safe(text: str) -> str:
+    """Words from outside, such as file names."""
+    return printable(text)
+
+
+def _summary(store: SessionStore, name: str) -> str:
+    try:
+        opened = store.look(name)
+    except UsageError:
+        return "cannot be read"
+    turns = opened.session.turns
+    state = " (damaged)" if opened.damage is not None else ""
+    return f"{counted(len(turns), 'turn')}{state}  {_excerpt(turns[0].text) if turns else ''}"
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text.split())
+    return safe(line if len(line) <= _EXCERPT else line[: _EXCERPT - 1] + "…")

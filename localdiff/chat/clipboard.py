@@ -1,0 +1,54 @@
+"""The last answer, or its last code block, on the clipboard of whoever sits at the terminal.
+
+Knows OSC 52 and code fences; knows nothing about sessions. Terminals may refuse OSC 52 without a word, so there is a
+file too.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+
+from localdiff.chat.private import write_private
+from localdiff.errors import ResourceError
+
+# What xterm takes; some terminals take less, none is told.
+MAX_OSC_BYTES = 74_994
+_FENCE = re.compile(r"`{3,}(?=[^`]*$)|~{3,}")
+
+
+def osc52(text: str) -> str | None:
+    """The sequence that asks a terminal to put a text on its clipboard; None if there is too much of it."""
+    encoded = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
+    return f"\x1b]52;c;{encoded}\x07" if len(encoded) <= MAX_OSC_BYTES else None
+
+
+def last_code(text: str) -> str | None:
+    """The content of the last fenced block in a text; one that is left open counts."""
+    found: str | None = None
+    fence, lines = "", list[str]()
+    for line in text.split("\n"):
+        mark = line.strip()
+        if not fence:
+            opening = _FENCE.match(mark)
+            fence, lines = (opening[0], []) if opening else ("", [])
+        elif mark.startswith(fence) and not mark.strip(fence[0]):
+            found, fence = "".join(lines), ""
+        else:
+            lines.append(line + "\n")
+    return "".join(lines) if fence else found
+
+
+def write_copy(directory: Path, text: str) -> Path:
+    """Leaves the text in a private file.
+
+    Raises:
+        ResourceError: it cannot be written.
+    """
+    path = directory / "copy.txt"
+    try:
+        write_private(path, text.encode("utf-8", "replace"))
+    except OSError as error:
+        raise ResourceError(f"`{path}` cannot be written: {error.strerror}") from error
+    return path

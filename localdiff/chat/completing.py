@@ -1,0 +1,91 @@
+"""What Tab offers: commands, and behind a command what it takes.
+
+Knows commands, settings, sessions and paths; the adapter for prompt-toolkit is at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from localdiff.chat import settings
+from localdiff.chat.slash import BY_WORD, COMMANDS
+
+MOST_PATHS = 200
+_UNSAFE = re.compile(r"""([\s"'\\])""")
+
+
+def candidates(line: str, sessions: Callable[[], Sequence[str]]) -> tuple[int, list[str]]:
+    """What the end of a line may become.
+
+    Args:
+        line: up to the cursor.
+        sessions: names of what is saved.
+
+    Returns:
+        How many characters at the end of the line are replaced, and by what.
+    """
+    if not line.startswith("/") or line.startswith("//") or "\n" in line:
+        return 0, []
+    word, blank, argument = line[1:].partition(" ")
+    if not blank:
+        return len(line), [f"/{command.name}" for command in COMMANDS if command.name.startswith(word.lower())]
+    command = BY_WORD.get(word.lower())
+    if command is None:
+        return 0, []
+    argument = argument.lstrip(" ")
+    match command.completes:
+        case "files":
+            return _paths(argument)
+        case "sessions":
+            return _of(argument, sessions())
+        case "settings":
+            name, blank, value = argument.partition(" ")
+            return _of(value.lstrip(" "), settings.values(name)) if blank else _of(name, settings.names())
+        case "code":
+            return _of(argument, ("code",))
+    return 0, []
+
+
+def _of(begun: str, words: Iterable[str]) -> tuple[int, list[str]]:
+    return len(begun), [word for word in words if word.startswith(begun)]
+
+
+def _paths(argument: str) -> tuple[int, list[str]]:
+    """Paths for the last word, blanks in them escaped as `files.split_paths` reads them."""
+    begun = re.search(r"(?:[^\s\\]|\\.)*\\?\Z", argument, re.DOTALL)
+    word = begun[0] if begun else ""
+    typed = re.sub(r"\\(.)", r"\1", word)
+    folder, name = os.path.split(typed)
+    found = []
+    try:
+        with os.scandir(Path(folder or ".").expanduser()) as entries:
+            for entry in entries:
+                if entry.name.startswith(name) and (name.startswith(".") or not entry.name.startswith(".")):
+                    path = os.path.join(folder, entry.name) + ("/" if entry.is_dir() else "")
+                    found.append(_UNSAFE.sub(r"\\\1", path))
+    except OSError:  # no such folder, or none that may be read: nothing to offer
+        return 0, []
+    return len(word), sorted(found)[:MOST_PATHS]
+
+
+class ChatCompleter(Completer):
+    """Offers `candidates` to prompt-toolkit.
+
+    Args:
+        sessions: names of what is saved.
+    """
+
+    def __init__(self, sessions: Callable[[], Sequence[str]]) -> None:
+        self._sessions = sessions
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        """Everything that could stand at the cursor."""
+        length, found = candidates(document.text_before_cursor, self._sessions)
+        for word in found:
+            yield Completion(word, start_position=-length)

@@ -1,0 +1,210 @@
+"""The conversation that is going on, and everything that commands act on.
+
+Knows turns, settings, attached files and where they are kept; reads no keys and parses no commands. Whatever happens in
+the middle of a reply, what was committed is in the session, and the session is in its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from localdiff.chat.partner import Partner, SaveTrace
+from localdiff.chat.remarks import Remark, remarks
+from localdiff.chat.reply import Reply
+from localdiff.chat.session import Attachment, Session, Turn, content_of
+from localdiff.chat.settings import ChatSettings
+from localdiff.chat.store import SessionStore
+from localdiff.chat.talker import Talker
+from localdiff.errors import ContextError, LocaldiffError
+from localdiff.options import GenerateOptions
+from localdiff.ui.output import DIM, YELLOW, Output
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
+    """A message on its way to the model.
+
+    Attributes:
+        text: as it was typed.
+        files: that go with it.
+        replaces: turns at the end that it takes the place of, once there is an answer.
+        seed: of the noise, or None for what the settings say.
+    """
+
+    text: str
+    files: tuple[Attachment, ...] = ()
+    replaces: int = 0
+    seed: int | None = None
+
+
+class Desk:
+    """One chat.
+
+    Args:
+        partner: answers.
+        talker: asks it.
+        settings: in force.
+        session: to go on with.
+        store: keeps sessions.
+        private: keep nothing unless it is asked for.
+        output: the streams; everything but answers goes to the second.
+        state: the folder of everything that is kept.
+        save_trace: writes recordings.
+        now: the time, with its zone.
+
+    Attributes:
+        pending: files that go with the next message.
+        unanswered: the last message, if it got no answer that could be kept.
+        line: what is to stand in the line that is typed next.
+        asked: the messages and options of the last run.
+    """
+
+    def __init__(
+        self,
+        *,
+        partner: Partner,
+        talker: Talker,
+        settings: ChatSettings,
+        session: Session,
+        store: SessionStore,
+        private: bool,
+        output: Output,
+        state: Path,
+        save_trace: SaveTrace,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.partner = partner
+        self.talker = talker
+        self.settings = settings
+        self.session = session
+        self.store = store
+        self.private = private
+        self.output = output
+        self.state = state
+        self.save_trace = save_trace
+        self.now = now
+        self.pending: list[Attachment] = []
+        self.unanswered: Ask | None = None
+        self.line = ""
+        self.asked: tuple[list[dict[str, Any]], GenerateOptions] | None = None
+
+    @property
+    def options(self) -> GenerateOptions:
+        """What the next run is asked to do."""
+        return replace(self.settings.options, system=self.session.system)
+
+    @property
+    def context(self) -> int:
+        """Most tokens that prompt and answer may take together."""
+        return self.partner.context_size(self.options)
+
+    def say(self, text: str) -> None:
+        """Print a line for the person at the keyboard."""
+        self.output.stderr.write(text + "\n")
+
+    def show(self, error: LocaldiffError) -> None:
+        """Print what went wrong, and what can be done."""
+        self.output.error(error.message, error.hint)
+
+    def new_session(self) -> Session:
+        """An empty session with the settings of this one."""
+        return Session(
+            created=self._stamp(), model=self.session.model, system=self.session.system, think=self.session.think
+        )
+
+    def open(self, session: Session) -> None:
+        """Goes on with a session; nothing of the one before stays."""
+        self.session = session
+        self.pending.clear()
+        self.unanswered, self.line = None, ""
+
+    def keep(self) -> None:
+        """Writes the session to its file, if it is kept at all; what goes wrong is said and costs nothing else."""
+        if self.private and self.session.name is None:
+            return
+        if not self.session.turns and self.session.name is None:
+            return
+        try:
+            taken = self.store.save(self.session)
+        except LocaldiffError as error:
+            self.show(error)
+            return
+        if taken is not None and self.output.notes:
+            self.say(f"`{taken}` was changed by another program; this session goes on as `{self.session.name}`.")
+
+    def ask(self, request: Ask) -> None:
+        """Sends a message and keeps what comes; errors are said."""
+        kept = len(self.session.turns) - request.replaces
+        content = content_of(request.text, request.files)
+        messages = [*self.session.messages(kept), {"role": "user", "content": content}]
+        options = self.options if request.seed is None else replace(self.options, seed=request.seed)
+        self.asked = messages, options
+        self.unanswered, self.talker.latest = request, None
+        try:
+            reply = self.talker.ask(messages, options, self.settings.looks)
+        except ContextError as error:
+            self.show(ContextError(error.message, "`/undo` or `/clear` frees space, `/set context N` makes more"))
+            return
+        except LocaldiffError as error:
+            self.show(error)
+            return
+        finally:
+            self._take(request, kept)
+        if self.output.notes:
+            for remark in self._remarks(reply, options):
+                self._print(remark)
+
+    def _take(self, request: Ask, kept: int) -> None:
+        """Makes a turn of a reply, be it whole or not, and gives back a message that got none."""
+        reply = self.talker.latest
+        if reply is None or not reply.is_kept:
+            if not request.replaces:
+                self.line = request.text
+            return
+        del self.session.turns[kept:]
+        self.session.turns.append(
+            Turn(
+                text=request.text,
+                files=request.files,
+                thought=reply.thought,
+                answer=reply.answer,
+                ids=reply.ids,
+                seed=reply.seed,
+                reason=reply.reason,
+                created=self._stamp(),
+            )
+        )
+        self.unanswered = None
+        self.pending = [file for file in self.pending if file not in request.files]
+        self.keep()
+
+    def _remarks(self, reply: Reply, options: GenerateOptions) -> list[Remark]:
+        stream = self.output.stderr
+        found = list(
+            remarks(
+                reply,
+                context=self.context,
+                max_tokens=options.max_tokens,
+                stats=self.settings.looks.stats,
+                width=stream.width if stream.terminal else None,
+                dot=stream.dot(),
+            )
+        )
+        if self.unanswered is not None and self.unanswered.replaces:
+            found.insert(1, Remark("The answer that was there stays."))
+        return found
+
+    def _print(self, remark: Remark) -> None:
+        stream = self.output.stderr
+        if remark.tone == "hint":
+            self.output.hint(remark.text)
+        else:
+            style = {"dim": DIM, "warning": YELLOW}.get(remark.tone)
+            self.say(remark.text if style is None else stream.styled(remark.text, style))
+
+    def _stamp(self) -> str:
+        return self.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,59 @@
+"""The editor of whoever sits at the terminal, for one text.
+
+Knows `VISUAL` and `EDITOR`; knows nothing about turns.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from shutil import which
+
+from localdiff.errors import UsageError
+
+_FALLBACKS = ("editor", "nano", "vi")
+
+
+def edit_text(text: str, env: Mapping[str, str] = os.environ) -> str:
+    """The text as it comes out of the editor, without the line end that editors add.
+
+    Raises:
+        UsageError: there is no editor, or it left with an error.
+    """
+    command = _command(env)
+    with tempfile.TemporaryDirectory(prefix="localdiff-") as directory:  # for its owner alone
+        path = Path(directory) / "message.md"
+        path.write_text(text + "\n", encoding="utf-8", errors="replace")
+        # Ctrl-C belongs to the editor while it runs; a handler, unlike `SIG_IGN`, is not handed down.
+        before = signal.signal(signal.SIGINT, lambda *_: None)
+        try:
+            code = subprocess.call([*command, str(path)])
+        except OSError as error:
+            raise UsageError(
+                f"the editor `{command[0]}` cannot be started: {error.strerror}", "`EDITOR` names the one to use"
+            ) from error
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if code:
+            raise UsageError(f"the editor `{command[0]}` left with status {code}", "nothing was changed")
+        return path.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
+
+
+def _command(env: Mapping[str, str]) -> list[str]:
+    if wish := env.get("VISUAL") or env.get("EDITOR"):
+        try:
+            words = shlex.split(wish)
+        except ValueError:
+            words = []
+        if not words:
+            raise UsageError(f"`EDITOR={wish:.60}` is no command", "`EDITOR` names the editor to use")
+        return words
+    for name in _FALLBACKS:
+        if which(name, path=env.get("PATH")):
+            return [name]
+    raise UsageError("there is no editor", "`EDITOR` names the one to use")

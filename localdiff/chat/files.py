@@ -1,0 +1,70 @@
+"""Text files on their way into a message.
+
+Knows what is a text and what is not; knows nothing about how many tokens fit.
+"""
+
+from __future__ import annotations
+
+import shlex
+import stat
+from pathlib import Path
+
+from localdiff.chat.session import Attachment
+from localdiff.errors import UsageError
+
+MAX_BYTES = 16_000_000
+_IMAGES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".heic", ".svg", ".avif"}
+
+
+def split_paths(argument: str) -> list[Path]:
+    """The paths in the argument of a command, as a shell would read them: quoted, or with escaped blanks.
+
+    Raises:
+        UsageError: a quote is left open.
+    """
+    try:
+        words = shlex.split(argument)
+    except ValueError:
+        raise UsageError(
+            f"a quote is left open in `{argument:.60}`", 'a path with blanks is `"my notes.txt"`'
+        ) from None
+    return [Path(word).expanduser() for word in words]
+
+
+def read_attachment(path: Path) -> Attachment:
+    """A text file.
+
+    Raises:
+        UsageError: there is none, or it is not text.
+    """
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise UsageError(f"`{path}` is a directory", "`/file` takes text files")
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"`{path}` is not a file", "`/file` takes text files")
+        if path.suffix.lower() in _IMAGES:
+            raise UsageError(f"`{path}` is an image, and this program handles text only", "describe it in words")
+        if status.st_size > MAX_BYTES:
+            raise UsageError(
+                f"`{path}` has {status.st_size / 1e6:,.1f} MB, more than any context holds",
+                "send the part that matters",
+            )
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise UsageError(f"no such file: `{path}`", "Tab completes paths behind `/file`") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"`{path}` cannot be read: {reason}", "`/file` takes text files") from error
+    if b"\0" in data:
+        raise UsageError(f"`{path}` is not text: it has a zero byte", "`/file` takes UTF-8 text")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"`{path}` is not text: byte {error.start} is not UTF-8",
+            "`/file` takes UTF-8 text; `iconv` converts other encodings",
+        ) from None
+    if not text.strip():
+        raise UsageError(f"`{path}` is empty", "`/file` takes text files")
+    return Attachment(name=path.name, text=text.replace("\r\n", "\n"))

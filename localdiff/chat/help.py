@@ -1,0 +1,35 @@
+"""The page of `/help`: keys first, then the commands in their groups. It fits a screen of 24 rows and 80 columns.
+
+Knows words and widths; the commands are those of `slash`.
+"""
+
+from __future__ import annotations
+
+from localdiff.chat.slash import COMMANDS, CommandName
+from localdiff.ui.output import BOLD, Stream
+
+KEYS = (
+    ("Enter", 'sends. Alt-Enter or Ctrl-J: a new line; text in """ goes on over lines'),
+    ("Ctrl-C", "stops the reply, clears the line. Twice in a hurry during a reply: leaves"),
+    ("Ctrl-D", "leaves, on an empty line. Ctrl-G: the line in your editor"),
+    ("Tab", "completes. Up and Ctrl-R: what was typed before"),
+    ("//", "at the beginning of a line sends one /"),
+)
+GROUPS = ("Chat", "Answers", "Message", "Sessions")
+_LABEL, _USAGE = 10, 21
+
+
+def help_page(stream: Stream) -> str:
+    """The page, without a newline at its end."""
+    lines = [f"{stream.styled(f'{key:<{_LABEL}}', BOLD)}{meaning}" for key, meaning in KEYS]
+    lines.append("")
+    for group, label in enumerate(GROUPS):
+        for command in (command for command in COMMANDS if command.group == group):
+            lines.append(f"{stream.styled(f'{label:<{_LABEL}}', BOLD)}{usage(command):<{_USAGE}}{command.help}")
+            label = ""
+    return "\n".join(lines)
+
+
+def usage(command: CommandName) -> str:
+    """A command with what may follow it."""
+    return f"/{command.name} {command.argument}".rstrip()

@@ -1,0 +1,43 @@
+"""What was typed before, in a private file that all chats share.
+
+Knows prompt-toolkit's file of history; knows nothing about what is typed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+
+
+class PrivateHistory(FileHistory):
+    """A file that only its owner may read. When it cannot be written any more, that is said once."""
+
+    def __init__(self, path: Path, complain: Callable[[str], None]) -> None:
+        self._complain: Callable[[str], None] | None = complain
+        super().__init__(str(path))
+
+    def store_string(self, string: str) -> None:
+        """Append an entry."""
+        try:
+            super().store_string(string.encode("utf-8", "replace").decode())
+        except OSError as error:
+            if self._complain is not None:
+                self._complain(f"the history cannot be written: {error.strerror}")
+                self._complain = None
+
+
+def open_history(path: Path | None, complain: Callable[[str], None]) -> History:
+    """The history in a file, made where there is none; in memory without one, or where it cannot be used."""
+    if path is None:
+        return InMemoryHistory()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
+        os.chmod(path, 0o600)
+    except OSError as error:
+        complain(f"the history `{path}` cannot be used: {error.strerror}")
+        return InMemoryHistory()
+    return PrivateHistory(path, complain)

@@ -1,0 +1,127 @@
+"""Lines typed at a terminal, by prompt-toolkit: history, search, several lines, safe paste, completion.
+
+Knows keys and what each does to the line; knows nothing about commands or messages. No key ever raises: what Ctrl-C on
+an empty line means is for the loop to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.enums import DEFAULT_BUFFER
+from prompt_toolkit.filters import has_focus
+from prompt_toolkit.history import History
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import Output
+from prompt_toolkit.shortcuts import CompleteStyle
+
+from localdiff.chat.pastes import Pastes
+from localdiff.chat.slash import is_open
+
+PROMPT, CONTINUATION = ">>> ", "... "
+_INTERRUPTED = object()
+
+
+class KeyboardReader:
+    """Reads from a terminal.
+
+    Args:
+        history: what was typed before; takes what is typed now.
+        completer: what Tab offers.
+        multiline: whether Enter begins a new line, asked at every Enter.
+        input, output: the terminal; by default that of the process.
+    """
+
+    def __init__(
+        self,
+        *,
+        history: History,
+        completer: Completer,
+        multiline: Callable[[], bool],
+        input: Input | None = None,
+        output: Output | None = None,
+    ) -> None:
+        self._history = history
+        self._multiline = multiline
+        self._pastes = Pastes()
+        self._session: PromptSession[Any] = PromptSession(
+            message=PROMPT,
+            prompt_continuation=CONTINUATION,
+            multiline=True,
+            history=history,
+            enable_history_search=True,
+            completer=completer,
+            complete_while_typing=False,
+            complete_style=CompleteStyle.READLINE_LIKE,
+            key_bindings=self._keys(),
+            tempfile_suffix=".md",
+            input=input,
+            output=output,
+        )
+
+    def read(self, text: str = "") -> str | None:
+        """What is typed until Enter; None after Ctrl-C on an empty line.
+
+        Raises:
+            EOFError: Ctrl-D on an empty line, or the terminal is gone.
+        """
+        self._pastes.clear()
+        typed = self._session.prompt(default=self._pastes.fold(text))
+        return None if typed is _INTERRUPTED else typed
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        typing = has_focus(DEFAULT_BUFFER)
+
+        @keys.add("enter", filter=typing)
+        def _enter(event: KeyPressEvent) -> None:
+            if self._multiline() or is_open(self._pastes.unfold(event.current_buffer.text)):
+                event.current_buffer.insert_text("\n")
+            else:
+                self._accept(event)
+
+        @keys.add("escape", "enter", filter=typing)
+        def _alt_enter(event: KeyPressEvent) -> None:
+            if self._multiline():
+                self._accept(event)
+            else:
+                event.current_buffer.insert_text("\n")
+
+        @keys.add("c-j", filter=typing)
+        def _new_line(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add(Keys.BracketedPaste, filter=typing)
+        def _paste(event: KeyPressEvent) -> None:
+            text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+            event.current_buffer.insert_text(self._pastes.fold(text))
+
+        @keys.add("c-g", filter=typing)
+        def _editor(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            buffer.text = self._pastes.unfold(buffer.text)
+            buffer.cursor_position = len(buffer.text)
+            buffer.open_in_editor()
+
+        @keys.add("c-c", filter=typing)
+        @keys.add("<sigint>")
+        def _interrupt(event: KeyPressEvent) -> None:
+            if event.current_buffer.text:
+                event.current_buffer.reset()
+                self._pastes.clear()
+            else:
+                event.app.exit(result=_INTERRUPTED)
+
+        return keys
+
+    def _accept(self, event: KeyPressEvent) -> None:
+        text = self._pastes.unfold(event.current_buffer.text)
+        strings = self._history.get_strings()
+        if text.strip() and (not strings or strings[-1] != text):
+            self._history.append_string(text)
+        event.app.exit(result=text)

@@ -1,0 +1,93 @@
+"""The loop of a chat: a line comes in, a command acts or a message is answered, until somebody leaves.
+
+Knows the order of things; knows nothing about keys, streams of events or files.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from localdiff.chat.actions import ACTIONS, Leave
+from localdiff.chat.desk import Ask, Desk
+from localdiff.chat.partner import Reader
+from localdiff.chat.slash import Command, Message, Unknown, parse
+from localdiff.errors import LocaldiffError
+from localdiff.ui.output import printable
+
+# A hint that was just given is not given again.
+_PATIENCE = 2.0
+
+
+class Chat:
+    """A chat from the first line to the last.
+
+    Args:
+        desk: what commands act on.
+        reader: what is typed.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, desk: Desk, reader: Reader, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._desk = desk
+        self._reader = reader
+        self._clock = clock
+        self._hinted: float | None = None
+        self._knows_exit = False
+
+    def run(self) -> None:
+        """Read and answer until the end of the input, or until somebody leaves.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C twice in a hurry.
+        """
+        while True:
+            text, self._desk.line = self._desk.line, ""
+            try:
+                line = self._reader.read(text)
+            except EOFError:
+                return
+            if line is None:
+                self._hint()
+                continue
+            try:
+                self._take(line)
+            except Leave:
+                return
+
+    def _take(self, line: str) -> None:
+        match parse(line):
+            case Message(text):
+                self._hint_at_exit(text)
+                self._desk.ask(Ask(text=text, files=tuple(self._desk.pending)))
+            case Command(name, argument):
+                if request := self._act(name, argument):
+                    self._desk.ask(request)
+            case Unknown(word, meant):
+                self._desk.say(_unknown(word, meant))
+
+    def _act(self, name: str, argument: str) -> Ask | None:
+        try:
+            return ACTIONS[name](self._desk, argument)
+        except LocaldiffError as error:
+            self._desk.show(error)
+        except KeyboardInterrupt:
+            self._desk.say("Stopped.")
+        return None
+
+    def _hint(self) -> None:
+        """What Ctrl-C on an empty line leads to: nothing but a word, and that not twice in a row."""
+        now = self._clock()
+        if self._hinted is None or now - self._hinted >= _PATIENCE:
+            self._desk.say("Ctrl-D or /exit to leave.")
+        self._hinted = now
+
+    def _hint_at_exit(self, text: str) -> None:
+        if text.strip().lower() in ("exit", "quit") and not self._knows_exit:
+            self._knows_exit = True
+            self._desk.say("This goes to the model; /exit leaves.")
+
+
+def _unknown(word: str, meant: str | None) -> str:
+    rest = f"Did you mean /{meant}?" if meant else "/help lists commands; a line that begins with // sends one /."
+    return f"Unknown command /{printable(word[:60])}. {rest}"

@@ -1,0 +1,69 @@
+"""The words of a reply on their way to the screen, or into a pipe, where no canvas prints them.
+
+Knows paragraphs, channels and streams; knows nothing about figures or remarks. Into a pipe the answer is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from localdiff.events import Channel, Event, RunFinished, TextCommitted
+from localdiff.ui.output import DIM, Stream
+from localdiff.view.paragraphs import Passage, Transcript
+from localdiff.view.sanitize import safe_text
+
+
+class Page:
+    """Observer that prints text as it becomes final: whole paragraphs on a terminal, everything at once elsewhere.
+
+    Args:
+        answers: where the answer goes; None where something else prints it.
+        thoughts: where thoughts go, dim; None for nowhere.
+        render: lays a passage of the answer out for so many columns; None leaves it as it is.
+    """
+
+    def __init__(
+        self,
+        *,
+        answers: Stream | None,
+        thoughts: Stream | None,
+        render: Callable[[Passage, int], str] | None = None,
+    ) -> None:
+        self._streams: dict[Channel, Stream | None] = {"answer": answers, "thought": thoughts}
+        self._render = render
+        self._transcript = Transcript()
+        self._ends_line = True
+
+    def on_event(self, event: Event) -> None:
+        """Print what the event brings."""
+        match event:
+            case TextCommitted(channel="answer") if (stream := self._streams["answer"]) and not stream.terminal:
+                stream.write(event.text)
+                self._ends_line = event.text.endswith("\n")
+            case TextCommitted():
+                self._transcript.add(event)
+                self._print(self._transcript.take_finished())
+            case RunFinished():
+                self.close()
+
+    def close(self) -> None:
+        """Print what is left and end the last line; doing it twice does nothing."""
+        self._print(self._transcript.take_all())
+        answers = self._streams["answer"]
+        if answers is not None and not self._ends_line:
+            answers.write("\n")  # the next answer begins on a line of its own
+            self._ends_line = True
+
+    def _print(self, passages: Collection[Passage]) -> None:
+        for passage in passages:
+            stream = self._streams[passage.channel]
+            if stream is None:
+                continue
+            if passage.channel == "thought":
+                lines = (safe_text(passage.text) if stream.terminal else passage.text).split("\n")[:-1]
+                text = "".join(stream.styled(line, DIM) + "\n" for line in lines)
+            elif self._render is not None:
+                text = self._render(passage, stream.width)
+            else:
+                text = safe_text(passage.text)
+            stream.write(text)

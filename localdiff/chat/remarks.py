@@ -1,0 +1,68 @@
+"""What is said under a reply: how it ended, what it cost, and what can be done about it.
+
+Knows wording and limits; decides nothing and prints nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from localdiff.chat.reply import Reply
+from localdiff.ui.footer import counted, footer
+
+CROWDED = 0.8
+"""From this share of the context on, its state is worth a word."""
+
+Tone: TypeAlias = Literal["plain", "dim", "warning", "hint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A line, and how it is meant."""
+
+    text: str
+    tone: Tone = "plain"
+
+
+def remarks(
+    reply: Reply, *, context: int, max_tokens: int, stats: bool, width: int | None, dot: str
+) -> Iterator[Remark]:
+    """The lines under a reply.
+
+    Args:
+        reply: what came.
+        context: most tokens that prompt and answer may take together.
+        max_tokens: most tokens of a reply.
+        stats: whether the figures are wanted.
+        width: columns of the terminal, None for as many as it takes.
+        dot: what stands between figures.
+    """
+    if reply.reason == "cancelled":
+        yield Remark(f"Stopped {reply.where}; kept {counted(len(reply.ids) if reply.is_kept else 0, 'token')}.")
+    elif reply.is_empty:
+        yield Remark("The reply is still empty. `/retry` draws it again, `/edit` changes your message.")
+    if reply.is_kept and reply.unsettled:
+        yield Remark(_unsettled(reply.unsettled, reply.max_steps), "warning")
+    if reply.stats is None:
+        return
+    if stats:
+        line = footer(reply.stats, context=context, width=width, dot=dot, new_tokens=reply.new_tokens)
+        yield Remark(line, "dim")
+    used = reply.stats.prompt_tokens + reply.stats.tokens
+    if reply.reason == "context_full":
+        yield Remark(
+            f"the context of {context:,} tokens is full; `/undo` or `/clear` frees space, `/set context N` makes more",
+            "hint",
+        )
+    elif used >= CROWDED * context:
+        yield Remark(f"context {100 * used // context} % full; /undo or /clear frees space", "warning")
+    if reply.reason == "length":
+        yield Remark(f"reached max-tokens {max_tokens:,}; `/set max-tokens N` allows longer answers", "hint")
+
+
+def _unsettled(blocks: tuple[int, ...], max_steps: int) -> str:
+    first = [str(block) for block in blocks[:-1]]
+    which = f"blocks {', '.join(first)} and {blocks[-1]}" if first else f"block {blocks[-1]}"
+    return f"{which} reached the limit of {max_steps} steps before settling; `/retry` draws the answer again"

@@ -1,0 +1,86 @@
+"""A conversation as it is kept: turns as text and ids, and which of them are history.
+
+Knows turns and the messages that they stand for; knows nothing about files, terminals or models.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from localdiff.events import FinishReason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attachment:
+    """A text file that goes with a message: what it is called, and its content."""
+
+    name: str
+    text: str
+
+    def quoted(self) -> str:
+        """The file as a part of a message, in a fence that nothing inside it closes."""
+        longest = max((len(run) for run in re.findall(r"`{3,}", self.text)), default=2)
+        fence = "`" * (longest + 1)
+        end = "" if self.text.endswith("\n") or not self.text else "\n"
+        return f"{self.name}\n{fence}\n{self.text}{end}{fence}\n\n"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """What a person said, and what came back.
+
+    Attributes:
+        text: as it was typed.
+        files: what was sent with it.
+        thought: what the model thought before it answered; never part of a later prompt.
+        answer: the reply.
+        ids: what the model wrote, thoughts included, without the end token: the truth of the reply.
+        seed: seed of its noise.
+        reason: how it ended.
+        created: when, UTC, as `2026-11-21T12:00:00Z`.
+    """
+
+    text: str
+    files: tuple[Attachment, ...]
+    thought: str
+    answer: str
+    ids: tuple[int, ...]
+    seed: int
+    reason: FinishReason
+    created: str
+
+
+def content_of(text: str, files: tuple[Attachment, ...]) -> str:
+    """A message with its files before it."""
+    return "".join(file.quoted() for file in files) + text
+
+
+@dataclass(kw_only=True, slots=True)
+class Session:
+    """Turns, and what holds for all of them.
+
+    Attributes:
+        name: what it is called, None as long as it is nowhere kept.
+        created: when it began, as in `Turn`.
+        model: what answered last, in the words of `--model`.
+        system: system prompt.
+        think: whether the model is asked to think before it answers.
+        turns: so far.
+    """
+
+    created: str
+    model: str = ""
+    name: str | None = None
+    system: str | None = None
+    think: bool = False
+    turns: list[Turn] = field(default_factory=list)
+
+    def messages(self, before: int | None = None) -> list[dict[str, Any]]:
+        """The messages of all turns, or of the first `before` of them, with the ids of the replies."""
+        found: list[dict[str, Any]] = []
+        for turn in self.turns[:before]:
+            found.append({"role": "user", "content": content_of(turn.text, turn.files)})
+            found.append({"role": "assistant", "content": turn.answer, "ids": list(turn.ids)})
+        return found

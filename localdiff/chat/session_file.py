@@ -1,0 +1,90 @@
+"""A session as lines of JSON: a header, then a line a turn; `docs/chat.md` has the fields.
+
+Knows the format; knows nothing about paths. What is damaged costs the turns from there on and no more.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from localdiff.chat.session import Session, Turn
+from localdiff.errors import UsageError
+from localdiff.trace.strict import Malformed, decode, parse
+
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Header:
+    """The first line: version of the format, and the fields of `Session` but for its name and turns."""
+
+    session: int
+    created: str
+    model: str
+    system: str | None
+    think: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opened:
+    """A session that was read, and what is wrong with its file, if anything."""
+
+    session: Session
+    damage: str | None
+
+
+def encode(session: Session) -> bytes:
+    """The content of a session's file."""
+    header = Header(
+        session=VERSION,
+        created=session.created,
+        model=session.model,
+        system=session.system,
+        think=session.think,
+    )
+    lines = [asdict(header), *(asdict(turn) for turn in session.turns)]
+    text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
+    return text.encode("utf-8", "replace")  # half a surrogate pair, which nobody typed on purpose
+
+
+def read(data: bytes, name: str) -> Opened:
+    """The session in a file's content.
+
+    Args:
+        data: the content.
+        name: what the session is called.
+
+    Raises:
+        UsageError: not even the header can be read, or another version wrote it.
+    """
+    first, *lines = data.split(b"\n")
+    try:
+        header = decode(Header, _object(first), "header")
+    except Malformed as error:
+        raise UsageError(
+            f"session `{name}` cannot be read: in line 1, {error}", "`/sessions` lists what there is"
+        ) from error
+    if header.session != VERSION:
+        raise UsageError(
+            f"session `{name}` has version {header.session}, and this program reads version {VERSION}",
+            "open it with the localdiff that wrote it",
+        )
+    session = Session(name=name, created=header.created, model=header.model, system=header.system, think=header.think)
+    if lines and not lines[-1]:
+        del lines[-1]
+    for number, line in enumerate(lines, start=2):
+        try:
+            session.turns.append(decode(Turn, _object(line), "turn"))
+        except Malformed as error:
+            lost = len(lines) - len(session.turns)
+            turns = "1 turn is" if lost == 1 else f"{lost} turns are"
+            return Opened(session=session, damage=f"in line {number}, {error}; {turns} lost")
+    return Opened(session=session, damage=None)
+
+
+def _object(line: bytes) -> dict[str, object]:
+    try:
+        return parse(line.decode())
+    except UnicodeDecodeError as error:
+        raise Malformed("it is not UTF-8") from error

@@ -1,0 +1,158 @@
+"""What `/set` shows and changes: every setting of the sampler, and how a chat looks.
+
+Knows names, values and where each of them came from; knows nothing about what they do. Ranges are those of
+`localdiff.config`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from typing import Literal, TypeAlias, get_args
+
+from localdiff.config import KEYS, Key
+from localdiff.errors import UsageError
+from localdiff.options import GenerateOptions
+from localdiff.ui.terminal import LiveWish
+
+Think: TypeAlias = Literal["show", "hide", "off"]
+
+HERE = "/set"
+_DEFAULT = "default"
+_SWITCH = ("on", "off")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Looks:
+    """How a chat is shown.
+
+    Attributes:
+        live: whether the canvas is drawn.
+        think: whether the model thinks before it answers, and whether that is shown.
+        markdown: render the markup of finished paragraphs on a terminal.
+        stats: a line of figures after each reply.
+        multiline: Enter begins a new line and Alt-Enter sends, in place of the other way round.
+    """
+
+    live: LiveWish = "auto"
+    think: Think = "off"
+    markdown: bool = True
+    stats: bool = True
+    multiline: bool = False
+
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "live": get_args(LiveWish),
+    "think": get_args(Think),
+    "markdown": _SWITCH,
+    "stats": _SWITCH,
+    "multiline": _SWITCH,
+}
+_KEYS: Mapping[str, Key] = {
+    key.word: key for key in KEYS.values() if key.option is not None and key.option not in ("system", "think")
+}
+
+
+def names() -> tuple[str, ...]:
+    """What can be set, in the words of `/set`."""
+    return tuple(word.replace("_", "-") for word in (*_KEYS, *_CHOICES))
+
+
+def values(name: str) -> tuple[str, ...]:
+    """What a setting can be, where that is a matter of choice."""
+    return (*_CHOICES.get(name, ()), _DEFAULT)
+
+
+class ChatSettings:
+    """The settings in force.
+
+    Args:
+        options: of the generation; `system` and `think` are taken from elsewhere.
+        looks: of the chat.
+        origins: where a value came from, by the name of its field; what is not in it is the default.
+        in_force: what the sampler does with options that leave something open, by the name of the field.
+
+    Attributes:
+        options: as above; `think` follows `looks`.
+        looks: as above.
+    """
+
+    def __init__(
+        self,
+        options: GenerateOptions,
+        looks: Looks,
+        *,
+        origins: Mapping[str, str],
+        in_force: Callable[[GenerateOptions], Mapping[str, object]] = lambda _options: {},
+    ) -> None:
+        self.options = replace(options, think=looks.think != "off")
+        self.looks = looks
+        self._origins = dict(origins)
+        self._in_force = in_force
+
+    def set(self, name: str, text: str) -> str:
+        """Changes a setting, and says what it is now.
+
+        Raises:
+            UsageError: there is no such setting, or it takes no such value.
+        """
+        field = name.replace("-", "_")
+        if field in _CHOICES:
+            self._look(field, text)
+        elif field in _KEYS:
+            self._option(field, text)
+        else:
+            near = get_close_matches(name, names(), 1)
+            hint = f"did you mean `/set {near[0]}`?" if near else "`/set` lists what there is"
+            raise UsageError(f"there is no setting `{name:.60}`", hint)
+        if text == _DEFAULT:
+            self._origins.pop(field, None)
+        else:
+            self._origins[field] = HERE
+        return self.line(name)
+
+    def line(self, name: str) -> str:
+        """A setting, its value and where that came from.
+
+        Raises:
+            UsageError: there is no such setting.
+        """
+        for found, value, origin in self.rows():
+            if found == name.replace("_", "-"):
+                return f"{found} {value} ({origin})"
+        raise UsageError(f"there is no setting `{name:.60}`", "`/set` lists what there is")
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Every setting: its name, its value and where that came from."""
+        in_force = self._in_force(self.options)
+        rows = []
+        for word, key in _KEYS.items():
+            value = getattr(self.options, word)
+            origin = self._origins.get(word, "default")
+            if value is None and in_force.get(word) is not None:
+                value, origin = in_force[word], "the model"
+            rows.append((word, key.otherwise if value is None else _shown(value), origin))
+        rows += [(word, _shown(getattr(self.looks, word)), self._origins.get(word, "default")) for word in _CHOICES]
+        return [(word.replace("_", "-"), value, origin) for word, value, origin in rows]
+
+    def _option(self, field: str, text: str) -> None:
+        default = {each.name: each.default for each in fields(GenerateOptions)}[field]
+        value = default if text == _DEFAULT else _KEYS[field].from_text(text)
+        self.options = replace(self.options, **{field: value})  # type: ignore[arg-type]
+
+    def _look(self, field: str, text: str) -> None:
+        if text == _DEFAULT:
+            value: object = getattr(Looks(), field)
+        elif text in _CHOICES[field]:
+            value = text == "on" if _CHOICES[field] is _SWITCH else text
+        else:
+            raise UsageError(f"{field}={text!r} must be one of {', '.join(_CHOICES[field])}")
+        self.looks = replace(self.looks, **{field: value})  # type: ignore[arg-type]
+        self.options = replace(self.options, think=self.looks.think != "off")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:,}" if isinstance(value, int) and value < 10**9 else str(value)

@@ -1,0 +1,120 @@
+"""What a line is: a message, a command, or a command that does not exist.
+
+Knows names, arguments and help texts of commands; knows nothing about what they do. Only a slash in the first column
+begins a command, and a line that begins with one never reaches the model; `//` sends one slash.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal, TypeAlias
+
+Completes: TypeAlias = Literal["nothing", "settings", "files", "sessions", "code", "commands"]
+
+QUOTES = '"""'
+"""A message that begins so goes on, over any number of lines, until one ends so."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommandName:
+    """A command, as the table of help has it.
+
+    Attributes:
+        name: without its slash.
+        argument: what may follow, for the help; empty if nothing may.
+        help: what it does.
+        group: 0 to 3, the commands that belong together.
+        aliases: other names.
+        completes: what Tab offers behind it.
+    """
+
+    name: str
+    help: str
+    group: int
+    argument: str = ""
+    aliases: tuple[str, ...] = ()
+    completes: Completes = "nothing"
+
+
+COMMANDS: tuple[CommandName, ...] = (
+    CommandName(name="help", help="this page", group=0, aliases=("?",)),
+    CommandName(name="exit", help="leave; Ctrl-D does too", group=0, aliases=("quit", "bye")),
+    CommandName(name="retry", argument="[SEED]", help="answer the last message anew, from the next seed", group=1),
+    CommandName(name="edit", help="change the last message and send it again", group=1),
+    CommandName(name="undo", argument="[N]", help="take back the last turn, or the last N", group=1),
+    CommandName(name="clear", help="begin a new session; settings stay", group=1),
+    CommandName(name="system", argument="[TEXT|off]", help="show or set the system prompt", group=2),
+    CommandName(name="set", argument="[NAME VALUE]", help="show or change settings", group=2, completes="settings"),
+    CommandName(
+        name="file", argument="[PATH …|off]", help="send text files with the next message", group=2, completes="files"
+    ),
+    CommandName(
+        name="copy", argument="[code]", help="copy the last answer, or its last code block", group=2, completes="code"
+    ),
+    CommandName(name="save", argument="NAME", help="give this session a name", group=3, completes="sessions"),
+    CommandName(name="load", argument="NAME", help="go on with another session", group=3, completes="sessions"),
+    CommandName(name="sessions", help="list what is saved", group=3),
+    CommandName(
+        name="trace", argument="[FILE]", help="write a recording of the last answer", group=3, completes="files"
+    ),
+)
+
+BY_WORD = {word: command for command in COMMANDS for word in (command.name, *command.aliases)}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Text for the model."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command and what was typed behind it, without blanks around."""
+
+    name: str
+    argument: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """No command: the word that was typed, and the one that may have been meant."""
+
+    word: str
+    meant: str | None
+
+
+def parse(line: str) -> Message | Command | Unknown | None:
+    """What a line, or several at once, is; None for nothing but blanks."""
+    if not line.strip():
+        return None
+    if line.startswith("//"):
+        return Message(line[1:])
+    matched = re.fullmatch(r"/(\S*)(.*)", line, re.DOTALL)
+    if matched is None:
+        text = unquoted(line)
+        return Message(text) if text.strip() else None
+    word, argument = matched[1], matched[2].strip()
+    if command := BY_WORD.get(word.lower()):
+        return Command(command.name, argument)
+    near = get_close_matches(word.lower(), BY_WORD, 1)
+    return Unknown(word, near[0] if near else None)
+
+
+def is_open(text: str) -> bool:
+    """Whether a message in triple quotes still waits for its end."""
+    start = text.lstrip()
+    if not start.startswith(QUOTES):
+        return False
+    return not start[len(QUOTES) :].rstrip().endswith(QUOTES)
+
+
+def unquoted(text: str) -> str:
+    """A message without the triple quotes around it, if it has them."""
+    inner = text.strip()
+    if not inner.startswith(QUOTES) or is_open(text):
+        return text
+    return inner[len(QUOTES) : -len(QUOTES)].strip("\n")

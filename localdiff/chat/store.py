@@ -1,0 +1,184 @@
+"""The folder of sessions: each a private file that is either the old one or the new one, never half of it.
+
+Knows names, files and who wrote them last; knows nothing about what is in a session.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from localdiff.chat.private import write_private
+from localdiff.chat.session import Session
+from localdiff.chat.session_file import Opened, encode, read
+from localdiff.errors import ResourceError, UsageError
+
+SUFFIX = ".jsonl"
+MAX_BYTES = 256_000_000
+MAX_NAME_BYTES = 200
+_NAME = re.compile(r"\w[\w.-]*")
+_GIVEN_BY_US = re.compile(r"\d{4}-\d\d-\d\d-\d{6}(-\d+)?")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """A session in the folder: its name and when it was written, in seconds since 1970."""
+
+    name: str
+    written: float
+
+
+class SessionStore:
+    """Sessions in a folder.
+
+    Args:
+        directory: the folder; made when the first session is saved.
+        now: local time, for names.
+    """
+
+    def __init__(self, directory: Path, now: Callable[[], datetime] = datetime.now) -> None:
+        self._directory = directory
+        self._now = now
+        self._written: dict[str, tuple[int, int, int]] = {}
+
+    def path(self, name: str) -> Path:
+        """The file of a session.
+
+        Raises:
+            UsageError: no session can have this name.
+        """
+        if not _is_name(name):
+            raise UsageError(
+                f"`{name:.60}` cannot name a session", "letters, digits, `-`, `_` and `.` can, and not too many of them"
+            )
+        return self._directory / (name + SUFFIX)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a session of this name."""
+        return self.path(name).exists()
+
+    def entries(self) -> list[Entry]:
+        """What is there, the latest first."""
+        found = []
+        with suppress(FileNotFoundError):
+            for path in self._directory.iterdir():
+                name = path.name.removesuffix(SUFFIX)
+                if path.name == name or not _is_name(name):
+                    continue
+                with suppress(OSError):  # gone since, or a link to nowhere
+                    found.append(Entry(name=name, written=path.stat().st_mtime))
+        return sorted(found, key=lambda entry: (entry.written, entry.name), reverse=True)
+
+    def look(self, name: str) -> Opened:
+        """Reads a session and leaves everything as it is.
+
+        Raises:
+            UsageError: there is none, or it cannot be read.
+        """
+        return read(self._read(name)[0], name)
+
+    def open(self, name: str) -> Opened:
+        """Reads a session to go on with; a damaged file is kept beside it as it was.
+
+        Raises:
+            UsageError: as `look`.
+            ResourceError: a damaged file cannot be kept.
+        """
+        data, status = self._read(name)
+        opened = read(data, name)
+        self._written[name] = _identity(status)
+        if opened.damage is not None:
+            # The next save writes only what could be read.
+            path = self.path(name)
+            kept = path.with_name(path.name + ".damaged")
+            try:
+                if not kept.exists():
+                    write_private(kept, data)
+            except OSError as error:
+                raise ResourceError(f"`{kept}` cannot be written: {error.strerror}") from error
+        return opened
+
+    def save(self, session: Session) -> str | None:
+        """Writes a session, and gives it a name if it has none.
+
+        Returns:
+            The name that it had before, if another program has written to that file since: then this one goes on under
+            a new name, and neither is lost.
+
+        Raises:
+            ResourceError: the file cannot be written.
+        """
+        taken = None
+        if session.name is None:
+            session.name = self._unused(f"{self._now():%Y-%m-%d-%H%M%S}")
+        elif self._is_somebody_elses(session.name):
+            taken, session.name = session.name, self._unused(session.name)
+        path = self.path(session.name)
+        try:
+            write_private(path, encode(session))
+            self._written[session.name] = _identity(path.stat())
+        except OSError as error:
+            raise ResourceError(
+                f"the session cannot be saved: {error.strerror}", f"it is to be written to `{self._directory}`"
+            ) from error
+        return taken
+
+    def rename(self, session: Session, name: str) -> None:
+        """Keeps a session under a name from now on. A name that somebody gave before stays with a copy.
+
+        Raises:
+            UsageError: the name is taken, or cannot be one.
+            ResourceError: as `save`.
+        """
+        if name == session.name:
+            self.save(session)
+            return
+        if self.exists(name):
+            raise UsageError(f"there is a session `{name}` already", f"take another name, or `/load {name}`")
+        before, session.name = session.name, name
+        try:
+            self.save(session)
+        except ResourceError:
+            session.name = before
+            raise
+        if before is not None and _GIVEN_BY_US.fullmatch(before):
+            with suppress(FileNotFoundError):
+                self.path(before).unlink()
+
+    def _read(self, name: str) -> tuple[bytes, os.stat_result]:
+        path = self.path(name)
+        try:
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
+                raise UsageError(f"session `{name}` is no file that a session could be in", f"look at `{path}`")
+            return path.read_bytes(), status
+        except FileNotFoundError:
+            raise UsageError(f"there is no session `{name}`", "`/sessions` lists what there is") from None
+        except OSError as error:
+            raise UsageError(f"session `{name}` cannot be read: {error.strerror}", f"look at `{path}`") from error
+
+    def _is_somebody_elses(self, name: str) -> bool:
+        with suppress(FileNotFoundError):
+            return _identity(self.path(name).stat()) != self._written.get(name)
+        return False
+
+    def _unused(self, name: str) -> str:
+        number, found = 1, name
+        while self.exists(found):
+            number += 1
+            found = f"{name}-{number}"
+        return found
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None and len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES

@@ -1,0 +1,123 @@
+"""Replies from the model, one at a time: shown while they grow, stopped with Ctrl-C, drawn again where they are empty.
+
+Knows a partner, a view and streams; knows nothing about sessions or commands.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from localdiff.chat.page import Page
+from localdiff.chat.partner import Interruptible, OpenView, Partner, Render
+from localdiff.chat.reply import Collector, Reply, next_seed
+from localdiff.chat.settings import Looks
+from localdiff.events import Channel, Event
+from localdiff.options import GenerateOptions
+from localdiff.ui.log import logging_to
+from localdiff.ui.observer import Observer
+from localdiff.ui.output import Output
+from localdiff.ui.status import StatusLine
+from localdiff.ui.terminal import is_same_terminal
+from localdiff.view.paragraphs import Passage
+
+REDRAWS = 2
+"""An empty reply is drawn again so often."""
+
+
+class Talker:
+    """Asks a partner.
+
+    Args:
+        partner: answers.
+        output: the streams of the answer and of everything else.
+        open_view: makes the canvas of a run.
+        interruptible: lets Ctrl-C stop a run.
+
+    Attributes:
+        latest: what came of the last run, as far as it went; None where it did not begin.
+        events: of the last run.
+    """
+
+    def __init__(self, partner: Partner, output: Output, *, open_view: OpenView, interruptible: Interruptible) -> None:
+        self._partner = partner
+        self._output = output
+        self._open_view = open_view
+        self._interruptible = interruptible
+        self._is_first = True
+        self.latest: Reply | None = None
+        self.events: Sequence[Event] = ()
+
+    def ask(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, looks: Looks) -> Reply:
+        """The reply to the last message.
+
+        Raises:
+            LocaldiffError: the run cannot begin, or broke off.
+        """
+        for redraw in range(1, REDRAWS + 2):
+            reply = self._run(messages, options, looks)
+            if not reply.is_empty or redraw > REDRAWS:
+                break
+            options = replace(options, seed=next_seed(reply.seed))
+            if self._output.notes:
+                self._output.stderr.write(
+                    f"The reply is empty; drawing it again with seed {options.seed} ({redraw} of {REDRAWS}).\n"
+                )
+        return reply
+
+    def _run(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, looks: Looks) -> Reply:
+        cancel, collector = threading.Event(), Collector()
+        self.latest, self.events = None, collector.events
+        with ExitStack() as stack:
+            stack.enter_context(self._interruptible(cancel))
+            status = StatusLine(self._output.stderr, shown=False)
+            stack.enter_context(logging_to(status, self._output))
+            observers = self._observers(stack, status, cancel, looks)
+            try:
+                for event in self._partner.answer(messages, options, cancel=cancel):
+                    collector.on_event(event)
+                    for observer in observers:
+                        observer.on_event(event)
+            finally:
+                self.latest = collector.reply
+        self._is_first = False
+        if self.latest is None:
+            raise RuntimeError("a run without events")
+        return self.latest
+
+    def _observers(
+        self, stack: ExitStack, status: StatusLine, cancel: threading.Event, looks: Looks
+    ) -> tuple[Observer, ...]:
+        """Who shows the run, entered into `stack`: the canvas, where there is one, and the page for the rest."""
+        stdout, stderr = self._output.stdout, self._output.stderr
+        shares = is_same_terminal(stdout.file, stderr.file)
+        render: Render | None = partial(_laid_out, color=stdout.color) if looks.markdown and stdout.terminal else None
+        thinks = looks.think != "hide"
+        thought: tuple[Channel, ...] = ("thought",) if thinks else ()
+        view = self._open_view(
+            looks.live,
+            prints=(*thought, "answer") if shares else thought,
+            cancelled=cancel.is_set,
+            legend=self._is_first,
+            render=render,
+        )
+        page = Page(
+            answers=None if view is not None and shares else stdout,
+            thoughts=stderr if thinks and view is None and self._output.notes else None,
+            render=render,
+        )
+        stack.callback(page.close)
+        if view is None:
+            return (page,)
+        status.give_way(stack.enter_context(view).above)
+        return view, page
+
+
+def _laid_out(passage: Passage, columns: int, *, color: bool) -> str:
+    from localdiff.chat.markdown import render
+
+    return render(passage.text, columns, color=color)
