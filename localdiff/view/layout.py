@@ -112,7 +112,7 @@ def layout_of(size: Size, *, palette: Palette, canvas_length: int, pending: int 
     room = size.rows - 1 - header_rows - footer_rows - legend_rows
     text_columns = max(1, columns - text_width(prefix))
     # Line breaks cost rows that no estimate knows of; a taller terminal has more of them to spare.
-    spare = size.rows // 8
+    spare = size.rows // 10
     wanted = int((pending + canvas_length * _COLUMNS_PER_TOKEN) // text_columns) + spare
     return Layout(
         tier=tier,

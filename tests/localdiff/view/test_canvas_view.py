@@ -1,7 +1,7 @@
 """Whole pictures: golden frames for sizes, palettes and scripts, and what holds for any picture at all.
 
 The golden files show each frame as text and, below it, one letter a column for its style, so that one file serves all
-palettes. `LOCALDIFF_GOLDEN=write` makes them anew; look at the difference before committing it.
+palettes. `GOLDEN=write` makes them anew; look at the difference before committing it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def golden(script: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_golden_files_are_complete(script: str) -> None:
     path = GOLDEN / f"{script}.txt"
-    if os.environ.get("LOCALDIFF_GOLDEN") == "write":
+    if os.environ.get("GOLDEN") == "write":
         path.write_text(golden_text(script), encoding="utf-8")
     assert path.read_text(encoding="utf-8") == golden_text(script)
 

@@ -48,9 +48,9 @@ def test_the_legend_takes_no_row_from_the_page() -> None:
 
 def test_a_short_canvas_gets_a_low_region() -> None:
     assert layout(80, 24, canvas=16).body_rows == 3
-    assert layout(80, 24, canvas=96).body_rows == 8
-    assert layout(80, 40, canvas=96).body_rows == 10
-    assert layout(80, 24, canvas=96, pending=150).body_rows == 10
+    assert layout(80, 24, canvas=96).body_rows == 7
+    assert layout(80, 40, canvas=96).body_rows == 9
+    assert layout(80, 24, canvas=96, pending=150).body_rows == 9
 
 
 def test_the_border_costs_columns_only_where_there_are_some() -> None:
