@@ -1,0 +1,79 @@
+"""Two layers at full width through a quantization and the loader: the memory account against real bytes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from localdiff.denoising import BlockContext, denoise_block
+from localdiff.diffusion.noise import SeededNoise
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.load import load_model, open_weights
+from localdiff.model.cache import KVCache
+from quant.manifest import read_manifest
+from quant.memory import MemoryAccount, held_by_manifest
+from tests.full_width import write_full_width
+from tests.quantized import quantize
+
+STATUS = Path("/proc/self/status")
+CONTEXT = 8192
+LAYERS = 2
+
+
+@pytest.fixture(scope="module")
+def quantized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """4.6 GB of random weights, and 1.5 GB of what `4bit-small` makes of them."""
+    source = tmp_path_factory.mktemp("full-width")
+    write_full_width(source, LAYERS)
+    directory = quantize(source, tmp_path_factory.mktemp("made") / "4bit-small", "4bit-small")
+    for file in source.glob("*.safetensors"):
+        file.unlink()
+    return directory
+
+
+@pytest.fixture
+def account(quantized: Path) -> MemoryAccount:
+    return MemoryAccount.of(held_by_manifest(read_manifest(quantized)), context=CONTEXT)
+
+
+def anonymous_bytes() -> int:
+    match = re.search(r"^RssAnon:\s+(\d+) kB", STATUS.read_text(), re.MULTILINE)
+    assert match is not None
+    return int(match[1]) * 1024
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not STATUS.exists(), reason="asks the kernel for the anonymous memory of this process")
+def test_the_account_is_what_is_held(quantized: Path, account: MemoryAccount) -> None:
+    before = anonymous_bytes()
+    network = load_model(open_weights(quantized), torch.device("cpu"), torch.bfloat16, context=CONTEXT).network
+    taken = anonymous_bytes() - before
+    weights = sum(account.weights.values())
+    assert weights == pytest.approx(sum(tensor.nbytes for tensor in network.state_dict().values()), rel=0.01)
+    assert weights == pytest.approx(sum(file.stat().st_size for file in quantized.glob("*.safetensors")), rel=0.01)
+    assert taken < 0.02 * weights, "the weights stay in their files"
+    cache = KVCache(network.config, CONTEXT, torch.bfloat16, torch.device("cpu"))
+    assert account.cache == pytest.approx(cache.nbytes, rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.gpu
+def test_a_card_takes_what_the_account_says(quantized: Path, account: MemoryAccount) -> None:
+    card = torch.device("cuda:0")
+    before = torch.cuda.memory_allocated(card)
+    network = load_model(open_weights(quantized), card, torch.bfloat16, context=CONTEXT).network
+    held = torch.cuda.memory_allocated(card) - before
+    assert held == pytest.approx(sum(account.weights.values()), rel=0.01)
+    cache = KVCache(network.config, CONTEXT, torch.bfloat16, card)
+    with torch.inference_mode():
+        network.encode(torch.arange(1024, device=card), cache)
+    canvas = torch.randint(network.config.vocab_size, (network.config.canvas_length,), device=card)
+    context = BlockContext(block=1, started=0.0, settings=SamplerSettings(max_steps=3), stop_rule="never", pad_id=0)
+    torch.cuda.reset_peak_memory_stats(card)
+    assert len(list(denoise_block(network, cache, canvas, SeededNoise(0), context))) == 3
+    peak = torch.cuda.max_memory_allocated(card) - before
+    assert peak < account.total - account.slack
+    assert peak > 0.9 * (account.total - account.slack)
