@@ -36,6 +36,7 @@ class Repository:
         truncated: hand out files that are cut short.
         cuts: name → after how many bytes to cut the connection, once each.
         wrong: names of files that are handed out with one bit flipped.
+        gone: names of large files that are listed, and not handed out whole.
         ranges: whether ranges are understood.
         pace: seconds between two pieces of a large file.
     """
@@ -49,6 +50,7 @@ class Repository:
     truncated: bool = False
     cuts: dict[str, list[int]] = field(default_factory=dict)
     wrong: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
     ranges: bool = True
     pace: float = 0.0
 
@@ -138,6 +140,8 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _content(self, repository: Repository, name: str, body: bool) -> None:
+        if name in repository.gone and self._last() is None:
+            return self._refuse(404)
         data = repository.files[name]
         etag = hashlib.sha256(data).hexdigest() if is_large(name) else _blob(data)
         if name in repository.wrong:
@@ -158,6 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         if body:
             self._send(part[:cut], repository.pace if is_large(name) else 0.0)
+        return None
 
     def _send(self, content: bytes, pace: float) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):

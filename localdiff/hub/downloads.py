@@ -21,7 +21,7 @@ from typing import Any, Protocol, Self
 
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
 from localdiff.hub.problems import UnreachableError
-from localdiff.hub.repository import Repository
+from localdiff.hub.repository import CONFIG, Repository
 
 WORKERS = 2
 """Files at a time: what is interrupted starts over, and these files have several gigabytes."""
@@ -178,7 +178,8 @@ class Downloads:
             raise AssertionError("both are pipes")
         request = {
             "repository": self._repository.name,
-            "commit": self._repository.commit,
+            # Asked for by its branch once, so that the cache knows offline which commit the branch stands for.
+            "revision": self._repository.revision if name == CONFIG else self._repository.commit,
             "file": name,
             "directory": None if self._directory is None else str(self._directory),
         }

@@ -7,7 +7,6 @@ about what is in the files.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import time
@@ -22,8 +21,8 @@ from localdiff.hub.problems import KINDS, UnreachableError, explain, not_downloa
 from localdiff.hub.reference import NEEDED
 
 LEGAL_FILES = ("LICENSE*", "LICENCE*", "NOTICE*")
-INDEX = "model.safetensors.index.json"
-WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+MAIN = "main"
 _WAITS = (1.0, 3.0)
 _TIMEOUT = 30.0
 _PASSING = {408, 429, 500, 502, 503, 504}
@@ -67,17 +66,19 @@ class Repository:
 
     Attributes:
         name: `owner/name`.
-        commit: the commit that a branch or tag stood at.
+        revision: the branch, tag or commit that was asked for.
+        commit: the commit that it stood at.
         files: by name, as far as a model may need them.
         license: the word for its licence in its card, or None where nobody said.
-        asked: whether the Hub was asked; otherwise everything is as the cache has it.
+        unasked: why the Hub was not asked, if it was not; then only files that are in the cache are known.
     """
 
     name: str
+    revision: str
     commit: str
     files: Mapping[str, RemoteFile]
     license: str | None = None
-    asked: bool = True
+    unasked: UnreachableError | None = None
 
     def read(self, name: str) -> bytes:
         """The whole content of a small file, from the cache or from the Hub; it is not kept.
@@ -139,21 +140,21 @@ def look_up(reference: str, *, revision: str | None = None, offline: bool = Fals
         offline: do not ask the Hub.
 
     Raises:
-        UnreachableError: the Hub may not or cannot be asked, and the cache does not have every file.
+        UnreachableError: the Hub may not or cannot be asked, and the cache has nothing of it.
         WeightsError: there is no such repository or revision, or it is not handed out.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from huggingface_hub import constants
 
     if offline or constants.is_offline_mode():
-        return _in_cache(reference, revision, not_downloaded(reference))
+        return _in_cache(reference, revision or MAIN, not_downloaded(reference))
     try:
-        return _on_hub(reference, revision)
+        return _on_hub(reference, revision or MAIN)
     except UnreachableError as error:
-        return _in_cache(reference, revision, error)
+        return _in_cache(reference, revision or MAIN, error)
 
 
-def _on_hub(reference: str, revision: str | None) -> Repository:
+def _on_hub(reference: str, revision: str) -> Repository:
     from huggingface_hub import HfApi
 
     def ask() -> Repository:
@@ -174,7 +175,11 @@ def _on_hub(reference: str, revision: str | None) -> Repository:
         card = info.card_data
         spoken = card.get("license") if card else None
         return Repository(
-            name=reference, commit=commit, files=files, license=spoken if isinstance(spoken, str) else None
+            name=reference,
+            revision=revision,
+            commit=commit,
+            files=files,
+            license=spoken if isinstance(spoken, str) else None,
         )
 
     repository = _patiently(ask, reference, revision)
@@ -185,38 +190,18 @@ def _on_hub(reference: str, revision: str | None) -> Repository:
     return repository
 
 
-def _in_cache(reference: str, revision: str | None, otherwise: UnreachableError) -> Repository:
-    """A repository as the cache has it, if the files that a model needs are all there."""
-    config = _cached(reference, "config.json", revision)
+def _in_cache(reference: str, revision: str, reason: UnreachableError) -> Repository:
+    """A repository as far as the cache has it."""
+    config = _cached(reference, CONFIG, revision)
     if config is None:
-        raise otherwise
+        raise reason
     snapshot = config.parent
-    names = sorted(path.name for path in snapshot.iterdir() if path.is_file() and _is_wanted(path.name))
-    missing = sorted(_weight_files(snapshot) - set(names))
-    if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise UnreachableError(
-            f"`{missing[0]}`{more} of `{reference}` is not here: {otherwise.message}", otherwise.hint
-        )
+    here = [path for path in sorted(snapshot.iterdir()) if path.is_file() and _is_wanted(path.name)]
     files = {
-        name: RemoteFile(
-            name=name, nbytes=(snapshot / name).stat().st_size, sha256=_sha256(snapshot / name), here=snapshot / name
-        )
-        for name in names
+        path.name: RemoteFile(name=path.name, nbytes=path.stat().st_size, sha256=_sha256(path), here=path)
+        for path in here
     }
-    return Repository(name=reference, commit=snapshot.name, files=files, asked=False)
-
-
-def _weight_files(snapshot: Path) -> set[str]:
-    index = snapshot / INDEX
-    if not index.is_file():
-        return {WEIGHTS}
-    try:
-        return {str(name) for name in json.loads(index.read_bytes())["weight_map"].values()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise WeightsError(
-            f"`{index}` is damaged ({type(error).__name__})", f"delete `{index}` to fetch it again"
-        ) from error
+    return Repository(name=reference, revision=revision, commit=snapshot.name, files=files, unasked=reason)
 
 
 def _sha256(path: Path) -> str | None:

@@ -1,6 +1,6 @@
 """A process that fetches files of the Hub, one after the other: `python -m localdiff.hub.worker`.
 
-    stdin   one JSON object a line: repository, commit, file, and the directory it goes to, or null for the Hub's cache
+    stdin   one JSON object a line: repository, revision, file, and the directory it goes to (null: the Hub's cache)
     stdout  one JSON object a line: `bytes` so far, a `note`, and at the end of a file its `path` or an `error`
 
 A process of its own, because the Hub's client cleans up after itself when it is interrupted in a main thread, and in no
@@ -129,13 +129,13 @@ def _fetch(request: dict[str, Any], reports: Reports) -> dict[str, Any]:
         path = hf_hub_download(
             request["repository"],
             request["file"],
-            revision=request["commit"],
+            revision=request["revision"],
             local_dir=place,
             library_name="localdiff",
             tqdm_class=progress_bar(reports),
         )
     except Exception as error:
-        worded = explain(error, request["repository"], request["commit"], place=Path(place) if place else None)
+        worded = explain(error, request["repository"], request["revision"], place=Path(place) if place else None)
         worded = worded or LocaldiffError(f"unexpected {type(error).__name__} while fetching: {error}")
         return {"error": [worded.message, worded.hint, worded.exit_code]}
     return {"path": path}

@@ -13,11 +13,10 @@ from pathlib import Path
 from localdiff.commands.quantizing.origin import Origin
 from localdiff.errors import WeightsError
 from localdiff.hub.downloads import Downloads
+from localdiff.hub.repository import CONFIG
 from quant.errors import SourceError
 from quant.source import INDEX_FILE, SourceFile, SourceStoppedError
 from quant.writer import file_sha256
-
-CONFIG = "config.json"
 
 
 class Fetching:

@@ -62,7 +62,7 @@ class Quantization:
         damaged = self._look_at_target()
         # 2. headers
         try:
-            origin = self._find_origin()
+            origin = self._find_origin(recipe)
         except UnreachableError as error:
             return self._without_the_hub(recipe, error)
         # 3. plan
@@ -114,12 +114,12 @@ class Quantization:
             )
         return damaged
 
-    def _find_origin(self) -> Origin:
+    def _find_origin(self, recipe: Recipe) -> Origin:
         request = self._request
         status = StatusLine(self._output.stderr, shown=not self._output.quiet)
         status.show(f"looking at {printable(request.model)}")
         try:
-            origin = find_origin(request.model, revision=request.revision, offline=request.offline)
+            origin = find_origin(request.model, recipe, revision=request.revision, offline=request.offline)
         finally:
             status.clear()
         if request.stream and origin.repository is None:

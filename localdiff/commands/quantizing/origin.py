@@ -6,7 +6,7 @@ Knows which files make up a checkpoint and how their headers are got at; fetches
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from localdiff.errors import UsageError, WeightsError
+from localdiff.hub.problems import UnreachableError
 from localdiff.hub.reference import MANIFEST, TEXT_FILES, resolve_local
 from localdiff.hub.repository import LEGAL_FILES, Repository, look_up
+from quant.recipe import Recipe
 from quant.source import (
     INDEX_FILE,
     SINGLE_FILE,
     SourceFile,
+    StoredTensor,
     complete,
     header_length,
     parse_header,
@@ -68,8 +71,14 @@ class Origin:
         return None if self.directory is None else self.directory / file.name
 
 
-def find_origin(reference: str, *, revision: str | None = None, offline: bool = False) -> Origin:
+def find_origin(reference: str, recipe: Recipe, *, revision: str | None = None, offline: bool = False) -> Origin:
     """Read the headers of what a user calls a model.
+
+    Args:
+        reference: `demo`, a directory or a Hub id.
+        recipe: what it is wanted for; what that drops need not be here where the Hub is not asked.
+        revision: branch, tag or commit of a Hub repository.
+        offline: do not ask the Hub.
 
     Raises:
         WeightsError: it is not there, is not handed out, or is no DiffusionGemma model.
@@ -80,7 +89,7 @@ def find_origin(reference: str, *, revision: str | None = None, offline: bool = 
     local = resolve_local(reference, revision=revision)
     if local is not None:
         return _from_directory(reference, local.directory)
-    return _from_hub(look_up(reference, revision=revision, offline=offline))
+    return _from_hub(look_up(reference, revision=revision, offline=offline), recipe)
 
 
 def _from_directory(reference: str, directory: Path) -> Origin:
@@ -106,21 +115,19 @@ def _from_directory(reference: str, directory: Path) -> Origin:
     )
 
 
-def _from_hub(repository: Repository) -> Origin:
+def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
     _refuse_quantized(repository.name, repository.files)
     config = _model_config(repository.name, repository.read("config.json"))
     if INDEX_FILE in repository.files:
         names, promised = parse_index(repository.read(INDEX_FILE))
     else:
         names, promised = [SINGLE_FILE], {}
-    absent = [name for name in names if name not in repository.files]
-    if absent:
-        raise WeightsError(
-            f"`{repository.name}` has no `{absent[0]}`, so it is no model that localdiff can read",
-            f"weights are `{SINGLE_FILE}`, or `{INDEX_FILE}` and the files that it names",
-        )
+    absent = {name: _unneeded(name, promised, recipe) for name in names if name not in repository.files}
+    missing = [name for name, file in absent.items() if file is None]
+    if missing:
+        raise _missing(repository, missing)
     with ThreadPoolExecutor(_CONNECTIONS) as pool:
-        files = tuple(pool.map(lambda name: _header(repository, name), names))
+        files = tuple(pool.map(lambda name: absent.get(name) or _header(repository, name), names))
     return Origin(
         reference=repository.name,
         model=repository.name,
@@ -141,6 +148,30 @@ def _header(repository: Repository, name: str) -> SourceFile:
     if len(start) < min(wanted, file.nbytes):
         start = repository.read_start(name, wanted)
     return SourceFile(name=name, nbytes=file.nbytes, sha256=file.sha256, tensors=parse_header(name, start, file.nbytes))
+
+
+def _unneeded(name: str, promised: Mapping[str, str], recipe: Recipe) -> SourceFile | None:
+    """A file that is not here, as far as the index tells, if the recipe drops everything in it; or None."""
+    members = [tensor for tensor, file in promised.items() if file == name]
+    if not members:
+        return None
+    resolved = recipe.resolved(promised)
+    if any(resolved.fate(tensor) != "drop" for tensor in members):
+        return None
+    tensors = tuple(StoredTensor(name=tensor, dtype="BF16", shape=(0,), file=name, start=0) for tensor in members)
+    return SourceFile(name=name, nbytes=0, sha256=None, tensors=tensors)
+
+
+def _missing(repository: Repository, names: Sequence[str]) -> WeightsError:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    if repository.unasked is not None:
+        return UnreachableError(
+            f"`{names[0]}`{more} of `{repository.name}` is not here, and cannot be fetched", repository.unasked.hint
+        )
+    return WeightsError(
+        f"`{repository.name}` has no `{names[0]}`, so it is no model that localdiff can read",
+        f"weights are `{SINGLE_FILE}`, or `{INDEX_FILE}` and the files that it names",
+    )
 
 
 def _refuse_quantized(reference: str, names: Iterable[str]) -> None:

@@ -131,7 +131,7 @@ class Prospect:
 
     def _remarks(self) -> Sequence[str]:
         remarks = [f"Damaged, and made again: {problem}." for problem in self.damaged.values()]
-        if self.origin.repository is not None and not self.origin.repository.asked:
+        if self.origin.repository is not None and self.origin.repository.unasked is not None:
             remarks.append("The Hub was not asked: this is the model as it lies in the cache.")
         if (self.target / store.MANIFEST).is_file() and not self.damaged:
             remarks.append(

@@ -53,7 +53,7 @@ def test_names_sizes_and_hashes_of_what_a_model_may_need(use_hub: UseHub) -> Non
     with hub(model=Repository(files=FILES | OTHERS, license="apache-2.0")) as server:
         use_hub(server)
         found = look_up("owner/model", revision="v1")
-        assert (found.name, found.commit, found.license, found.asked) == ("owner/model", COMMIT, "apache-2.0", True)
+        assert (found.revision, found.commit, found.license, found.unasked) == ("v1", COMMIT, "apache-2.0", None)
         assert set(found.files) == set(FILES)
         for name, content in FILES.items():
             file = found.files[name]
@@ -93,7 +93,7 @@ def test_what_is_in_the_cache_is_said_and_read_there(use_hub: UseHub) -> None:
         assert found.files[WEIGHTS[0]].here == path
         assert found.files[WEIGHTS[1]].here is None
         assert found.read_start(WEIGHTS[0], 100) == FILES[WEIGHTS[0]][:100]
-        assert server.requests == ["GET api/models/owner/model"]
+        assert server.requests == ["GET api/models/owner/model/revision/main"]
 
 
 def test_the_cache_alone_tells_the_same(use_hub: UseHub) -> None:
@@ -104,28 +104,30 @@ def test_the_cache_alone_tells_the_same(use_hub: UseHub) -> None:
         server.requests.clear()
         found = look_up("owner/model", offline=True)
         assert server.requests == []
-    assert (found.commit, found.asked, found.license) == (COMMIT, False, None)
+    assert (found.revision, found.commit, found.license) == ("main", COMMIT, None)
+    assert found.unasked is not None and "may not be asked" in found.unasked.message
     assert {name: file.nbytes for name, file in found.files.items()} == {n: len(c) for n, c in FILES.items()}
     assert found.files[WEIGHTS[0]].sha256 == hashlib.sha256(FILES[WEIGHTS[0]]).hexdigest()
     assert found.files["config.json"].sha256 is None
-    use_hub(nobody())
-    assert look_up("owner/model") == found
-    assert look_up("owner/model", revision=COMMIT, offline=True) == found
+    assert look_up("owner/model", revision=COMMIT, offline=True).files == found.files
+    use_hub(url := nobody())
+    alone = look_up("owner/model")
+    assert alone.files == found.files
+    assert alone.unasked is not None and url in alone.unasked.message
 
 
-def test_offline_a_missing_file_is_named(use_hub: UseHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_only_what_is_here_is_known(use_hub: UseHub, monkeypatch: pytest.MonkeyPatch) -> None:
     with hub(model=Repository(files=FILES)) as server:
         use_hub(server)
         with pytest.raises(UnreachableError, match="`owner/model` has not been downloaded"):
             look_up("owner/model", offline=True)
-        for name in ("config.json", "model.safetensors.index.json"):
-            download(name)
-        with pytest.raises(UnreachableError, match=f"`{WEIGHTS[0]}` and 1 more of `owner/model` is not here"):
-            look_up("owner/model", offline=True)
+        download("config.json")
         download(WEIGHTS[0])
+        assert set(look_up("owner/model", offline=True).files) == {"config.json", WEIGHTS[0]}
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-        with pytest.raises(UnreachableError, match=f"`{WEIGHTS[1]}` of `owner/model` is not here"):
-            look_up("owner/model")
+        assert set(look_up("owner/model").files) == {"config.json", WEIGHTS[0]}
+        with pytest.raises(UnreachableError, match="`owner/model` has not been downloaded"):
+            look_up("owner/model", revision="v1")
 
 
 @pytest.mark.parametrize(

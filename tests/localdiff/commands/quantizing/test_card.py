@@ -20,7 +20,7 @@ from tests.small_weights import write_small_weights
 
 @pytest.fixture
 def origin(tmp_path: Path) -> Origin:
-    return find_origin(str(write_small_weights(tmp_path / "small")))
+    return find_origin(str(write_small_weights(tmp_path / "small")), RECIPES["4bit"])
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def from_hub(origin: Origin) -> Origin:
         model="owner/small",
         revision="c" * 40,
         license="apache-2.0",
-        repository=Repository(name="owner/small", commit="c" * 40, files={}),
+        repository=Repository(name="owner/small", revision="main", commit="c" * 40, files={}),
     )
 
 

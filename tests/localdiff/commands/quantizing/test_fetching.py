@@ -14,12 +14,14 @@ from localdiff.errors import WeightsError
 from localdiff.hub.downloads import Downloads
 from quant.errors import SourceError
 from quant.reader import SourceReader
+from quant.recipe import RECIPES
 from quant.source import SourceFile, SourceStoppedError
 from tests.fake_hub import Hub, Repository, hub
 from tests.localdiff.conftest import UseHub
 from tests.localdiff.hub.test_downloads import Log
 from tests.small_weights import write_small_weights
 
+RECIPE = RECIPES["4bit"]
 FIRST = "model-00001-of-00003.safetensors"
 
 
@@ -47,7 +49,7 @@ def first(origin: Origin) -> SourceFile:
 
 
 def test_a_directory_s_files_are_where_they_are(directory: Path) -> None:
-    origin = find_origin(str(directory))
+    origin = find_origin(str(directory), RECIPE)
     fetching = Fetching(origin, None, scratch=None, stopped=lambda: False)
     fetching.begin([])
     with fetching.open(first(origin)) as path:
@@ -57,7 +59,7 @@ def test_a_directory_s_files_are_where_they_are(directory: Path) -> None:
 
 
 def test_files_of_the_hub_stay_in_its_cache(server: Hub, tmp_path: Path) -> None:
-    origin = find_origin("owner/small")
+    origin = find_origin("owner/small", RECIPE)
     with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
         fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: False)
         fetching.begin([FIRST])
@@ -65,13 +67,13 @@ def test_files_of_the_hub_stay_in_its_cache(server: Hub, tmp_path: Path) -> None
             assert read(first(origin), path)
         assert fetching.read("tokenizer.json") == b"{}" * 1000
     assert path.exists() and path.is_relative_to(tmp_path / "hf")
-    again = find_origin("owner/small", offline=False)
+    again = find_origin("owner/small", RECIPE)
     assert again.here(first(again)) == path
     assert again.repository is not None and again.repository.files["config.json"].here is not None
 
 
 def test_streaming_deletes_what_it_fetched_and_nothing_else(server: Hub, tmp_path: Path) -> None:
-    origin = find_origin("owner/small")
+    origin = find_origin("owner/small", RECIPE)
     scratch = tmp_path / "out.partial" / "source.partial"
     unfinished = scratch / ".cache" / "huggingface" / "download" / "x.incomplete"
     unfinished.parent.mkdir(parents=True)
@@ -90,10 +92,10 @@ def test_streaming_deletes_what_it_fetched_and_nothing_else(server: Hub, tmp_pat
 
 
 def test_streaming_leaves_alone_what_others_put_into_the_cache(server: Hub, tmp_path: Path) -> None:
-    origin = find_origin("owner/small")
+    origin = find_origin("owner/small", RECIPE)
     with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
         cached = downloads.wait(FIRST)
-    origin = find_origin("owner/small")
+    origin = find_origin("owner/small", RECIPE)
     fetching = Fetching(origin, None, scratch=tmp_path / "scratch", stopped=lambda: False)
     with fetching.open(first(origin)) as path:
         assert path == cached
@@ -102,7 +104,7 @@ def test_streaming_leaves_alone_what_others_put_into_the_cache(server: Hub, tmp_
 
 def test_waiting_ends_when_the_job_is_stopped(server: Hub) -> None:
     server.repositories["owner/small"].pace = 0.5
-    origin = find_origin("owner/small")
+    origin = find_origin("owner/small", RECIPE)
     with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
         fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: True)
         with pytest.raises(SourceStoppedError), fetching.open(first(origin)):
@@ -116,7 +118,7 @@ def test_a_file_that_came_damaged_is_deleted_so_that_the_next_run_fetches_it(
     server.repositories["owner/small"].wrong = {FIRST}
     scratch = tmp_path / "scratch" if streams else None
     for damaged in (True, False):
-        origin = find_origin("owner/small")
+        origin = find_origin("owner/small", RECIPE)
         assert origin.here(first(origin)) is None
         with Downloads(origin.repository, Log(), directory=scratch, workers=1) as downloads:  # type: ignore[arg-type]
             fetching = Fetching(origin, downloads, scratch=scratch, stopped=lambda: False)
@@ -132,14 +134,14 @@ def test_a_file_that_came_damaged_is_deleted_so_that_the_next_run_fetches_it(
 
 
 def test_a_damaged_file_of_the_cache_is_named_and_kept(server: Hub) -> None:
-    origin = find_origin("owner/small")
+    origin = find_origin("owner/small", RECIPE)
     with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
         cached = downloads.wait(FIRST)
     assert cached is not None
     content = bytearray(cached.read_bytes())
     content[-1] ^= 1
     cached.resolve().write_bytes(content)
-    origin = find_origin("owner/small")
+    origin = find_origin("owner/small", RECIPE)
     fetching = Fetching(origin, None, scratch=None, stopped=lambda: False)
     with pytest.raises(SourceError, match="SHA-256") as raised, fetching.open(first(origin)) as path:
         read(first(origin), path)
@@ -148,7 +150,7 @@ def test_a_damaged_file_of_the_cache_is_named_and_kept(server: Hub) -> None:
 
 
 def test_errors_that_another_download_would_not_cure_keep_the_file(server: Hub) -> None:
-    origin = find_origin("owner/small")
+    origin = find_origin("owner/small", RECIPE)
     with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
         fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: False)
         with pytest.raises(SourceError, match="not finite") as raised, fetching.open(first(origin)) as path:
@@ -159,7 +161,7 @@ def test_errors_that_another_download_would_not_cure_keep_the_file(server: Hub) 
 
 def test_a_small_file_that_came_damaged_is_refused(server: Hub) -> None:
     server.repositories["owner/small"].wrong = {"tokenizer.json"}
-    origin = find_origin("owner/small")
+    origin = find_origin("owner/small", RECIPE)
     with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
         fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: False)
         with pytest.raises(WeightsError, match="`tokenizer.json` of `owner/small` is damaged"):

@@ -6,16 +6,21 @@ import json
 from pathlib import Path
 
 import pytest
+from huggingface_hub import hf_hub_download
 
 from localdiff.commands.quantizing import origin as module
 from localdiff.commands.quantizing.origin import find_origin
 from localdiff.errors import UsageError, WeightsError
+from localdiff.hub.problems import UnreachableError
 from quant.errors import SourceError
+from quant.plan import make_plan
+from quant.recipe import RECIPES
 from quant.source import read_source
 from tests.fake_hub import COMMIT, Repository, hub
 from tests.localdiff.conftest import UseHub
 from tests.small_weights import write_small_weights
 
+RECIPE = RECIPES["4bit"]
 FILES = [f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3)]
 
 
@@ -36,7 +41,7 @@ def test_a_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (directory / "README.md").write_text("---\nlanguage: en\nlicense: apache-2.0\n---\n\nlicense: no\n")
     monkeypatch.chdir(directory)
     for reference in (str(directory), "."):
-        found = find_origin(reference)
+        found = find_origin(reference, RECIPE)
         assert (found.reference, found.model, found.revision, found.license) == (reference, "small", None, "apache-2.0")
         assert found.files == read_source(directory)
         assert found.texts == ("LICENSE", "NOTICE.txt", "chat_template.jinja", "config.json", "tokenizer.json")
@@ -50,14 +55,14 @@ def test_a_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_directory_without_a_licence_in_its_card(directory: Path, card: bytes | None) -> None:
     if card is not None:
         (directory / "README.md").write_bytes(card)
-    assert find_origin(str(directory)).license is None
+    assert find_origin(str(directory), RECIPE).license is None
 
 
 def test_a_repository_says_the_same_as_the_directory(directory: Path, use_hub: UseHub) -> None:
-    local = find_origin(str(directory))
+    local = find_origin(str(directory), RECIPE)
     with hub(small=repository(directory, license="mit")) as server:
         cache = use_hub(server)
-        found = find_origin("owner/small")
+        found = find_origin("owner/small", RECIPE)
         assert (found.reference, found.model, found.revision, found.license) == ("owner/small",) * 2 + (COMMIT, "mit")
         assert [file.tensors for file in found.files] == [file.tensors for file in local.files]
         assert [(file.name, file.nbytes) for file in found.files] == [(file.name, file.nbytes) for file in local.files]
@@ -75,7 +80,7 @@ def test_a_header_longer_than_the_first_guess(
     monkeypatch.setattr(module, "HEADER_GUESS", 100)
     with hub(small=repository(directory)) as server:
         use_hub(server)
-        found = find_origin("owner/small")
+        found = find_origin("owner/small", RECIPE)
     assert [file.tensors for file in found.files] == [file.tensors for file in read_source(directory)]
 
 
@@ -86,29 +91,29 @@ def test_a_single_file_needs_no_index(directory: Path, use_hub: UseHub) -> None:
     remote.files["model.safetensors"] = remote.files.pop(FILES[0])
     with hub(small=remote) as server:
         use_hub(server)
-        assert [file.name for file in find_origin("owner/small").files] == ["model.safetensors"]
+        assert [file.name for file in find_origin("owner/small", RECIPE).files] == ["model.safetensors"]
 
 
 def test_what_is_quantized_already_is_refused(directory: Path, use_hub: UseHub) -> None:
     (directory / "quant.json").touch()
     with pytest.raises(UsageError, match="is quantized already"):
-        find_origin(str(directory))
+        find_origin(str(directory), RECIPE)
     with hub(small=repository(directory)) as server:
         use_hub(server)
         with pytest.raises(UsageError, match="`owner/small` is quantized already"):
-            find_origin("owner/small")
+            find_origin("owner/small", RECIPE)
 
 
 @pytest.mark.parametrize("config", ['{"model_type": "llama"}', "{}", "[]", "{", "7"])
 def test_another_model_is_refused(directory: Path, config: str) -> None:
     (directory / "config.json").write_text(config)
     with pytest.raises(WeightsError):
-        find_origin(str(directory))
+        find_origin(str(directory), RECIPE)
 
 
 def test_a_directory_that_is_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="config.json"):
-        find_origin(str(tmp_path))
+        find_origin(str(tmp_path), RECIPE)
 
 
 def test_a_repository_without_weights(directory: Path, use_hub: UseHub) -> None:
@@ -117,9 +122,9 @@ def test_a_repository_without_weights(directory: Path, use_hub: UseHub) -> None:
     with hub(small=remote, bare=Repository(files={"config.json": remote.files["config.json"]})) as server:
         use_hub(server)
         with pytest.raises(WeightsError, match=f"`owner/small` has no `{FILES[2]}`"):
-            find_origin("owner/small")
+            find_origin("owner/small", RECIPE)
         with pytest.raises(WeightsError, match="`owner/bare` has no `model.safetensors`"):
-            find_origin("owner/bare")
+            find_origin("owner/bare", RECIPE)
 
 
 def test_an_index_that_promises_too_much(directory: Path, use_hub: UseHub) -> None:
@@ -130,4 +135,20 @@ def test_an_index_that_promises_too_much(directory: Path, use_hub: UseHub) -> No
     with hub(small=remote) as server:
         use_hub(server)
         with pytest.raises(SourceError, match="lacks `ghost`"):
-            find_origin("owner/small")
+            find_origin("owner/small", RECIPE)
+
+
+def test_offline_a_file_that_the_recipe_drops_need_not_be_here(directory: Path, use_hub: UseHub) -> None:
+    with hub(small=repository(directory)) as server:
+        use_hub(server)
+        for name in ("config.json", "model.safetensors.index.json", FILES[0]):
+            hf_hub_download("owner/small", name)
+        with pytest.raises(UnreachableError, match=f"`{FILES[2]}` of `owner/small` is not here") as raised:
+            find_origin("owner/small", RECIPE, offline=True)
+        assert "leave out `--offline`" in (raised.value.hint or "")
+        hf_hub_download("owner/small", FILES[2])
+        found = find_origin("owner/small", RECIPE, offline=True)
+        online = find_origin("owner/small", RECIPE)
+    plans = [make_plan(RECIPE, origin.files) for origin in (found, online)]
+    assert plans[0].dropped == plans[1].dropped
+    assert plans[0].shards == plans[1].shards

@@ -1,0 +1,85 @@
+"""Whether the Hub answers, what it thinks of the token, and how downloads would come.
+
+Knows one request and its time limit; downloads nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Literal
+
+TIMEOUT = 3.0
+PUBLIC_ENDPOINT = "https://huggingface.co"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reach:
+    """What came of asking the Hub.
+
+    Attributes:
+        endpoint: who was asked.
+        state: `reachable`, `unreachable`, `refused` (it does not take the token), `broken` (it answers with an error),
+            or `offline` (it may not be asked).
+        problem: the error in words.
+        advice: what to do about it.
+        seconds: how long the answer took.
+        has_token: whether there is a token; which one is nobody's business.
+        has_xet: whether the faster protocol can be used.
+    """
+
+    endpoint: str
+    state: Literal["reachable", "unreachable", "refused", "broken", "offline"]
+    problem: str | None = None
+    advice: str | None = None
+    seconds: float | None = None
+    has_token: bool = False
+    has_xet: bool = False
+
+
+def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
+    """Ask the Hub about a model.
+
+    Args:
+        model: `owner/name`; the Hub is well, too, if it knows no such model.
+        timeout: seconds for a connection, and for the answer.
+    """
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    from huggingface_hub import HfApi, constants, get_token
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+
+    from localdiff.hub.problems import UnreachableError, explain
+
+    endpoint = constants.ENDPOINT
+    has_token, has_xet = get_token() is not None, find_spec("hf_xet") is not None
+    if constants.is_offline_mode():
+        return Reach(endpoint=endpoint, state="offline", has_token=has_token, has_xet=has_xet)
+    began = time.perf_counter()
+    state: Literal["reachable", "unreachable", "refused", "broken"] = "reachable"
+    problem = advice = None
+    try:
+        HfApi(library_name="localdiff").model_info(model, timeout=timeout)
+    except (GatedRepoError, RepositoryNotFoundError):
+        pass  # an answer about the model, not about the Hub
+    except Exception as error:
+        explained = explain(error, model, None)
+        if explained is None:
+            raise
+        problem, advice = explained.message, explained.hint
+        if isinstance(explained, UnreachableError):
+            state = "unreachable"
+        else:
+            status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
+            state = "refused" if status in (401, 403) else "broken"
+    seconds = time.perf_counter() - began
+    return Reach(
+        endpoint=endpoint,
+        state=state,
+        problem=problem,
+        advice=advice,
+        seconds=seconds,
+        has_token=has_token,
+        has_xet=has_xet,
+    )

@@ -1,0 +1,274 @@
+"""`localdiff quantize` from the Hub: what is fetched, kept, deleted, checked, and what may go wrong on the way."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections import namedtuple
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from localdiff.commands.quantize import QuantizeRequest, quantize
+from localdiff.commands.quantizing import space
+from localdiff.hub.reference import DEMO_DIRECTORY
+from localdiff.store import MODEL
+from localdiff.ui.output import Output, Stream
+from quant.manifest import read_manifest
+from tests.fake_hub import COMMIT, TOKEN, Hub, Repository, hub
+from tests.localdiff.conftest import UseHub
+from tests.localdiff.hub.test_repository import nobody
+from tests.processes import Cli
+from tests.small_weights import write_small_weights
+
+FIRST, VISION, LAST = (f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))
+SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def output(home: Path) -> Path:
+    return home / "models" / "small-4bit"
+
+
+@pytest.fixture
+def server(tmp_path: Path, use_hub: UseHub) -> Iterator[Hub]:
+    directory = write_small_weights(tmp_path / "published")
+    (directory / "tokenizer.json").write_text("{}" * 1000)
+    files = {path.name: path.read_bytes() for path in directory.iterdir()} | {"README.md": b"# x", "code.py": b"raise"}
+    with hub(small=Repository(files=files, license="apache-2.0")) as running:
+        use_hub(running)
+        yield running
+
+
+def tree(directory: Path) -> Mapping[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "hf" / "hub" / "models--owner--small"
+
+
+def test_what_is_needed_is_fetched_once_into_the_shared_cache(
+    cli: Cli, server: Hub, output: Path, tmp_path: Path
+) -> None:
+    result = cli("quantize", "owner/small", "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (0, f"{output}\n"), result.stderr
+    assert result.stderr.startswith(f"owner/small @ {COMMIT[:8]} → 4bit\n")
+    assert "in 2 files into " in result.stderr
+    # the vision tower's file is left where it is, and so is everything else that is not needed
+    snapshot = cache(tmp_path) / "snapshots" / COMMIT
+    assert {path.name for path in snapshot.iterdir()} == {
+        FIRST,
+        LAST,
+        "config.json",
+        "tokenizer.json",
+        "model.safetensors.index.json",
+    }
+    assert set(server.fetched()) == {FIRST, LAST, "tokenizer.json"}
+    manifest = read_manifest(output)
+    assert (manifest.model, manifest.revision) == ("owner/small", COMMIT)
+    assert "`hf cache rm model/owner/small` deletes them" in result.stderr
+    # another recipe needs no download, and no network
+    server.requests.clear()
+    result = cli("quantize", "owner/small", "--recipe", "int8", "--yes", "--offline", stdin=b"")
+    assert result.code == 0, result.stderr
+    assert "all here already" in result.stderr
+    assert "The Hub was not asked" in result.stderr
+    assert server.requests == []
+
+
+def test_streaming_gives_the_same_bytes_and_leaves_no_download(
+    cli: Cli, server: Hub, output: Path, tmp_path: Path
+) -> None:
+    assert cli("quantize", "owner/small", "--yes", stdin=b"").code == 0
+    kept = tree(output)
+    shutil.rmtree(tmp_path / "hf")
+    shutil.rmtree(output)
+    result = cli("quantize", "owner/small", "--yes", "--stream", stdin=b"")
+    assert result.code == 0, result.stderr
+    assert tree(output) == kept
+    assert "each deleted when it has been read" in result.stderr
+    assert "hf cache rm" not in result.stderr
+    assert not cache(tmp_path).exists()
+    assert {path.name for path in output.parent.iterdir()} == {"small-4bit", ".small-4bit.lock"}
+
+
+def test_streaming_leaves_alone_what_was_in_the_cache(cli: Cli, server: Hub, output: Path, tmp_path: Path) -> None:
+    assert cli("quantize", "owner/small", "--yes", stdin=b"").code == 0
+    before = tree(tmp_path / "hf")
+    server.requests.clear()
+    result = cli("quantize", "owner/small", "--yes", "--stream", "-o", str(tmp_path / "other"), stdin=b"")
+    assert result.code == 0
+    assert tree(tmp_path / "hf") == before
+    assert server.fetched() == []
+
+
+def test_a_connection_that_is_cut_costs_nothing_but_time(cli: Cli, server: Hub, output: Path) -> None:
+    server.repositories["owner/small"].cuts = {FIRST: [100], LAST: [1000]}
+    assert cli("quantize", "owner/small", "--yes", stdin=b"").code == 0
+
+
+def test_a_hub_that_fails_half_way_is_gone_on_with(cli: Cli, server: Hub, output: Path, tmp_path: Path) -> None:
+    whole = cli("quantize", "owner/small", "--yes", "-o", str(tmp_path / "whole"), stdin=b"")
+    assert whole.code == 0
+    shutil.rmtree(tmp_path / "hf")
+    repository = server.repositories["owner/small"]
+    last = repository.files.pop(LAST)
+    missing = Repository(files=repository.files | {LAST: last}, license="apache-2.0", gone={LAST})
+    server.repositories["owner/small"] = missing
+    result = cli("quantize", "owner/small", "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (3, "")
+    assert "the Hub answered 404 for `owner/small`" in result.stderr
+    assert (output.with_name("small-4bit.partial") / SHARDS[0]).exists()
+    assert not output.exists()
+    missing.gone.clear()
+    server.requests.clear()
+    result = cli("quantize", "owner/small", "--yes", stdin=b"")
+    assert result.code == 0, result.stderr
+    assert "1 of them is finished" in result.stderr
+    assert server.fetched() == [LAST]
+    assert tree(output) == tree(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream"]], ids=["kept", "streamed"])
+def test_weights_that_do_not_hash_to_what_was_published(cli: Cli, server: Hub, output: Path, stream: list[str]) -> None:
+    server.repositories["owner/small"].wrong = {LAST}
+    result = cli("quantize", "owner/small", "--yes", *stream, stdin=b"")
+    assert (result.code, result.stdout) == (3, "")
+    assert f"`{LAST}` is damaged (its SHA-256 is not the published one)" in result.stderr
+    assert not output.exists()
+    server.repositories["owner/small"].wrong = set()
+    assert cli("quantize", "owner/small", "--yes", *stream, stdin=b"").code == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "token", "arguments", "message"),
+    [
+        ({"gated": True}, None, [], "access to `owner/small` is not granted for this account"),
+        ({"private": True}, None, [], "there is no `owner/small` on the Hub, or it is private"),
+        ({}, "hf_old", [], "the Hub does not accept this token"),
+        ({}, None, ["--revision", "v9"], "`owner/small` has no revision `v9`"),
+        ({}, None, ["--offline"], "`owner/small` has not been downloaded, and the Hub may not be asked"),
+        ({"status": 403}, None, [], "this token may not read `owner/small`"),
+    ],
+    ids=["gated", "private", "wrong token", "revision", "offline", "forbidden"],
+)
+def test_what_the_hub_does_not_hand_out(
+    cli: Cli,
+    server: Hub,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, object],
+    token: str | None,
+    arguments: list[str],
+    message: str,
+) -> None:
+    for name, value in changes.items():
+        setattr(server.repositories["owner/small"], name, value)
+    if token:
+        monkeypatch.setenv("HF_TOKEN", token)
+    for extra in (["--yes"], ["--dry-run"]):
+        result = cli("quantize", "owner/small", *arguments, *extra, stdin=b"")
+        assert (result.code, result.stdout) == (3, "")
+        first, second = result.stderr.splitlines()
+        assert first == f"error: {message}"
+        assert second.startswith("hint: ")
+
+
+def test_a_token_and_a_revision(cli: Cli, server: Hub, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.repositories["owner/small"].gated = True
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert cli("quantize", "owner/small", "--revision", "v1", "--yes", stdin=b"").code == 0
+    assert read_manifest(output).revision == COMMIT
+
+
+def test_without_a_network_the_released_model_is_planned_from_its_description(
+    cli: Cli, use_hub: UseHub, home: Path
+) -> None:
+    use_hub(url := nobody())
+    result = cli("quantize", "--dry-run", stdin=b"")
+    assert result.code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"{MODEL} → 4bit"
+    assert "  experts                      60    45.7 GB  12.9 GB  12.9 GB   12.9 GB" in lines
+    assert lines[-2] == f"`{MODEL}` could not be fetched: no answer from {url}."
+    assert lines[-1] == "These figures come from the built-in description of the released weights, not from the Hub."
+    offline = cli("quantize", "--dry-run", "--offline", "--stream", stdin=b"")
+    assert offline.code == 0
+    assert "has not been downloaded, and the Hub may not be asked." in offline.stdout
+    # a real run shows the same, and then says why it goes no further
+    result = cli("quantize", "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (3, "")
+    assert result.stderr.startswith(f"{MODEL} → 4bit\n")
+    assert f"error: `{MODEL}` could not be fetched: no answer from {url}\n" in result.stderr
+    assert not home.exists()
+    assert cli("quantize", "owner/other", "--dry-run", stdin=b"").code == 3
+
+
+def small_disk(free: int) -> object:
+    usage = namedtuple("usage", "total used free")
+    return lambda path: usage(10**12, 0, free)
+
+
+def streams() -> Output:
+    return Output(stdout=Stream(file=io.StringIO()), stderr=Stream(file=io.StringIO()))
+
+
+def shown(stream: Stream) -> str:
+    assert isinstance(stream.file, io.StringIO)
+    return stream.file.getvalue()
+
+
+def test_streaming_is_offered_where_the_plan_does_not_fit(
+    cli: Cli, server: Hub, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = sum(len(server.repositories["owner/small"].files[name]) for name in (FIRST, LAST))
+    monkeypatch.setattr(space.shutil, "disk_usage", small_disk(total + 20_000))
+    result = cli("quantize", "owner/small", "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (4, "")
+    assert "not enough disk space" in result.stderr
+    assert "hint: `--stream` needs " in result.stderr
+    assert "`HF_HOME` moves the download" in result.stderr
+    asked = []
+
+    def ask(answer: bool) -> object:
+        return lambda question: asked.append(question) or answer
+
+    request = QuantizeRequest(model="owner/small")
+    assert quantize(request, streams(), ask=ask(False)) == 130  # type: ignore[arg-type]
+    assert not output.parent.exists()
+    said = streams()
+    assert quantize(request, said, ask=ask(True)) == 0  # type: ignore[arg-type]
+    assert len(asked) == 2
+    assert asked[0].startswith("This does not fit: not enough disk space in ")
+    assert asked[0].endswith("Stream?")
+    assert shown(said.stdout) == f"{output}\n"
+    assert not cache(tmp_path).exists()
+
+
+def test_where_not_even_streaming_fits_it_says_so(cli: Cli, server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(space.shutil, "disk_usage", small_disk(5000))
+    for arguments in (["--yes"], ["--yes", "--stream"]):
+        result = cli("quantize", "owner/small", *arguments, stdin=b"")
+        assert result.code == 4
+        assert "5 KB free" in result.stderr
+
+
+def test_uploaded_to_the_hub_a_quantized_model_loads_by_its_id(
+    cli: Cli, server: Hub, home: Path, tmp_path: Path
+) -> None:
+    assert DEMO_DIRECTORY.is_dir()
+    assert cli("quantize", "demo", "--yes", stdin=b"").code == 0
+    uploaded = {path.name: path.read_bytes() for path in (home / "models" / "demo-4bit").iterdir()}
+    server.repositories["owner/demo-4bit"] = Repository(files=uploaded)
+    arguments = ("--seed", "1", "--max-tokens", "96", "Spell the word canvas.")
+    here = cli("run", "-m", "demo-4bit", *arguments, stdin=b"")
+    there = cli("run", "-m", "owner/demo-4bit", *arguments, stdin=b"")
+    assert (there.code, there.stdout) == (0, here.stdout)
+    assert cli("quantize", "owner/demo-4bit", "--yes", stdin=b"").code == 2
