@@ -58,7 +58,7 @@ def account(model: DiffusionGemma, shapes: Mapping[str, tuple[int, ...]]) -> Acc
             does not have.
     """
     wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    source_of = {name: _source(name) for name in wanted}
+    source_of = {name: checkpoint_name(name) for name in wanted}
     _refuse("lacks", sorted(set(source_of.values()) - set(shapes)), _MISMATCH)
     for name, source in source_of.items():
         if shapes[source] != wanted[name]:
@@ -72,7 +72,7 @@ def account(model: DiffusionGemma, shapes: Mapping[str, tuple[int, ...]]) -> Acc
     return Accounting(source_of=source_of, vision=vision, tied=tied)
 
 
-def _source(name: str) -> str:
+def checkpoint_name(name: str) -> str:
     """Checkpoint tensor that fills a parameter: the decoder's, but for the encoder's layer scalars."""
     if name.endswith(".encoder_layer_scalar"):
         return ENCODER + name.replace("encoder_layer_scalar", "layer_scalar")

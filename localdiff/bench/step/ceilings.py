@@ -1,0 +1,96 @@
+"""What this machine can do at best, measured: a large copy, and large products.
+
+Knows torch and a clock; knows no model. A step is held against these and not against a data sheet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from .parts import waiter
+from .work import Work
+
+_COPY_BYTES = 1 << 29
+_LEAST_SECONDS = 0.05
+_LARGEST = 8192
+_REPEATS = 7
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ceilings:
+    """Best rates seen.
+
+    Attributes:
+        copied: bytes a second of a large copy, read and written bytes together.
+        products: operations a second of large products, by the type of their factors; a type that the device cannot
+            multiply is left out.
+    """
+
+    copied: float
+    products: dict[str, float]
+
+    def floor(self, work: Work, *, kinds: tuple[str, ...] = ("fp32", "bf16", "int8")) -> float:
+        """Seconds below which a piece of work cannot stay: moving its bytes, or its products at the best rate."""
+        best = max((rate for kind, rate in self.products.items() if kind in kinds), default=0.0)
+        return max(work.nbytes / self.copied, work.operations / best if best else 0.0)
+
+
+def measure_ceilings(device: torch.device, *, copy_bytes: int = _COPY_BYTES, largest: int = _LARGEST) -> Ceilings:
+    """Measures a device.
+
+    Args:
+        copy_bytes: size of the copy; it should be larger than any cache.
+        largest: most rows and columns of a product.
+    """
+    products = {}
+    for kind in ("fp32", "bf16", "int8"):
+        rate = _product_rate(kind, device, largest)
+        if rate is not None:
+            products[kind] = rate
+    return Ceilings(copied=_copy_rate(device, copy_bytes), products=products)
+
+
+def _copy_rate(device: torch.device, nbytes: int) -> float:
+    source = torch.ones(nbytes, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    return 2 * nbytes / _best(lambda: target.copy_(source), device)
+
+
+def _product_rate(kind: str, device: torch.device, largest: int) -> float | None:
+    """Operations a second of a square product, as large as it must be to take a while; None where there is none."""
+    size, multiply = 512, torch._int_mm if kind == "int8" else torch.mm
+    while True:
+        left, right = _factor(kind, size, device), _factor(kind, size, device)
+        try:
+            seconds = _best(partial(multiply, left, right.t()), device)
+        except (RuntimeError, NotImplementedError):
+            return None
+        if seconds >= _LEAST_SECONDS or size >= largest:
+            return 2 * size**3 / seconds
+        size *= 2
+
+
+def _factor(kind: str, size: int, device: torch.device) -> Tensor:
+    if kind == "int8":
+        return torch.randint(-127, 128, (size, size), dtype=torch.int8, device=device)
+    return torch.randn(size, size, device=device).to({"fp32": torch.float32, "bf16": torch.bfloat16}[kind])
+
+
+def _best(work: Callable[[], object], device: torch.device) -> float:
+    """Seconds of the fastest of a few runs, the first not counted: what the machine can do, not what it often does."""
+    wait = waiter(device)
+    work()
+    fastest = float("inf")
+    for _ in range(_REPEATS):
+        wait()
+        began = time.perf_counter()
+        work()
+        wait()
+        fastest = min(fastest, time.perf_counter() - began)
+    return fastest

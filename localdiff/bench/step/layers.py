@@ -1,0 +1,71 @@
+"""From a few layers to all of them.
+
+A layer's time is the sum of its parts' times, and each part's time depends on one thing: attention on the kind of
+attention, experts on how they are stored, the rest on nothing. So a model with one layer of each such kind says what
+any stack of them takes. Knows kinds and seconds; knows nothing about how they were measured.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ...model.config import LayerConfig
+from .parts import IN_LAYERS, Part, Place
+
+Kind: TypeAlias = tuple[Part, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """The layers of a model, as far as a time depends on them.
+
+    Args:
+        attention: kind of attention of each layer.
+        experts: how the experts of each layer are stored.
+    """
+
+    attention: tuple[str, ...]
+    experts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, layers: Sequence[LayerConfig], fates: Mapping[str, str]) -> Layers:
+        """The layers of a configuration whose parameters are stored so."""
+        stored = tuple(
+            f"{fates[f'layers.{index}.experts.gate_up_proj']}, {fates[f'layers.{index}.experts.down_proj']}"
+            for index in range(len(layers))
+        )
+        return cls(tuple(layer.kind for layer in layers), stored)
+
+    def kind(self, part: Part, layer: int) -> Kind:
+        """What the time of a part depends on."""
+        if part in ("attention projections", "attention core"):
+            return part, self.attention[layer]
+        return part, self.experts[layer] if part == "experts" else ""
+
+    def __len__(self) -> int:
+        return len(self.attention)
+
+
+def extrapolate(measured: Mapping[Place, float], here: Layers, there: Layers) -> dict[Place, float]:
+    """Seconds by place of a model with the layers `there`, from those of one with the layers `here`.
+
+    Raises:
+        ValueError: a kind of layer was not measured.
+    """
+    samples: dict[Kind, list[float]] = defaultdict(list)
+    for (part, layer), seconds in measured.items():
+        if layer is not None:
+            samples[here.kind(part, layer)].append(seconds)
+    medians = {kind: statistics.median(seconds) for kind, seconds in samples.items()}
+    places = {place: seconds for place, seconds in measured.items() if place[1] is None}
+    for layer in range(len(there)):
+        for part in IN_LAYERS:
+            kind = there.kind(part, layer)
+            if kind not in medians:
+                raise ValueError(f"{kind=} was not measured")
+            places[part, layer] = medians[kind]
+    return places

@@ -1,0 +1,173 @@
+"""The passes of a block against the clock: prefill, denoise steps, commit passes.
+
+    warm-up ─► prefill of the context ─► one block: [warm-up steps | timed steps | steps under the clock of parts]
+                                             └────► commit passes, each behind the same context
+
+Runs the same loop as an answer does, with a stop rule that never stops. Knows a loaded model; knows nothing about how
+it was loaded or what will be printed.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from ...denoising import BlockContext, denoise_block
+from ...diffusion.noise import SeededNoise
+from ...diffusion.settings import SamplerSettings
+from ...engine import PREFILL_CHUNK
+from ...model.cache import KVCache
+from ...model.diffusion_gemma import DiffusionGemma
+from .parts import PartClock, Place, waiter
+from .routing import Routing
+
+WARM_UP = 2
+"""The first step of a block has nothing to condition on, and the second is the first that does what all others do."""
+CLOCKED = 3
+COMMITS = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Steps:
+    """The denoise steps of one block.
+
+    Attributes:
+        first: seconds of the very first step.
+        timed: seconds of the timed steps, in order.
+        places: seconds of one step by place: the median of a few steps that the clock of parts slowed down.
+        mean_entropy: nats a position, over the timed steps.
+        experts_hit: share of a layer's experts that a step used.
+        busiest: most rows that one expert got.
+    """
+
+    first: float
+    timed: tuple[float, ...]
+    places: dict[Place, float]
+    mean_entropy: float
+    experts_hit: float
+    busiest: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Commits:
+    """Passes that write a committed block into the cache: seconds of each, and of one by place."""
+
+    timed: tuple[float, ...]
+    places: dict[Place, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timings:
+    """What was measured; `prefill` is the seconds of the whole context."""
+
+    prefill: float
+    steps: Steps
+    commits: Commits
+
+
+class Stopwatch:
+    """Times the passes of a loaded model.
+
+    Args:
+        dtype: type of the activations.
+        context: tokens in the cache before the canvas.
+        seed: of prompt, canvas and samples.
+        progress: told what is going on.
+    """
+
+    def __init__(
+        self,
+        network: DiffusionGemma,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        context: int,
+        seed: int = 0,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._network, self._context, self._seed, self._progress = network, context, seed, progress
+        config = network.config
+        self._device, self._wait = device, waiter(device)
+        self._cache = KVCache(config, context + config.canvas_length, dtype, device)
+        generator = torch.Generator().manual_seed(seed)
+        ids = torch.randint(config.vocab_size, (context + config.canvas_length,), generator=generator).to(device)
+        self._prompt, self._block = ids[:context], ids[context:]
+
+    @torch.inference_mode()
+    def measure(self, steps: int) -> Timings:
+        """Times the context, `steps` denoise steps after a warm-up, and a few commit passes."""
+        self._progress("warming up")
+        self._network.encode(self._block[: self._context], self._cache)
+        self._cache.rewind(0)
+        prefill = self._timed(self._prefill)
+        self._cache.snapshot()
+        return Timings(prefill=prefill, steps=self._steps(steps), commits=self._commits())
+
+    def _prefill(self) -> None:
+        for start in range(0, len(self._prompt), PREFILL_CHUNK):
+            self._progress(f"prefill, {start:,} of {len(self._prompt):,} tokens")
+            self._network.encode(self._prompt[start : start + PREFILL_CHUNK], self._cache)
+
+    def _steps(self, count: int) -> Steps:
+        config, total = self._network.config, WARM_UP + count + CLOCKED
+        noise, clock, routing = SeededNoise(self._seed), PartClock(self._wait), Routing(self._network)
+        canvas = noise.canvas(config.canvas_length, config.vocab_size).to(self._device)
+        block = BlockContext(
+            block=1,
+            started=time.perf_counter(),
+            settings=SamplerSettings(max_steps=total),
+            stop_rule="never",
+            pad_id=config.pad_token_id,
+        )
+        events = denoise_block(self._network, self._cache, canvas, noise, block)
+        seconds, entropies, places = [], [], []
+        for number in range(1, total + 1):
+            self._progress(f"step {number} of {total}")
+            began = time.perf_counter()
+            if number <= WARM_UP + count:
+                step = next(events)
+                seconds.append(time.perf_counter() - began)
+                entropies.append(step.event.mean_entropy)
+            else:
+                with clock.watching(self._network), routing.watching(), clock.within("sampling"):
+                    next(events)
+                places.append(clock.take())
+        return Steps(
+            first=seconds[0],
+            timed=tuple(seconds[WARM_UP:]),
+            places=_medians(places),
+            mean_entropy=statistics.mean(entropies[WARM_UP:]),
+            experts_hit=routing.hit,
+            busiest=routing.busiest,
+        )
+
+    def _commits(self) -> Commits:
+        clock, timed, places = PartClock(self._wait), [], []
+        for number in range(1, 2 * COMMITS + 1):
+            self._progress(f"commit pass {number} of {2 * COMMITS}")
+            if number <= COMMITS:
+                timed.append(self._timed(self._commit))
+            else:
+                with clock.watching(self._network):
+                    self._commit()
+                places.append(clock.take())
+            self._cache.rewind(len(self._prompt))
+        return Commits(timed=tuple(timed), places=_medians(places))
+
+    def _commit(self) -> None:
+        self._network.encode(self._block, self._cache)
+
+    def _timed(self, work: Callable[[], None]) -> float:
+        self._wait()
+        began = time.perf_counter()
+        work()
+        self._wait()
+        return time.perf_counter() - began
+
+
+def _medians(passes: list[dict[Place, float]]) -> dict[Place, float]:
+    return {place: statistics.median(taken[place] for taken in passes) for place in passes[0]}

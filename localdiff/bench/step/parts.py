@@ -1,0 +1,140 @@
+"""The seconds of a pass, by part of the network.
+
+Every second is counted once: what a part spends inside another one is the other one's. Knows module names; knows
+nothing about what a part computes. Where a device works behind the program's back, each border between two parts waits
+for it, so that a pass under the clock is slower than one without.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, TypeAlias, get_args
+
+import torch
+from torch import nn
+
+from ...model.diffusion_gemma import DiffusionGemma
+
+Part: TypeAlias = Literal[
+    "attention projections",
+    "attention core",
+    "dense MLP",
+    "router",
+    "experts",
+    "norms, residuals",
+    "head",
+    "sampling",
+    "self-conditioning",
+]
+PARTS: tuple[Part, ...] = get_args(Part)
+IN_LAYERS: tuple[Part, ...] = PARTS[:6]
+"""Parts of which every layer has its own."""
+
+Place: TypeAlias = tuple[Part, int | None]
+"""A part, and the number of its layer where it belongs to one."""
+
+
+class PartClock:
+    """Adds up seconds by place while it watches a network.
+
+    Args:
+        wait: returns when the device has done all that it was given.
+    """
+
+    def __init__(self, wait: Callable[[], None]) -> None:
+        self._wait = wait
+        self._seconds: dict[Place, float] = defaultdict(float)
+        self._stack: list[Place] = []
+        self._mark = 0.0
+
+    @contextmanager
+    def within(self, part: Part, layer: int | None = None) -> Iterator[None]:
+        """Counts what happens inside for a part."""
+        self._enter((part, layer))
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def take(self) -> dict[Place, float]:
+        """Seconds since the last call, by place."""
+        taken, self._seconds = dict(self._seconds), defaultdict(float)
+        return taken
+
+    @contextmanager
+    def watching(self, network: DiffusionGemma) -> Iterator[None]:
+        """Hooks the clock to the parts of a network, and takes it off again."""
+        undo = [self._hook(module, part, layer) for module, part, layer in _modules(network)]
+        embedding, conditioning = network.embed_tokens, network.self_conditioning
+        undo += [
+            self._replace(embedding, "logits", "head"),
+            self._replace(embedding, "soft", "self-conditioning"),
+            self._replace(conditioning, "condition", "self-conditioning"),
+        ]
+        try:
+            yield
+        finally:
+            for action in undo:
+                action()
+
+    def _hook(self, module: nn.Module, part: Part, layer: int | None) -> Callable[[], None]:
+        place = (part, layer)
+        before = module.register_forward_pre_hook(lambda *_: self._enter(place))
+        after = module.register_forward_hook(lambda *_: self._leave())
+
+        def undo() -> None:
+            before.remove()
+            after.remove()
+
+        return undo
+
+    def _replace(self, module: nn.Module, name: str, part: Part) -> Callable[[], None]:
+        method = getattr(module, name)
+
+        def timed(*args: Any) -> Any:
+            with self.within(part):
+                return method(*args)
+
+        setattr(module, name, timed)
+        return lambda: delattr(module, name)
+
+    def _enter(self, place: Place) -> None:
+        self._count()
+        self._stack.append(place)
+
+    def _leave(self) -> None:
+        self._count()
+        self._stack.pop()
+
+    def _count(self) -> None:
+        self._wait()
+        now = time.perf_counter()
+        if self._stack:
+            self._seconds[self._stack[-1]] += now - self._mark
+        self._mark = now
+
+
+def _modules(network: DiffusionGemma) -> Iterator[tuple[nn.Module, Part, int | None]]:
+    yield network, "norms, residuals", None
+    for index, layer in enumerate(network.layers):
+        attention = layer.get_submodule("self_attn")
+        yield layer, "norms, residuals", index
+        yield attention, "attention core", index
+        for name, module in attention.named_children():
+            if name.endswith("_proj"):
+                yield module, "attention projections", index
+        yield layer.get_submodule("mlp"), "dense MLP", index
+        yield layer.get_submodule("router"), "router", index
+        yield layer.get_submodule("experts"), "experts", index
+
+
+def waiter(device: torch.device) -> Callable[[], None]:
+    """A function that returns when a device has done all that it was given."""
+    if device.type == "cuda":
+        return lambda: torch.cuda.synchronize(device)
+    if device.type == "mps":
+        return torch.mps.synchronize
+    return lambda: None

@@ -1,0 +1,67 @@
+"""Which code path each part of a network takes, in words.
+
+A module that chose its way says so in an attribute `path`; of the others the kind of module says it. Knows the classes
+that hold weights; knows nothing about how a choice was made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from torch import nn
+
+from quant.modules import QuantEmbedding, QuantExperts, QuantLinear
+
+from ...model.diffusion_gemma import DiffusionGemma
+from .parts import PARTS, Part
+
+_DECODED = (QuantLinear, QuantExperts, QuantEmbedding)
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Part → its code path."""
+
+    by_part: dict[Part, str]
+
+    def of(self, part: Part) -> str:
+        """The path of a part, or nothing where there is only one."""
+        return self.by_part.get(part, "")
+
+
+def paths_of(network: DiffusionGemma) -> Paths:
+    """The paths that a network takes."""
+    layers = list(network.layers)
+    attention = [layer.get_submodule("self_attn") for layer in layers]
+    modules: dict[Part, list[nn.Module]] = {
+        "attention projections": [
+            module for owner in attention for name, module in owner.named_children() if name.endswith("_proj")
+        ],
+        "dense MLP": [module for layer in layers for module in layer.get_submodule("mlp").children()],
+        "experts": [layer.get_submodule("experts") for layer in layers],
+        "head": [network.embed_tokens],
+        "self-conditioning": list(network.self_conditioning.children())[:3],
+    }
+    words = {part: _words(path_of(module) for module in modules[part]) for part in PARTS if part in modules}
+    return Paths(words)
+
+
+def path_of(module: nn.Module) -> str:
+    """The code path of one module, in words."""
+    path = getattr(module, "path", None)
+    if isinstance(path, str):
+        return path
+    if isinstance(module, _DECODED):
+        return "decoded, then multiplied"
+    first = next(module.parameters(), None)
+    return "" if first is None else {"bfloat16": "bf16", "float32": "fp32"}.get(str(first.dtype)[6:], str(first.dtype))
+
+
+def _words(paths: Iterable[str]) -> str:
+    """The paths that occur, most frequent first, with their numbers where there are several."""
+    counted = Counter(path for path in paths if path).most_common()
+    if len(counted) == 1:
+        return counted[0][0]
+    return "; ".join(f"{number} × {path}" for path, number in counted)

@@ -1,0 +1,161 @@
+"""What a measurement comes to: every figure is computed here, once, for the table and for the line of JSON.
+
+Knows seconds, bytes and operations; knows nothing about how the table looks.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .ceilings import Ceilings
+from .layers import extrapolate
+from .measure import Timings
+from .memory import MemoryUse
+from .parts import PARTS, Part, Place
+from .paths import Paths
+from .subject import Subject
+from .work import Pass, Work, by_part
+
+STEP_COUNTS = (8, 12, 16, 24, 48)
+_CORE_KINDS = ("fp32", "bf16")
+"""Types that attention scores are multiplied in; whole numbers would lose them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartFigures:
+    """One part of a step: seconds, the least there is to do, the seconds that takes at best, and how it was done."""
+
+    part: Part
+    seconds: float
+    work: Work
+    floor: float
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """The figures of a measurement. Seconds, bytes, operations.
+
+    Attributes:
+        step: median of a denoise step, with the 10th and 90th percentile.
+        commit: median of a commit pass.
+        is_extrapolated: whether some layers were left out and reckoned from the others.
+        parts: in the order of `PARTS`; they add up to one step that the clock of parts slowed down.
+        floor: seconds below which a step cannot stay on this machine.
+        tokens_per_second: steps a block → committed tokens a second, commit pass included.
+    """
+
+    subject: Subject
+    hardware: str
+    threads: int
+    context: int
+    timed_steps: int
+    step: float
+    step_percentiles: tuple[float, float]
+    first_step: float
+    commit: float
+    prefill: float
+    prefill_rate: float
+    is_extrapolated: bool
+    parts: tuple[PartFigures, ...]
+    floor: float
+    commit_floor: float
+    tokens_per_second: dict[int, float]
+    ceilings: Ceilings
+    memory: MemoryUse
+    mean_entropy: float
+    experts_hit: float
+    busiest: int
+
+
+def make_report(
+    subject: Subject,
+    timings: Timings,
+    ceilings: Ceilings,
+    paths: Paths,
+    memory: MemoryUse,
+    *,
+    context: int,
+    hardware: str,
+    threads: int,
+) -> Report:
+    """All figures, for the model that the subject stands for."""
+    here, there = subject.built.layers, subject.stands_for.layers
+    steps, commits = timings.steps, timings.commits
+    step_places = extrapolate(steps.places, here, there)
+    # Layers that were left out are reckoned with the ratio by which their parts make a pass longer.
+    step_factor = sum(step_places.values()) / sum(steps.places.values())
+    commit_places = extrapolate(commits.places, here, there)
+    commit_factor = sum(commit_places.values()) / sum(commits.places.values())
+    canvas = subject.stands_for.config.canvas_length
+    passes = {
+        is_canvas: Pass(
+            config=subject.stands_for.config,
+            fates=subject.stands_for.fates,
+            itemsize=subject.dtype.itemsize,
+            rows=canvas,
+            context=context,
+            experts_hit=steps.experts_hit,
+            is_canvas=is_canvas,
+        )
+        for is_canvas in (True, False)
+    }
+    step = statistics.median(steps.timed) * step_factor
+    commit = statistics.median(commits.timed) * commit_factor
+    parts = _parts(step_places, passes[True].work(), ceilings, paths)
+    prefill = timings.prefill * commit_factor
+    return Report(
+        subject=subject,
+        hardware=hardware,
+        threads=threads,
+        context=context,
+        timed_steps=len(steps.timed),
+        step=step,
+        step_percentiles=(_percentile(steps.timed, 10) * step_factor, _percentile(steps.timed, 90) * step_factor),
+        first_step=steps.first * step_factor,
+        commit=commit,
+        prefill=prefill,
+        prefill_rate=context / prefill,
+        is_extrapolated=len(here) != len(there),
+        parts=parts,
+        floor=sum(part.floor for part in parts),
+        commit_floor=sum(_floor(place, work, ceilings) for place, work in passes[False].work().items()),
+        tokens_per_second={count: canvas / (count * step + commit) for count in STEP_COUNTS},
+        ceilings=ceilings,
+        memory=memory,
+        mean_entropy=steps.mean_entropy,
+        experts_hit=steps.experts_hit,
+        busiest=steps.busiest,
+    )
+
+
+def _parts(
+    places: Mapping[Place, float], works: Mapping[Place, Work], ceilings: Ceilings, paths: Paths
+) -> tuple[PartFigures, ...]:
+    seconds: dict[Part, float] = defaultdict(float)
+    floors: dict[Part, float] = defaultdict(float)
+    for (part, _), taken in places.items():
+        seconds[part] += taken
+    for place, work in works.items():
+        floors[place[0]] += _floor(place, work, ceilings)
+    work_of = by_part(works)
+    return tuple(
+        PartFigures(part=part, seconds=seconds[part], work=work_of[part], floor=floors[part], path=paths.of(part))
+        for part in PARTS
+    )
+
+
+def _floor(place: Place, work: Work, ceilings: Ceilings) -> float:
+    return ceilings.floor(work, kinds=_CORE_KINDS) if place[0] == "attention core" else ceilings.floor(work)
+
+
+def _percentile(values: tuple[float, ...], percent: int) -> float:
+    """Linear between the two nearest ranks, as numpy's default is."""
+    ordered = sorted(values)
+    position = (len(ordered) - 1) * percent / 100
+    low = int(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)

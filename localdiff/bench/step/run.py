@@ -1,0 +1,74 @@
+"""The measurement from start to end: ceilings, a subject, its passes, the figures.
+
+Knows the order; knows nothing about options or streams.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from ...hardware import cpu_name
+from ...load import resolve_device
+from .ceilings import Ceilings, measure_ceilings
+from .measure import Stopwatch
+from .memory import memory_use
+from .paths import paths_of
+from .report import Report, make_report
+from .subject import Make, Progress
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement:
+    """What is to be measured, apart from the model: tokens in the cache and denoise steps to time."""
+
+    context: int
+    steps: int
+
+
+def run(
+    measurement: Measurement,
+    *,
+    device: str,
+    make: Make,
+    ceilings_of: Callable[[torch.device], Ceilings] = measure_ceilings,
+    progress: Progress = lambda _: None,
+) -> Report:
+    """Measure a model on a device.
+
+    Args:
+        device: in the words of `--device`.
+        make: makes or loads the model.
+        ceilings_of: measures what the device can do, before there is a model on it.
+        progress: told what is going on.
+    """
+    where = resolve_device(device)
+    progress("measuring what this machine can do at best")
+    ceilings = ceilings_of(where)
+    subject = make(progress)
+    stopwatch = Stopwatch(
+        subject.network, subject.dtype, subject.device, context=measurement.context, progress=progress
+    )
+    timings = stopwatch.measure(measurement.steps)
+    return make_report(
+        subject,
+        timings,
+        ceilings,
+        paths_of(subject.network),
+        memory_use(subject.device),
+        context=measurement.context,
+        hardware=_hardware(subject.device),
+        threads=torch.get_num_threads(),
+    )
+
+
+def _hardware(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    if device.type == "cpu":
+        threads = torch.get_num_threads()
+        return f"{cpu_name()}, {threads} thread{'' if threads == 1 else 's'}"
+    return platform.machine()

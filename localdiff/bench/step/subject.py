@@ -1,0 +1,201 @@
+"""What is measured: a real model, or random weights at the released size.
+
+Knows how to come by a model and whether it fits; knows nothing about clocks but how long the loading took.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+
+from quant.codec import stored_bytes
+from quant.codecs import CODECS
+from quant.errors import RecipeError
+from quant.memory import SLACK, Held, MemoryAccount
+from quant.recipe import Recipe, recipe_named
+
+from ...errors import ResourceError, UsageError
+from ...hub import resolve
+from ...load import account, load_model, open_weights, resolve_device, resolve_dtype
+from ...load.accounting import checkpoint_name
+from ...load.devices import free_bytes
+from ...model.config import ModelConfig
+from ...model.diffusion_gemma import DiffusionGemma
+from ...sizes import shown_size
+from .layers import Layers
+from .random_weights import random_model, stored_as
+from .released import LAYERS, MODEL, released_config
+
+_RANDOM_DTYPES = {"auto": torch.bfloat16, "bf16": torch.bfloat16, "fp32": torch.float32}
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """A model's configuration, and how each of its parameters is stored."""
+
+    config: ModelConfig
+    fates: Mapping[str, str]
+
+    @property
+    def layers(self) -> Layers:
+        """Its layers, as far as times depend on them."""
+        return Layers.of(self.config.layers, self.fates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A model that is ready to be measured.
+
+    Attributes:
+        name: what it is, in words.
+        recipe: how its weights are stored.
+        built: what is there.
+        stands_for: what the figures are to be about; the same, unless layers were left out.
+        load_seconds: how long it took to load it or to make it up.
+    """
+
+    name: str
+    recipe: str
+    network: DiffusionGemma
+    dtype: torch.dtype
+    device: torch.device
+    built: Blueprint
+    stands_for: Blueprint
+    load_seconds: float
+
+
+Progress: TypeAlias = Callable[[str], None]
+Make: TypeAlias = Callable[[Progress], Subject]
+"""Makes or loads a model and tells how far it is; all that can be wrong with what was asked for is known before."""
+
+
+def random_subject(
+    *,
+    recipe: str,
+    layers: int,
+    context: int,
+    device: str,
+    dtype: str,
+    configure: Callable[[int], ModelConfig] = released_config,
+    all_layers: int = LAYERS,
+) -> Make:
+    """Random weights at the released size.
+
+    Args:
+        layers: how many of the `all_layers` layers are made.
+        context: positions that there must be memory for.
+        configure: the configuration with so many layers.
+
+    Raises:
+        UsageError: no such recipe, or a type that nothing computes in.
+        ResourceError: it does not fit.
+    """
+    chosen, where, kind = _recipe(recipe), resolve_device(device), _dtype(dtype)
+    built, stands_for = (_blueprint(configure(count), chosen) for count in (layers, all_layers))
+    _refuse_if_too_large(built, chosen.name, context, where, kind)
+
+    def make(progress: Progress) -> Subject:
+        began = time.perf_counter()
+        network = random_model(
+            built.config,
+            chosen,
+            kind,
+            where,
+            progress=lambda done, of: progress(f"making random weights, {done} of {of} tensors"),
+        )
+        return Subject(
+            name=f"random weights in the shapes of {MODEL}",
+            recipe=chosen.name,
+            network=network,
+            dtype=kind,
+            device=where,
+            built=built,
+            stands_for=stands_for,
+            load_seconds=time.perf_counter() - began,
+        )
+
+    return make
+
+
+def real_subject(*, model: str, revision: str | None, offline: bool, context: int, device: str, dtype: str) -> Make:
+    """A model from the Hub, a directory, or `demo`.
+
+    Raises:
+        WeightsError: nothing usable is there.
+        ResourceError: there is no such device; the maker raises it too, where the model does not fit.
+    """
+    where = resolve_device(device)
+    source = resolve(model, revision=revision, offline=offline)
+    weights = open_weights(source.directory)
+    kind = resolve_dtype(dtype, where, weights)
+
+    def make(progress: Progress) -> Subject:
+        progress(f"loading {source.name}")
+        began = time.perf_counter()
+        network = load_model(weights, where, kind, context=context).network
+        source_of = account(_sketch(network.config), weights.shapes).source_of
+        built = Blueprint(network.config, {name: weights.fate(stored) for name, stored in source_of.items()})
+        return Subject(
+            name=source.name,
+            recipe=weights.recipe,
+            network=network,
+            dtype=kind,
+            device=where,
+            built=built,
+            stands_for=built,
+            load_seconds=time.perf_counter() - began,
+        )
+
+    return make
+
+
+def _blueprint(config: ModelConfig, recipe: Recipe) -> Blueprint:
+    return Blueprint(config, stored_as(_sketch(config), recipe))
+
+
+def _sketch(config: ModelConfig) -> DiffusionGemma:
+    with torch.device("meta"):
+        return DiffusionGemma(config)
+
+
+def _recipe(name: str) -> Recipe:
+    try:
+        return recipe_named(name)
+    except RecipeError as error:
+        raise UsageError(error.message, error.hint) from error
+
+
+def _dtype(name: str) -> torch.dtype:
+    if name not in _RANDOM_DTYPES:
+        raise UsageError(f"`--dtype {name}` is none of auto, bf16 and fp32")
+    return _RANDOM_DTYPES[name]
+
+
+def _refuse_if_too_large(built: Blueprint, recipe: str, context: int, device: torch.device, dtype: torch.dtype) -> None:
+    held, fates = [], built.fates
+    for name, tensor in _sketch(built.config).state_dict().items():
+        shape = tuple(tensor.shape)
+        nbytes = (
+            stored_bytes(CODECS[fates[name]], shape) if fates[name] in CODECS else math.prod(shape) * dtype.itemsize
+        )
+        held.append(Held(name=checkpoint_name(name), shape=shape, nbytes=nbytes))
+    memory = MemoryAccount.of(
+        held,
+        context=context,
+        window=built.config.sliding_window,
+        canvas=built.config.canvas_length,
+        activation_bytes=dtype.itemsize,
+        slack=SLACK if device.type == "cuda" else 0,
+    )
+    free = free_bytes(device)
+    if free is not None and memory.total > free:
+        raise ResourceError(
+            f"random `{recipe}` weights take {shown_size(memory.total)} at a context of {context:,} tokens, and "
+            f"`{device}` has {shown_size(free)} free",
+            "`--layers 6` makes a fifth of the layers and reckons the rest; a smaller `--recipe` takes less",
+        )

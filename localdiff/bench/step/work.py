@@ -1,0 +1,150 @@
+"""Bytes and operations that one pass cannot do without, by part.
+
+Counted from shapes: a product of `[N, in]` with `[out, in]` is `2 · N · in · out` operations; weights are read once, in
+the bytes that they are stored in; activations are written once and read once. Self-conditioning is counted in its
+sparse form, and reading the logits as one pass over them. Knows nothing about how anything is computed.
+Shape letters: N rows, D width, T keys, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from quant.codec import stored_bytes
+from quant.codecs import CODECS
+
+from ...model.config import LayerConfig, ModelConfig
+from .parts import Part, Place
+
+NORM_PASSES = 7 * 2 + 3 * 3
+"""Reads and writes of the stream in a layer: seven norms, three sums or products of two."""
+SOFT_ENTRIES = 64
+"""Embeddings that the sparse form of self-conditioning adds up for a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Bytes to move and operations to do."""
+
+    nbytes: float = 0.0
+    operations: float = 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.nbytes + other.nbytes, self.operations + other.operations)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pass:
+    """One pass of a model.
+
+    Attributes:
+        config: of the model.
+        fates: parameter → how it is stored.
+        itemsize: bytes of an activation.
+        rows: N.
+        context: positions in the cache.
+        experts_hit: share of a layer's experts that get any row.
+        is_canvas: whether the rows are a canvas, with head, sampling and self-conditioning; else they are committed.
+    """
+
+    config: ModelConfig
+    fates: Mapping[str, str]
+    itemsize: int
+    rows: int
+    context: int
+    experts_hit: float = 1.0
+    is_canvas: bool = True
+
+    def work(self) -> dict[Place, Work]:
+        """What it takes, by place."""
+        places: dict[Place, Work] = defaultdict(Work)
+        for index, layer in enumerate(self.config.layers):
+            for part, work in self._layer(index, layer).items():
+                places[part, index] = work
+        places["norms, residuals", None] = Work(4 * self._stream)
+        if self.is_canvas:
+            places |= {(part, None): work for part, work in self._outside().items()}
+        return dict(places)
+
+    def _layer(self, index: int, layer: LayerConfig) -> dict[Part, Work]:
+        config, prefix = self.config, f"layers.{index}."
+        queries, keys = config.num_heads * layer.head_dim, layer.num_kv_heads * layer.head_dim
+        attention = [("q", queries, config.hidden_size), ("k", keys, config.hidden_size)]
+        if not layer.keys_are_values:
+            attention.append(("v", keys, config.hidden_size))
+        attention.append(("o", config.hidden_size, queries))
+        projections = Work()
+        for name, out, in_ in attention:
+            projections += self._product(f"{prefix}self_attn.{name}_proj.weight", out, in_)
+        seen = self.rows + min(self.context, self.context if layer.window is None else layer.window - 1)
+        core = Work(
+            self.itemsize * (2 * seen * keys + 2 * self.rows * queries),
+            4 * self.rows * seen * queries,
+        )
+        return {
+            "attention projections": projections,
+            "attention core": core,
+            "dense MLP": self._mlp(f"{prefix}mlp."),
+            "router": self._product(f"{prefix}router.proj.weight", config.num_experts, config.hidden_size),
+            "experts": self._experts(f"{prefix}experts."),
+            "norms, residuals": Work(NORM_PASSES * self._stream),
+        }
+
+    def _outside(self) -> dict[Part, Work]:
+        config = self.config
+        logits = self.itemsize * self.rows * config.vocab_size
+        soft = Work(
+            logits + self.itemsize * self.rows * SOFT_ENTRIES * config.hidden_size,
+            2 * self.rows * SOFT_ENTRIES * config.hidden_size,
+        )
+        return {
+            "head": self._product("embed_tokens.weight", config.vocab_size, config.hidden_size),
+            "sampling": Work(2 * logits),
+            "self-conditioning": soft + self._mlp("self_conditioning."),
+        }
+
+    @property
+    def _stream(self) -> int:
+        return self.itemsize * self.rows * self.config.hidden_size
+
+    def _mlp(self, prefix: str) -> Work:
+        width, inner = self.config.hidden_size, self.config.intermediate_size
+        parts = (("gate", inner, width), ("up", inner, width), ("down", width, inner))
+        total = Work()
+        for name, out, in_ in parts:
+            total += self._product(f"{prefix}{name}_proj.weight", out, in_)
+        return total
+
+    def _experts(self, prefix: str) -> Work:
+        config = self.config
+        width, inner = config.hidden_size, config.moe_intermediate_size
+        chosen = self.rows * config.top_k_experts
+        shapes = {
+            "gate_up_proj": (config.num_experts, 2 * inner, width),
+            "down_proj": (config.num_experts, width, inner),
+        }
+        weights = sum(self._stored(prefix + name, shape) for name, shape in shapes.items())
+        activations = self.itemsize * chosen * (2 * width + 3 * inner)
+        return Work(weights * self.experts_hit + activations, 6 * chosen * width * inner)
+
+    def _product(self, name: str, out: int, in_: int) -> Work:
+        return Work(self._stored(name, (out, in_)) + self.itemsize * self.rows * (out + in_), 2 * self.rows * out * in_)
+
+    def _stored(self, name: str, shape: tuple[int, ...]) -> float:
+        fate = self.fates[name]
+        if fate in CODECS:
+            return stored_bytes(CODECS[fate], shape)
+        size = self.itemsize
+        for length in shape:
+            size *= length
+        return size
+
+
+def by_part(works: Mapping[Place, Work]) -> dict[Part, Work]:
+    """Sums over the layers."""
+    parts: dict[Part, Work] = defaultdict(Work)
+    for (part, _), work in works.items():
+        parts[part] += work
+    return dict(parts)

@@ -1,0 +1,196 @@
+"""The command line of measurements: `localdiff bench …`.
+
+Knows option names and help texts; computes nothing. `localdiff.cli` takes the commands in.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from localdiff.commands.bench_quality import QualityRequest, bench_quality
+from localdiff.commands.bench_step import StepRequest, bench_step
+from localdiff.exits import Edge
+from localdiff.options import GenerateOptions
+from localdiff.sizes import parse_size
+from localdiff.ui.help import Command, Group
+from localdiff.ui.output import Output, decide
+
+bench = typer.Typer(name="bench", cls=Group, help="Measure what this machine and these weights do.")
+
+_QUESTIONS = "Questions"
+_MODEL = "Model"
+_OUTPUT = "Output"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    app.add_typer(bench)
+
+
+@bench.command("step", cls=Command)
+def step_command(
+    context: typer.Context,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "-m",
+            "--model",
+            metavar="MODEL",
+            help="Measure this model, named as for run; random weights, unless given.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None,
+    revision: Annotated[
+        str | None,
+        typer.Option(metavar="REV", help="Branch, tag or commit of a model from the Hub.", rich_help_panel=_MODEL),
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Never ask the Hub.", rich_help_panel=_MODEL)] = False,
+    random_weights: Annotated[
+        bool,
+        typer.Option(
+            "--random-weights",
+            help="Measure random weights of the released model's shape, which takes no download.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = False,
+    recipe: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="How random weights are stored; 4bit, unless given.", rich_help_panel=_MODEL),
+    ] = None,
+    layers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Make only the first N of the 30 layers of random weights, 6 at least, and reckon all times for 30. "
+            "It takes less memory, and the result says so.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None,
+    device: Annotated[
+        str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda, cuda:N or mps.", rich_help_panel=_MODEL)
+    ] = "auto",
+    dtype: Annotated[str, typer.Option(metavar="TYPE", help="auto, bf16 or fp32.", rich_help_panel=_MODEL)] = "auto",
+    context_size: Annotated[
+        int, typer.Option("--context", metavar="N", help="Tokens in the cache before the canvas.")
+    ] = 1024,
+    steps: Annotated[
+        int, typer.Option(metavar="N", help="Denoise steps to time, after two that are not counted.")
+    ] = 16,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the line of JSON alone.", rich_help_panel=_OUTPUT)
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=_OUTPUT)
+    ] = False,
+) -> int:
+    """Time one denoise step, and say where the time goes.
+
+    Prints every part of a step beside what this machine can do at best, tokens a second at several numbers of steps,
+    prefill, memory and load time; a line of JSON comes last.
+    """
+    request = StepRequest(
+        model=model,
+        revision=revision,
+        offline=offline,
+        random_weights=random_weights,
+        recipe=recipe,
+        context=context_size,
+        steps=steps,
+        layers=layers,
+        device=device,
+        dtype=dtype,
+        json=json,
+    )
+    return bench_step(request, _streams(context, quiet=quiet))
+
+
+@bench.command("quality", cls=Command)
+def quality_command(
+    context: typer.Context,
+    first: Annotated[str, typer.Argument(metavar="A", help="The model that the others are held against.")],
+    others: Annotated[list[str], typer.Argument(metavar="B...", help="One or more others. All are named as for run.")],
+    skill: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Ask about this skill of the demo model, which has right answers; may be given several times. "
+            "All of them, unless given.",
+            rich_help_panel=_QUESTIONS,
+        ),
+    ] = None,
+    prompts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Ask these instead, a prompt a line; nobody judges the answers then.",
+            rich_help_panel=_QUESTIONS,
+        ),
+    ] = None,
+    count: Annotated[
+        int, typer.Option(metavar="N", help="Most questions a skill, or of the file.", rich_help_panel=_QUESTIONS)
+    ] = 100,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="How often each is asked, every time with other noise.", rich_help_panel=_QUESTIONS
+        ),
+    ] = 5,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="The first seed; the others follow it.", rich_help_panel=_QUESTIONS)
+    ] = 0,
+    max_tokens: Annotated[
+        int, typer.Option(metavar="N", help="Most tokens of an answer.", rich_help_panel=_QUESTIONS)
+    ] = 1024,
+    context_size: Annotated[
+        int,
+        typer.Option(
+            "--context", metavar="N", help="Most tokens of prompt and answer together.", rich_help_panel=_QUESTIONS
+        ),
+    ] = 8192,
+    device: Annotated[
+        str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda, cuda:N or mps.", rich_help_panel=_MODEL)
+    ] = "auto",
+    dtype: Annotated[str, typer.Option(metavar="TYPE", help="auto, bf16 or fp32.", rich_help_panel=_MODEL)] = "auto",
+    max_memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Most memory to take on each device.", rich_help_panel=_MODEL),
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Never ask the Hub.", rich_help_panel=_MODEL)] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object in place of the table.", rich_help_panel=_OUTPUT)
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=_OUTPUT)
+    ] = False,
+) -> int:
+    """Hold the answers of models against those of a first one: the same prompts under the same noise.
+
+    For each skill: how many answers are right, how many denoise steps a block takes, how far the beliefs of single
+    steps lie apart where both models see the very same canvas (Kullback-Leibler divergence in nats a position, and how
+    often the most probable id is the same), and how often the whole answer is. Differences are paired by question; ±
+    is half of a 95 % interval. One model is loaded at a time.
+    """
+    request = QualityRequest(
+        models=(first, *others),
+        skills=tuple(skill or ()),
+        count=count,
+        prompts=prompts,
+        seeds=seeds,
+        options=GenerateOptions(seed=seed, max_tokens=max_tokens, context=context_size),
+        device=device,
+        dtype=dtype,
+        max_memory=None if max_memory is None else parse_size(max_memory, "--max-memory"),
+        offline=offline,
+        json=json,
+    )
+    return bench_quality(request, _streams(context, quiet=quiet))
+
+
+def _streams(context: typer.Context, *, quiet: bool) -> Output:
+    streams = decide(None, quiet=quiet)
+    if isinstance(context.obj, Edge):
+        context.obj.output = streams
+    return streams

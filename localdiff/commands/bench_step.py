@@ -1,0 +1,132 @@
+"""`localdiff bench step`: measure one denoise step and say what it comes to.
+
+Knows the request, where it goes wrong before anything is computed, and the streams; knows nothing about tensors.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from localdiff.errors import UsageError
+from localdiff.ui.log import logging_to
+from localdiff.ui.output import Output
+from localdiff.ui.status import StatusLine
+
+if TYPE_CHECKING:
+    from localdiff.bench.step.report import Report
+
+# Numbers of `localdiff.bench.step.released`, which needs torch; a test holds them together.
+LAYERS = 30
+FEWEST_LAYERS = 6
+MAX_CONTEXT = 262_144
+MAX_STEPS = 1000
+
+_HELP = "`localdiff bench step --help` says what each option takes"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepRequest:
+    """What the command line asks for.
+
+    Attributes:
+        model: a real model, or None for random weights.
+        random_weights: whether random weights were asked for in so many words.
+        recipe: how random weights are stored; None is the default recipe.
+        context: tokens in the cache before the canvas.
+        steps: denoise steps to time.
+        layers: layers of random weights; None is all of them.
+        json: the line of JSON alone.
+    """
+
+    model: str | None = None
+    revision: str | None = None
+    offline: bool = False
+    random_weights: bool = False
+    recipe: str | None = None
+    context: int = 1024
+    steps: int = 16
+    layers: int | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    json: bool = False
+
+    def __post_init__(self) -> None:
+        _require_between("--context", self.context, 1, MAX_CONTEXT)
+        _require_between("--steps", self.steps, 1, MAX_STEPS)
+        if self.layers is not None:
+            hint = f"{FEWEST_LAYERS} is the least that has a layer of every kind to reckon the others from"
+            _require_between("--layers", self.layers, FEWEST_LAYERS, LAYERS, hint)
+        if self.model is None:
+            return
+        clashes = {
+            "--random-weights": self.random_weights,
+            "--recipe": self.recipe is not None,
+            "--layers": self.layers is not None,
+        }
+        for option, given in clashes.items():
+            if given:
+                raise UsageError(
+                    f"`-m` and `{option}` exclude each other",
+                    f"`{option}` is about random weights; leave out `-m` to measure those",
+                )
+
+
+Measure: TypeAlias = "Callable[[StepRequest, Callable[[str], None]], Report]"
+
+
+def measure(request: StepRequest, progress: Callable[[str], None]) -> Report:
+    """Measure; torch is imported here and not before."""
+    from localdiff.bench.step.run import Measurement, run
+    from localdiff.bench.step.subject import random_subject, real_subject
+
+    if request.model is None:
+        make = random_subject(
+            recipe=request.recipe or "4bit",
+            layers=request.layers or LAYERS,
+            context=request.context,
+            device=request.device,
+            dtype=request.dtype,
+        )
+    else:
+        make = real_subject(
+            model=request.model,
+            revision=request.revision,
+            offline=request.offline,
+            context=request.context,
+            device=request.device,
+            dtype=request.dtype,
+        )
+    measurement = Measurement(context=request.context, steps=request.steps)
+    return run(measurement, device=request.device, make=make, progress=progress)
+
+
+def bench_step(request: StepRequest, output: Output, *, measure: Measure = measure) -> int:
+    """Measure a step and print the figures: a table, and one line of JSON last."""
+    status = StatusLine(output.stderr, shown=not output.quiet)
+    with logging_to(status, output):
+        try:
+            report = measure(request, status.show)
+        except UsageError as error:
+            error.hint = error.hint or _HELP
+            raise
+        finally:
+            status.clear()
+    from localdiff.bench.step.words import json_line, table
+
+    if not request.json:
+        output.stdout.write(table(report) + "\n")
+    output.stdout.write(json_line(report, _command()) + "\n")
+    return 0
+
+
+def _command() -> str:
+    return shlex.join(["localdiff", *sys.argv[1:]])
+
+
+def _require_between(option: str, value: int, least: int, most: int, hint: str = _HELP) -> None:
+    if not least <= value <= most:
+        raise UsageError(f"`{option} {value}` should be from {least:,} to {most:,}", hint)

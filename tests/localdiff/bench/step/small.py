@@ -1,0 +1,40 @@
+"""A model with widths that divide into groups, for measurements that take no time."""
+
+from __future__ import annotations
+
+from localdiff.bench.step.ceilings import Ceilings
+from localdiff.bench.step.subject import Subject, random_subject
+from localdiff.model.config import ModelConfig
+from tests import tiny
+
+CEILINGS = Ceilings(copied=1e10, products={"fp32": 1e11, "bf16": 2e11, "int8": 4e11})
+ALL_LAYERS = 7
+CANVAS = tiny.CANVAS
+
+
+def small_config(layers: int = 3) -> ModelConfig:
+    """Every third layer is full."""
+    kinds = ["full_attention" if index % 3 == 2 else "sliding_attention" for index in range(layers)]
+    return tiny.config(
+        hidden_size=64,
+        intermediate_size=128,
+        moe_intermediate_size=64,
+        head_dim=16,
+        global_head_dim=32,
+        num_hidden_layers=layers,
+        layer_types=kinds,
+        num_experts=8,
+    )
+
+
+def small_subject(recipe: str = "4bit", *, layers: int = 4, dtype: str = "fp32", context: int = 16) -> Subject:
+    """Four of seven layers are there: the least that holds every kind where the last one is not full."""
+    return random_subject(
+        recipe=recipe,
+        layers=layers,
+        context=context,
+        device="cpu",
+        dtype=dtype,
+        configure=small_config,
+        all_layers=ALL_LAYERS,
+    )(lambda _: None)

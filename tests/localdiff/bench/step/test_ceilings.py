@@ -1,0 +1,44 @@
+"""Ceilings: positive rates from small sizes, and floors from rates."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from localdiff.bench.step import ceilings
+from localdiff.bench.step.ceilings import Ceilings, measure_ceilings
+from localdiff.bench.step.work import Work
+
+KNOWN = Ceilings(copied=100.0, products={"fp32": 10.0, "bf16": 20.0, "int8": 40.0})
+
+
+@pytest.mark.parametrize(
+    ("work", "kinds", "seconds"),
+    [
+        (Work(1000, 40), None, 10.0),
+        (Work(100, 400), None, 10.0),
+        (Work(100, 400), ("fp32", "bf16"), 20.0),
+        (Work(0, 400), ("fp32",), 40.0),
+        (Work(500, 400), ("fp8",), 5.0),
+        (Work(0, 0), None, 0.0),
+    ],
+)
+def test_a_floor_is_the_larger_of_moving_and_multiplying(
+    work: Work, kinds: tuple[str, ...] | None, seconds: float
+) -> None:
+    assert (KNOWN.floor(work) if kinds is None else KNOWN.floor(work, kinds=kinds)) == seconds
+
+
+def test_a_cpu_can_copy_and_multiply() -> None:
+    measured = measure_ceilings(torch.device("cpu"), copy_bytes=1 << 16, largest=64)
+    assert measured.copied > 0
+    assert {"fp32", "bf16"} <= set(measured.products)
+    assert all(rate > 0 for rate in measured.products.values())
+
+
+def test_a_product_that_a_device_does_not_have_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("not here")
+
+    monkeypatch.setattr(ceilings.torch, "_int_mm", refuse)
+    assert "int8" not in measure_ceilings(torch.device("cpu"), copy_bytes=1 << 16, largest=64).products

@@ -1,0 +1,43 @@
+"""From a few layers to all: exact where times depend on kinds alone, and refused where a kind is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from localdiff.bench.step.layers import Layers, extrapolate
+from localdiff.bench.step.parts import IN_LAYERS, Place
+
+ATTENTION = {"sliding": 3.0, "full": 7.0}
+EXPERTS = {"int8, int8": 50.0, "nf4, nf4": 20.0}
+HERE = Layers(("sliding", "sliding", "full"), ("int8, int8", "nf4, nf4", "int8, int8"))
+THERE = Layers(
+    ("sliding", "sliding", "full", "sliding", "full"), ("int8, int8", "nf4, nf4", "nf4, nf4", "nf4, nf4", "int8, int8")
+)
+
+
+def model(layers: Layers) -> dict[Place, float]:
+    """Seconds of a machine whose times depend on the kinds alone."""
+    places: dict[Place, float] = {("head", None): 11.0, ("sampling", None): 5.0}
+    for index in range(len(layers)):
+        for part in IN_LAYERS:
+            places[part, index] = 1.0
+        places["attention projections", index] = ATTENTION[layers.attention[index]]
+        places["attention core", index] = 2 * ATTENTION[layers.attention[index]]
+        places["experts", index] = EXPERTS[layers.experts[index]]
+    return places
+
+
+def test_it_is_exact_where_times_depend_on_kinds() -> None:
+    assert extrapolate(model(HERE), HERE, THERE) == model(THERE)
+
+
+def test_the_same_layers_give_medians_of_their_kind() -> None:
+    measured = model(HERE)
+    measured["dense MLP", 0], measured["dense MLP", 1], measured["dense MLP", 2] = 1.0, 2.0, 9.0
+    assert extrapolate(measured, HERE, HERE)["dense MLP", 2] == 2.0
+
+
+def test_a_kind_that_was_not_measured_is_refused() -> None:
+    sliding = Layers(("sliding", "sliding"), ("int8, int8", "nf4, nf4"))
+    with pytest.raises(ValueError, match="'full'"):
+        extrapolate(model(sliding), sliding, THERE)

@@ -1,0 +1,109 @@
+"""The whole measurement on small models: what runs, in which order, and what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from localdiff.bench.step import subject as subjects
+from localdiff.bench.step.measure import CLOCKED, WARM_UP, Stopwatch
+from localdiff.bench.step.paths import path_of, paths_of
+from localdiff.bench.step.released import LAYERS, released_config
+from localdiff.bench.step.run import Measurement, run
+from localdiff.bench.step.subject import Subject, random_subject, real_subject
+from localdiff.bench.step.words import table
+from localdiff.demo.architecture import CANVAS_LENGTH
+from localdiff.errors import ResourceError, UsageError
+from quant.recipe import RECIPES
+from tests.localdiff.bench.step.small import CEILINGS, small_subject
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_a_small_model_is_measured(recipe: str, dtype: str) -> None:
+    told: list[str] = []
+
+    def make(progress: Callable[[str], None]) -> Subject:
+        progress("making")
+        return small_subject(recipe, dtype=dtype, layers=7)
+
+    report = run(
+        Measurement(context=16, steps=3),
+        device="cpu",
+        make=make,
+        ceilings_of=lambda device: CEILINGS,
+        progress=told.append,
+    )
+    assert report.timed_steps == 3
+    assert report.step > 0 and report.commit > 0 and report.prefill > 0
+    assert all(part.seconds > 0 and part.floor > 0 for part in report.parts)
+    assert report.experts_hit > 0.5
+    assert report.mean_entropy > 0
+    assert f"recipe {recipe}, {dtype} on cpu" in table(report)
+    assert told[0].startswith("measuring") and told[1] == "making"
+    assert f"step {WARM_UP + 3 + CLOCKED} of {WARM_UP + 3 + CLOCKED}" in told
+
+
+def test_context_longer_than_a_window_and_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localdiff.bench.step.measure.PREFILL_CHUNK", 8)
+    subject, told = small_subject(), list[str]()
+    stopwatch = Stopwatch(subject.network, subject.dtype, subject.device, context=20, progress=told.append)
+    timings = stopwatch.measure(1)
+    assert [line for line in told if line.startswith("prefill")] == [
+        f"prefill, {start} of 20 tokens" for start in (0, 8, 16)
+    ]
+    assert len(timings.steps.timed) == 1
+    assert stopwatch._cache.length == 20
+
+
+def test_the_timed_steps_are_those_of_an_answer() -> None:
+    """Seconds are a clock's; what is computed under it is what `denoise_block` computes."""
+    subject = small_subject()
+    entropies = [
+        Stopwatch(subject.network, subject.dtype, subject.device, context=8).measure(2).steps.mean_entropy
+        for _ in range(2)
+    ]
+    assert entropies[0] == entropies[1]
+
+
+def test_paths_are_named() -> None:
+    quantized, plain = paths_of(small_subject("4bit").network), paths_of(small_subject("bf16", dtype="bf16").network)
+    assert quantized.of("experts") == quantized.of("head") == "decoded, then multiplied"
+    assert plain.of("attention projections") == plain.of("experts") == "bf16"
+    assert plain.of("sampling") == ""
+
+
+def test_a_module_names_its_own_path() -> None:
+    module = torch.nn.Linear(2, 2)
+    assert path_of(module) == "fp32"
+    module.path = "a way of its own"  # type: ignore[assignment]
+    assert path_of(module) == "a way of its own"
+
+
+def test_the_demo_model_can_be_measured() -> None:
+    subject = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")(
+        lambda _: None
+    )
+    assert (subject.name, subject.recipe, subject.dtype) == ("demo", "bf16", torch.float32)
+    assert subject.built is subject.stands_for
+    assert subject.network.config.canvas_length == CANVAS_LENGTH
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subjects, "free_bytes", lambda device: 8_000_000_000)
+    monkeypatch.setattr(subjects, "random_model", lambda *_, **__: pytest.fail("made although it does not fit"))
+    with pytest.raises(
+        ResourceError, match=r"random `4bit` weights take 15\.9 GB at a context of 1,024 tokens"
+    ) as error:
+        random_subject(recipe="4bit", layers=LAYERS, context=1024, device="cpu", dtype="auto")
+    assert "`--layers 6`" in (error.value.hint or "")
+    assert callable(random_subject(recipe="4bit", layers=6, context=1024, device="cpu", dtype="auto"))
+
+
+@pytest.mark.parametrize(("given", "words"), [({"recipe": "3bit"}, "no recipe `3bit`"), ({"dtype": "fp16"}, "fp16")])
+def test_words_that_mean_nothing(given: dict[str, str], words: str) -> None:
+    arguments = {"recipe": "4bit", "dtype": "auto"} | given
+    with pytest.raises(UsageError, match=words):
+        random_subject(layers=LAYERS, context=16, device="cpu", configure=released_config, **arguments)

@@ -1,0 +1,114 @@
+"""From timings to figures, by hand, and the words they are said in."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import pytest
+import torch
+
+from localdiff.bench.step.measure import Commits, Steps, Timings
+from localdiff.bench.step.memory import MemoryUse
+from localdiff.bench.step.parts import IN_LAYERS, PARTS, Place
+from localdiff.bench.step.paths import Paths
+from localdiff.bench.step.report import Report, make_report
+from localdiff.bench.step.subject import Subject
+from localdiff.bench.step.words import json_line, table
+from tests.localdiff.bench.step.small import ALL_LAYERS, CANVAS, CEILINGS, small_subject
+
+MEMORY = MemoryUse(peak=3_000_000_000, anonymous=2_000_000_000, mapped=500_000_000, device_peak=None)
+
+
+def places(subject: Subject, outside: float) -> dict[Place, float]:
+    layers = len(subject.built.layers)
+    inside: dict[Place, float] = {(part, layer): 0.01 for part in IN_LAYERS for layer in range(layers)}
+    return inside | {("head", None): outside, ("sampling", None): 0.1, ("self-conditioning", None): 0.1}
+
+
+@cache
+def report(layers: int = ALL_LAYERS) -> Report:
+    subject = small_subject(layers=layers)
+    steps = Steps(
+        first=3.0,
+        timed=(1.0, 1.1, 1.2, 1.3, 1.4),
+        places=places(subject, 0.4),
+        mean_entropy=1.25,
+        experts_hit=0.5,
+        busiest=9,
+    )
+    commits = Commits(timed=(0.5, 0.7, 0.6), places={p: s for p, s in places(subject, 0).items() if p[1] is not None})
+    return make_report(
+        subject,
+        Timings(prefill=2.0, steps=steps, commits=commits),
+        CEILINGS,
+        Paths({"experts": "a path"}),
+        MEMORY,
+        context=16,
+        hardware="a machine",
+        threads=2,
+    )
+
+
+def test_figures_of_a_whole_model() -> None:
+    figures = report()
+    assert not figures.is_extrapolated
+    assert figures.step == pytest.approx(1.2)
+    assert figures.step_percentiles == pytest.approx((1.04, 1.36))
+    assert figures.commit == pytest.approx(0.6)
+    assert figures.prefill_rate == pytest.approx(8.0)
+    assert figures.tokens_per_second[8] == pytest.approx(CANVAS / (8 * 1.2 + 0.6))
+    assert set(figures.tokens_per_second) == {8, 12, 16, 24, 48}
+    assert [part.part for part in figures.parts] == list(PARTS)
+    assert sum(part.seconds for part in figures.parts) == pytest.approx(0.01 * 6 * ALL_LAYERS + 0.6)
+    assert figures.floor == pytest.approx(sum(part.floor for part in figures.parts))
+    assert 0 < figures.commit_floor < figures.floor
+
+
+def test_figures_for_layers_that_were_left_out() -> None:
+    whole, cut = report(), report(layers=4)
+    assert cut.is_extrapolated
+    measured, all_of_it = 0.01 * 6 * 4 + 0.6, 0.01 * 6 * ALL_LAYERS + 0.6
+    assert cut.step == pytest.approx(1.2 * all_of_it / measured)
+    assert cut.commit == pytest.approx(0.6 * ALL_LAYERS / 4)
+    assert sum(part.seconds for part in cut.parts) == pytest.approx(all_of_it)
+    assert cut.floor == pytest.approx(whole.floor)
+
+
+def test_attention_scores_are_not_held_against_whole_numbers() -> None:
+    core = next(part for part in report().parts if part.part == "attention core")
+    assert core.floor >= core.work.operations / CEILINGS.products["bf16"] * 0.999
+
+
+def test_the_table_says_everything() -> None:
+    words = table(report())
+    assert "recipe 4bit, fp32 on cpu" in words
+    for part in PARTS:
+        assert f"\n{part} " in words
+    assert "a path\n" in words
+    assert "denoise step  1,200 ms  (10th percentile 1,040, 90th 1,360)" in words
+    assert "0.784 at 8 steps" in words
+    assert "3.0 GB at most in the process, at the end 2.0 GB of its own and 0.5 GB mapped" not in words
+    assert "3.0 GB at most in the process, at the end 2.0 GB of its own and 500 MB mapped" in words
+    assert "EXTRAPOLATED" not in words
+    assert all(len(line) <= 120 for line in words.splitlines())
+
+
+def test_an_extrapolation_is_said() -> None:
+    assert f"EXTRAPOLATED: 4 layers were measured, all times are reckoned for {ALL_LAYERS}" in table(report(layers=4))
+    values = json.loads(json_line(report(layers=4), "localdiff bench step"))
+    assert (values["extrapolated"], values["layers"], values["layers_measured"]) == (True, ALL_LAYERS, 4)
+
+
+def test_the_line_of_json_is_one_line_with_the_same_figures() -> None:
+    figures = report()
+    line = json_line(figures, "localdiff bench step --context 16")
+    assert "\n" not in line
+    values = json.loads(line)
+    assert values["command"] == "localdiff bench step --context 16"
+    assert values["step_seconds"] == pytest.approx(1.2)
+    assert values["tok_per_s"]["16"] == pytest.approx(figures.tokens_per_second[16], rel=1e-5)
+    assert values["parts"]["experts"]["path"] == "a path"
+    assert values["parts"]["experts"]["operations"] == figures.parts[PARTS.index("experts")].work.operations
+    assert values["torch"] == torch.__version__
+    assert values["peak_bytes"] == MEMORY.peak

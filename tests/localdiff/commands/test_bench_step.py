@@ -1,0 +1,92 @@
+"""`localdiff bench step` on the command line: what is mistyped, and what goes to which stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from localdiff.bench.step.report import Report
+from localdiff.commands import bench_step as command
+from localdiff.commands.bench_step import StepRequest
+from tests.localdiff.bench.step.test_report import report
+from tests.processes import Cli
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "hint"),
+    [
+        (["--steps", "0"], "`--steps 0` should be from 1 to 1,000", "`localdiff bench step --help`"),
+        (["--context", "0"], "`--context 0` should be from 1 to 262,144", "`localdiff bench step --help`"),
+        (["--context", "300000"], "`--context 300000` should be from 1 to 262,144", "`localdiff bench step --help`"),
+        (["--layers", "5"], "`--layers 5` should be from 6 to 30", "6 is the least that has a layer of every kind"),
+        (["--layers", "31"], "`--layers 31` should be from 6 to 30", "6 is the least"),
+        (["-m", "demo", "--layers", "6"], "`-m` and `--layers` exclude each other", "`--layers` is about random"),
+        (["-m", "demo", "--recipe", "int8"], "`-m` and `--recipe` exclude each other", "`--recipe` is about random"),
+        (["-m", "demo", "--random-weights"], "`-m` and `--random-weights` exclude each other", "`--random-weights`"),
+        (["--recipe", "3bit"], "there is no recipe `3bit`", "the recipes are 4bit,"),
+        (["--dtype", "fp16"], "`--dtype fp16` is none of auto, bf16 and fp32", "`localdiff bench step --help`"),
+        (["--device", "tpu"], "`--device tpu` is none of auto", "`localdiff bench step --help`"),
+        (["--steps", "many"], "`--steps`: input should be a valid integer", "`localdiff bench step --help`"),
+        (["--no-such"], "no such option: --no-such", "`localdiff bench step --help`"),
+    ],
+)
+def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str, hint: str) -> None:
+    result = cli("bench", "step", *arguments)
+    lines = result.stderr.splitlines()
+    assert (result.code, result.stdout) == (2, "")
+    assert lines[0].startswith(f"error: {error}")
+    assert lines[1].startswith(f"hint: {hint}")
+    assert len(lines) == 2
+
+
+def test_a_model_that_is_not_there(cli: Cli) -> None:
+    result = cli("bench", "step", "-m", "./nowhere", "--offline")
+    assert result.code == 3
+    assert result.stderr.startswith("error: ")
+
+
+def test_bench_alone_says_where_to_look(cli: Cli) -> None:
+    result = cli("bench")
+    assert (result.code, result.stderr.splitlines()[-1]) == (2, "hint: `localdiff bench --help` lists what there is")
+    assert "step" in cli("bench", "--help").stdout
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[StepRequest]:
+    """Requests that would have been measured; each is answered by the same report."""
+    requests: list[StepRequest] = []
+
+    def measure(request: StepRequest, progress: Callable[[str], None]) -> Report:
+        progress("measuring")
+        requests.append(request)
+        return report()
+
+    monkeypatch.setattr(command.bench_step, "__kwdefaults__", {"measure": measure})
+    return requests
+
+
+def test_a_table_and_a_line_of_json_last(cli: Cli, asked: list[StepRequest]) -> None:
+    result = cli("bench", "step", "--context", "99", "--steps", "4", "--layers", "8", "--device", "cpu")
+    assert result.code == 0
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("random weights in the shapes of google/diffusiongemma-26B-A4B-it")
+    assert lines[-2] == ""
+    assert json.loads(lines[-1])["bench"] == "step"
+    assert asked == [StepRequest(context=99, steps=4, layers=8, device="cpu")]
+
+
+def test_json_alone(cli: Cli, asked: list[StepRequest]) -> None:
+    result = cli("bench", "step", "--json")
+    assert len(result.stdout.splitlines()) == 1
+    assert json.loads(result.stdout)["context"] == 16
+    assert asked == [StepRequest(json=True)]
+
+
+def test_progress_is_shown_on_a_terminal_and_taken_away(cli: Cli, asked: list[StepRequest]) -> None:
+    result = cli("bench", "step", terminals="stderr")
+    assert "measuring" in result.stderr
+    assert result.stderr.endswith("\r")
+    assert cli("bench", "step", "-q", terminals="stderr").stderr == ""
