@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
 
-from localdiff import hub
+from localdiff import hub, store
 from localdiff.commands.events_file import STDOUT, event_recorders
 from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.live import LiveOptions, live_view, mode_of
@@ -23,7 +23,7 @@ from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
 from localdiff.commands.trace_header import Recordable
-from localdiff.errors import UsageError, WeightsError
+from localdiff.errors import UsageError
 from localdiff.events import Channel, Event
 from localdiff.options import GenerateOptions
 from localdiff.ui.footer import rounded
@@ -89,16 +89,11 @@ Load: TypeAlias = Callable[[RunRequest], Generator]
 
 def load_engine(request: RunRequest) -> Generator:
     """Load the model; torch is imported here and not before."""
-    if request.model is None:
-        raise WeightsError(
-            "no model was named, and no quantized model is here to stand in",
-            "`-m demo` runs the small model of this package, `-m DIR` or `-m OWNER/NAME` another; "
-            "`localdiff quantize`, which will make a default one, is still to come",
-        )
+    model = store.default_model() if request.model is None else request.model
     from localdiff.engine import Engine
 
     return Engine.load(
-        request.model,
+        model,
         device=request.device,
         dtype=request.dtype,
         revision=request.revision,
@@ -150,7 +145,7 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
 
 def _load(request: RunRequest, output: Output, status: StatusLine, load: Load) -> Generator:
     hub.show_downloads(output.stderr.terminal and not output.quiet)
-    status.show(f"loading {printable(request.model or '')}")
+    status.show(f"loading {printable(request.model or 'the model')}")
     start = time.perf_counter()
     engine = load(request)
     if output.logs:
