@@ -5,22 +5,35 @@ Knows option names and help texts; computes nothing. `localdiff.cli` takes the c
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from localdiff import store
 from localdiff.commands.replay import ReplayRequest, replay, standard_input
+from localdiff.commands.trace_check import CheckRequest, trace_check
+from localdiff.commands.trace_diff import DiffRequest, trace_diff
+from localdiff.commands.trace_pair import PairRequest, trace_pair
 from localdiff.exits import Edge
-from localdiff.ui.help import Command
+from localdiff.options import GenerateOptions
+from localdiff.sizes import parse_size
+from localdiff.ui.help import Command, Group
 from localdiff.ui.output import Output, decide
 
+trace = typer.Typer(name="trace", cls=Group, help="Check recorded runs and compare them.")
+
 _FORM = "Other forms"
+_MODEL = "Model"
+_RUN = "Both runs"
+_RESULT = "Result"
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.command("replay", cls=Command)(replay_command)
+    app.add_typer(trace)
 
 
 def replay_command(
@@ -88,6 +101,158 @@ def replay_command(
         palette=palette,
     )
     return replay(request, streams, keyboard=standard_input())
+
+
+@trace.command("diff", cls=Command)
+def diff_command(
+    context: typer.Context,
+    one: Annotated[str, typer.Argument(metavar="A", help="A trace, or example.")],
+    other: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    to: Annotated[
+        Literal["text", "html"] | None,
+        typer.Option(help="text, or html for a page with both runs side by side."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write to FILE; .html makes it a page."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only on stderr.")] = False,
+) -> int:
+    """Compare two traces: where they part, steps, entropy, tokens that end up others, and time.
+
+    For two recipes, two seeds or two machines; the traces may be of anything.
+    """
+    streams = _streams(context, None, quiet)
+    return trace_diff(DiffRequest(files=(one, other), to=to, output=output), streams)
+
+
+@trace.command("check", cls=Command)
+def check_command(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A trace, or example.")],
+    rerun: Annotated[
+        bool, typer.Option("--rerun", help="Run it again from its header, too, and compare every value.")
+    ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "-m",
+            "--model",
+            metavar="MODEL",
+            help="With --rerun: the model, in place of the name in the trace.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEVICE", help="With --rerun: where, in place of the device in the trace.", rich_help_panel=_MODEL
+        ),
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Never ask the Hub.", rich_help_panel=_MODEL)] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only on stderr.")] = False,
+) -> int:
+    """Check that a trace is whole and as it was recorded; the exit code is 5 if it is not."""
+    streams = _streams(context, None, quiet)
+    request = CheckRequest(file=file, rerun=rerun, model=model, device=device, offline=offline)
+    return trace_check(request, streams)
+
+
+@trace.command("pair", cls=Command)
+def pair_command(
+    context: typer.Context,
+    recipes: Annotated[
+        str, typer.Option(metavar="A,B", help="Two recipes; bf16 is the weights as they were published.")
+    ],
+    prompt: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PROMPT", help="The prompt. Piped input is added after a blank line.", show_default=False
+        ),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("-f", "--file", metavar="FILE", help="Read the prompt from FILE; - is standard input."),
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            "-m",
+            "--model",
+            metavar="MODEL",
+            help="What was quantized: a Hub id, a directory, or demo.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = store.MODEL,
+    offline: Annotated[bool, typer.Option("--offline", help="Never ask the Hub.", rich_help_panel=_MODEL)] = False,
+    device: Annotated[
+        str,
+        typer.Option(metavar="DEVICE", help="auto, cpu, cuda, cuda:N or mps.", rich_help_panel=_MODEL),
+    ] = "auto",
+    dtype: Annotated[str, typer.Option(metavar="TYPE", help="auto, bf16 or fp32.", rich_help_panel=_MODEL)] = "auto",
+    max_memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Most memory to take on each device.", rich_help_panel=_MODEL),
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option("-s", "--system", metavar="TEXT", help="System prompt.", rich_help_panel=_RUN)
+    ] = None,
+    think: Annotated[
+        bool, typer.Option("--think", help="Let the model think before it answers.", rich_help_panel=_RUN)
+    ] = False,
+    max_tokens: Annotated[int, typer.Option(metavar="N", help="Most tokens to generate.", rich_help_panel=_RUN)] = 1024,
+    context_size: Annotated[
+        int,
+        typer.Option("--context", metavar="N", help="Most tokens of prompt and answer together.", rich_help_panel=_RUN),
+    ] = 8192,
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Seed of the noise of both; drawn if not given.", rich_help_panel=_RUN),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(metavar="T", help="One temperature for every step; 0 draws nothing.", rich_help_panel=_RUN),
+    ] = None,
+    to: Annotated[
+        Literal["text", "html"] | None,
+        typer.Option(help="text, or html for a page with both runs side by side.", rich_help_panel=_RESULT),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Write to FILE; .html makes it a page.", rich_help_panel=_RESULT
+        ),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Leave both traces in DIR, as RECIPE.jsonl.", rich_help_panel=_RESULT),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only on stderr.")] = False,
+) -> int:
+    """Answer one prompt twice, with two recipes of the same weights and the same noise, and compare.
+
+    The way to see what quantization costs: wherever both runs are at the same step of the same block, they draw the
+    same random numbers.
+    """
+    streams = _streams(context, None, quiet)
+    options = GenerateOptions(
+        max_tokens=max_tokens, context=context_size, seed=seed, think=think, system=system, temperature=temperature
+    )
+    request = PairRequest(
+        recipes=recipes,
+        options=options,
+        prompt=prompt,
+        file=file,
+        model=model,
+        device=device,
+        dtype=dtype,
+        max_memory=None if max_memory is None else parse_size(max_memory, "--max-memory"),
+        offline=offline,
+        keep=keep,
+        to=to,
+        output=output,
+    )
+    return trace_pair(request, streams, stdin=None if sys.stdin is None else sys.stdin.buffer)
 
 
 def _streams(context: typer.Context, color: Literal["auto", "always", "never"] | None, quiet: bool) -> Output:

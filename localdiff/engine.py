@@ -267,6 +267,11 @@ class Engine:
             return f"{cpu_name()}, {threads} thread{'' if threads == 1 else 's'}"
         return platform.machine()
 
+    @property
+    def threads(self) -> int | None:
+        """Threads that a CPU computes on, which decide the order of its sums and so the last bits; None elsewhere."""
+        return torch.get_num_threads() if self._device.type == "cpu" else None
+
     def context_size(self, options: GenerateOptions) -> int:
         """Most tokens that prompt and answer may take together: what the options say, as far as the model goes."""
         return min(options.context, self.model.config.max_positions or options.context)

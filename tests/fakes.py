@@ -113,6 +113,7 @@ class ScriptedEngine:
     identity: FakeIdentity = FakeIdentity()
     tokenizer: FakePieces = field(default_factory=FakePieces)
     hardware: str = "a script"
+    threads: int | None = None
     calls: list[tuple[str, GenerateOptions]] = field(default_factory=list)
 
     def settings_for(self, options: GenerateOptions) -> FakeSettings:

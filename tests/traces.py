@@ -34,7 +34,9 @@ HEADER = Header(
     schema=SCHEMA_VERSION,
     created="2026-11-21T12:00:00Z",
     model=Model(name="scripted", revision=None, recipe="bf16", dtype="fp32", weights="ab" * 32, tokenizer="cd" * 32),
-    machine=Machine(device="cpu", hardware="a made-up machine", localdiff="0.1.0", torch="2.13.0", python="3.11.9"),
+    machine=Machine(
+        device="cpu", hardware="a made-up machine", threads=1, localdiff="0.1.0", torch="2.13.0", python="3.11.9"
+    ),
     messages=(Message(role="user", content="Say hello."),),
     prompt_ids=None,
     think=False,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from localdiff.commands.trace_header import Recordable, conversation, digests_of, header_of
 from localdiff.errors import ResourceError, UsageError
@@ -70,6 +70,8 @@ class TraceFile:
         prompt: str,
         options: GenerateOptions,
         progress: Callable[[int, int], None] = lambda done, total: None,
+        *,
+        noise: Literal["paired"] | None = None,
     ) -> Observer:
         """The observer that records the run which is about to begin.
 
@@ -78,13 +80,14 @@ class TraceFile:
             prompt: what it will be asked.
             options: how.
             progress: told how many bytes of the weights have been read for their hash, and of how many.
+            noise: how the noise follows from the seed, if not as the options say.
         """
         digests = digests_of(engine.identity, progress)
         messages = conversation(prompt, options.system)
 
         def header(started: RunStarted) -> Header:
             self._empty()
-            return header_of(engine, messages, options, started, digests=digests, gold=self._options.gold)
+            return header_of(engine, messages, options, started, digests=digests, gold=self._options.gold, noise=noise)
 
         recorder = Recorder(
             self._file, header_of=header, piece_of=engine.tokenizer.piece, is_special=engine.tokenizer.is_special

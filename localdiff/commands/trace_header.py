@@ -81,6 +81,10 @@ class Recordable(Protocol):
     def hardware(self) -> str:
         """What its device calls itself."""
 
+    @property
+    def threads(self) -> int | None:
+        """Threads that it computes on, if that is a CPU."""
+
     def settings_for(self, options: GenerateOptions) -> Settings:
         """The sampler's settings in force."""
 
@@ -127,6 +131,7 @@ def header_of(
         machine=Machine(
             device=identity.device,
             hardware=engine.hardware,
+            threads=engine.threads,
             localdiff=__version__,
             torch=version("torch"),
             python=platform.python_version(),

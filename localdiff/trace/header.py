@@ -40,12 +40,14 @@ class Machine:
 
     Attributes:
         device: in the words of `--device`.
-        hardware: what the device calls itself, and the number of threads of a CPU.
+        hardware: what the device calls itself, for people.
+        threads: of a CPU, on which the last bits depend; None elsewhere.
         localdiff, torch, python: versions.
     """
 
     device: str
     hardware: str
+    threads: int | None
     localdiff: str
     torch: str
     python: str

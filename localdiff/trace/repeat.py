@@ -25,7 +25,7 @@ def options_of(header: Header) -> GenerateOptions:
         max_tokens=header.max_tokens,
         context=header.context,
         seed=header.seed,
-        think=header.think,
+        think=header.think and header.prompt_ids is None,  # ids have been asked already
         tool_calls=header.tool_calls,
         steps=sampler.max_steps,
         cap=sampler.cap,

@@ -1,0 +1,141 @@
+"""`localdiff trace check`: whether a trace is whole, and whether its run comes out again.
+
+Knows the order of things and the words; computes nothing. Torch is imported only to run again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeAlias
+
+from localdiff import hub
+from localdiff.commands.interrupt import cancel_on_interrupt
+from localdiff.commands.replay import open_trace
+from localdiff.commands.trace_header import LocatedIdentity, digests_of
+from localdiff.errors import TraceError, WeightsError
+from localdiff.events import DenoiseStep, Event
+from localdiff.trace.header import Header
+from localdiff.trace.repeat import first_difference
+from localdiff.trace.trace import Trace
+from localdiff.ui.footer import counted
+from localdiff.ui.log import logging_to
+from localdiff.ui.output import Output, printable
+from localdiff.ui.status import StatusLine
+
+INTERRUPTED = 130
+
+Run: TypeAlias = Callable[[threading.Event], Iterator[Event]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckRequest:
+    """What the command line asks for.
+
+    Attributes:
+        file: a trace, or `example`.
+        rerun: run it again, too.
+        model: the model to run, in place of the one that the trace names.
+        device: where, in place of where it ran.
+        offline: never ask the Hub.
+    """
+
+    file: str
+    rerun: bool = False
+    model: str | None = None
+    device: str | None = None
+    offline: bool = False
+
+
+def load_run(request: CheckRequest, header: Header) -> tuple[LocatedIdentity, Run]:
+    """The model of a trace, and the run of its header on it; torch is imported here and not before."""
+    from localdiff.engine import Engine
+    from localdiff.trace.probe import again
+
+    engine = Engine.load(
+        request.model or header.model.name,
+        device=request.device or header.machine.device,
+        dtype=header.model.dtype,
+        revision=None if request.model else header.model.revision,
+        offline=request.offline,
+        context=header.context,
+    )
+    return engine.identity, lambda cancel: again(engine, header, cancel=cancel)
+
+
+Load: TypeAlias = Callable[[CheckRequest, Header], tuple[LocatedIdentity, Run]]
+
+
+def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run) -> int:
+    """Check a trace, and say what was found.
+
+    Returns:
+        0, or 130 if the user stopped it.
+
+    Raises:
+        TraceError: the trace is damaged or ends early, or its run comes out otherwise.
+        LocaldiffError: everything else that a user can do something about.
+    """
+    trace = open_trace(request.file)
+    name = printable(request.file)
+    steps = sum(len(block.steps) for block in trace.blocks)
+    size = f"{counted(len(trace.blocks), 'block')}, {counted(steps, 'step')}"
+    output.stdout.write(f"{name}: {size}, SHA-256 {trace.sha256}\n")
+    if not trace.complete:
+        raise TraceError(
+            f"`{name}` ends early: the run was killed, or still goes on", "what it holds can be replayed all the same"
+        )
+    if not request.rerun:
+        return 0
+    hub.show_downloads(output.stderr.terminal and not output.quiet)
+    status = StatusLine(output.stderr, shown=not output.quiet)
+    try:
+        with logging_to(status, output):
+            return _rerun(request, trace, output, status, load)
+    finally:
+        status.clear()
+
+
+def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLine, load: Load) -> int:
+    status.show("loading the model")
+    identity, run = load(request, trace.header)
+    _same_files(request, trace.header, identity)
+    cancel = threading.Event()
+    with cancel_on_interrupt(cancel):
+        events = list(_followed(run(cancel), status))
+    status.clear()
+    if cancel.is_set():
+        return INTERRUPTED
+    difference = first_difference(trace.events, events)
+    if difference is not None:
+        raise TraceError(
+            f"the run goes otherwise: {printable(difference)}",
+            f"it was recorded on {trace.header.machine.device}, {printable(trace.header.machine.hardware)}, with torch "
+            f"{printable(trace.header.machine.torch)}; other devices and versions round differently",
+        )
+    output.stdout.write(f"run again on {identity.device}: every value of {len(trace.events)} events is the same\n")
+    return 0
+
+
+def _followed(events: Iterable[Event], status: StatusLine) -> Iterator[Event]:
+    """The events, while a line says where they are."""
+    for event in chain(events):
+        if isinstance(event, DenoiseStep):
+            status.show(f"running again: block {event.block}, step {event.step}")
+        yield event
+
+
+def _same_files(request: CheckRequest, header: Header, identity: LocatedIdentity) -> None:
+    """Refuse other weights or another vocabulary than the trace names."""
+    found = digests_of(identity)
+    for what, recorded, here in (
+        ("weights", header.model.weights, found.weights),
+        ("vocabulary", header.model.tokenizer, found.tokenizer),
+    ):
+        if recorded is not None and recorded != here:
+            raise WeightsError(
+                f"`{printable(identity.model)}` has other {what} than the run was recorded with",
+                "`-m` names the model that has them" if request.model is None else "leave out `-m`",
+            )

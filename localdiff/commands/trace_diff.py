@@ -1,0 +1,75 @@
+"""`localdiff trace diff`: two traces compared, as text or as a page.
+
+Knows files, forms and streams; compares nothing itself, and needs no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from localdiff.commands.output_file import output_file
+from localdiff.commands.replay import open_trace
+from localdiff.errors import UsageError
+from localdiff.trace.comparison.compare import compare
+from localdiff.trace.comparison.page import diff_page
+from localdiff.trace.comparison.report import report
+from localdiff.trace.trace import Trace
+from localdiff.ui.output import Output
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DiffRequest:
+    """What the command line asks for.
+
+    Attributes:
+        files: two traces.
+        to: the form; None goes by the suffix of `output`, and is text without one.
+        output: file that takes what would go to stdout.
+    """
+
+    files: tuple[str, str]
+    to: Literal["text", "html"] | None = None
+    output: Path | None = None
+
+
+def trace_diff(request: DiffRequest, output: Output) -> int:
+    """Compare two traces.
+
+    Raises:
+        LocaldiffError: everything that a user can do something about.
+    """
+    form = diff_form(request.to, request.output, output)
+    traces = (open_trace(request.files[0]), open_trace(request.files[1]))
+    write_diff(traces, request.files, form, request.output, output)
+    return 0
+
+
+def diff_form(to: Literal["text", "html"] | None, file: Path | None, output: Output) -> Literal["text", "html"]:
+    """The form that is asked for.
+
+    Raises:
+        UsageError: a page for a terminal.
+    """
+    form = to or ("html" if file is not None and file.suffix.lower() in (".html", ".htm") else "text")
+    if form == "html" and file is None and output.stdout.terminal:
+        raise UsageError("`--to html` would fill the terminal", "add `-o FILE.html`, or send it into a pipe")
+    return form
+
+
+def write_diff(
+    traces: tuple[Trace, Trace],
+    names: tuple[str, str],
+    form: Literal["text", "html"],
+    file: Path | None,
+    output: Output,
+) -> None:
+    """Compare, and write what came of it to the file or to stdout."""
+    comparison = compare(*traces)
+    written = (diff_page if form == "html" else report)(*traces, comparison, names)
+    if file is None:
+        output.stdout.write(written)
+        return
+    with output_file(file) as target:
+        target.save(written)

@@ -1,0 +1,173 @@
+"""`localdiff trace pair`: one prompt, two sets of weights, the same noise, and what came out otherwise.
+
+Knows which weights recipes mean and where traces go; compares nothing itself. The two models are loaded one after the
+other, so that each has the device for itself.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, Literal, TypeAlias
+
+from localdiff import hub, store
+from localdiff.commands.interrupt import cancel_on_interrupt
+from localdiff.commands.prompt import read_prompt
+from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
+from localdiff.commands.trace_diff import diff_form, write_diff
+from localdiff.commands.trace_header import Recordable
+from localdiff.errors import UsageError, WeightsError
+from localdiff.events import DenoiseStep, Event
+from localdiff.hub.reference import quantized_directory
+from localdiff.options import MAX_SEED, GenerateOptions
+from localdiff.trace.reader import read_trace
+from localdiff.trace.trace import Trace
+from localdiff.ui.log import logging_to
+from localdiff.ui.output import Output, printable
+from localdiff.ui.status import StatusLine
+
+INTERRUPTED = 130
+
+PUBLISHED = "bf16"
+"""The recipe of weights as they are published, for which no quantized model is needed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairRequest:
+    """What the command line asks for.
+
+    Attributes:
+        recipes: two recipes, separated by a comma.
+        options: settings of both runs; a seed that is not given is drawn once.
+        prompt, file: as of a run.
+        model: whose weights.
+        device, dtype, max_memory, offline: as of a run.
+        keep: folder that takes the two traces.
+        to, output: as of `trace diff`.
+    """
+
+    recipes: str
+    options: GenerateOptions
+    prompt: str | None = None
+    file: str | None = None
+    model: str = store.MODEL
+    device: str = "auto"
+    dtype: str = "auto"
+    max_memory: int | None = None
+    offline: bool = False
+    keep: Path | None = None
+    to: Literal["text", "html"] | None = None
+    output: Path | None = None
+
+
+Run: TypeAlias = Callable[[str, GenerateOptions, threading.Event], Iterator[Event]]
+Load: TypeAlias = Callable[[PairRequest, str], tuple[Recordable, Run]]
+
+
+def load_paired(request: PairRequest, model: str) -> tuple[Recordable, Run]:
+    """A model, and how it answers under paired noise; torch is imported here and not before."""
+    from localdiff.engine import Engine
+    from localdiff.trace.probe import paired
+
+    engine = Engine.load(
+        model,
+        device=request.device,
+        dtype=request.dtype,
+        offline=request.offline,
+        context=request.options.context,
+        max_memory=request.max_memory,
+    )
+
+    def run(prompt: str, options: GenerateOptions, cancel: threading.Event) -> Iterator[Event]:
+        return paired(engine, prompt, options, seed=options.seed or 0, cancel=cancel)
+
+    return engine, run
+
+
+def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_paired) -> int:
+    """Answer one prompt twice and compare.
+
+    Returns:
+        0, or 130 if the user stopped one of the runs; then nothing is compared.
+
+    Raises:
+        LocaldiffError: everything that a user can do something about.
+    """
+    models = _models(request)
+    form = diff_form(request.to, request.output, output)
+    prompt = read_prompt(request.prompt, request.file, stdin)
+    if request.keep is not None and not request.keep.expanduser().is_dir():
+        raise UsageError(f"there is no folder `{request.keep}`", "create it first, or give `--keep` another name")
+    seed = secrets.randbelow(MAX_SEED + 1) if request.options.seed is None else request.options.seed
+    request = replace(request, options=replace(request.options, seed=seed))
+    hub.show_downloads(output.stderr.terminal and not output.quiet)
+    status = StatusLine(output.stderr, shown=not output.quiet)
+    cancel = threading.Event()
+    traces: list[Trace] = []
+    with ExitStack() as stack:
+        folder = request.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localdiff-")))
+        stack.callback(status.clear)
+        stack.enter_context(logging_to(status, output))
+        stack.enter_context(cancel_on_interrupt(cancel))
+        for recipe, model in models.items():
+            traces.append(_record(request, prompt, model, folder / f"{recipe}.jsonl", output, status, cancel, load))
+            if cancel.is_set():
+                return INTERRUPTED
+    first, second = models
+    write_diff((traces[0], traces[1]), (first, second), form, request.output, output)
+    return 0
+
+
+def _models(request: PairRequest) -> dict[str, str]:
+    """Recipe and model, two of them, both there.
+
+    Raises:
+        UsageError: not two different recipes.
+        WeightsError: nobody has made the weights of one.
+    """
+    recipes = [recipe.strip() for recipe in request.recipes.split(",")]
+    if len(recipes) != 2 or len(set(recipes)) != 2 or not all(recipes):
+        raise UsageError(
+            f"`--recipes {request.recipes}` does not name two recipes", "for example `--recipes bf16,4bit`"
+        )
+    found: dict[str, str] = {}
+    for recipe in recipes:
+        name = request.model if recipe == PUBLISHED else store.output_name(request.model, recipe)
+        if recipe != PUBLISHED and quantized_directory(name) is None:
+            raise WeightsError(
+                f"there are no weights of `{request.model}` in the recipe `{recipe}` here",
+                f"`localdiff quantize {request.model} --recipe {recipe}` makes them",
+            )
+        found[recipe] = name
+    return found
+
+
+def _record(
+    request: PairRequest,
+    prompt: str,
+    model: str,
+    file: Path,
+    output: Output,
+    status: StatusLine,
+    cancel: threading.Event,
+    load: Load,
+) -> Trace:
+    """The trace of one of the two runs; its model is let go of when this returns."""
+    status.show(f"loading {printable(model)}")
+    # Of a trace in a temporary folder nobody needs to know.
+    told = output if request.keep is not None else replace(output, quiet=True)
+    with trace_file(RecordOptions(file=file), told) as trace:
+        assert trace is not None
+        engine, run = load(request, model)
+        observer = trace.observer(engine, prompt, request.options, hashing_shown_by(status), noise="paired")
+        for event in run(prompt, request.options, cancel):
+            observer.on_event(event)
+            if isinstance(event, DenoiseStep):
+                status.show(f"{printable(model)}: block {event.block}, step {event.step}")
+        status.clear()
+    return read_trace(file)

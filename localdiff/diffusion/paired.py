@@ -1,0 +1,41 @@
+"""Noise for two runs that are to be compared: the same wherever both are at the same step of the same block.
+
+One stream for a whole run would drift apart with the first block for which one of them needs a step more. Here each
+step of each block has a stream of its own, and whoever follows the run says where it stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor
+
+from .noise import SeededNoise
+
+
+class PairedNoise(SeededNoise):
+    """Draws that depend on the seed, the block, the step and nothing else.
+
+    Args:
+        seed: of the run.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._seed = seed
+        self._block, self._step = 1, 0
+
+    def move(self, block: int, step: int) -> None:
+        """From here on draw for this step of this block; step 0 is the canvas before the first."""
+        self._block, self._step = block, step
+
+    def canvas(self, length: int, vocab_size: int) -> Tensor:
+        return torch.randint(vocab_size, (length,), generator=self._stream("canvas"))
+
+    def start_step(self, length: int) -> None:
+        self._uniforms = torch.rand(length, generator=self._stream("samples"))
+
+    def _stream(self, kind: str) -> torch.Generator:
+        name = f"{self._seed} {self._block} {self._step} {kind}".encode()
+        return torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(name).digest()[:8], "little") >> 1)

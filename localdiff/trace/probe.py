@@ -1,0 +1,48 @@
+"""Runs that are made for a trace's sake: a recorded one again, or one whose noise another run is to share.
+
+The only part of this room that knows an engine, and so the only one that needs torch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from localdiff.diffusion.paired import PairedNoise
+from localdiff.engine import Engine, Prompt
+from localdiff.events import BlockCommitted, BlockStarted, DenoiseStep, Event
+from localdiff.options import GenerateOptions
+from localdiff.trace.header import Header
+from localdiff.trace.repeat import options_of, prompt_of
+
+
+def again(engine: Engine, header: Header, *, cancel: threading.Event | None = None) -> Iterator[Event]:
+    """The run that a header describes, made anew, on as many threads as then; they stay set."""
+    if header.machine.threads is not None:
+        torch.set_num_threads(header.machine.threads)
+    prompt, options = prompt_of(header), options_of(header)
+    if header.sampler.noise == "paired":
+        return paired(engine, prompt, options, seed=header.seed, cancel=cancel)
+    return engine.generate(prompt, options, cancel=cancel)
+
+
+def paired(
+    engine: Engine, prompt: Prompt, options: GenerateOptions, *, seed: int, cancel: threading.Event | None = None
+) -> Iterator[Event]:
+    """A run whose noise is that of every other run of this seed, step by step and block by block.
+
+    The engine goes on only when it is asked for the next event, so the noise is always told in time where it stands.
+    """
+    noise = PairedNoise(seed)
+    for event in engine.generate(prompt, replace(options, seed=seed), noise=noise, cancel=cancel):
+        match event:
+            case BlockStarted():
+                noise.move(event.block, 1)
+            case DenoiseStep():
+                noise.move(event.block, event.step + 1)
+            case BlockCommitted():
+                noise.move(event.block + 1, 0)
+        yield event

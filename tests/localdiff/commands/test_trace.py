@@ -1,0 +1,214 @@
+"""`localdiff trace`: diff, check and pair, with the demo's architecture where a model is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localdiff.commands import trace_check, trace_pair
+from localdiff.errors import LocaldiffError, TraceError, UsageError, WeightsError
+from localdiff.events import DenoiseStep, Event
+from localdiff.options import GenerateOptions
+from localdiff.trace.header import Header
+from localdiff.trace.reader import read_trace
+from localdiff.ui.output import Output, Stream
+from tests.fakes import Block, FakeIdentity, ScriptedEngine
+from tests.processes import CapturedStream, Cli
+from tests.traces import condensing, record, word_pieces
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(record(condensing(), pieces=word_pieces()))
+    return path
+
+
+@pytest.fixture
+def streams() -> Output:
+    return Output(stdout=Stream(file=CapturedStream()), stderr=Stream(file=CapturedStream()))
+
+
+def text_of(stream: Stream) -> str:
+    assert isinstance(stream.file, CapturedStream)
+    return stream.file.text()
+
+
+def test_diff_as_text_and_as_a_page(cli: Cli, file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(record(condensing(seed=3), pieces=word_pieces()))
+    result = cli("trace", "diff", str(file), str(other))
+    assert (result.code, result.stderr) == (0, "")
+    assert "The runs begin from different noise and part in block 1 at step 1" in result.stdout
+    page = tmp_path / "diff.html"
+    assert cli("trace", "diff", str(file), str(other), "-o", str(page)).stdout == ""
+    assert page.read_text() == cli("trace", "diff", str(file), str(other), "--to", "html").stdout
+    assert page.read_text().startswith("<!doctype html>")
+    assert cli("trace", "diff", str(file), str(other), "--to", "html", terminals="stdout").code == 2
+    assert cli("trace", "diff", str(file), str(tmp_path / "none")).code == 2
+
+
+def test_check_of_a_whole_a_torn_and_a_changed_trace(cli: Cli, file: Path) -> None:
+    sha256 = read_trace(file).sha256
+    result = cli("trace", "check", str(file))
+    assert (result.code, result.stdout) == (0, f"{file}: 2 blocks, 12 steps, SHA-256 {sha256}\n")
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) * 2 // 3])
+    torn = cli("trace", "check", str(file))
+    assert torn.code == 5
+    assert "ends early" in torn.stderr
+    file.write_bytes(data.replace(b'"seed":0', b'"seed":9'))
+    assert cli("trace", "check", str(file)).code == 5
+
+
+class Rerun:
+    """A model that repeats a trace, or not."""
+
+    def __init__(self, identity: FakeIdentity, change: bool = False) -> None:
+        self.identity = identity
+        self.change = change
+        self.asked: list[trace_check.CheckRequest] = []
+
+    def __call__(self, request: trace_check.CheckRequest, _header: Header) -> tuple[FakeIdentity, trace_check.Run]:
+        self.asked.append(request)
+        return self.identity, self.run
+
+    def run(self, _cancel: threading.Event) -> Iterator[Event]:
+        for event in condensing():
+            if self.change and isinstance(event, DenoiseStep) and event.step == 2:
+                event = dataclasses.replace(event, temperature=9.0)
+            yield event
+
+
+def nameless(file: Path) -> None:
+    """The trace without hashes, so that any model will do."""
+    from tests.traces import HEADER
+
+    header = dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, weights=None, tokenizer=None))
+    file.write_bytes(record(condensing(), header, pieces=word_pieces()))
+
+
+def test_rerun_says_that_all_is_the_same(file: Path, streams: Output) -> None:
+    nameless(file)
+    request = trace_check.CheckRequest(file=str(file), rerun=True)
+    assert trace_check.trace_check(request, streams, load=Rerun(FakeIdentity())) == 0
+    assert text_of(streams.stdout).endswith("run again on cpu: every value of 21 events is the same\n")
+
+
+def test_rerun_names_the_first_difference(file: Path, streams: Output) -> None:
+    nameless(file)
+    request = trace_check.CheckRequest(file=str(file), rerun=True)
+    with pytest.raises(TraceError, match="block 1, step 2: `temperature` is 0.78") as caught:
+        trace_check.trace_check(request, streams, load=Rerun(FakeIdentity(), change=True))
+    assert "a made-up machine" in str(caught.value.hint)
+
+
+def test_rerun_refuses_other_weights(file: Path, streams: Output, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_text("other")
+    request = trace_check.CheckRequest(file=str(file), rerun=True)
+    with pytest.raises(WeightsError, match="`scripted` has other weights than the run was recorded with"):
+        trace_check.trace_check(request, streams, load=Rerun(FakeIdentity(directory=tmp_path)))
+
+
+def pair_request(**fields: object) -> trace_pair.PairRequest:
+    settings: dict[str, object] = {"recipes": "bf16,4bit", "options": GenerateOptions(seed=5), "prompt": "hi"}
+    return trace_pair.PairRequest(**(settings | fields))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def quantized(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder of models in which the demo model stands quantized."""
+    home = tmp_path / "home"
+    directory = home / "models" / "demo-4bit"
+    directory.mkdir(parents=True)
+    (directory / "quant.json").write_text("{}")
+    monkeypatch.setenv("LOCALDIFF_HOME", str(home))
+    return directory
+
+
+class PairLoad:
+    """Two scripted models, of which the second says something else."""
+
+    def __init__(self) -> None:
+        self.models: list[str] = []
+        self.options: list[GenerateOptions] = []
+
+    def __call__(self, _request: trace_pair.PairRequest, model: str) -> tuple[ScriptedEngine, trace_pair.Run]:
+        self.models.append(model)
+        text = "Hello." if len(self.models) == 1 else "Hallo."
+        engine = ScriptedEngine(blocks=(Block(text=text),), identity=FakeIdentity(model=model))
+
+        def run(prompt: str, options: GenerateOptions, cancel: threading.Event) -> Iterator[Event]:
+            self.options.append(options)
+            return engine.generate(prompt, options, cancel=cancel)
+
+        return engine, run
+
+
+def test_pair_runs_both_with_one_seed_and_compares(quantized: Path, streams: Output, tmp_path: Path) -> None:
+    load = PairLoad()
+    request = pair_request(model="demo", keep=tmp_path, options=GenerateOptions())
+    assert trace_pair.trace_pair(request, streams, stdin=None, load=load) == 0
+    assert load.models == ["demo", "demo-4bit"]
+    assert load.options[0] == load.options[1]
+    assert load.options[0].seed is not None
+    said = text_of(streams.stdout)
+    assert said.startswith("A  bf16  demo, bf16 · seed ")
+    assert "Committed tokens: 5 the same, 1 changed" in said
+    for name in ("bf16.jsonl", "4bit.jsonl"):
+        assert read_trace(tmp_path / name).header.sampler.noise == "paired"
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+
+
+def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_path: Path) -> None:
+    page = tmp_path / "pair.html"
+    request = pair_request(model="demo", output=page)
+    assert trace_pair.trace_pair(request, streams, stdin=None, load=PairLoad()) == 0
+    assert page.read_text().startswith("<!doctype html>")
+    assert text_of(streams.stdout) == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "pair.html"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "words"),
+    [
+        ({"recipes": "bf16"}, UsageError, "`--recipes bf16` does not name two recipes"),
+        ({"recipes": "4bit,4bit"}, UsageError, "does not name two recipes"),
+        ({"recipes": "bf16,4bit,int8"}, UsageError, "does not name two recipes"),
+        ({"recipes": "bf16,int8"}, WeightsError, "there are no weights of `demo` in the recipe `int8` here"),
+        ({"recipes": "bf16,../x"}, WeightsError, "in the recipe `../x` here"),
+        ({"keep": Path("/no/such/folder")}, UsageError, "there is no folder `/no/such/folder`"),
+    ],
+)
+def test_what_cannot_be_paired(
+    quantized: Path, streams: Output, fields: dict[str, object], kind: type[LocaldiffError], words: str
+) -> None:
+    load = PairLoad()
+    with pytest.raises(kind) as caught:
+        trace_pair.trace_pair(pair_request(model="demo", **fields), streams, stdin=None, load=load)
+    assert words in caught.value.message
+    assert caught.value.hint
+    assert load.models == []
+
+
+def test_the_demo_model_is_recorded_checked_and_run_again(cli: Cli, tmp_path: Path) -> None:
+    """The real model of this package through the real command line."""
+    file = tmp_path / "demo.jsonl"
+    arguments = ["--record", str(file), "--record-top-k", "3", "--gold", "planet"]
+    result = cli("run", "-m", "demo", "--seed", "3", "--max-tokens", "96", *arguments, "Spell the word planet.")
+    assert result.code == 0
+    trace = read_trace(file)
+    assert trace.header.is_demo
+    assert trace.header.model.weights is not None
+    assert trace.header.top_k == 3
+    assert all(len(row) == 3 for row in trace.blocks[0].steps[0].top_ids)
+    assert trace.text() == result.stdout
+    again = cli("trace", "check", str(file), "--rerun")
+    assert (again.code, again.stderr) == (0, "")
+    assert again.stdout.endswith(f"every value of {len(trace.events)} events is the same\n")

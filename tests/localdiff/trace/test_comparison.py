@@ -1,0 +1,190 @@
+"""Two traces held against each other: every figure against one that is counted another way."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
+from localdiff.trace.comparison.compare import compare
+from localdiff.trace.comparison.page import diff_page
+from localdiff.trace.comparison.report import report
+from localdiff.trace.header import Header
+from localdiff.trace.reader import parse_trace
+from localdiff.trace.trace import Trace
+from tests import hostile
+from tests.localdiff.trace.test_page import Elements, hostile_trace, words_of
+from tests.traces import HEADER, condensed, condensing, record, trace_of, word_pieces
+
+A = condensed(blocks=3, steps=4, length=24)
+CHANGES = {1: (3, 9), 2: (), 3: (0,)}
+"""Positions of each block whose tokens are others in B, from step 3 on."""
+
+
+def changed(events: list[Event]) -> list[Event]:
+    found: list[Event] = []
+    kept: list[int] = []
+    for event in events:
+        if isinstance(event, DenoiseStep) and event.step >= 3:
+            ids = list(event.argmax_ids)
+            for place in CHANGES[event.block]:
+                ids[place] = 3 if ids[place] != 3 else 4
+            event = dataclasses.replace(event, argmax_ids=tuple(ids), mean_entropy=event.mean_entropy + 0.5)
+        elif isinstance(event, BlockCommitted):
+            last = next(e for e in reversed(found) if isinstance(e, DenoiseStep))
+            event = dataclasses.replace(event, token_ids=last.argmax_ids[: len(event.token_ids)], seconds=1.0)
+            kept += [token for token in event.token_ids if token != 1]
+        elif isinstance(event, RunFinished):
+            event = dataclasses.replace(event, token_ids=tuple(kept))
+        found.append(event)
+    return found
+
+
+def recipe(name: str) -> Header:
+    return dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, recipe=name, weights=None))
+
+
+B = trace_of(changed(list(condensing(blocks=3, steps=4, length=24))), recipe("4bit"), pieces=word_pieces())
+
+
+def test_a_trace_equals_itself() -> None:
+    same = compare(A, A)
+    assert same.settings == ()
+    assert same.parting is None
+    assert not same.noise_differs
+    assert [stretch.change for stretch in same.stretches] == ["same"]
+    assert same.count("same") == len(A.token_ids)
+    assert {gap.gap for gap in same.gaps} == {0.0}
+
+
+def test_settings_that_differ_are_named() -> None:
+    assert compare(A, B).settings == (
+        ("model recipe", "bf16", "4bit"),
+        ("model weights", "ab" * 32, "none"),
+    )
+
+
+def test_the_first_step_and_position_at_which_they_part() -> None:
+    comparison = compare(A, B)
+    parting = comparison.parting
+    assert parting is not None
+    assert (parting.block, parting.step, parting.position, parting.positions) == (1, 3, 3, 2)
+    before, after = (trace.blocks[0].steps[2].argmax_ids[3] for trace in (A, B))
+    assert parting.pieces == (A.piece(before), B.piece(after))
+    assert [block.parting and block.parting.step for block in comparison.blocks] == [3, None, 3]
+    assert [(block.changed, block.length) for block in comparison.blocks] == [(2, 24), (0, 24), (1, 19)]
+    assert [block.seconds for block in comparison.blocks] == [(0.2, 1.0)] * 3
+
+
+def test_the_gap_of_each_step_is_a_mean_over_blocks() -> None:
+    gaps = compare(A, B).gaps
+    assert [(gap.step, gap.blocks) for gap in gaps] == [(1, 3), (2, 3), (3, 3), (4, 3)]
+    assert [gap.gap for gap in gaps] == pytest.approx([0, 0, 0.5, 0.5])
+    for gap in gaps:
+        means = [block.steps[gap.step - 1].mean_entropy for block in A.blocks]
+        assert gap.means[0] == pytest.approx(sum(means) / 3)
+
+
+def test_tokens_that_end_up_others() -> None:
+    comparison = compare(A, B)
+    different = [stretch for stretch in comparison.stretches if stretch.change != "same"]
+    assert [(stretch.change, stretch.starts) for stretch in different] == [
+        ("changed", (3, 3)),
+        ("changed", (9, 9)),
+        ("changed", (48, 48)),
+    ]
+    assert comparison.count("changed") == 3
+    assert comparison.count("same") == len(A.token_ids) - 3
+    for side, trace in enumerate((A, B)):
+        whole = [piece for stretch in comparison.stretches for piece in stretch.pieces[side]]
+        assert whole == [trace.piece(token) for token in trace.token_ids]
+
+
+def test_runs_of_different_length_and_noise() -> None:
+    longer = condensed(blocks=4, steps=6, length=24, seed=5)
+    comparison = compare(A, longer)
+    assert comparison.noise_differs
+    assert [block.steps for block in comparison.blocks] == [(4, 6)] * 3 + [(None, 6)]
+    assert comparison.blocks[3].parting is None
+    assert comparison.blocks[3].reasons == (None, "converged")
+    assert [gap.step for gap in comparison.gaps] == [1, 2, 3, 4]
+    assert ("seed", "0", "5") in comparison.settings
+
+
+def test_without_one_vocabulary_text_is_compared() -> None:
+    other = dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, tokenizer="ee" * 32))
+    moved = {token + 1000: piece for token, piece in word_pieces().items()}
+    events: list[Event] = []
+    for event in condensing(blocks=3, steps=4, length=24):
+        if isinstance(event, DenoiseStep):
+            event = dataclasses.replace(event, argmax_ids=tuple(token + 1000 for token in event.argmax_ids))
+        elif isinstance(event, BlockCommitted):
+            event = dataclasses.replace(event, token_ids=tuple(token + 1000 for token in event.token_ids))
+        elif isinstance(event, RunFinished):
+            ends = tuple(token + 1000 for block in A.blocks for token in block.final_ids)
+            event = dataclasses.replace(event, token_ids=ends)
+        events.append(event)
+    comparison = compare(A, trace_of(events, other, pieces=moved))
+    assert not comparison.same_vocabulary
+    assert comparison.parting is None
+    assert all(block.changed == 0 for block in comparison.blocks)
+
+
+def test_the_report_says_it_in_words() -> None:
+    text = report(A, B, compare(A, B), ("a.jsonl", "b.jsonl"))
+    for said in (
+        "A  a.jsonl  scripted, bf16 · seed 0 · cpu",
+        "B  b.jsonl  scripted, 4bit · seed 0 · cpu",
+        "model recipe   bf16",
+        "The runs begin from the same noise and part in block 1 at step 3: 2 positions differ, the first is 3,",
+        "    2        4  4       0.20  1.00         never         -             0 of 24",
+        "   3       3          ",
+        "+0.5000",
+        f"Committed tokens: {len(A.token_ids) - 3} the same, 3 changed, 0 only in A, 0 only in B.",
+        "  token 4: “",
+    ):
+        assert said in text, text
+    assert max(map(len, text.splitlines())) < 160
+
+
+def test_a_report_of_many_differences_ends() -> None:
+    text = report(A, condensed(blocks=3, steps=4, length=24, seed=9), compare(A, condensed(seed=9)), ("a", "b"))
+    assert sum(line.startswith("  token ") for line in text.splitlines()) <= 12
+
+
+def test_traces_that_end_anywhere_are_compared() -> None:
+    lines = record(condensing(blocks=2, steps=2, length=8), pieces=word_pieces()).splitlines(keepends=True)
+    for cut in range(1, len(lines) + 1):
+        trace = parse_trace(b"".join(lines[:cut]), "cut")
+        for pair in ((trace, A), (A, trace), (trace, trace)):
+            comparison = compare(*pair)
+            assert report(*pair, comparison, ("a", "b"))
+            assert diff_page(*pair, comparison, ("a", "b"))
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_hostile_traces_are_harmless_in_both_forms(order: int) -> None:
+    nasty = hostile_trace()
+    traces: tuple[Trace, Trace] = (nasty, A) if order else (A, nasty)
+    comparison = compare(*traces)
+    text = report(*traces, comparison, (hostile.TEXT, "b"))
+    assert hostile.is_tame(text)
+    assert "\u202e" not in text
+    page = diff_page(*traces, comparison, (hostile.TEXT, "b"))
+    kinds = {tag for tag, _ in Elements(page).found}
+    assert not kinds & {"img", "iframe", "object", "a"}
+    assert page.count("<script") == 5
+    for character in ("\x1b", "\x9b", "\u202e", "\x00"):
+        assert character not in page
+
+
+def test_the_page_says_the_same_as_the_report() -> None:
+    words = words_of(diff_page(A, B, compare(A, B), ("a.jsonl", "b.jsonl")))
+    for said in (
+        "The runs begin from the same noise and part in block 1 at step 3 , where 2 positions differ",
+        "model recipe bf16 4bit",
+        f"{len(A.token_ids) - 3} tokens are the same, 3 changed, 0 are only in A, 0 only in B.",
+        "1 4 4 0.20 1.00 3 3 2 of 24",
+    ):
+        assert said in words, words
