@@ -39,6 +39,7 @@ class Repository:
         gone: names of large files that are listed, and not handed out whole.
         ranges: whether ranges are understood.
         pace: seconds between two pieces of a large file.
+        slow: the same for single files.
     """
 
     files: dict[str, bytes]
@@ -53,6 +54,7 @@ class Repository:
     gone: set[str] = field(default_factory=set)
     ranges: bool = True
     pace: float = 0.0
+    slow: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -161,7 +163,8 @@ class _Handler(BaseHTTPRequestHandler):
         if cut is not None:
             self.close_connection = True
         if body:
-            self._send(part[:cut], repository.pace if is_large(name) else 0.0)
+            pace = repository.slow.get(name, repository.pace) if is_large(name) and last is None else 0.0
+            self._send(part[:cut], pace)
         return None
 
     def _send(self, content: bytes, pace: float) -> None:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 import pytest
 
 from quant.disk import Disk
-from quant.errors import SpaceError
+from quant.errors import OutputError, SpaceError
 
 FULL = Path("/dev/full")
 
@@ -47,3 +47,18 @@ def test_removes_files_directories_and_what_is_not_there(tmp_path: Path) -> None
     for name in ("directory", "file", "nothing"):
         Disk().remove(tmp_path / name)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_a_disk_refuses_is_a_sentence_that_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    disk = Disk()
+    below = tmp_path / "file" / "below"
+    for attempt in (
+        lambda: disk.make_directory(below),
+        lambda: disk.create(below),
+        lambda: disk.rename(tmp_path / "file", below),
+        lambda: disk.rename(tmp_path / "nothing", tmp_path / "x"),
+    ):
+        with pytest.raises(OutputError, match="cannot be written: ") as caught:
+            attempt()
+        assert caught.value.hint

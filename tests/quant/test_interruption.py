@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
@@ -16,10 +16,11 @@ from quant.disk import Disk
 from quant.errors import OutputError
 from quant.job import Job
 from quant.manifest import MANIFEST_FILE, read_manifest
+from quant.output import SCRATCH, partial_directory
 from quant.plan import make_plan
 from quant.recipe import Recipe, Rule
 from quant.run import run
-from quant.source import read_source
+from quant.source import SourceFile, read_source
 from quant.verify import verify
 
 RECIPE = Recipe(
@@ -137,12 +138,36 @@ def repairing(source: Path, output: Path) -> Job:
     return make_job(source, output)
 
 
+class Streaming:
+    """Gives out source files as a stream does: each is fetched beside the output, and deleted when it has been read."""
+
+    def __init__(self, source: Path, scratch: Path) -> None:
+        self.disk = Disk()
+        self._source, self._scratch = source, scratch
+
+    @contextmanager
+    def open(self, file: SourceFile) -> Iterator[Path]:
+        path = self._scratch / file.name
+        self.disk.make_directory(self._scratch)
+        with self.disk.create(path) as stream:
+            self.disk.write(stream, 0, (self._source / file.name).read_bytes())
+        yield path
+        self.disk.remove(path)
+
+
+def streaming(source: Path, output: Path) -> Job:
+    stream = Streaming(source, partial_directory(output) / SCRATCH)
+    return make_job(source, output, open_source=stream.open)
+
+
 Scenario: TypeAlias = Callable[[Path, Path], Job]
 
 
 @pytest.mark.parametrize("by_half", [False, True], ids=["between", "by half"])
 @pytest.mark.parametrize(
-    "scenario", [fresh, replacing, replacing_beside_an_unfinished_job, repairing], ids=lambda value: value.__name__
+    "scenario",
+    [fresh, replacing, replacing_beside_an_unfinished_job, repairing, streaming],
+    ids=lambda value: value.__name__,
 )
 def test_every_point_of_interruption_is_continued(
     source: Path, tmp_path: Path, scenario: Scenario, by_half: bool
@@ -155,12 +180,17 @@ def test_every_point_of_interruption_is_continued(
         place.mkdir()
         output = place / "out"
         job = scenario(source, output)
+        disk = StoppingDisk(interruptions, by_half)
+        if isinstance(stream := getattr(job.open_source, "__self__", None), Streaming):
+            stream.disk = disk
         try:
-            list(run(job, disk=StoppingDisk(interruptions, by_half)))
+            list(run(job, disk=disk))
         except Stopped:
             interruptions += 1
         else:
             break
+        if isinstance(stream, Streaming):
+            stream.disk = Disk()
         require_nothing_half_loadable(output, damaged=scenario is repairing)
         finish(job, output)
         assert tree(place) == {f"out/{name}": content for name, content in expected.items()}

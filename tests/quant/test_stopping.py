@@ -88,6 +88,15 @@ def test_while_a_source_file_is_waited_for(job: Job) -> None:
     assert [event for event in again if isinstance(event, JobStarted)][0].finished == 1
 
 
+def test_while_a_small_file_is_waited_for(job: Job) -> None:
+    def stopped() -> bytes:
+        raise SourceStoppedError
+
+    events = list(run(replace(job, files={"tokenizer.json": stopped})))
+    assert events == [JobStopped(finished=0, shards=2)]
+    assert isinstance(list(run(job))[-1], JobFinished)
+
+
 def test_what_is_finished_can_be_told_without_touching_anything(job: Job, tmp_path: Path) -> None:
     def finished() -> frozenset[str]:
         before = sorted(tmp_path.rglob("*"))

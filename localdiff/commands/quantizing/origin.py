@@ -64,6 +64,13 @@ class Origin:
     directory: Path | None = None
     repository: Repository | None = None
 
+    @property
+    def text_bytes(self) -> int:
+        """Size of the other files."""
+        if self.repository is not None:
+            return sum(self.repository.files[name].nbytes for name in self.texts)
+        return sum((self.directory / name).stat().st_size for name in self.texts) if self.directory else 0
+
     def here(self, file: SourceFile) -> Path | None:
         """Where a weight file lies on this machine, if it does."""
         if self.repository is not None:

@@ -32,6 +32,9 @@ from quant.source import SourceFile
 CONTEXTS = (8192, 32768)
 TOOL = f"localdiff {__version__}"
 
+_DOCUMENT_BYTES = 2_000_000
+"""Manifest, index, notes, card and licence, generously."""
+
 _PROCESS_BYTES = 500_000_000
 """What the interpreter and torch hold before the first weight is read: 0.3 to 0.5 GB, by system and build of torch."""
 
@@ -94,11 +97,11 @@ class Prospect:
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
         """What each disk must take."""
-        shards = sum(shard.nbytes for shard in self.missing)
+        written = sum(shard.nbytes for shard in self.missing) + self.origin.text_bytes + _DOCUMENT_BYTES
         if self.streams:
-            return mounts([(self.target, shards + max(self.absent.values(), default=0))])
+            return mounts([(self.target, written + max(self.absent.values(), default=0))])
         cache = [(paths.hub_cache_dir(), sum(self.absent.values()))] if self.absent else []
-        return mounts([(self.target, shards), *cache])
+        return mounts([(self.target, written), *cache])
 
     def sheet(self) -> Sheet:
         """The plan to be shown."""

@@ -229,7 +229,7 @@ def test_streaming_is_offered_where_the_plan_does_not_fit(
     cli: Cli, server: Hub, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     total = sum(len(server.repositories["owner/small"].files[name]) for name in (FIRST, LAST))
-    monkeypatch.setattr(space.shutil, "disk_usage", small_disk(total + 20_000))
+    monkeypatch.setattr(space.shutil, "disk_usage", small_disk(total + 2_020_000))
     result = cli("quantize", "owner/small", "--yes", stdin=b"")
     assert (result.code, result.stdout) == (4, "")
     assert "not enough disk space" in result.stderr

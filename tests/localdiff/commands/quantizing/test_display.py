@@ -1,0 +1,94 @@
+"""What is shown while a job runs."""
+
+from __future__ import annotations
+
+from localdiff.commands.quantizing.display import Display
+from quant.events import BytesDone, FileChecked, JobStarted, ShardStarted, ShardWritten, TensorDone
+
+
+class Board:
+    """Remembers what it was told to show."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+
+    def start(self, name: str, total: int, *, whole: bool = False) -> None:
+        self.calls.append(("start", name, total, whole))
+
+    def show(self, name: str, done: int, detail: str = "") -> None:
+        self.calls.append(("show", name, done, detail))
+
+    def end(self, name: str) -> None:
+        self.calls.append(("end", name))
+
+    def note(self, text: str) -> None:
+        self.calls.append(("note", text))
+
+    def take(self) -> list[tuple[object, ...]]:
+        calls, self.calls = self.calls, []
+        return calls
+
+
+def test_a_download_shows_the_whole_and_each_file() -> None:
+    board = Board()
+    display = Display(board, {"a": 100, "b": 50}, checked=70)
+    assert board.take() == [("start", "fetch", 150, True)]
+    display.on_bytes("a", 30)
+    display.on_bytes("b", 10)
+    display.on_bytes("config.json", 7)  # small files are not worth a line
+    assert board.take() == [
+        ("start", "a", 100, False),
+        ("show", "a", 30, ""),
+        ("show", "fetch", 30, ""),
+        ("start", "b", 50, False),
+        ("show", "b", 10, ""),
+        ("show", "fetch", 40, ""),
+    ]
+    display.on_bytes("a", 0)
+    display.on_fetched("b")
+    assert board.take()[-3:] == [("show", "b", 50, ""), ("show", "fetch", 50, ""), ("end", "b")]
+    display.on_fetched("config.json")
+    display.on_note("the connection broke off")
+    assert board.take() == [("note", "note: the connection broke off")]
+
+
+def test_nothing_is_said_of_downloads_where_there_are_none() -> None:
+    board = Board()
+    Display(board, {}, checked=70)
+    assert board.take() == []
+
+
+def test_a_job_shows_where_it_is_and_what_was_lost_most() -> None:
+    board = Board()
+    display = Display(board, {}, checked=70)
+    for event in (
+        JobStarted(shards=2, finished=0, source_bytes=300, workers=2),
+        ShardStarted(shard="s1", source="f1", number=1, source_bytes=200),
+        BytesDone(name="model.decoder.layers.3.mlp.up_proj.weight", source_bytes=80),
+        TensorDone(name="model.decoder.layers.3.mlp.up_proj.weight", fate="nf4", error=0.083),
+        BytesDone(name="model.decoder.norm.weight", source_bytes=20),
+        ShardWritten(shard="s1", number=1, nbytes=50),
+        ShardStarted(shard="s2", source="f2", number=2, source_bytes=100),
+        BytesDone(name="x", source_bytes=100),
+        FileChecked(file="s1", nbytes=50, problem=None),
+        FileChecked(file="s2", nbytes=20, problem=None),
+    ):
+        display.on_event(event)
+    calls = [call for call in board.take() if call[0] != "end"]
+    assert calls == [
+        ("start", "quantize", 300, True),
+        ("show", "quantize", 80, "layers.3.mlp.up_proj"),
+        ("show", "quantize", 100, "norm   worst error 8.3 %"),
+        ("show", "quantize", 200, ""),
+        ("show", "quantize", 300, "x   worst error 8.3 %"),
+        ("start", "check", 70, True),
+        ("show", "check", 50, "s1"),
+        ("start", "check", 70, True),
+        ("show", "check", 70, "s2"),
+    ]
+
+
+def test_a_job_with_nothing_left_to_do_has_no_bar() -> None:
+    board = Board()
+    Display(board, {}, checked=70).on_event(JobStarted(shards=2, finished=2, source_bytes=0, workers=2))
+    assert [call for call in board.take() if call[0] == "start"] == []
