@@ -1,7 +1,7 @@
 """The real command line with a scripted engine, as a process: `python -m tests.scripted_cli SCRIPT ARGUMENTS…`.
 
 SCRIPT is a JSON object: fields of `ScriptedEngine`, with blocks as objects, whose text is repeated `times` times; or,
-where it says `canvas`, fields of `CanvasPlayer`. To look at the live canvas without a model:
+where it says `canvas`, fields of `CanvasPlayer`, where it says `replies`, the script of a chat. To look at the live canvas without a model:
 
     python -m tests.scripted_cli '{"canvas": "latin", "length": 256, "rate": 4}' run -m demo hi
 """
@@ -12,10 +12,12 @@ import functools
 import json
 import sys
 
-from localdiff import cli
+from localdiff import cli, cli_chat, cli_run
+from localdiff.commands.chat import chat
 from localdiff.commands.run import Generator, run
 from tests.canvas_player import CanvasPlayer
 from tests.fakes import Block, ScriptedEngine
+from tests.fakes_chat import speaker_of
 
 
 def engine_of(script: dict[str, object]) -> Generator:
@@ -29,8 +31,13 @@ def engine_of(script: dict[str, object]) -> Generator:
 
 
 def main() -> None:
-    engine = engine_of(json.loads(sys.argv[1]))
-    cli.run = functools.partial(run, load=lambda _request: engine)
+    script = json.loads(sys.argv[1])
+    if "replies" in script:
+        speaker = speaker_of(script)
+        cli_chat.chat = functools.partial(chat, load=lambda _request: speaker)
+    else:
+        engine = engine_of(script)
+        cli_run.run = functools.partial(run, load=lambda _request: engine)
     cli.main(sys.argv[2:])
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
+from localdiff import paths
 from localdiff.chat import catalog
 from localdiff.chat.clipboard import last_code, osc52, write_copy
 from localdiff.chat.desk import Ask, Desk
@@ -146,11 +147,14 @@ def copy(desk: Desk, argument: str) -> None:
         text = code
     path = write_copy(desk.state, text)
     sequence = osc52(text)
-    if sequence is not None and desk.output.stderr.terminal:
-        desk.output.stderr.write(sequence)
-        desk.say(f"Copied, if this terminal allows it; also in {catalog.safe(str(path))}")
+    shown = catalog.safe(paths.shown(path))
+    if not desk.output.stderr.terminal:
+        desk.say(f"Copied to {shown}")
+    elif sequence is None:
+        desk.say(f"Too long for the clipboard of a terminal; copied to {shown}")
     else:
-        desk.say(f"Too long for the terminal's clipboard; it is in {catalog.safe(str(path))}")
+        desk.output.stderr.write(sequence)
+        desk.say(f"Copied, if this terminal allows it; also to {shown}")
 
 
 def save(desk: Desk, argument: str) -> None:

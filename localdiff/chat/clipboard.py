@@ -10,7 +10,7 @@ import base64
 import re
 from pathlib import Path
 
-from localdiff.chat.private import write_private
+from localdiff.chat.private import make_private_folder, write_private
 from localdiff.errors import ResourceError
 
 # What xterm takes; some terminals take less, none is told.
@@ -48,6 +48,7 @@ def write_copy(directory: Path, text: str) -> Path:
     """
     path = directory / "copy.txt"
     try:
+        make_private_folder(directory)
         write_private(path, text.encode("utf-8", "replace"))
     except OSError as error:
         raise ResourceError(f"`{path}` cannot be written: {error.strerror}") from error

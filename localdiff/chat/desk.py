@@ -6,7 +6,6 @@ the middle of a reply, what was committed is in the session, and the session is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,7 +53,6 @@ class Desk:
         output: the streams; everything but answers goes to the second.
         state: the folder of everything that is kept.
         save_trace: writes recordings.
-        now: the time, with its zone.
 
     Attributes:
         pending: files that go with the next message.
@@ -75,7 +73,6 @@ class Desk:
         output: Output,
         state: Path,
         save_trace: SaveTrace,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.partner = partner
         self.talker = talker
@@ -86,7 +83,6 @@ class Desk:
         self.output = output
         self.state = state
         self.save_trace = save_trace
-        self.now = now
         self.pending: list[Attachment] = []
         self.unanswered: Ask | None = None
         self.line = ""
@@ -112,9 +108,7 @@ class Desk:
 
     def new_session(self) -> Session:
         """An empty session with the settings of this one."""
-        return Session(
-            created=self._stamp(), model=self.session.model, system=self.session.system, think=self.session.think
-        )
+        return Session(created=stamp(), model=self.session.model, system=self.session.system, think=self.session.think)
 
     def open(self, session: Session) -> None:
         """Goes on with a session; nothing of the one before stays."""
@@ -175,7 +169,7 @@ class Desk:
                 ids=reply.ids,
                 seed=reply.seed,
                 reason=reply.reason,
-                created=self._stamp(),
+                created=stamp(),
             )
         )
         self.unanswered = None
@@ -206,5 +200,7 @@ class Desk:
             style = {"dim": DIM, "warning": YELLOW}.get(remark.tone)
             self.say(remark.text if style is None else stream.styled(remark.text, style))
 
-    def _stamp(self) -> str:
-        return self.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+def stamp() -> str:
+    """The time, as sessions have it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -9,8 +9,8 @@ from localdiff.chat.slash import COMMANDS, CommandName
 from localdiff.ui.output import BOLD, Stream
 
 KEYS = (
-    ("Enter", 'sends. Alt-Enter or Ctrl-J: a new line; text in """ goes on over lines'),
-    ("Ctrl-C", "stops the reply, clears the line. Twice in a hurry during a reply: leaves"),
+    ("Enter", 'sends. Alt-Enter or Ctrl-J: a new line; """ … """ over lines'),
+    ("Ctrl-C", "stops the reply, clears the line; twice in a hurry leaves"),
     ("Ctrl-D", "leaves, on an empty line. Ctrl-G: the line in your editor"),
     ("Tab", "completes. Up and Ctrl-R: what was typed before"),
     ("//", "at the beginning of a line sends one /"),

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
+from localdiff.chat.private import make_private_folder
+
 
 class PrivateHistory(FileHistory):
     """A file that only its owner may read. When it cannot be written any more, that is said once."""
@@ -34,7 +36,7 @@ def open_history(path: Path | None, complain: Callable[[str], None]) -> History:
     if path is None:
         return InMemoryHistory()
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
         os.chmod(path, 0o600)
     except OSError as error:

@@ -10,13 +10,21 @@ from contextlib import suppress
 from pathlib import Path
 
 
+def make_private_folder(path: Path) -> None:
+    """Makes a folder for its owner alone, where there is none.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def write_private(path: Path, data: bytes) -> None:
-    """Puts a file in place at once, for its owner alone; makes its folder where there is none.
+    """Puts a file in place at once, for its owner alone.
 
     Raises:
         OSError: it cannot be written; what was there is there still.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with suppress(FileNotFoundError):  # of a process of the same number that was killed
         partial.unlink()

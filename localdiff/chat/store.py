@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from localdiff.chat.private import write_private
+from localdiff.chat.private import make_private_folder, write_private
 from localdiff.chat.session import Session
 from localdiff.chat.session_file import Opened, encode, read
 from localdiff.errors import ResourceError, UsageError
@@ -64,15 +64,24 @@ class SessionStore:
         return self.path(name).exists()
 
     def entries(self) -> list[Entry]:
-        """What is there, the latest first."""
+        """What is there, the latest first.
+
+        Raises:
+            ResourceError: the folder cannot be read.
+        """
         found = []
-        with suppress(FileNotFoundError):
-            for path in self._directory.iterdir():
-                name = path.name.removesuffix(SUFFIX)
-                if path.name == name or not _is_name(name):
-                    continue
-                with suppress(OSError):  # gone since, or a link to nowhere
-                    found.append(Entry(name=name, written=path.stat().st_mtime))
+        try:
+            paths = list(self._directory.iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise ResourceError(f"`{self._directory}` cannot be read: {error.strerror}") from error
+        for path in paths:
+            name = path.name.removesuffix(SUFFIX)
+            if path.name == name or not _is_name(name):
+                continue
+            with suppress(OSError):  # gone since, or a link to nowhere
+                found.append(Entry(name=name, written=path.stat().st_mtime))
         return sorted(found, key=lambda entry: (entry.written, entry.name), reverse=True)
 
     def look(self, name: str) -> Opened:
@@ -114,16 +123,18 @@ class SessionStore:
         Raises:
             ResourceError: the file cannot be written.
         """
-        taken = None
-        if session.name is None:
-            session.name = self._unused(f"{self._now():%Y-%m-%d-%H%M%S}")
-        elif self._is_somebody_elses(session.name):
-            taken, session.name = session.name, self._unused(session.name)
-        path = self.path(session.name)
+        before, taken = session.name, None
         try:
+            if session.name is None:
+                session.name = self._unused(f"{self._now():%Y-%m-%d-%H%M%S}")
+            elif self._is_somebody_elses(session.name):
+                taken, session.name = session.name, self._unused(session.name)
+            make_private_folder(self._directory)
+            path = self.path(session.name)
             write_private(path, encode(session))
             self._written[session.name] = _identity(path.stat())
         except OSError as error:
+            session.name = before
             raise ResourceError(
                 f"the session cannot be saved: {error.strerror}", f"it is to be written to `{self._directory}`"
             ) from error

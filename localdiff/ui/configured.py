@@ -44,6 +44,22 @@ def live_wish(context: Any) -> LiveWish | None:
     return None if wish is None else cast(LiveWish, wish)  # the key has the same choices; a test holds them together
 
 
+def origins_of(context: Any, *, typed: str) -> dict[str, str]:
+    """Where the values of a command's settings came from, by the word of the setting; what is a default is left out.
+
+    Args:
+        context: of a command that `configured` made.
+        typed: what to say of a value that was typed.
+    """
+    origins = {}
+    for parameter, name in _by_parameter(context.command).items():
+        if _is_typed(context, parameter):
+            origins[KEYS[name].word] = typed
+        elif settings_of(context).said(name) is not None and context.params.get(parameter) is not None:
+            origins[KEYS[name].word] = settings_of(context)[name].where
+    return origins
+
+
 class Configured(Command):
     """A command that takes settings.
 

@@ -1,0 +1,122 @@
+"""The command line of conversations: `localdiff chat`.
+
+Knows option names and help texts; computes nothing. `localdiff.cli` takes the command in.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from localdiff import cli_options as options
+from localdiff.chat.settings import Looks
+from localdiff.commands.chat import TYPED, ChatRequest, chat
+from localdiff.commands.live import LiveOptions
+from localdiff.commands.run import RunRequest
+from localdiff.exits import Edge
+from localdiff.options import GenerateOptions
+from localdiff.sizes import parse_size
+from localdiff.ui.configured import GENERATING, configured, live_wish, origins_of
+from localdiff.ui.live import DEFAULT_FPS
+from localdiff.ui.output import decide
+
+_SESSION = "Session"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command("chat", cls=configured(*GENERATING))(chat_command)
+
+
+def chat_command(
+    context: typer.Context,
+    system: options.System = None,
+    think: options.Think = False,
+    resume: Annotated[
+        bool, typer.Option("-c", "--continue", help="Go on with the last session.", rich_help_panel=_SESSION)
+    ] = False,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Go on with the session of this name, or begin it.", rich_help_panel=_SESSION
+        ),
+    ] = None,
+    no_history: Annotated[
+        bool,
+        typer.Option(
+            "--no-history",
+            help="Keep nothing of what is typed and answered, unless /save says so. LOCALDIFF_NO_HISTORY=1 does the "
+            "same.",
+            rich_help_panel=_SESSION,
+        ),
+    ] = False,
+    no_markdown: Annotated[
+        bool, typer.Option("--no-markdown", help="Show answers as they are written.", rich_help_panel="Output")
+    ] = False,
+    color: options.Color = None,
+    model: options.Model = None,
+    revision: options.Revision = None,
+    offline: options.Offline = False,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    max_memory: options.MaxMemory = None,
+    max_tokens: options.MaxTokens = 1024,
+    context_size: options.ContextSize = 8192,
+    steps: options.Steps = None,
+    cap: options.Cap = None,
+    entropy_bound: options.EntropyBound = None,
+    t_min: options.TMin = None,
+    t_max: options.TMax = None,
+    temperature: options.Temperature = None,
+    stability: options.Stability = None,
+    confidence: options.Confidence = None,
+    seed: options.Seed = None,
+    live: options.Live = None,
+    palette: options.Palette = "auto",
+    fps: options.Fps = DEFAULT_FPS,
+) -> int:
+    """Talk to a model.
+
+    Every turn is saved by itself; -c goes on with the last session. Ctrl-C stops a reply. In the chat, /help lists keys
+    and commands.
+    """
+    streams = decide(color)
+    if isinstance(context.obj, Edge):
+        context.obj.output = streams
+    wish = live_wish(context)
+    request = ChatRequest(
+        run=RunRequest(
+            options=GenerateOptions(
+                max_tokens=max_tokens,
+                context=context_size,
+                seed=seed,
+                think=think,
+                system=system,
+                steps=steps,
+                cap=cap,
+                entropy_bound=entropy_bound,
+                t_min=t_min,
+                t_max=t_max,
+                temperature=temperature,
+                stability=stability,
+                confidence=confidence,
+            ),
+            live=LiveOptions(wish=live, preferred=wish, palette=palette, fps=fps, color=color),
+            model=model,
+            revision=revision,
+            offline=offline,
+            device=device,
+            dtype=dtype,
+            max_memory=None if max_memory is None else parse_size(max_memory, "--max-memory"),
+        ),
+        looks=Looks(live=live or wish or "auto", think="show" if think else "off", markdown=not no_markdown),
+        origins=origins_of(context, typed=TYPED),
+        resume=resume,
+        session=session,
+        private=no_history or os.environ.get("LOCALDIFF_NO_HISTORY", "0") not in ("", "0"),
+    )
+    stdin = None if sys.stdin is None else sys.stdin.buffer
+    return chat(request, streams, stdin=stdin)

@@ -1,0 +1,147 @@
+"""Options that several commands have, with one name and one help text for each.
+
+Knows names, metavars and help texts; knows no command.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import typer
+
+MODEL = "Model"
+LENGTH = "Length"
+SAMPLER = "Sampler (each is as the model's generation_config.json says, unless given)"
+LIVE = "Live canvas (on stderr, where that is a terminal)"
+
+System: TypeAlias = Annotated[str | None, typer.Option("-s", "--system", metavar="TEXT", help="System prompt.")]
+Think: TypeAlias = Annotated[bool, typer.Option("--think/--no-think", help="Let the model think before it answers.")]
+Model: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "-m",
+        "--model",
+        metavar="MODEL",
+        help="demo (the small model of this package), a directory, or a Hub id such as OWNER/NAME.",
+        rich_help_panel=MODEL,
+    ),
+]
+Revision: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="REV", help="Branch, tag or commit of a model from the Hub.", rich_help_panel=MODEL),
+]
+Offline: TypeAlias = Annotated[bool, typer.Option("--offline", help="Never ask the Hub.", rich_help_panel=MODEL)]
+Device: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="DEVICE",
+        help="auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device, else the CPU.",
+        rich_help_panel=MODEL,
+    ),
+]
+Dtype: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="TYPE",
+        help="auto, bf16 or fp32; auto is bf16, but fp32 for a small model on a CPU.",
+        rich_help_panel=MODEL,
+    ),
+]
+MaxMemory: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Most memory to take on each device, for example 10GB. Layers beyond it stay outside and are copied "
+        "for every pass, which is slower; the cost is told first.",
+        rich_help_panel=MODEL,
+    ),
+]
+MaxTokens: TypeAlias = Annotated[
+    int, typer.Option(metavar="N", help="Most tokens to generate.", rich_help_panel=LENGTH)
+]
+ContextSize: TypeAlias = Annotated[
+    int,
+    typer.Option("--context", metavar="N", help="Most tokens of prompt and answer together.", rich_help_panel=LENGTH),
+]
+Steps: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Most denoise steps a block may take. The temperature schedule is stretched over as many, "
+        "so another N is another schedule.",
+        rich_help_panel=SAMPLER,
+    ),
+]
+Cap: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Stop every block after N steps at the latest. Only cuts the loop short; the temperature schedule stays.",
+        rich_help_panel=SAMPLER,
+    ),
+]
+EntropyBound: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        metavar="NATS",
+        help="How much entropy the positions accepted in one step may add up to.",
+        rich_help_panel=SAMPLER,
+    ),
+]
+TMin: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--t-min", metavar="T", help="Temperature of the last step.", rich_help_panel=SAMPLER),
+]
+TMax: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--t-max", metavar="T", help="Temperature of the first step.", rich_help_panel=SAMPLER),
+]
+Temperature: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        metavar="T",
+        help="One temperature for every step, in place of --t-min and --t-max. 0 takes the most probable "
+        "token instead of drawing one.",
+        rich_help_panel=SAMPLER,
+    ),
+]
+Stability: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="For how many steps the draft must stay the same before a block may stop.",
+        rich_help_panel=SAMPLER,
+    ),
+]
+Confidence: TypeAlias = Annotated[
+    float | None,
+    typer.Option(metavar="NATS", help="Mean entropy below which a block may stop.", rich_help_panel=SAMPLER),
+]
+Seed: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Seed of the noise; the same seed gives the same text on the same device. Drawn if not given.",
+        rich_help_panel=SAMPLER,
+    ),
+]
+Live: TypeAlias = Annotated[
+    Literal["auto", "on", "off", "line"] | None,
+    typer.Option(
+        help="Whether to draw the canvas while it condenses. auto does wherever it can, on insists, line is one "
+        "line in its place, off is for screen readers and recordings. LOCALDIFF_LIVE sets it too.",
+        rich_help_panel=LIVE,
+    ),
+]
+Palette: TypeAlias = Annotated[
+    Literal["auto", "dark", "light", "16", "mono", "ascii", "heat"],
+    typer.Option(
+        help="Colours of the canvas. auto goes by the terminal; 16 are the terminal's own; mono and ascii need no "
+        "colour; heat is red to green, which not everybody can tell apart.",
+        rich_help_panel=LIVE,
+    ),
+]
+Fps: TypeAlias = Annotated[float, typer.Option(metavar="N", help="Most frames a second.", rich_help_panel=LIVE)]
+Color: TypeAlias = Annotated[
+    Literal["auto", "always", "never"] | None, typer.Option(help="Whether to use colour.", rich_help_panel="Output")
+]

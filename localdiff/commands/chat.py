@@ -1,0 +1,225 @@
+"""`localdiff chat`: a conversation at the keyboard, put together from its parts.
+
+Knows which session is gone on with, which part reads and which one draws; knows nothing about what is typed or how
+anything looks. What is wrong with the request itself is found before a model is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, Protocol, TypeAlias
+
+from localdiff import hub, paths
+from localdiff.chat.catalog import damage_line, opened_line
+from localdiff.chat.desk import Desk, stamp
+from localdiff.chat.loop import Chat
+from localdiff.chat.partner import Partner, Reader, Render, View
+from localdiff.chat.session import Session
+from localdiff.chat.settings import ChatSettings, Looks
+from localdiff.chat.store import SessionStore
+from localdiff.chat.talker import Talker
+from localdiff.chat.typed import LineReader
+from localdiff.commands.chat_trace import Recorded, trace_saver
+from localdiff.commands.interrupt import cancel_on_interrupt
+from localdiff.commands.live import live_view, mode_of
+from localdiff.commands.run import RunRequest, load_engine
+from localdiff.errors import UsageError
+from localdiff.events import Channel
+from localdiff.options import GenerateOptions
+from localdiff.ui.log import logging_to
+from localdiff.ui.output import DIM, Output, printable
+from localdiff.ui.status import StatusLine
+from localdiff.ui.terminal import LiveWish
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChatRequest:
+    """What the command line asks for.
+
+    Attributes:
+        run: the model, the settings of every reply and how they may be watched.
+        looks: how the chat looks at first.
+        origins: where settings came from, by the names of their fields; see `ChatSettings`.
+        resume: go on with the last session.
+        session: go on with the one of this name, or begin it.
+        private: keep nothing of what is typed.
+    """
+
+    run: RunRequest
+    looks: Looks = Looks()
+    origins: Mapping[str, str]
+    resume: bool = False
+    session: str | None = None
+    private: bool = False
+
+
+class Speaker(Partner, Recorded, Protocol):
+    """A partner with a model behind it, of which recordings can be made."""
+
+
+Load: TypeAlias = Callable[[RunRequest], Speaker]
+
+TYPED = "command line"
+"""What `ChatRequest.origins` says of a setting that was typed."""
+
+
+def load_speaker(request: RunRequest) -> Speaker:
+    """Load the model; torch is imported here and not before."""
+    engine = load_engine(request)
+    from localdiff.conversation import Conversation
+    from localdiff.engine import Engine
+
+    if not isinstance(engine, Engine):
+        raise TypeError(f"{engine=} should be an Engine")
+    return Conversation(engine)
+
+
+def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_speaker) -> int:
+    """Talk until somebody leaves.
+
+    Args:
+        request: what is asked for.
+        output: the streams.
+        stdin: standard input; None if the process has none.
+        load: loads the model.
+
+    Returns:
+        0.
+
+    Raises:
+        LocaldiffError: everything that a user can do something about before the first line.
+        KeyboardInterrupt: Ctrl-C twice in a hurry.
+    """
+    mode_of(request.run.live, output, lines_on_stdout=False)  # refuses what cannot be drawn
+    store = SessionStore(paths.state_dir() / "sessions")
+    session, damage = _session(request, store)
+    run = replace(request.run, model=request.run.model or session.model or None)
+    # Remarks and commands are for whoever types, on the terminal that there is.
+    spoken = output if output.stderr.terminal or not output.stdout.terminal else replace(output, stderr=output.stdout)
+    partner = _load(run, output, load)
+    engine = partner.engine
+    session.model = engine.identity.model
+    settings = ChatSettings(
+        replace(run.options, system=None),
+        replace(request.looks, think=_think(request, session)),
+        origins=request.origins,
+        in_force=lambda options: _in_force(partner, options),
+    )
+    session.think = settings.options.think
+    desk = Desk(
+        partner=partner,
+        talker=Talker(partner, output, open_view=_views(request, output, partner), interruptible=cancel_on_interrupt),
+        settings=settings,
+        session=session,
+        store=store,
+        private=request.private,
+        output=spoken,
+        state=paths.state_dir(),
+        save_trace=trace_saver(partner, spoken),
+    )
+    reader = _reader(request, desk, stdin)
+    if spoken.notes:
+        identity = engine.identity
+        line = f"{printable(identity.model)}, {identity.recipe} weights, {identity.dtype} on {identity.device}"
+        desk.say(spoken.stderr.styled(f"{line} {spoken.stderr.dot()} /help lists keys and commands", DIM))
+        if damage is not None and session.name is not None:
+            desk.say(damage_line(session.name, damage))
+        if session.turns:
+            desk.say(opened_line(session))
+    Chat(desk, reader).run()
+    if spoken.notes and session is desk.session and session.turns and session.name is not None:
+        desk.say(f"Saved as `{session.name}`; `localdiff chat -c` goes on with it.")
+    return 0
+
+
+def _session(request: ChatRequest, store: SessionStore) -> tuple[Session, str | None]:
+    """The session to go on with, and what is wrong with its file."""
+    if request.resume and request.session is not None:
+        raise UsageError("`-c` and `--session` both name a session", "leave out one of the two")
+    name = request.session
+    if request.resume:
+        entries = store.entries()
+        if not entries:
+            raise UsageError("there is no session to continue", "`localdiff chat` begins one")
+        name = entries[0].name
+    options = request.run.options
+    if name is None or not store.exists(name):
+        return Session(name=name, created=stamp(), system=options.system, think=options.think), None
+    opened = store.open(name)
+    if request.origins.get("system") == TYPED:
+        opened.session.system = options.system
+    return opened.session, opened.damage
+
+
+def _think(request: ChatRequest, session: Session) -> Any:
+    """How the model is asked to think: as it was typed, else as in the session that is gone on with."""
+    if request.origins.get("think") == TYPED or not session.turns:
+        return request.looks.think
+    return "off" if not session.think else "show" if request.looks.think == "off" else request.looks.think
+
+
+def _load(request: RunRequest, output: Output, load: Load) -> Speaker:
+    hub.show_downloads(output.stderr.terminal and not output.quiet)
+    with ExitStack() as stack:
+        status = StatusLine(output.stderr)
+        stack.callback(status.clear)
+        stack.enter_context(logging_to(status, output))
+        status.show(f"loading {printable(request.model or 'the model')}")
+        return load(request)
+
+
+def _views(request: ChatRequest, output: Output, partner: Speaker) -> Callable[..., View | None]:
+    """Makes the canvas of a reply, wherever one can be drawn."""
+
+    def open_view(
+        wish: LiveWish,
+        *,
+        prints: Collection[Channel],
+        cancelled: Callable[[], bool],
+        legend: bool,
+        render: Render | None,
+    ) -> View | None:
+        options = replace(request.run.live, wish=None, preferred=wish)
+        mode = mode_of(options, output, lines_on_stdout=False)
+        if mode == "off":
+            return None
+        return live_view(
+            options,
+            mode,
+            output,
+            partner.engine.tokenizer,
+            prints=prints,
+            cancelled=cancelled,
+            legend=legend,
+            render=render,
+        )
+
+    return open_view
+
+
+def _reader(request: ChatRequest, desk: Desk, stdin: BinaryIO | None) -> Reader:
+    """Keys where somebody sits at a terminal, else the lines of standard input."""
+    if stdin is None or not stdin.isatty() or not desk.output.stderr.terminal:
+        return LineReader(stdin)
+    from prompt_toolkit.output import create_output
+
+    from localdiff.chat.completing import ChatCompleter
+    from localdiff.chat.history import open_history
+    from localdiff.chat.keyboard import KeyboardReader
+
+    history = None if request.private else paths.state_dir() / "history"
+    return KeyboardReader(
+        history=open_history(history, lambda line: desk.say(f"warning: {printable(line)}")),
+        completer=ChatCompleter(lambda: [entry.name for entry in desk.store.entries()]),
+        multiline=lambda: desk.settings.looks.multiline,
+        output=create_output(stdout=desk.output.stderr.file),
+    )
+
+
+def _in_force(partner: Speaker, options: GenerateOptions) -> Mapping[str, object]:
+    """What the sampler does where the options leave it to the model."""
+    settings = partner.engine.settings_for(options)
+    names: Sequence[str] = ("entropy_bound", "t_min", "t_max", "stability", "confidence")
+    return {"steps": settings.max_steps} | {name: getattr(settings, name) for name in names}

@@ -1,0 +1,142 @@
+"""A scripted partner for chats: real events, no model, no torch, and a memory of what it was asked."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from localdiff.events import Event, FinishReason, Prefilled, RunFinished, RunStarted, RunStats
+from localdiff.options import GenerateOptions
+from tests.fakes import Block, FakeIdentity, FakePieces, ScriptedEngine
+
+TOKENS_A_MESSAGE = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """One reply of the script."""
+
+    blocks: tuple[Block, ...] = (Block(text="Hello."),)
+    reason: FinishReason = "end_of_turn"
+    error: BaseException | None = None
+
+
+def said(text: str, **block: Any) -> Said:
+    """A reply of one block."""
+    return Said(blocks=(Block(text=text, **block),))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeSampler:
+    """Settings in force, as a header wants them."""
+
+    max_steps: int = 48
+    cap: int | None = None
+    entropy_bound: float = 0.1
+    t_min: float = 0.4
+    t_max: float = 0.8
+    greedy: bool = False
+    stability: int = 1
+    confidence: float = 0.005
+
+
+@dataclass(kw_only=True)
+class ScriptedSpeaker:
+    """Answers with one reply after the other, and from then on with the last.
+
+    Attributes:
+        replies: the script.
+        pause: real seconds that a step takes.
+        prompt_pause: real seconds that a chunk of the prompt takes.
+        tokens_a_message: length of every message.
+        calls: messages and options of every run.
+    """
+
+    replies: Sequence[Said] = (Said(),)
+    pause: float = 0.0
+    prompt_pause: float = 0.0
+    tokens_a_message: int = TOKENS_A_MESSAGE
+    calls: list[tuple[list[dict[str, Any]], GenerateOptions]] = field(default_factory=list)
+    engine: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.engine = SimpleNamespace(
+            identity=FakeIdentity(),
+            tokenizer=FakePieces(),
+            hardware="a scripted machine",
+            threads=1,
+            settings_for=lambda options: FakeSampler(max_steps=options.steps or 48),
+        )
+
+    @property
+    def asked(self) -> list[list[str]]:
+        """What was said in every run, message by message."""
+        return [[message["content"] for message in messages] for messages, _ in self.calls]
+
+    def answer(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        options: GenerateOptions,
+        *,
+        cancel: threading.Event | None = None,
+    ) -> Iterator[Event]:
+        """The events of the next reply; what was asked before has been read already."""
+        said = self.replies[min(len(self.calls), len(self.replies) - 1)]
+        held = max((len(before) for before, _ in self.calls), default=0) * self.tokens_a_message
+        self.calls.append(([dict(message) for message in messages], options))
+        total = len(messages) * self.tokens_a_message
+        if said.error is not None and not said.blocks:
+            raise said.error
+        engine = ScriptedEngine(
+            blocks=said.blocks, reason=said.reason, error=said.error, pause=self.pause, prompt_tokens=total
+        )
+        cancel = cancel or threading.Event()
+        for event in engine.generate("", options, cancel=cancel):
+            if isinstance(event, Prefilled):
+                if event.done < held:
+                    continue
+                time.sleep(self.prompt_pause)
+            yield event
+            if isinstance(event, RunStarted) and 0 < held < total:
+                yield Prefilled(done=held, total=total, seconds=0.0)
+            if isinstance(event, Prefilled) and cancel.is_set():
+                yield RunFinished(reason="cancelled", token_ids=(), stats=_nothing(total))
+                return
+
+    def count(self, text: str) -> int:
+        """One token a word."""
+        return len(text.split())
+
+    def context_size(self, options: GenerateOptions) -> int:
+        """As it was asked for."""
+        return options.context
+
+    def prompt_ids(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
+        """One id a character."""
+        return [ord(character) for message in messages for character in message["content"]]
+
+
+def _nothing(prompt_tokens: int) -> RunStats:
+    return RunStats(
+        prompt_tokens=prompt_tokens,
+        prompt_seconds=0.1,
+        tokens=0,
+        seconds=0.0,
+        tok_per_s=0.0,
+        denoise_passes=0,
+        commit_passes=0,
+        tokens_per_forward=0.0,
+        peak_bytes=None,
+        blocks=(),
+    )
+
+
+def speaker_of(script: Mapping[str, Any]) -> ScriptedSpeaker:
+    """A speaker from JSON: fields of `ScriptedSpeaker`, `replies` being lists of blocks as objects."""
+    fields = dict(script)
+    replies = [Said(blocks=tuple(Block(**block) for block in blocks)) for blocks in fields.pop("replies")]
+    return ScriptedSpeaker(replies=replies, **fields)

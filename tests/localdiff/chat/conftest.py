@@ -1,0 +1,102 @@
+"""A chat on one sheet of paper: what was typed and what came back, in the order in which it happened."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localdiff import paths
+from localdiff.chat.settings import Looks
+from localdiff.commands import chat as command
+from localdiff.commands.chat import ChatRequest
+from localdiff.commands.run import RunRequest
+from localdiff.options import GenerateOptions
+from localdiff.ui.output import Output, Stream
+from tests.fakes_chat import ScriptedSpeaker
+
+BANNER = "scripted, bf16 weights, fp32 on cpu · /help lists keys and commands"
+INTERRUPT = object()
+"""Ctrl-C on an empty line."""
+
+
+class Typist:
+    """Types one line after the other and then Ctrl-D; what stands in the line already is sent as it is.
+
+    Args:
+        lines: to type; `INTERRUPT` is Ctrl-C on an empty line.
+        paper: takes what is typed, as a terminal would echo it.
+    """
+
+    def __init__(self, lines: Sequence[Any], paper: io.StringIO) -> None:
+        self._lines: Iterator[Any] = iter(lines)
+        self._paper = paper
+        self.given: list[str] = []
+
+    def read(self, text: str = "") -> str | None:
+        self.given.append(text)
+        line = next(self._lines, None)
+        shown = text if line is None or line is INTERRUPT else text + line
+        self._paper.write(">>> " + shown.replace("\n", "\n... ") + "\n")
+        if line is None:
+            raise EOFError
+        return None if line is INTERRUPT else text + line
+
+
+class Room:
+    """Holds chats, one after the other, in one folder of sessions."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self.speaker = ScriptedSpeaker()
+        self.typist: Typist | None = None
+
+    def __call__(
+        self,
+        *lines: Any,
+        options: GenerateOptions | None = None,
+        looks: Looks | None = None,
+        width: int = 80,
+        color: bool = False,
+        **request: Any,
+    ) -> str:
+        """The paper, from the first line to the last; names that are times are `TIME` on it."""
+        paper = io.StringIO()
+        stream = Stream(file=paper, terminal=True, width=width, color=color)
+        self.typist = Typist(lines, paper)
+        with self._monkeypatch.context() as patch:
+            patch.setattr(command, "_reader", lambda *_: self.typist)
+            code = command.chat(
+                ChatRequest(
+                    run=RunRequest(options=options or GenerateOptions(seed=7)),
+                    looks=looks or Looks(),
+                    origins=request.pop("origins", {}),
+                    **request,
+                ),
+                Output(stdout=stream, stderr=stream),
+                stdin=None,
+                load=lambda _request: self.speaker,
+            )
+        assert code == 0
+        return re.sub(r"\d{4}-\d\d-\d\d-\d{6}(-\d+)?", "TIME", paper.getvalue())
+
+    @property
+    def asked(self) -> list[list[str]]:
+        """What the speaker was asked."""
+        return self.speaker.asked
+
+    @property
+    def sessions(self) -> Path:
+        """The folder of sessions."""
+        return paths.state_dir() / "sessions"
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Room:
+    """A room with a home of its own."""
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path / "home"))
+    return Room(monkeypatch)

@@ -1,0 +1,284 @@
+"""Commands about settings, files, copies, sessions and recordings, as somebody at the keyboard meets them."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from localdiff import paths
+from localdiff.chat.settings import Looks
+from localdiff.errors import UsageError
+from localdiff.options import GenerateOptions
+from localdiff.trace.reader import read_trace
+from tests.fakes_chat import ScriptedSpeaker, said
+from tests.localdiff.chat.conftest import Room
+
+QUIET = Looks(stats=False)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
+    room(
+        "/set steps 12",
+        "/set cap 9",
+        "/set entropy-bound 0.2",
+        "/set t-min 0.3",
+        "/set t_max 0.9",
+        "/set stability 2",
+        "/set confidence 0.01",
+        "/set max-tokens 99",
+        "/set context 2000",
+        "/set seed 5",
+        "Hi",
+        "/set t-min default",
+        "/set t-max default",
+        "/set temperature 0",
+        "/set seed default",
+        "Hi",
+        options=GenerateOptions(),
+    )
+    first, second = (options for _, options in room.speaker.calls)
+    assert first == GenerateOptions(
+        steps=12,
+        cap=9,
+        entropy_bound=0.2,
+        t_min=0.3,
+        t_max=0.9,
+        stability=2,
+        confidence=0.01,
+        max_tokens=99,
+        context=2000,
+        seed=5,
+    )
+    assert (second.t_min, second.t_max, second.temperature, second.seed) == (None, None, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("/set steps", "steps 48 (the model)"),
+        ("/set steps 12", "steps 12 (/set)"),
+        ("/set steps default", "steps 48 (the model)"),
+        ("/set live off", "live off (/set)"),
+        ("/set steps none", "error: steps='none' must be a whole number"),
+        ("/set steps 0", "error: steps=0 must be >= 1"),
+        ("/set t-min warm", "error: t_min='warm' must be a number"),
+        ("/set live maybe", "error: live='maybe' must be one of auto, on, off, line"),
+        ("/set stpes 3", "error: there is no setting `stpes`\nhint: did you mean `/set steps`?"),
+        ("/set zzz", "error: there is no setting `zzz`\nhint: `/set` lists what there is"),
+        ("/set max-tokens", "max-tokens 77 (command line)"),
+        ("/undo x", "error: `/undo x` needs a whole number >= 1"),
+        ("/undo 0", "error: `/undo 0` needs a whole number >= 1"),
+        ("/retry", "error: there is no message yet"),
+        ("/edit", "error: there is no message yet"),
+        ("/copy", "error: there is no answer to copy"),
+        ("/copy all", "error: `/copy all` is not known\nhint: `/copy` takes the answer, `/copy code` its code"),
+        ("/save x", "error: there is nothing to save yet"),
+        ("/load", "error: `/load` needs a name\nhint: `/sessions` lists what there is"),
+        ("/load ../x", "error: `../x` cannot name a session"),
+        ("/load gone", "error: there is no session `gone`\nhint: `/sessions` lists what there is"),
+        ("/sessions", "Nothing is saved yet."),
+        ("/trace", "error: there is no answer to record yet"),
+        ("/file", "No file goes with the next message."),
+        ('/file "a', 'error: a quote is left open in `"a`'),
+        ("/file gone.txt", "error: no such file: `gone.txt`\nhint: Tab completes paths behind `/file`"),
+        ("/file .", "error: `.` is a directory\nhint: `/file` takes text files"),
+    ],
+)
+def test_answers(room: Room, typed: str, answer: str) -> None:
+    shown = room(typed, options=GenerateOptions(max_tokens=77), origins={"max_tokens": "command line"})
+    assert f">>> {typed}\n{answer}\n" in shown
+    assert room.asked == []
+
+
+def test_settings_are_listed_with_their_values_and_origins(room: Room) -> None:
+    shown = room("/set", options=GenerateOptions(t_min=0.2), origins={"t_min": "LOCALDIFF_T_MIN"})
+    rows = [line.split("  ") for line in shown.split("\n") if line.startswith(("t-min", "t-max", "cap", "think"))]
+    assert [[word.strip() for word in row if word.strip()] for row in rows] == [
+        ["cap", "none", "default"],
+        ["t-min", "0.2", "LOCALDIFF_T_MIN"],
+        ["t-max", "0.8", "the model"],
+        ["think", "off", "default"],
+    ]
+
+
+def test_files_go_with_the_next_message_and_no_further(room: Room, tmp_path: Path) -> None:
+    (tmp_path / "my notes.txt").write_text("one two\n")
+    (tmp_path / "b.py").write_text("x = ```` 1")
+    shown = room(f'/file "{tmp_path}/my notes.txt" {tmp_path}/b.py', "/file", "What?", "/file", "And?", looks=QUIET)
+    assert "my notes.txt · 6 tokens\nb.py · 7 tokens\n" in shown
+    assert "With the next message: my notes.txt, b.py.\n" in shown
+    assert "No file goes with the next message.\n" in shown
+    assert room.asked[0] == [
+        "my notes.txt\n```\none two\n```\n\nb.py\n`````\nx = ```` 1\n`````\n\nWhat?",
+    ]
+    assert room.asked[1][2] == "And?"
+
+
+def test_files_stay_until_there_is_an_answer(room: Room, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    room.speaker = ScriptedSpeaker(replies=[said("")] * 3 + [said("Yes.")])
+    room(f"/file {tmp_path}/a.txt", "What?", "", "Next?")
+    assert all("a.txt" in messages[0] for messages in room.asked)
+    assert [len(messages) for messages in room.asked] == [1, 1, 1, 1, 3]
+    assert "a.txt" not in room.asked[-1][2]
+
+
+def test_files_can_be_left_out_again(room: Room, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    room(f"/file {tmp_path}/a.txt", "/file off", "What?")
+    assert room.asked == [["What?"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.bin", b"a\0b", "is not text: it has a zero byte"),
+        ("a.txt", b"caf\xe9", "is not text: byte 3 is not UTF-8"),
+        ("a.txt", b" \n", "is empty"),
+        ("a.PNG", b"\x89PNG", "is an image, and this program handles text only"),
+        ("a.txt", b"a " * 50, "has 53 tokens, and 30 of 30 are free"),
+    ],
+)
+def test_what_is_no_text_or_does_not_fit_is_refused(
+    room: Room, tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    shown = room(f"/file {tmp_path}/{name}", "/file", options=GenerateOptions(context=30))
+    assert reason in shown
+    assert "No file goes with the next message.\n" in shown
+
+
+def test_a_pipe_is_no_file(room: Room, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "is not a file\n" in room(f"/file {tmp_path}/pipe")
+
+
+def test_copies_are_raw_and_private(room: Room) -> None:
+    answer = "Use **this**:\n\n```python\nx = 1\n```\n\nor\n\n~~~\ny = 2\n~~~\n"
+    room.speaker = ScriptedSpeaker(replies=[said(answer, thought="secret")])
+    copy = paths.state_dir() / "copy.txt"
+    shown = room("Hi", "/copy", looks=QUIET)
+    assert f"\x1b]52;c;{base64.b64encode(answer.encode()).decode()}\x07" in shown
+    assert f"Copied, if this terminal allows it; also to {copy}\n" in shown
+    assert copy.read_text() == answer
+    assert mode(copy) == 0o600
+    room("Hi", "/copy code", looks=QUIET)
+    assert copy.read_text() == "y = 2\n"
+
+
+def test_an_answer_without_code_has_none_to_copy(room: Room) -> None:
+    assert "error: the last answer has no code block\n" in room("Hi", "/copy code")
+    assert not (paths.state_dir() / "copy.txt").exists()
+
+
+def test_too_much_for_a_terminal_is_in_the_file_all_the_same(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said("x" * 60_000)])
+    shown = room("Hi", "/copy")
+    assert "\x1b]52" not in shown
+    assert "Too long for the clipboard of a terminal; copied to " in shown
+
+
+def test_an_edited_message_is_sent_in_place_of_the_last(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", "sed -i s/Hi/Ho/")
+    room.speaker = ScriptedSpeaker(replies=[said("One."), said("Two."), said("Three.")])
+    room("Hi", "/edit", "and?")
+    assert room.asked == [["Hi"], ["Ho"], ["Ho", "Two.", "and?"]]
+
+
+@pytest.mark.parametrize(
+    ("editor", "words"),
+    [
+        ("true", "Nothing was changed."),
+        ("false", "error: the editor `false` left with status 1\nhint: nothing was changed"),
+        ("/nowhere/ed", "error: the editor `/nowhere/ed` cannot be started: No such file or directory"),
+        ("'", "error: `EDITOR='` is no command"),
+        ("truncate -s 0", "Nothing was changed."),
+    ],
+)
+def test_editors_that_change_nothing(room: Room, monkeypatch: pytest.MonkeyPatch, editor: str, words: str) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", editor)
+    assert f">>> /edit\n{words}\n" in room("Hi", "/edit")
+    assert room.asked == [["Hi"]]
+
+
+def test_save_load_and_list(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
+    shown = room("First", "/save plans", "More", "/clear", "Other", "/load plans", "Last", "/sessions", looks=QUIET)
+    assert "Saved as `plans`; `localdiff chat --session plans` goes on with it.\n" in shown
+    assert "Session `plans`, 2 turns; the last message was: More\n" in shown
+    assert room.asked[-1] == ["First", "One.", "More", "Two.", "Last"]
+    assert sorted(path.name for path in room.sessions.iterdir())[1] == "plans.jsonl"
+    listing = shown.partition(">>> /sessions\n")[2].split("\n")
+    assert listing[0].startswith("* plans")
+    assert listing[0].endswith("3 turns  First")
+    assert listing[1].startswith("  TIME")
+    assert listing[1].endswith("1 turn  Other")
+
+
+def test_a_name_that_is_taken_is_not_written_over(room: Room) -> None:
+    room("First", "/save plans")
+    before = (room.sessions / "plans.jsonl").read_bytes()
+    shown = room("Second", "/save plans")
+    assert "error: there is a session `plans` already\nhint: take another name, or `/load plans`\n" in shown
+    assert (room.sessions / "plans.jsonl").read_bytes() == before
+
+
+def test_a_named_session_saved_again_is_a_copy(room: Room) -> None:
+    room("First", "/save plans", "/save other", "More")
+    assert {path.name for path in room.sessions.iterdir()} == {"plans.jsonl", "other.jsonl"}
+    assert len((room.sessions / "plans.jsonl").read_text().splitlines()) == 2
+    assert len((room.sessions / "other.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_recording_of_the_last_answer(room: Room, tmp_path: Path) -> None:
+    shown = room(
+        "Hi", "And?", f"/trace {tmp_path}/a.jsonl", "/trace", "/trace", options=GenerateOptions(seed=7, system="Brief.")
+    )
+    assert f"The trace is in {tmp_path}/a.jsonl; it holds the conversation.\n" in shown
+    trace = read_trace(tmp_path / "a.jsonl")
+    assert [(message.role, message.content) for message in trace.header.messages] == [
+        ("system", "Brief."),
+        ("user", "Hi"),
+        ("assistant", "Hello."),
+        ("user", "And?"),
+    ]
+    assert trace.header.prompt_ids is None
+    assert mode(tmp_path / "a.jsonl") == 0o600
+    assert {path.name for path in (paths.state_dir() / "traces").iterdir()} == {"chat-1.jsonl", "chat-2.jsonl"}
+
+
+def test_a_recording_writes_over_nothing(room: Room, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    shown = room("Hi", f"/trace {tmp_path}/mine.txt", f"/trace {tmp_path}/nowhere/else/a", "/trace a b")
+    assert "exists already\n" in shown
+    assert f"`{tmp_path}/nowhere/else/a` cannot be written: No such file or directory\n" in shown
+    assert "error: `/trace` takes one file\n" in shown
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_ctrl_c_ends_a_command_and_not_the_chat(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(text: str) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(room.speaker, "count", interrupt)
+    assert ">>> /file pyproject.toml\nStopped.\n>>> Hi\n" in room("/file pyproject.toml", "Hi")
+
+
+def test_a_request_that_cannot_be_met_is_refused_before_the_model_is_loaded(room: Room) -> None:
+    for request, words in (
+        ({"resume": True}, "there is no session to continue"),
+        ({"resume": True, "session": "x"}, "`-c` and `--session` both name a session"),
+        ({"session": "a/b"}, "cannot name a session"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            room(**request)  # type: ignore[arg-type]

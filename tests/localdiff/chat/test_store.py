@@ -1,0 +1,349 @@
+"""Files of sessions: whole or not there, private, and read however they were damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from localdiff.chat.private import write_private
+from localdiff.chat.session import Attachment, Session, Turn
+from localdiff.chat.session_file import encode, read
+from localdiff.chat.store import MAX_NAME_BYTES, SessionStore
+from localdiff.errors import ResourceError, UsageError
+from tests.localdiff.chat.conftest import Room
+
+NOON = datetime(2026, 11, 21, 12, 0, 0)
+
+
+def turn(text: str = "Hi", **changes: Any) -> Turn:
+    values: dict[str, Any] = {
+        "text": text,
+        "files": (Attachment(name="a.txt", text="x\n"),),
+        "thought": "hm",
+        "answer": "Hé 🙂\n",
+        "ids": (5, 6, 7),
+        "seed": 2**63 - 1,
+        "reason": "end_of_turn",
+        "created": "2026-11-21T12:00:00Z",
+    }
+    return Turn(**(values | changes))
+
+
+def session(*texts: str, **changes: Any) -> Session:
+    values: dict[str, Any] = {"created": "2026-11-21T11:00:00Z", "model": "demo", "system": "Brief.", "think": True}
+    return Session(turns=[turn(text) for text in texts], **(values | changes))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SessionStore:
+    return SessionStore(tmp_path / "state" / "sessions", now=lambda: NOON)
+
+
+def folder(store: SessionStore) -> Path:
+    return store.path("x").parent
+
+
+def test_what_is_saved_is_what_is_opened(store: SessionStore) -> None:
+    kept = session("one", "two")
+    store.save(kept)
+    assert kept.name == "2026-11-21-120000"
+    opened = store.open("2026-11-21-120000")
+    assert opened.damage is None
+    assert opened.session == kept
+
+
+def test_files_and_folder_are_their_owners_alone(store: SessionStore) -> None:
+    before = os.umask(0)
+    try:
+        store.save(session("one", name="x"))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(store.path("x").stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder(store).stat().st_mode) == 0o700
+    assert [path.name for path in folder(store).iterdir()] == ["x.jsonl"]
+
+
+def test_a_save_that_fails_leaves_what_was_there(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = session("one", name="x")
+    store.save(kept)
+    before = store.path("x").read_bytes()
+    kept.turns.append(turn("two"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(ResourceError, match="the session cannot be saved: No space left on device"):
+            store.save(kept)
+    assert store.path("x").read_bytes() == before
+    assert [path.name for path in folder(store).iterdir()] == ["x.jsonl"]
+    store.save(kept)
+    assert len(store.open("x").session.turns) == 2
+
+
+def test_a_partial_file_of_a_killed_process_is_in_nobodys_way(tmp_path: Path) -> None:
+    (tmp_path / f".x.{os.getpid()}.partial").write_text("left")
+    write_private(tmp_path / "x", b"new")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "new")]
+
+
+def test_two_programs_with_one_session_lose_nothing(store: SessionStore) -> None:
+    store.save(session("one", name="x"))
+    mine, theirs = SessionStore(folder(store)), SessionStore(folder(store))
+    my, their = mine.open("x").session, theirs.open("x").session
+    their.turns.append(turn("theirs"))
+    assert theirs.save(their) is None
+    my.turns.append(turn("mine"))
+    assert mine.save(my) == "x"
+    assert my.name == "x-2"
+    assert [turn.text for turn in store.open("x").session.turns] == ["one", "theirs"]
+    assert [turn.text for turn in store.open("x-2").session.turns] == ["one", "mine"]
+    assert mine.save(my) is None
+
+
+def test_sessions_of_one_second_have_names_of_their_own(store: SessionStore) -> None:
+    names = []
+    for _ in range(3):
+        kept = session("one")
+        store.save(kept)
+        names.append(kept.name)
+    assert names == ["2026-11-21-120000", "2026-11-21-120000-2", "2026-11-21-120000-3"]
+
+
+def test_the_latest_is_first_and_strangers_are_left_out(store: SessionStore) -> None:
+    for age, name in enumerate(["new", "middle", "old"]):
+        store.save(session("one", name=name))
+        os.utime(store.path(name), (1_000_000 - age, 1_000_000 - age))
+    (folder(store) / "notes.txt").write_text("mine")
+    (folder(store) / ".hidden.jsonl").write_text("mine")
+    (folder(store) / "gone.jsonl").symlink_to("nowhere")
+    assert [entry.name for entry in store.entries()] == ["new", "middle", "old"]
+
+
+def test_there_is_nothing_without_a_folder(store: SessionStore) -> None:
+    assert store.entries() == []
+    assert not folder(store).exists()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".x", "-x", "a/b", "a b", "a\nb", "a\0b", "x" * (MAX_NAME_BYTES + 1)])
+def test_names_that_are_none(store: SessionStore, name: str) -> None:
+    with pytest.raises(UsageError, match="cannot name a session"):
+        store.path(name)
+
+
+@pytest.mark.parametrize("name", ["x", "plans-2", "Pläne", "a.b_c", "計画", "x" * MAX_NAME_BYTES])
+def test_names_that_are_fine(store: SessionStore, name: str) -> None:
+    store.save(session("one", name=name))
+    assert store.exists(name)
+
+
+def test_renaming_takes_a_name_of_ours_away_and_leaves_one_that_was_given(store: SessionStore) -> None:
+    kept = session("one")
+    store.save(kept)
+    store.rename(kept, "plans")
+    assert [entry.name for entry in store.entries()] == ["plans"]
+    store.rename(kept, "plans")
+    store.rename(kept, "more")
+    assert {entry.name for entry in store.entries()} == {"plans", "more"}
+    with pytest.raises(UsageError, match="there is a session `plans` already"):
+        store.rename(kept, "plans")
+    assert kept.name == "more"
+
+
+def test_a_lone_surrogate_does_not_keep_a_session_from_its_file(store: SessionStore) -> None:
+    kept = session("half \ud83d")
+    store.save(kept)
+    assert kept.name is not None
+    assert store.open(kept.name).session.turns[0].text == "half ?"
+
+
+HEADER = {"session": 1, "created": "2026-11-21T11:00:00Z", "model": "demo", "system": None, "think": False}
+GOOD = encode(session("one", "two", "three"))
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "line 1, it is not JSON"),
+        (b"\n", "line 1, it is not JSON"),
+        (b"[]\n", "line 1, it is not a JSON object"),
+        (b"\xff\n", "line 1, it is not UTF-8"),
+        (b'{"session": 1}\n', "line 1, `header` lacks `created`"),
+        (json.dumps(HEADER | {"extra": 1}).encode(), "line 1, `header` has an unknown field 'extra'"),
+        (json.dumps(HEADER | {"session": True}).encode(), "line 1, `header.session` is not a whole number"),
+        (json.dumps(HEADER | {"session": 2}).encode(), "has version 2, and this program reads version 1"),
+        (b"[" * 100_000, "line 1, it is not JSON"),
+    ],
+)
+def test_without_a_header_there_is_no_session(data: bytes, words: str) -> None:
+    with pytest.raises(UsageError, match="session `x`") as error:
+        read(data, "x")
+    assert words in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("replace", "by", "turns", "words"),
+    [
+        (b'"two"', b'"two', 1, "in line 3, it is not JSON; 2 turns are lost"),
+        (b'"two"', b"2", 1, "in line 3, `turn.text` is not text; 2 turns are lost"),
+        (b'"seed"', b'"sede"', 0, "in line 2, `turn` lacks `seed`; 3 turns are lost"),
+        (b"[5,6,7]", b'[5,"6",7]', 0, "in line 2, `turn.ids[1]` is not a whole number; 3 turns are lost"),
+        (b'"end_of_turn"', b'"bored"', 0, "in line 2, `turn.reason` is none of"),
+    ],
+)
+def test_damage_costs_what_is_behind_it(replace: bytes, by: bytes, turns: int, words: str) -> None:
+    opened = read(GOOD.replace(replace, by, 1), "x")
+    assert len(opened.session.turns) == turns
+    assert opened.damage is not None
+    assert words in opened.damage
+
+
+def test_a_damaged_file_is_kept_before_it_is_written_over(store: SessionStore) -> None:
+    store.save(session("one", "two", name="x"))
+    broken = store.path("x").read_bytes()[:-20]
+    store.path("x").write_bytes(broken)
+    opened = store.open("x")
+    assert opened.damage is not None
+    assert [turn.text for turn in opened.session.turns] == ["one"]
+    store.save(opened.session)
+    kept = folder(store) / "x.jsonl.damaged"
+    assert kept.read_bytes() == broken
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert [entry.name for entry in store.entries()] == ["x"]
+
+
+def test_looking_changes_nothing(store: SessionStore) -> None:
+    store.save(session("one", name="x"))
+    store.path("x").write_bytes(store.path("x").read_bytes()[:-20])
+    assert store.look("x").damage is not None
+    assert [path.name for path in folder(store).iterdir()] == ["x.jsonl"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, len(GOOD)), st.binary(max_size=8), st.integers(0, 40))
+def test_whatever_happens_to_the_bytes_a_session_or_one_sentence_comes_out(
+    place: int, inserted: bytes, removed: int
+) -> None:
+    data = GOOD[:place] + inserted + GOOD[place + removed :]
+    try:
+        opened = read(data, "x")
+    except UsageError as error:
+        assert "\n" not in error.message
+        return
+    assert len(opened.session.turns) <= 4
+    encode(opened.session)
+    opened.session.messages()
+
+
+texts = st.text(max_size=30)
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(texts, texts, texts, st.lists(st.integers(0, 2**31), max_size=5)), max_size=4), texts)
+def test_any_session_survives_its_file(turns: list[tuple[str, str, str, list[int]]], system: str) -> None:
+    kept = session(name="x", system=system)
+    kept.turns = [
+        turn(text, answer=answer, thought=thought, ids=tuple(ids), files=()) for text, answer, thought, ids in turns
+    ]
+    assert read(encode(kept), "x").session == kept
+
+
+@pytest.mark.parametrize("kind", ["directory", "fifo", "unreadable"])
+def test_what_is_no_file_is_refused(store: SessionStore, kind: str) -> None:
+    store.save(session("one", name="other"))
+    path = store.path("x")
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("x.jsonl")
+    with pytest.raises(UsageError, match="session `x`"):
+        store.open("x")
+
+
+def test_turns_are_saved_as_they_come_and_gone_on_with(room: Room) -> None:
+    room("First")
+    shown = room("Second", resume=True)
+    assert "\nSession `TIME`, 1 turn; the last message was: First\n" in shown
+    assert room.asked[-1] == ["First", "Hello.", "Second"]
+    assert len(list(room.sessions.iterdir())) == 1
+
+
+def test_undo_and_the_system_prompt_are_saved_too(room: Room) -> None:
+    room("First", "Second", "/undo", "/system Brief.")
+    room("Third", resume=True)
+    assert room.asked[-1] == ["First", "Hello.", "Third"]
+    assert room.speaker.calls[-1][1].system == "Brief."
+
+
+def test_thinking_is_gone_on_with_as_well(room: Room) -> None:
+    room("First", "/set think show", "Second")
+    room("Third", resume=True)
+    assert room.speaker.calls[-1][1].think
+    room("Fourth", resume=True, origins={"think": "command line"})
+    assert not room.speaker.calls[-1][1].think
+
+
+def test_a_session_by_name_is_begun_or_gone_on_with(room: Room) -> None:
+    room("First", session="plans")
+    room("Second", session="plans")
+    assert room.asked[-1] == ["First", "Hello.", "Second"]
+    assert [path.name for path in room.sessions.iterdir()] == ["plans.jsonl"]
+
+
+def test_private_chats_leave_nothing_unless_they_are_told_to(room: Room) -> None:
+    shown = room("First", private=True)
+    assert "Saved" not in shown
+    assert not room.sessions.exists()
+    room("First", "/save plans", "Second", private=True)
+    assert [path.name for path in room.sessions.iterdir()] == ["plans.jsonl"]
+    assert len((room.sessions / "plans.jsonl").read_text().splitlines()) == 3
+
+
+def test_an_empty_chat_leaves_nothing(room: Room) -> None:
+    room("/help", "/system Brief.", "/clear")
+    assert not room.sessions.exists()
+
+
+def test_a_damaged_session_is_gone_on_with_as_far_as_it_goes(room: Room) -> None:
+    room("First", "Second", session="plans")
+    path = room.sessions / "plans.jsonl"
+    path.write_bytes(path.read_bytes()[:-10])
+    shown = room("Third", session="plans")
+    assert (
+        "Session `plans` is damaged: in line 3, it is not JSON; 1 turn is lost. "
+        "The file as it was is kept as `plans.jsonl.damaged`.\n"
+    ) in shown
+    assert room.asked[-1] == ["First", "Hello.", "Third"]
+
+
+def test_a_session_that_cannot_be_saved_goes_on(room: Room) -> None:
+    room.sessions.parent.mkdir(parents=True)
+    room.sessions.write_text("in the way")
+    shown = room("First", "/sessions", "Second")
+    assert f"error: `{room.sessions}` cannot be read: Not a directory\n" in shown
+    assert shown.count("error: the session cannot be saved: ") == 2
+    assert "Saved as" not in shown
+    assert room.asked[-1] == ["First", "Hello.", "Second"]
+
+
+def test_a_session_that_another_program_changed_goes_on_under_another_name(room: Room) -> None:
+    room("First", session="plans")
+    path = room.sessions / "plans.jsonl"
+
+    count = room.speaker.count
+
+    def meddle(text: str) -> int:
+        path.write_bytes(path.read_bytes() + b"\n")
+        return count(text)
+
+    room.speaker.count = meddle  # type: ignore[method-assign]
+    shown = room("/file pyproject.toml", "/file off", "Second", session="plans")
+    assert "`plans` was changed by another program; this session goes on as `plans-2`.\n" in shown
+    assert len((room.sessions / "plans-2.jsonl").read_text().splitlines()) == 3

@@ -1,0 +1,329 @@
+"""Chats to the letter: what is typed, what is answered, what is said about it."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+
+from localdiff.chat.settings import Looks
+from localdiff.chat.slash import COMMANDS
+from localdiff.errors import ContextError, ResourceError
+from localdiff.options import MAX_SEED, GenerateOptions
+from tests.fakes import Block
+from tests.fakes_chat import Said, ScriptedSpeaker, said
+from tests.localdiff.chat.conftest import BANNER, INTERRUPT, Room
+
+END = ">>> \nSaved as `TIME`; `localdiff chat -c` goes on with it.\n"
+QUIET = Looks(stats=False)
+
+
+def paper(*parts: str) -> str:
+    return BANNER + "\n" + "".join(textwrap.dedent(part).lstrip("\n") for part in parts)
+
+
+def test_two_turns(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said("Hello."), said("Fine.")])
+    assert room("Hi", "How are you?", width=100) == paper(
+        """
+        >>> Hi
+        Hello.
+        6 tokens · 1 block · 3 steps · 8.0 tok/s · prompt 6 tok in 0.50 s · ctx 12/8,192
+        >>> How are you?
+        Fine.
+        5 tokens · 1 block · 3 steps · 6.7 tok/s · prompt 12 tok in 0.50 s · ctx 23/8,192
+        """,
+        END,
+    )
+    assert room.asked == [["Hi"], ["Hi", "Hello.", "How are you?"]]
+    assert room.speaker.calls[1][0][1]["ids"] == list(Block(text="Hello.").ids)
+
+
+def test_undo_retry_and_what_they_ask_again(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
+    assert room("Hi", "/retry", "/retry 3", "/undo", "/undo", "Again", looks=QUIET) == paper(
+        """
+        >>> Hi
+        One.
+        >>> /retry
+        seed 8
+        Two.
+        >>> /retry 3
+        seed 3
+        Three.
+        >>> /undo
+        Took back 1 turn; none is left.
+        >>> /undo
+        error: there is nothing to undo
+        hint: `/load` opens an earlier session
+        >>> Again
+        Four.
+        """,
+        END,
+    )
+    assert room.asked == [["Hi"]] * 3 + [["Again"]]
+    assert [options.seed for _, options in room.speaker.calls] == [7, 8, 3, 7]
+
+
+def test_a_retry_replaces_the_answer_and_nothing_else(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
+    room("a", "b", "/retry", "c")
+    assert room.asked[-1] == ["a", "One.", "b", "Three.", "c"]
+
+
+def test_undo_takes_back_several(room: Room) -> None:
+    shown = room("a", "b", "c", "/undo 2", "d", "/undo 9", looks=QUIET)
+    assert "Took back 2 turns; 1 turn left.\n" in shown
+    assert "Took back 2 turns; none is left.\n" in shown
+    assert room.asked[-1] == ["a", "Hello.", "d"]
+
+
+def test_the_seed_behind_the_last_one_is_the_first(room: Room) -> None:
+    room("Hi", "/retry", options=GenerateOptions(seed=MAX_SEED))
+    assert [options.seed for _, options in room.speaker.calls] == [MAX_SEED, 0]
+
+
+def test_a_mistyped_command_never_reaches_the_model(room: Room) -> None:
+    shown = room("/svae notes", "/frobnicate", "/", "/ help", "//usr/bin is a folder", " /usr too", looks=QUIET)
+    assert shown == paper(
+        """
+        >>> /svae notes
+        Unknown command /svae. Did you mean /save?
+        >>> /frobnicate
+        Unknown command /frobnicate. /help lists commands; a line that begins with // sends one /.
+        >>> /
+        Unknown command /. /help lists commands; a line that begins with // sends one /.
+        >>> / help
+        Unknown command /. /help lists commands; a line that begins with // sends one /.
+        >>> //usr/bin is a folder
+        Hello.
+        >>>  /usr too
+        Hello.
+        """,
+        END,
+    )
+    assert room.asked[-1] == ["/usr/bin is a folder", "Hello.", " /usr too"]
+
+
+def test_nothing_is_sent_for_nothing(room: Room) -> None:
+    assert room("", "   ", '""""""') == paper(">>> \n>>>    \n" + '>>> """"""\n>>> \n')
+    assert room.asked == []
+
+
+def test_several_lines_in_quotes_are_one_message(room: Room) -> None:
+    room('"""one\n\ntwo"""', '"""\nthree\n"""')
+    assert room.asked[-1] == ["one\n\ntwo", "Hello.", "three"]
+
+
+def test_words_that_look_like_leaving_go_to_the_model_with_a_word_about_it_once(room: Room) -> None:
+    assert room("exit", "quit", looks=QUIET) == paper(
+        """
+        >>> exit
+        This goes to the model; /exit leaves.
+        Hello.
+        >>> quit
+        Hello.
+        """,
+        END,
+    )
+
+
+def test_every_word_for_leaving_leaves(room: Room) -> None:
+    for word in ("/exit", "/quit", "/bye", "/EXIT"):
+        assert room(word, "Hi") == paper(f">>> {word}\n")
+    assert room.asked == []
+
+
+def test_ctrl_c_on_an_empty_line_is_answered_once_in_a_hurry(room: Room) -> None:
+    assert room(INTERRUPT, INTERRUPT) == paper(">>> \nCtrl-D or /exit to leave.\n>>> \n>>> \n")
+
+
+def test_an_empty_reply_is_drawn_again_and_that_is_said(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said(""), said(" "), said("At last.")])
+    assert room("Hi", looks=QUIET) == paper(
+        """
+        >>> Hi
+        The reply is empty; drawing it again with seed 8 (1 of 2).
+        """,
+        " \n",
+        """
+        The reply is empty; drawing it again with seed 9 (2 of 2).
+        At last.
+        """,
+        END,
+    )
+    assert [options.seed for _, options in room.speaker.calls] == [7, 8, 9]
+
+
+def test_three_empty_replies_are_enough(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said(""), said(""), said(""), said("Now.")])
+    shown = room("Hi", "", "/retry", looks=QUIET)
+    assert shown == paper(
+        """
+        >>> Hi
+        The reply is empty; drawing it again with seed 8 (1 of 2).
+        The reply is empty; drawing it again with seed 9 (2 of 2).
+        The reply is still empty. `/retry` draws it again, `/edit` changes your message.
+        >>> Hi
+        Now.
+        >>> /retry
+        seed 8
+        Now.
+        """,
+        END,
+    )
+
+
+def test_an_empty_reply_leaves_the_answer_that_was_there(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said("First."), said(""), said(""), said(""), said("Last.")])
+    shown = room("Hi", "/retry", "and?", looks=QUIET)
+    assert "The answer that was there stays.\n>>> and?\n" in shown
+    assert room.asked[-1] == ["Hi", "First.", "and?"]
+
+
+def test_a_retry_after_an_empty_reply_draws_beyond_the_seeds_that_gave_nothing(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said("First."), said(""), said(""), said(""), said("Last.")])
+    assert "seed 11\nLast.\n" in room("Hi", "/retry", "/retry", looks=QUIET)
+    assert [options.seed for _, options in room.speaker.calls] == [7, 8, 9, 10, 11]
+
+
+def test_undo_takes_back_a_message_without_an_answer_first(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said("First."), said(""), said(""), said(""), said("Last.")])
+    room.typist = None
+    shown = room("Hi", "lost", "/undo", looks=QUIET)
+    assert room.typist is not None
+    assert room.typist.given == ["", "", "lost", ""]
+    assert ">>> lost/undo\n" in shown  # the typist types behind what stands in the line
+
+
+def test_a_block_that_did_not_settle_is_marked(room: Room) -> None:
+    blocks = (Block(text="a ", steps=48, reason="step_limit"), Block(text="b "), Block(text="c", reason="step_limit"))
+    room.speaker = ScriptedSpeaker(replies=[Said(blocks=blocks[:2]), Said(blocks=blocks)])
+    assert room("Hi", "Hi", looks=QUIET) == paper(
+        """
+        >>> Hi
+        a b
+        block 1 reached the limit of 48 steps before settling; `/retry` draws the answer again
+        >>> Hi
+        a b c
+        blocks 1 and 3 reached the limit of 48 steps before settling; `/retry` draws the answer again
+        """,
+        END,
+    )
+
+
+def test_the_context_is_worth_a_word_from_four_fifths_on(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said("x" * 9), said("x" * 10), Said(reason="context_full")])
+    shown = room("Hi", "/undo", "Hi", "/undo", "Hi", options=GenerateOptions(context=20, seed=7))
+    assert "ctx 15/20\n>>> /undo" in shown
+    assert "ctx 16/20\ncontext 80 % full; /undo or /clear frees space\n>>> /undo" in shown
+    assert shown.count("% full") == 1
+    assert (
+        "hint: the context of 20 tokens is full; `/undo` or `/clear` frees space, `/set context N` makes more\n"
+        in shown
+    )
+
+
+def test_an_answer_that_was_cut_says_how_to_get_more(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[Said(reason="length")])
+    assert "hint: reached max-tokens 1,024; `/set max-tokens N` allows longer answers\n" in room("Hi")
+
+
+def test_a_message_that_does_not_fit_comes_back(room: Room) -> None:
+    error = ContextError("the prompt has 30 tokens and the context holds 20, the answer included", "raise `--context`")
+    room.speaker = ScriptedSpeaker(replies=[Said(blocks=(), error=error), said("Fine.")])
+    shown = room("Hi", " again", looks=QUIET)
+    assert shown == paper(
+        """
+        >>> Hi
+        error: the prompt has 30 tokens and the context holds 20, the answer included
+        hint: `/undo` or `/clear` frees space, `/set context N` makes more
+        >>> Hi again
+        Fine.
+        """,
+        END,
+    )
+
+
+def test_a_run_that_breaks_off_keeps_what_was_committed(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(
+        replies=[Said(blocks=(Block(text="Half"),), error=ResourceError("out of memory", "use less")), said("Go on.")]
+    )
+    shown = room("Hi", "continue", looks=QUIET)
+    assert ">>> Hi\nHalf\nerror: out of memory\nhint: use less\n>>> continue\n" in shown
+    assert room.asked[-1] == ["Hi", "Half", "continue"]
+
+
+def test_thoughts_are_shown_apart_and_never_part_of_the_conversation(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said("Four.", thought="two and two"), said("Five.", thought="hm")])
+    shown = room("2+2?", "/set think hide", "and one?", looks=replace(QUIET, think="show"), color=True)
+    assert "\x1b[2mtwo and two\x1b[0m\nFour.\n" in shown
+    assert "hm" not in shown
+    assert room.asked[-1] == ["2+2?", "Four.", "and one?"]
+    assert [options.think for _, options in room.speaker.calls] == [True, True]
+
+
+def test_thinking_belongs_to_the_whole_context(room: Room) -> None:
+    shown = room("/set think show", "Hi", "/set think off", "/set think hide", "/set think show", "Hi", looks=QUIET)
+    read_again = "It applies from the next turn; the context is read again.\n"
+    assert f">>> /set think show\nthink show (/set)\n{read_again}" in shown
+    assert ">>> /set think off\nthink off (/set)\n" + read_again in shown
+    assert ">>> /set think show\nthink show (/set)\n>>> Hi" in shown
+
+
+def test_the_system_prompt(room: Room) -> None:
+    shown = room("/system", "/system Be brief.", "/system", "Hi", "/system off", "/system", "Hi", looks=QUIET)
+    assert shown == paper(
+        """
+        >>> /system
+        There is no system prompt.
+        >>> /system Be brief.
+        It applies from the next turn; the context is read again.
+        >>> /system
+        Be brief.
+        >>> Hi
+        Hello.
+        >>> /system off
+        It applies from the next turn; the context is read again.
+        >>> /system
+        There is no system prompt.
+        >>> Hi
+        Hello.
+        """,
+        END,
+    )
+    assert [options.system for _, options in room.speaker.calls] == ["Be brief.", None]
+
+
+def test_clear_begins_a_new_session_and_keeps_the_old_one(room: Room) -> None:
+    room("/set steps 5", "Hi", "/clear", "Ho", options=GenerateOptions(seed=7, system="Be brief."))
+    assert room.asked == [["Hi"], ["Ho"]]
+    assert [(options.steps, options.system) for _, options in room.speaker.calls] == [(5, "Be brief.")] * 2
+    assert len(list(room.sessions.iterdir())) == 2
+
+
+def test_markdown_is_laid_out_and_can_be_left_as_it_is(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said("# Title\n\n- **one**\n- two\n")])
+    assert ">>> Hi\nTitle\n\n- one\n- two\n>>> /set markdown off\nmarkdown off (/set)\n" in (
+        shown := room("Hi", "/set markdown off", "Hi", looks=QUIET)
+    )
+    assert ">>> Hi\n# Title\n\n- **one**\n- two\n>>> \n" in shown
+
+
+def test_escape_codes_from_the_model_do_not_reach_the_terminal(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said("a\x1b]52;c;aGk=\x07b", thought="\x1b[2J")])
+    for markdown in (True, False):
+        assert "\x1b" not in room("Hi", looks=replace(QUIET, think="show", markdown=markdown))
+
+
+def test_help_fits_a_screen(room: Room) -> None:
+    lines = room("/help").split("\n")
+    page = lines[lines.index(">>> /help") + 1 : lines.index(">>> ")]
+    assert len(page) <= 23
+    assert max(map(len, page)) <= 79
+    assert page[0].startswith("Enter")
+    for command in COMMANDS:
+        assert any(f"/{command.name}" in line and command.help in line for line in page)
+
+
+def test_a_narrow_terminal_gets_a_short_footer(room: Room) -> None:
+    assert "\n6 tok · 8.0 tok/s · ctx 0 %\n" in room("Hi", width=40)
