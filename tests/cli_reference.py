@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from localdiff.cli import PROGRAM, app
+from localdiff.ui.later import loaded
 
 INTRODUCTION = """\
 # The command line
@@ -51,7 +52,7 @@ def render() -> str:
     context = group.make_context(PROGRAM, [], resilient_parsing=True)
     parts = [INTRODUCTION, f"## `{PROGRAM}`", _paragraphs(group.help), _options(group, context)]
     for name, command in group.commands.items():
-        parts += _command(name, command, context)
+        parts += _command(name, loaded(command), context)
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

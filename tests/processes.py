@@ -22,6 +22,7 @@ import pyte
 import pytest
 
 from localdiff import cli
+from localdiff.commands import run as commands_run
 from localdiff.commands.run import run
 from tests.fakes import ScriptedEngine
 from tests.screens import CuttingScreen
@@ -85,7 +86,8 @@ class Cli:
         for name, stream in streams.items():
             self._monkeypatch.setattr(sys, name, stream)
         if load is not None or self.engine is not None:
-            self._monkeypatch.setattr(cli, "run", functools.partial(run, load=load or (lambda _request: self.engine)))
+            scripted = functools.partial(run, load=load or (lambda _request: self.engine))
+            self._monkeypatch.setattr(commands_run, "run", scripted)
         with pytest.raises(SystemExit) as left:
             cli.main(list(arguments))
         assert isinstance(left.value.code, int)

@@ -12,7 +12,8 @@ import functools
 import json
 import sys
 
-from localdiff import cli, cli_chat, cli_run
+from localdiff import cli, cli_chat
+from localdiff.commands import run as commands_run
 from localdiff.commands.chat import chat
 from localdiff.commands.run import Generator, run
 from tests.canvas_player import CanvasPlayer
@@ -37,7 +38,7 @@ def main() -> None:
         cli_chat.chat = functools.partial(chat, load=lambda _request: speaker)
     else:
         engine = engine_of(script)
-        cli_run.run = functools.partial(run, load=lambda _request: engine)
+        commands_run.run = functools.partial(run, load=lambda _request: engine)
     cli.main(sys.argv[2:])
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from localdiff import paths
+from localdiff.ui.help import summary
+from localdiff.ui.later import loaded
 
 VARIABLE = "_LOCALDIFF_COMPLETE"
 """Set to the name of a shell, it asks for completions in place of running a command."""
@@ -106,7 +108,7 @@ class _Place:
             self._take_option(word)
         elif commands := getattr(self._command, "commands", None):
             if word in commands:
-                self._enter(commands[word])
+                self._enter(loaded(commands[word]))
         elif self._arguments and self._arguments[0].nargs != -1:
             del self._arguments[0]
 
@@ -139,7 +141,7 @@ class _Place:
         elif commands := getattr(self._command, "commands", None):
             for name, command in commands.items():
                 if not command.hidden:
-                    yield Candidate("plain", name, command.get_short_help_str(60))
+                    yield Candidate("plain", name, summary(command))
         elif self._arguments:
             yield from _values(self._arguments[0], env)
 

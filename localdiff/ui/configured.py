@@ -8,13 +8,15 @@ Knows options by their names and settings by theirs; knows nothing about what ei
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from localdiff.config import KEYS, Settings, load_settings
 from localdiff.config.settings import excludes
 from localdiff.errors import UsageError
 from localdiff.ui.help import Command
-from localdiff.ui.terminal import LiveWish
+
+if TYPE_CHECKING:
+    from localdiff.ui.terminal import LiveWish
 
 GENERATING = tuple(name for name in KEYS if name not in ("recipe", "ui.live"))
 """What a command that generates takes. `live_wish` tells what the settings say about the live canvas: that is a wish
@@ -41,7 +43,7 @@ def settings_of(context: Any) -> Settings:
 def live_wish(context: Any) -> LiveWish | None:
     """Whether the canvas is to be drawn, as far as the settings say."""
     wish = settings_of(context).said("ui.live")
-    return None if wish is None else cast(LiveWish, wish)  # the key has the same choices; a test holds them together
+    return None if wish is None else cast("LiveWish", wish)  # the key has the same choices; a test holds them together
 
 
 def origins_of(context: Any, *, typed: str) -> dict[str, str]:

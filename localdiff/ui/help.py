@@ -6,17 +6,20 @@ through `less`, in a log and aloud.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-_ARGUMENTS, _OPTIONS = "Arguments", "Options"
+_ARGUMENTS, _OPTIONS, _COMMANDS = "Arguments", "Options", "Commands"
 
 
 def _without_flag_types(parameters: list[Any]) -> list[Any]:
     for parameter in parameters:
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:
             parameter.metavar = ""
+            # Typer's own `--help` has no default, and for lack of one Typer would load pydantic to check it.
+            parameter.default = bool(parameter.default)
     return parameters
 
 
@@ -31,6 +34,19 @@ def _write_sections(command: Any, context: Any, formatter: Any) -> None:
         if records:
             with formatter.section(title):
                 formatter.write_dl(records)
+
+
+def _write_commands(group: Any, formatter: Any) -> None:
+    """The commands with the first sentence of their help; none of them is loaded for that."""
+    rows = [(name, summary(command)) for name, command in group.commands.items() if not command.hidden]
+    if rows:
+        with formatter.section(_COMMANDS):
+            formatter.write_dl(rows)
+
+
+def summary(command: Any) -> str:
+    """The first sentence of a command's help, on one line."""
+    return re.split(r"(?<=\.)\s", " ".join((command.help or "").split()), maxsplit=1)[0]
 
 
 class Command(TyperCommand):
@@ -59,6 +75,6 @@ class Group(TyperGroup):
         """Write the page, the commands before the options."""
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
-        self.format_commands(ctx, formatter)
+        _write_commands(self, formatter)
         _write_sections(self, ctx, formatter)
         self.format_epilog(ctx, formatter)

@@ -11,6 +11,7 @@ from localdiff.cli import app
 from localdiff.config import KEYS
 from localdiff.errors import UsageError
 from localdiff.ui.configured import GENERATING
+from localdiff.ui.later import loaded
 from localdiff.ui.terminal import LiveWish
 from quant import DEFAULT_RECIPE, RECIPES
 
@@ -18,12 +19,13 @@ from quant import DEFAULT_RECIPE, RECIPES
 def parameters(command: str) -> dict[str, Any]:
     """Option of a command → its parameter."""
     group: Any = typer.main.get_command(app)
-    return {name: parameter for parameter in group.commands[command].params for name in parameter.opts}
+    return {name: parameter for parameter in loaded(group.commands[command]).params for name in parameter.opts}
 
 
+@pytest.mark.parametrize("command", ["run", "chat"])
 @pytest.mark.parametrize("name", [*GENERATING, "ui.live"])
-def test_every_setting_is_an_option_of_run_with_the_same_default_and_choices(name: str) -> None:
-    key, options = KEYS[name], parameters("run")
+def test_every_setting_is_an_option_with_the_same_default_and_choices(name: str, command: str) -> None:
+    key, options = KEYS[name], parameters(command)
     assert key.flag in options
     option = options[key.flag]
     if key.choices and option.type_descriptor.choices is not None:

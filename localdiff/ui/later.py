@@ -1,0 +1,62 @@
+"""Commands that are known by name and summary, and loaded when they are called.
+
+Knows modules that have an `add_to(app)`; so `localdiff --help`, or one command, does not pay for all the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import typer
+
+from localdiff.ui.help import Command, Group
+
+
+class Later(Command):
+    """Stands for a command until that is needed.
+
+    Args:
+        name: of the command.
+        summary: the first sentence of its help; a test holds it to that.
+        module: the module whose `add_to` brings it.
+    """
+
+    def __init__(self, name: str, summary: str, module: str) -> None:
+        super().__init__(name=name, help=summary)
+        self._name, self._module = name, module
+
+    def load(self) -> Any:
+        """The command itself."""
+        program = typer.Typer(add_completion=False)
+        import_module(self._module).add_to(program)
+        return typer.main.get_group(program).commands[self._name]
+
+
+def loaded(command: Any) -> Any:
+    """A command, whether it was there already or not."""
+    return command.load() if isinstance(command, Later) else command
+
+
+def program(commands: Mapping[str, tuple[str, str]]) -> type[Group]:
+    """The class of a group with commands that are loaded later.
+
+    Args:
+        commands: name → module and summary, in the order of the help page.
+    """
+
+    class Program(Group):
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(**settings)
+            for name, (module, summary) in commands.items():
+                self.add_command(Later(name, summary, module))
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            """The command of that name, loaded."""
+            command = self.commands.get(cmd_name)
+            if isinstance(command, Later):
+                command = self.commands[cmd_name] = command.load()
+            return command
+
+    return Program
