@@ -179,9 +179,14 @@ class Output:
         self._disk.remove(self._garbage)
 
     def _other_job(self) -> OutputError:
+        job = self._read_job()[0]
+        revision = job.get("revision") if isinstance(job, dict) else None
+        go_on = "finish that one"
+        if isinstance(revision, str) and revision != self._job.revision:
+            go_on = f"`--revision {revision}` goes on with it"
         return OutputError(
             f"`{self.directory}` holds an unfinished job with other settings or weights",
-            "finish that one, or `--force` starts over",
+            f"{go_on}, or `--force` starts over",
         )
 
     def _belongs(self, manifest: Manifest) -> bool:

@@ -219,6 +219,14 @@ def test_another_recipe_does_not_continue_an_unfinished_job(source: Path, tmp_pa
     assert read_manifest(tmp_path / "out").recipe.name == "int8"
 
 
+def test_another_revision_says_how_the_first_is_finished(source: Path, tmp_path: Path) -> None:
+    list(run(make_job(source, tmp_path / "out", revision="abc"), cancelled=lambda: True))
+    with pytest.raises(OutputError, match="unfinished") as caught:
+        finish(make_job(source, tmp_path / "out", revision="def"))
+    assert caught.value.hint == "`--revision abc` goes on with it, or `--force` starts over"
+    finish(make_job(source, tmp_path / "out", revision="abc"))
+
+
 def test_changed_weights_do_not_continue_an_unfinished_job(source: Path, tmp_path: Path) -> None:
     list(run(make_job(source, tmp_path / "out"), cancelled=lambda: True))
     write_small_weights(source, seed=1)

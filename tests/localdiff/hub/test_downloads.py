@@ -10,13 +10,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from huggingface_hub.utils._xet_progress_reporting import XetDownloadProgressReporter
 
 from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import look_up
+from localdiff.hub.worker import progress_bar
 from tests.fake_hub import COMMIT, TOKEN, Hub, Repository, hub
 from tests.localdiff.conftest import UseHub
 from tests.processes import ROOT
@@ -194,6 +197,7 @@ PARENT = f"""
 import sys
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.repository import look_up
+from localdiff.hub.worker import progress_bar
 from tests.localdiff.hub.test_downloads import Log
 
 with Downloads(look_up("owner/model"), Log(), workers=1) as downloads:
@@ -209,3 +213,31 @@ def test_when_the_parent_is_killed_the_download_ends_and_leaves_nothing(server: 
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     wait_until(lambda: not list(blobs.iterdir()))
+
+
+def test_the_client_s_other_protocol_reports_its_bytes_too() -> None:
+    """The real Hub is read through `hf_xet`, which no test server speaks; its reports go through this class."""
+    sent: list[int] = []
+
+    class Reports:
+        def send(self, **content: int) -> None:
+            sent.append(content["bytes"])
+
+    def report(done: int) -> SimpleNamespace:
+        return SimpleNamespace(
+            total_bytes=900,
+            total_bytes_completed=done,
+            total_bytes_completion_rate=1.0,
+            total_transfer_bytes_completed=done // 2,
+            total_transfer_bytes_completion_rate=None,
+        )
+
+    with XetDownloadProgressReporter(
+        reconstruction_desc="x",
+        total=900,
+        log_level=30,
+        tqdm_class=progress_bar(Reports()),  # type: ignore[arg-type]
+    ) as reporter:
+        reporter.update_progress(report(300))
+        reporter.update_progress(report(900))
+    assert sent[-1] == 900
