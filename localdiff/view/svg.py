@@ -130,9 +130,13 @@ def _row(row: Row, y: int, palette: Palette) -> str:
 
 
 def _cell(span: Span, column: int, y: int, palette: Palette) -> str:
+    # Browsers drop spaces at the ends of a text, whatever `xml:space` says, and would stretch the rest over their place.
+    text = span.text.strip(" ")
+    column += len(span.text) - len(span.text.lstrip(" "))
+    width = span.width - (len(span.text) - len(text))
     x, baseline = MARGIN + column * COLUMN, MARGIN + (y + 0.76) * LINE
-    stretch = f' textLength="{span.width * COLUMN:.1f}"' if span.width else ""
-    return f'<text x="{x:.1f}" y="{baseline:.1f}"{stretch}{_paint(span.style, palette)}>{escape(span.text)}</text>'
+    stretch = f' textLength="{width * COLUMN:.1f}"' if width else ""
+    return f'<text x="{x:.1f}" y="{baseline:.1f}"{stretch}{_paint(span.style, palette)}>{escape(text)}</text>'
 
 
 def _paint(style: Style, palette: Palette) -> str:

@@ -7,12 +7,16 @@ from localdiff.trace.stage import Stage
 from localdiff.trace.timeline import Moment, Timeline
 from localdiff.view.layout import Size
 from localdiff.view.palette import Palette
+from localdiff.view.style import Row
 from localdiff.view.svg import Shot, film, still
 
 
 def movie(timeline: Timeline, stage: Stage, size: Size, palette: Palette, *, speed: float = 1.0) -> str:
-    """The whole run, in its own time divided by `speed`."""
-    shots = [Shot(rows=tuple(rows), seconds=seconds) for rows, seconds in frames(timeline, stage, size, speed=speed)]
+    """The whole run, in its own time divided by `speed`; rows stand at the bottom, as in a terminal."""
+    shown = list(frames(timeline, stage, size, speed=speed))
+    height = max(len(rows) for rows, _ in shown)
+    blank: Row = ()
+    shots = [Shot(rows=(*[blank] * (height - len(rows)), *rows), seconds=seconds) for rows, seconds in shown]
     return film(shots, columns=size.columns, palette=palette)
 
 

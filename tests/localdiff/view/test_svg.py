@@ -39,6 +39,14 @@ def test_every_cell_stands_at_its_own_column() -> None:
     assert float(texts[2].get("y", "")) > float(texts[0].get("y", ""))
 
 
+def test_spaces_at_the_ends_of_a_span_are_places_and_not_text() -> None:
+    root = ElementTree.fromstring(still([words("  a b  ")], columns=20, palette=DARK))
+    [text] = root.findall(f"{SVG}text")
+    assert text.text == "a b"
+    assert float(text.get("x", "")) == pytest.approx(MARGIN + 2 * COLUMN, abs=0.1)
+    assert float(text.get("textLength", "")) == pytest.approx(3 * COLUMN, abs=0.1)
+
+
 def test_a_document_fetches_nothing() -> None:
     document = film([Shot(rows=(ROW,), seconds=1)], columns=20, palette=LIGHT)
     assert set(re.findall(r"https?://[^\"]*", document)) == {"http://www.w3.org/2000/svg"}
