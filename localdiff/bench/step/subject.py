@@ -15,6 +15,7 @@ import torch
 
 from quant.codec import stored_bytes
 from quant.codecs import CODECS
+from quant.cpu import prepare
 from quant.errors import RecipeError
 from quant.memory import SLACK, Held, MemoryAccount
 from quant.recipe import Recipe, recipe_named
@@ -108,6 +109,10 @@ def random_subject(
             where,
             progress=lambda done, of: progress(f"making random weights, {done} of {of} tensors"),
         )
+        if where.type == "cpu":
+            prepare(
+                network, progress=lambda done, of: progress(f"preparing weights for this processor, {done} of {of}")
+            )
         return Subject(
             name=f"random weights in the shapes of {MODEL}",
             recipe=chosen.name,

@@ -1,0 +1,101 @@
+"""bitsandbytes' CPU library: NF4 decoded by its vector code, to the same bits as our own decoder.
+
+The library is opened by itself. Importing the package it belongs to takes seconds, and where a package `kernels` is
+installed that import fetches code from the Hub. What the library computes is compared with `quant.nf4` before it is
+used; where it is missing, differs, or is too old to have the functions, there is none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+from importlib import metadata, util
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..codec import GROUP, Encoded
+from ..nf4 import Nf4
+
+SUFFIX = {"darwin": "dylib", "win32": "dll"}
+FUNCTIONS = {torch.bfloat16: "cdequantize_blockwise_cpu_nf4_bf16", torch.float32: "cdequantize_blockwise_cpu_nf4_fp32"}
+FIRST_VERSION = (0, 49)
+"""The first with these functions; an earlier library is not called."""
+
+_CHECKED_SHAPE = (48, 4 * GROUP)
+
+
+class Nf4Library:
+    """Decodes NF4 with groups of 64. Uses the threads of the OpenMP runtime that torch uses, where they share one.
+
+    Args:
+        path: of the shared library.
+
+    Raises:
+        OSError: it cannot be opened.
+        AttributeError: it lacks a function.
+    """
+
+    def __init__(self, path: Path) -> None:
+        library = ctypes.CDLL(str(path))
+        self._functions = {}
+        for dtype, name in FUNCTIONS.items():
+            function = getattr(library, name)
+            function.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_longlong] * 3
+            function.restype = None
+            self._functions[dtype] = function
+
+    def decode(self, codes: Tensor, scales: Tensor, out: Tensor) -> Tensor:
+        """Fills `out` with the weights of one matrix, and returns it.
+
+        Args:
+            codes: U8 `[out, in/2]`; scales: fp32 `[out, in/64]`; out: bf16 or fp32 `[out, in]`. All contiguous.
+        """
+        rows, columns = out.shape
+        if not (codes.is_contiguous() and scales.is_contiguous() and out.is_contiguous()):
+            raise ValueError("codes, scales and out should be contiguous")
+        if codes.numel() * 2 != out.numel() or scales.numel() * GROUP != out.numel():
+            raise ValueError(f"{codes.shape=} and {scales.shape=} do not belong to {out.shape=}")
+        if (codes.dtype, scales.dtype) != (torch.uint8, torch.float32):
+            raise ValueError(f"{codes.dtype=} and {scales.dtype=} should be uint8 and float32")
+        self._functions[out.dtype](codes.data_ptr(), scales.data_ptr(), out.data_ptr(), GROUP, rows, columns)
+        return out
+
+
+@cache
+def nf4_library() -> Nf4Library | None:
+    """The library of the installed bitsandbytes, or None where it cannot be used."""
+    path = _path()
+    if path is None:
+        return None
+    try:
+        library = Nf4Library(path)
+    except (OSError, AttributeError):
+        return None
+    return library if decodes_alike(library) else None
+
+
+def decodes_alike(library: Nf4Library) -> bool:
+    """Whether a library decodes to the same bits as `quant.nf4`, with scales of either sign."""
+    generator = torch.Generator().manual_seed(0)
+    rows, columns = _CHECKED_SHAPE
+    codes = torch.randint(0, 256, (rows, columns // 2), dtype=torch.uint8, generator=generator)
+    scales = torch.randn(rows, columns // GROUP, generator=generator).to(torch.bfloat16)
+    for dtype in FUNCTIONS:
+        decoded = library.decode(codes, scales.float(), torch.empty(rows, columns, dtype=dtype))
+        if not torch.equal(decoded, Nf4().decode(Encoded(codes=codes, scales=scales), dtype)):
+            return False
+    return True
+
+
+def _path() -> Path | None:
+    spec = util.find_spec("bitsandbytes")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    version = metadata.version("bitsandbytes").split(".")
+    if not all(part.isdecimal() for part in version[:2]) or tuple(map(int, version[:2])) < FIRST_VERSION:
+        return None
+    path = Path(spec.submodule_search_locations[0]) / f"libbitsandbytes_cpu.{SUFFIX.get(sys.platform, 'so')}"
+    return path if path.is_file() else None

@@ -1,0 +1,51 @@
+"""The experts of a layer, fast on a processor.
+
+Rows are put into the order of their experts once, both products run over them in that order, and every row's outputs
+are summed at the end. Knows which rows go where once they are routed; does not know how they were routed.
+Shape letters: N rows, D width, E experts, K experts a row, I expert width, P = N · K pairs.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .products import ExpertProduct
+
+
+class CpuExperts(nn.Module):
+    """Gated MLPs `down(gelu(gate(x)) * up(x))`, tanh form of GELU.
+
+    Args:
+        gate_up: product with the stacked gate and up rows `[E, 2I, D]`.
+        down: product with the down projections `[E, D, I]`.
+        experts: E.
+    """
+
+    def __init__(self, gate_up: ExpertProduct, down: ExpertProduct, experts: int) -> None:
+        super().__init__()
+        self._gate_up, self._down, self._experts = gate_up, down, experts
+        self.path = gate_up.path if gate_up.path == down.path else f"{gate_up.path}, then {down.path}"
+
+    def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+        """Sums the chosen experts' outputs.
+
+        Args:
+            x: [N, D] rows; index: [N, K] expert ids; weight: [N, K] routing weights.
+
+        Returns:
+            [N, D] in the type of `x`. Outputs and routing weights are rounded to that type, sums are kept in fp32.
+        """
+        if not len(x):
+            return torch.zeros_like(x)
+        rows, top_k = index.shape
+        flat = index.flatten()
+        order = flat.argsort(stable=True)
+        counts = torch.bincount(flat, minlength=self._experts).tolist()
+        gate, up = self._gate_up(x, order // top_k, counts).chunk(2, dim=-1)
+        outputs = self._down(F.gelu(gate, approximate="tanh").mul_(up), None, counts)
+        place = torch.empty_like(order)
+        place[order] = torch.arange(len(order))
+        of_row = outputs[place].view(rows, top_k, -1)
+        return torch.bmm(weight[:, None].to(x.dtype), of_row).squeeze(1)

@@ -1,0 +1,94 @@
+"""bitsandbytes' library against our own decoder, and what becomes of one that cannot be used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from quant.cpu import bitsandbytes_library as module
+from quant.cpu.bitsandbytes_library import FUNCTIONS, Nf4Library, decodes_alike, nf4_library
+from quant.nf4 import Nf4
+
+
+@pytest.fixture
+def library() -> Nf4Library:
+    found = nf4_library()
+    if found is None:
+        pytest.skip("bitsandbytes has no CPU library for this machine")
+    return found
+
+
+@pytest.mark.parametrize("dtype", FUNCTIONS)
+@pytest.mark.parametrize("shape", [(1, 64), (3, 128), (704, 2816), (352, 704)])
+def test_the_same_bits_as_our_decoder(library: Nf4Library, dtype: torch.dtype, shape: tuple[int, int]) -> None:
+    weight = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    encoded = Nf4().encode(weight)
+    out = library.decode(encoded.codes, encoded.scales.float(), torch.full(shape, torch.nan, dtype=dtype))
+    assert torch.equal(out, Nf4().decode(encoded, dtype))
+
+
+@pytest.mark.parametrize(
+    ("codes", "scales", "words"),
+    [
+        (torch.zeros(4, 32, dtype=torch.uint8), torch.zeros(2, 1), "do not belong to"),
+        (torch.zeros(2, 32, dtype=torch.uint8), torch.zeros(2, 2), "do not belong to"),
+        (torch.zeros(2, 32, dtype=torch.int8), torch.zeros(2, 1), "should be uint8"),
+        (torch.zeros(2, 32, dtype=torch.uint8), torch.zeros(2, 1, dtype=torch.bfloat16), "should be uint8"),
+        (torch.zeros(2, 64, dtype=torch.uint8)[:, ::2], torch.zeros(2, 1), "should be contiguous"),
+    ],
+)
+def test_nothing_is_read_beyond_its_end(
+    library: Nf4Library, codes: torch.Tensor, scales: torch.Tensor, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        library.decode(codes, scales, torch.empty(2, 64))
+
+
+@pytest.fixture
+def fresh() -> None:
+    nf4_library.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("_path", lambda: None),
+        ("_path", lambda: Path(__file__)),
+        ("FUNCTIONS", {torch.float32: "no_such_function"}),
+        ("decodes_alike", lambda library: False),
+    ],
+    ids=["missing", "no library", "no function", "other bits"],
+)
+def test_a_library_that_cannot_be_used_is_none(monkeypatch: pytest.MonkeyPatch, change: tuple[str, object]) -> None:
+    monkeypatch.setattr(module, *change)
+    try:
+        assert nf4_library() is None
+    finally:
+        nf4_library.cache_clear()
+
+
+@pytest.mark.parametrize(("version", "usable"), [("0.48.2", False), ("0.49.0", True), ("1.0", True), ("dev", False)])
+def test_an_old_library_is_not_called(monkeypatch: pytest.MonkeyPatch, version: str, usable: bool) -> None:
+    monkeypatch.setattr(module.metadata, "version", lambda _: version)
+    assert (module._path() is not None) == usable
+
+
+def test_other_bits_are_noticed(library: Nf4Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert decodes_alike(library)
+    decode = library.decode
+    monkeypatch.setattr(library, "decode", lambda codes, scales, out: decode(codes, scales.abs(), out))
+    assert not decodes_alike(library)
+
+
+def test_the_package_is_not_imported_for_it() -> None:
+    """Its import takes seconds and may fetch code."""
+    code = (
+        "import sys; from quant.cpu.bitsandbytes_library import nf4_library; nf4_library(); "
+        "assert not {'bitsandbytes', 'kernels'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

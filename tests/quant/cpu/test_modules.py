@@ -1,0 +1,279 @@
+"""Every fast module against its plain twin."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from quant.codecs import CODECS
+from quant.cpu import choice, prepare
+from quant.cpu.bitsandbytes_library import nf4_library
+from quant.cpu.choice import SWITCH
+from quant.cpu.embedding import KEPT, TAIL, Bf16Embedding
+from quant.cpu.experts import CpuExperts
+from quant.cpu.int8_weight import RowWeight, multiplies_int8
+from quant.cpu.linear import Int8Linear, LastRows
+from quant.cpu.products import DecodedProduct, Int8Product, LibraryProduct
+from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
+
+WIDTH, INNER, EXPERTS, VOCAB, TOP_K = 192, 128, 6, 2048, 3
+needs_int8 = pytest.mark.skipif(not multiplies_int8(), reason="this machine has no exact int8 product")
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def tensor(codec: str, *shape: int, seed: int = 0) -> QuantTensor:
+    return QuantTensor.of(CODECS[codec], normal(*shape, seed=seed) * shape[-1] ** -0.5)
+
+
+def linear(codec: str = "int8", out: int = 96) -> QuantLinear:
+    module = QuantLinear(CODECS[codec], WIDTH, out)
+    module.weight = tensor(codec, out, WIDTH)
+    return module
+
+
+def experts(gate_up: str, down: str) -> QuantExperts:
+    module = QuantExperts(
+        gate_up_codec=CODECS[gate_up], down_codec=CODECS[down], experts=EXPERTS, width=WIDTH, inner=INNER
+    )
+    module.gate_up_proj = tensor(gate_up, EXPERTS, 2 * INNER, WIDTH, seed=1)
+    module.down_proj = tensor(down, EXPERTS, WIDTH, INNER, seed=2)
+    return module
+
+
+def embedding(dtype: torch.dtype = torch.bfloat16) -> QuantEmbedding:
+    module = QuantEmbedding(CODECS["int8"], VOCAB, WIDTH, dtype)
+    module.weight = tensor("int8", VOCAB, WIDTH, seed=3)
+    return module
+
+
+def routed(rows: int, seed: int = 4) -> tuple[Tensor, Tensor]:
+    """Experts and weights; expert 3 is never chosen, and expert 0 by every row."""
+    generator = torch.Generator().manual_seed(seed)
+    others = torch.tensor([1, 2, 4, 5])
+    picks = torch.stack([others[torch.randperm(4, generator=generator)[: TOP_K - 1]] for _ in range(rows)])
+    index = torch.cat([picks, torch.zeros(rows, 1, dtype=torch.int64)], dim=1)
+    return index, normal(rows, TOP_K, seed=seed).abs()
+
+
+def relative(result: Tensor, expected: Tensor) -> float:
+    return float((result.float() - expected.float()).norm() / expected.float().norm())
+
+
+@needs_int8
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(7,), (2, 3), (1,)], ids=str)
+def test_int8_linear(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    plain = linear()
+    fast = Int8Linear(plain, LastRows())
+    x = normal(*shape, WIDTH, seed=9).to(dtype)
+    result = fast(x)
+    assert (result.shape, result.dtype) == (plain(x).shape, dtype)
+    assert relative(result, plain(x)) < 0.02
+    assert 0.001 < fast.added_error < 0.02
+
+
+@needs_int8
+def test_int8_linear_is_the_product_of_what_it_holds() -> None:
+    """Not only near the plain one: exactly what whole numbers give, rest included."""
+    plain = linear()
+    x = normal(9, WIDTH, seed=9)
+    x[2, 5], x[7, 11] = 90.0, -200.0
+    rows = LastRows().of(x)
+    assert rows.coarse.tolist() == [2, 7]
+    weight = RowWeight.of(plain.weight.decode(torch.float32)).decode()
+    assert torch.allclose(Int8Linear(plain, LastRows())(x), rows.decode() @ weight.T, rtol=1e-5, atol=1e-5)
+
+
+@needs_int8
+def test_an_outlying_channel_costs_no_accuracy() -> None:
+    plain = linear()
+    x = normal(8, WIDTH, seed=9)
+    x[:, 5] = 0
+    outlying = x.clone()
+    outlying[:, 5] = 100.0
+    result = Int8Linear(plain, LastRows())(outlying) - 100 * plain.weight.decode(torch.float32)[:, 5]
+    assert relative(result, plain(x)) < 0.1  # of what is a hundredth of the sum
+    assert relative(Int8Linear(plain, LastRows())(outlying), plain(outlying)) < 0.02
+
+
+@needs_int8
+def test_layers_with_the_same_rows_quantize_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, ...]] = []
+    from quant.cpu import linear as linear_module
+
+    quantize = linear_module.quantize_rows
+    monkeypatch.setattr(linear_module, "quantize_rows", lambda x: calls.append(x.shape) or quantize(x))
+    last = LastRows()
+    first, second = Int8Linear(linear(), last), Int8Linear(linear(out=64), last)
+    x, other = normal(4, WIDTH), normal(4, WIDTH, seed=1)
+    y = first(x)
+    second(x)
+    assert len(calls) == 1
+    assert not torch.equal(first(other), y)
+    assert torch.equal(first(x), y)
+    assert len(calls) == 3
+
+
+PRODUCTS = [
+    ("nf4", lambda t: DecodedProduct(t, torch.float32), 1e-5),
+    ("int8", lambda t: DecodedProduct(t, torch.bfloat16), 2e-2),
+    ("nf4", lambda t: LibraryProduct(t, torch.float32, nf4_library()), 1e-5),
+    ("nf4", lambda t: LibraryProduct(t, torch.bfloat16, nf4_library()), 2e-2),
+    ("int8", Int8Product, 2e-2),
+]
+
+
+@pytest.mark.parametrize(("codec", "make", "tolerance"), PRODUCTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_products(codec: str, make: object, tolerance: float, dtype: torch.dtype, in_order: bool) -> None:
+    if make is Int8Product and not multiplies_int8():
+        pytest.skip("this machine has no exact int8 product")
+    weights = tensor(codec, EXPERTS, 64, WIDTH)
+    product = make(weights)
+    counts = [2, 0, 5, 1, 0, 3]
+    x = normal(4, WIDTH).to(dtype)
+    x[1, 3] = 70.0
+    chosen = torch.arange(11) % 4
+    result = product(x[chosen], None, counts) if in_order else product(x, chosen, counts)
+    expert_of = torch.repeat_interleave(torch.arange(EXPERTS), torch.tensor(counts))
+    expected = torch.einsum("pi,poi->po", x[chosen].float(), weights.decode(torch.float32)[expert_of])
+    assert (result.shape, result.dtype) == (expected.shape, dtype)
+    assert relative(result, expected) < max(tolerance, 5e-3 if dtype == torch.bfloat16 else 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("formats", [("nf4", "nf4"), ("nf4", "int8"), ("int8", "int8")], ids="-".join)
+@pytest.mark.parametrize("rows", [1, 33])
+def test_experts(monkeypatch: pytest.MonkeyPatch, formats: tuple[str, str], dtype: torch.dtype, rows: int) -> None:
+    monkeypatch.setenv(SWITCH, "fast")
+    model = nn.ModuleDict({"experts": experts(*formats)})
+    plain = experts(*formats)
+    prepare(model)
+    fast = model["experts"]
+    assert isinstance(fast, CpuExperts)
+    x, (index, weight) = normal(rows, WIDTH, seed=5).to(dtype), routed(rows)
+    result = fast(x, index, weight)
+    assert result.dtype == dtype
+    assert relative(result, plain(x.float(), index, weight)) < 0.03
+
+
+def test_experts_without_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "fast")
+    model = nn.ModuleDict({"experts": experts("nf4", "int8")})
+    prepare(model)
+    out = model["experts"](torch.zeros(0, WIDTH), torch.zeros(0, 2, dtype=torch.int64), torch.zeros(0, 2))
+    assert out.shape == (0, WIDTH)
+
+
+def test_embedding_lookup_and_head_are_those_of_the_decoded_matrix() -> None:
+    plain = embedding()
+    fast = Bf16Embedding(plain)
+    ids = torch.tensor([[0, 7], [VOCAB - 1, 7]])
+    assert torch.equal(fast.lookup(ids), plain.lookup(ids))
+    hidden = normal(5, WIDTH, seed=6).to(torch.bfloat16)
+    assert relative(fast.logits(hidden), plain.logits(hidden)) < 5e-3
+    assert fast.logits(hidden).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("spread", [0.1, 3.0, 12.0, 100.0])
+def test_soft_embedding_of_flat_and_of_decided_rows(spread: float) -> None:
+    plain = embedding()
+    fast = Bf16Embedding(plain)
+    logits = (normal(6, VOCAB, seed=7) * spread).to(torch.bfloat16)
+    normalizer = logits.float().logsumexp(dim=-1)
+    assert relative(fast.soft(logits, normalizer), plain.soft(logits, normalizer)) < 1e-2
+
+
+def test_every_row_takes_the_shortest_way_that_is_exact_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, taken = Bf16Embedding(embedding()), []
+    logits = torch.full((3, VOCAB), -30.0)
+    logits[0, : KEPT[0]], logits[1, : KEPT[0] + 1], logits[2] = 5.0, 5.0, 0.0
+    logits = logits.to(torch.bfloat16)
+    sparse, dense = fast._sparse, fast._dense
+
+    def watch_sparse(logits: Tensor, normalizer: Tensor, rows: Tensor, kept: int, out: Tensor) -> Tensor:
+        left = sparse(logits, normalizer, rows, kept, out)
+        taken.append((kept, rows.tolist(), left.tolist()))
+        return left
+
+    def watch_dense(logits: Tensor, normalizer: Tensor) -> Tensor:
+        taken.append(("all", len(logits)))
+        return dense(logits, normalizer)
+
+    monkeypatch.setattr(fast, "_sparse", watch_sparse)
+    monkeypatch.setattr(fast, "_dense", watch_dense)
+    fast.soft(logits, logits.float().logsumexp(dim=-1))
+    assert taken == [(KEPT[0], [0, 1, 2], [1, 2]), (KEPT[1], [1, 2], [2]), ("all", 1)]
+
+
+def test_no_row_loses_more_than_the_tail() -> None:
+    """A codebook of ones adds probabilities up."""
+    fast = Bf16Embedding(embedding())
+    fast.weight.fill_(1)
+    for spread in (1.0, 4.0, 8.0):
+        logits = (normal(32, VOCAB, seed=8) * spread).to(torch.bfloat16)
+        mass = fast.soft(logits, logits.float().logsumexp(dim=-1)).float()
+        assert float(mass.min()) > 1 - TAIL - 2**-8
+
+
+class Whole(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed_tokens = embedding()
+        self.up = linear()
+        self.small = linear("nf4")
+        self.experts = experts("nf4", "int8")
+
+
+def kinds(model: nn.Module) -> list[type]:
+    return [type(module) for module in model.children()]
+
+
+PLAIN = [QuantEmbedding, QuantLinear, QuantLinear, QuantExperts]
+
+
+@needs_int8
+def test_what_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "multiplies_bf16", lambda: True)
+    model, told = Whole(), []
+    prepare(model)
+    assert kinds(model) == PLAIN  # all too small
+    monkeypatch.setattr(choice, "LEAST", WIDTH * 96)
+    prepare(model, progress=lambda done, of: told.append((done, of)))
+    assert kinds(model) == [Bf16Embedding, Int8Linear, QuantLinear, CpuExperts]
+    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert "int8 by rows" in model.experts.path
+
+
+def test_the_switch_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "plain")
+    monkeypatch.setattr(choice, "LEAST", 0)
+    model = Whole()
+    prepare(model)
+    assert kinds(model) == PLAIN
+
+
+def test_a_machine_that_can_do_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "multiplies_int8", lambda: False)
+    monkeypatch.setattr(choice, "multiplies_bf16", lambda: False)
+    monkeypatch.setattr(choice, "nf4_library", lambda: None)
+    monkeypatch.setenv(SWITCH, "fast")
+    model, plain = Whole(), experts("nf4", "int8")
+    prepare(model)
+    assert kinds(model) == [QuantEmbedding, QuantLinear, QuantLinear, CpuExperts]
+    assert model.experts.path == "decoded to fp32"
+    x, (index, weight) = normal(9, WIDTH), routed(9)
+    assert torch.allclose(model.experts(x, index, weight), plain(x, index, weight), atol=1e-4)
+
+
+def test_what_has_no_weights_yet_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "fast")
+    model = Whole()
+    model.up.weight.to("meta")
+    prepare(model)
+    assert type(model.up) is QuantLinear
