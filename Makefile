@@ -10,7 +10,7 @@ PYTHON     ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14 python)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all check lint types format docs demo-model full-width wheel clean
+.PHONY: help setup run test test-all check lint types format docs demo-model demo-values full-width wheel clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -67,6 +67,9 @@ demo-model: setup  ## train a small model like the one that ships, about an hour
 
 full-width: setup  ## write a two-layer checkpoint with random weights at full width into build/ (5 GB)
 	$(BIN)/python -m tests.full_width build/full-width
+
+demo-values: setup  ## store what `localdiff doctor` compares with, after a new demo model
+	$(BIN)/python -m localdiff.doctor.write_values
 
 wheel: setup  ## build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .

@@ -6,6 +6,7 @@ the commands in.
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Literal
 
 import typer
@@ -22,8 +23,37 @@ config_app = typer.Typer(cls=Group, context_settings={"help_option_names": ["-h"
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
+    app.command("doctor", cls=Command)(doctor_command)
     app.add_typer(config_app, name="config")
     app.command("completion", cls=Command)(completion_command)
+
+
+def doctor_command(
+    context: typer.Context,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Leave out whatever needs torch: a few seconds in place of many.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    report: Annotated[
+        bool,
+        typer.Option(
+            "--report",
+            help="Print a block to paste into a public page, with the time of a step, without names of people, "
+            "machines, folders and models.",
+        ),
+    ] = False,
+    color: Annotated[Literal["auto", "always", "never"] | None, _COLOR] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No status line on stderr.")] = False,
+) -> int:
+    """Examine this machine, and say what to do.
+
+    Looks at versions, devices, disks, weights, the Hub and the terminal; computes 4-bit products and a denoise step of
+    the demo model and compares them with stored values. A failed check makes the exit code 2, 3 or 4.
+    """
+    from localdiff.commands.doctor import DoctorRequest, doctor
+
+    request = DoctorRequest(quick=quick, json=json, report=report)
+    return doctor(request, _streams(context, color, quiet=quiet), keyboard=sys.stdin)
 
 
 @config_app.callback(invoke_without_command=True)

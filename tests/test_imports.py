@@ -19,7 +19,8 @@ EVERYWHERE = {"errors", "config", "paths", "options", "sizes", "__init__"}
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"engine", "events"},
     "__main__": {"cli"},
-    "cli": {"commands", "exits", "ui", "cli_chat", "cli_traces", "cli_bench", "cli_setup", "cli_weights"},
+    "cli": {"exits", "ui"},
+    "cli_run": {"commands", "exits", "ui"},
     "cli_chat": {"commands", "chat", "cli_options", "exits", "ui"},
     "cli_options": set(),
     "cli_traces": {"commands", "exits", "ui", "store"},
@@ -111,6 +112,7 @@ TORCH_FREE = {
     "cli",
     "cli_chat",
     "cli_options",
+    "cli_run",
     "cli_traces",
     "cli_bench",
     "cli_setup",
@@ -132,7 +134,18 @@ TORCH_FREE = {
 }
 ONLY_IMPORTER = {
     "huggingface_hub": {"hub"},
-    "typer": {"cli", "cli_chat", "cli_options", "cli_traces", "cli_bench", "cli_setup", "cli_weights", "exits", "ui"},
+    "typer": {
+        "cli",
+        "cli_run",
+        "cli_chat",
+        "cli_options",
+        "cli_traces",
+        "cli_bench",
+        "cli_setup",
+        "cli_weights",
+        "exits",
+        "ui",
+    },
     "prompt_toolkit": {"chat", "commands"},
     "jinja2": {"template", "sandbox", "demo"},
 }

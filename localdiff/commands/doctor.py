@@ -1,0 +1,125 @@
+"""`localdiff doctor`: look, compute, compare, and say what to do.
+
+Knows the forms in which findings are shown, and the exit code they lead to; checks nothing itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+from localdiff import __version__
+from localdiff.doctor.checks import Examination
+from localdiff.doctor.field_report import field_report
+from localdiff.doctor.finding import Finding, Status, exit_code
+from localdiff.errors import LocaldiffError, UsageError
+from localdiff.ui.output import DIM, RED, YELLOW, Output, Stream, printable
+from localdiff.ui.status import StatusLine
+
+GREEN = "32"
+_STYLES: Mapping[Status, str] = {"ok": GREEN, "warn": YELLOW, "fail": RED, "skip": DIM}
+_BENCH_STEPS, _BENCH_CONTEXT = 4, 256
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DoctorRequest:
+    """What the command line asks for.
+
+    Attributes:
+        quick: leave out whatever needs torch.
+        json: one object in place of lines.
+        report: a block to paste in place of lines.
+    """
+
+    quick: bool = False
+    json: bool = False
+    report: bool = False
+
+    def __post_init__(self) -> None:
+        if self.json and self.report:
+            raise UsageError("`--json` and `--report` exclude each other", "`--report` has a line of JSON in it")
+
+
+def doctor(
+    request: DoctorRequest,
+    output: Output,
+    *,
+    keyboard: TextIO | None,
+    env: Mapping[str, str] = os.environ,
+    bench: Callable[[], str] | None = None,
+) -> int:
+    """Examine this machine.
+
+    Args:
+        request: what is asked for.
+        output: the streams.
+        keyboard: where the terminal answers a question, or None.
+        env: environment.
+        bench: measures a step and gives the line of JSON for the report.
+
+    Returns:
+        0, or the code of the first check that failed.
+    """
+    examination = Examination(stderr=output.stderr.file, keyboard=keyboard, env=env, quick=request.quick)
+    status = StatusLine(output.stderr, shown=not output.quiet)
+    findings: list[Finding] = []
+    try:
+        for finding in examination.findings(lambda name: status.show(f"checking: {name}")):
+            findings.append(finding)
+            if not (request.json or request.report):
+                status.clear()
+                output.stdout.write(_shown(finding, output.stdout))
+        measured = None
+        if request.report and not request.quick:
+            status.show("checking: the time of a step")
+            measured = _measured(bench or measure_step)
+    finally:
+        status.clear()
+    code = exit_code(findings)
+    if request.report:
+        output.stdout.write(field_report(findings, bench=measured, env=env))
+    elif request.json:
+        content = {
+            "version": __version__,
+            "exit_code": code,
+            "findings": [finding.to_object() for finding in findings],
+        }
+        output.stdout.write(json.dumps(content, indent=2, ensure_ascii=output.stdout.terminal, allow_nan=False) + "\n")
+    return code
+
+
+def measure_step() -> str:
+    """The line of JSON of `localdiff bench step` on the demo model, which every machine can measure in seconds."""
+    from localdiff.bench.step.words import json_line
+    from localdiff.commands.bench_step import StepRequest, measure
+
+    request = StepRequest(model="demo", steps=_BENCH_STEPS, context=_BENCH_CONTEXT, offline=True)
+    command = f"localdiff bench step -m demo --steps {_BENCH_STEPS} --context {_BENCH_CONTEXT} --offline --json"
+    return json_line(measure(request, lambda _progress: None), command)
+
+
+def _measured(bench: Callable[[], str]) -> str:
+    try:
+        return bench()
+    except LocaldiffError as error:
+        return json.dumps({"bench_step": None, "error": type(error).__name__})
+
+
+def _shown(finding: Finding, stream: Stream) -> str:
+    status = stream.styled(f"{finding.status:<5}", _STYLES[finding.status])
+    lines = [f"{status} {printable(finding.subject)}: {printable(finding.text)}"]
+    lines += [f"        {printable(detail)}" for detail in finding.details]
+    if finding.advice:
+        lines.append(f"      {stream.styled('→' if _has_arrow(stream) else '->', DIM)} {printable(finding.advice)}")
+    return "".join(line + "\n" for line in lines)
+
+
+def _has_arrow(stream: Stream) -> bool:
+    try:
+        "→".encode(getattr(stream.file, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,206 @@
+"""Every check, in the order in which they are shown.
+
+Knows the order, the time each may take, and that a check that breaks is a finding too; knows nothing about what is
+checked. Whatever needs torch is imported by the check itself: a quick examination does not.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from localdiff.config import KEYS, Settings
+from localdiff.doctor.devices import check_cards, check_host
+from localdiff.doctor.disk import Need, check_disk, released_bytes
+from localdiff.doctor.finding import Finding
+from localdiff.doctor.limits import TooSlowError, limited
+from localdiff.doctor.outside import check_hub
+from localdiff.doctor.screen import finding_of
+from localdiff.doctor.settings import check_settings, read_settings
+from localdiff.doctor.values import load_values
+from localdiff.doctor.versions import check_versions
+from localdiff.doctor.weights import check_weights
+from localdiff.errors import LocaldiffError
+from localdiff.store import stored_models
+from localdiff.ui.abilities import abilities
+
+LOOKING, COMPUTING = 5.0, 120.0
+"""Seconds for a check that looks, and for one that loads torch or computes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """One check: what is shown while it runs, what runs, and for how long at most."""
+
+    name: str
+    run: Callable[[], list[Finding]]
+    seconds: float = LOOKING
+
+
+@dataclass(kw_only=True)
+class Examination:
+    """What the checks of one examination know of each other.
+
+    Attributes:
+        stderr: the terminal that is drawn on.
+        keyboard: where it answers, or None.
+        env: environment.
+        quick: leave out whatever needs torch.
+    """
+
+    stderr: TextIO
+    keyboard: TextIO | None
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        self._settings = read_settings(self.env)
+        self._cards = 0
+        self._has_torch = not self.quick
+
+    def checks(self) -> list[Check]:
+        """The checks, in order."""
+        computing = [
+            Check(name="torch and its devices", run=self._devices, seconds=COMPUTING),
+            Check(name="a 4-bit product", run=self._products, seconds=COMPUTING),
+            Check(name="a denoise step", run=self._denoise, seconds=COMPUTING),
+            Check(name="what each recipe needs", run=self._recipes, seconds=COMPUTING),
+        ]
+        return [
+            Check(name="versions", run=check_versions),
+            Check(name="processor", run=check_host),
+            Check(name="cards", run=self._nvidia),
+            *([Check(name="devices", run=_left_out)] if self.quick else computing),
+            Check(name="disks", run=self._disk),
+            Check(name="weights", run=lambda: check_weights(stored_models(self.env))),
+            Check(name="hub", run=check_hub, seconds=2 * LOOKING),
+            Check(name="terminal", run=lambda: [finding_of(abilities(self.stderr, self.keyboard, self.env))]),
+            Check(name="settings", run=lambda: check_settings(self._settings, self.env)),
+        ]
+
+    def findings(self, progress: Callable[[str], None]) -> Iterator[Finding]:
+        """Run the checks, one after the other.
+
+        Args:
+            progress: told what is being looked at.
+        """
+        for check in self.checks():
+            progress(check.name)
+            yield from outcome(check, self.env)
+
+    def _nvidia(self) -> list[Finding]:
+        found = check_cards(self.env)
+        self._cards = sum(finding.subject.startswith("card ") for finding in found)
+        return found
+
+    def _devices(self) -> list[Finding]:
+        self._has_torch = False
+        from localdiff.doctor.torch_devices import check_devices
+
+        found = check_devices(cards=self._cards)
+        self._has_torch = True
+        return found
+
+    def _products(self) -> list[Finding]:
+        if not self._has_torch:
+            return []
+        from localdiff.doctor.product import check_products
+        from localdiff.doctor.torch_devices import devices
+
+        return check_products(load_values(), [one.device for one in devices()])
+
+    def _denoise(self) -> list[Finding]:
+        if not self._has_torch:
+            return []
+        from localdiff.doctor.denoise import check_denoise
+        from localdiff.doctor.torch_devices import devices
+
+        return check_denoise(load_values().denoise, [str(one.device) for one in devices()])
+
+    def _recipes(self) -> list[Finding]:
+        if not self._has_torch:
+            return []
+        from localdiff.doctor.recipes import check_recipes
+        from localdiff.doctor.torch_devices import devices
+
+        context = self._setting("context")
+        if not isinstance(context, int):
+            raise TypeError(f"{context=} should be a whole number")
+        return check_recipes(devices(), context=context)
+
+    def _disk(self) -> list[Finding]:
+        if any(model.state == "finished" for model in stored_models(self.env)):
+            return check_disk(None, self.env)
+        recipe = str(self._setting("recipe"))
+        if not self._has_torch:
+            return check_disk(Need(recipe=recipe, download=released_bytes(), output=None), self.env)
+        from localdiff.doctor.recipes import need_of
+
+        return check_disk(need_of(recipe), self.env)
+
+    def _setting(self, name: str) -> object:
+        if isinstance(self._settings, Settings):
+            return self._settings[name].value
+        return KEYS[name].default
+
+
+def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
+    """What a check found; one that takes too long or breaks is a finding itself."""
+    try:
+        return limited(check.run, check.seconds)
+    except TooSlowError:
+        return [
+            Finding(
+                subject=check.name,
+                status="warn",
+                text=f"no result after {check.seconds:.0f} s",
+                advice="a disk, a driver or the network hangs: `localdiff doctor --quick` leaves out what computes",
+            )
+        ]
+    except LocaldiffError as error:
+        return [
+            Finding(
+                subject=check.name,
+                status="fail",
+                text=error.message,
+                advice=error.hint or "`LOCALDIFF_DEBUG=1 localdiff doctor` shows where it comes from",
+                public="it failed",
+                exit_code=error.exit_code,
+            )
+        ]
+    except Exception as error:
+        if env.get("LOCALDIFF_DEBUG", "0") not in ("", "0"):
+            traceback.print_exception(error)
+        return [_broken(check.name, error)]
+
+
+def _broken(name: str, error: Exception) -> Finding:
+    """A check that broke; where a package cannot be imported, that is what is wrong with this machine."""
+    if isinstance(error, ImportError):
+        package = (error.name or "torch").split(".")[0]
+        advice = f"`{sys.executable} -m pip install --force-reinstall {package}`"
+    else:
+        advice = (
+            "this is a bug or a broken driver: please report it with what `LOCALDIFF_DEBUG=1 localdiff doctor` shows"
+        )
+    return Finding(
+        subject=name,
+        status="fail",
+        text=f"unexpected {type(error).__name__}: {error}".splitlines()[0],
+        public=f"unexpected {type(error).__name__}",
+        advice=advice,
+    )
+
+
+def _left_out() -> list[Finding]:
+    return [
+        Finding(
+            subject="torch",
+            status="skip",
+            text="devices, a 4-bit product, a denoise step and the recipes' needs are left out by `--quick`",
+        )
+    ]

@@ -1,0 +1,130 @@
+"""One real denoise step of the demo model, through the same engine as a user's.
+
+Knows a prompt, fixed noise, and the stored draft of that step; knows nothing about how a step works.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from localdiff.doctor.finding import WEIGHTS, Finding
+from localdiff.doctor.pattern import words
+from localdiff.doctor.values import DenoiseValues, demo_digest
+from localdiff.engine import Engine
+from localdiff.errors import LocaldiffError, WeightsError
+from localdiff.events import DenoiseStep
+from localdiff.hub import DEMO
+from localdiff.hub.reference import resolve_local
+from localdiff.options import GenerateOptions
+
+PROMPT = "Spell the word canvas."
+AGREEMENT = 0.98
+"""Share of the draft that must be the same: a tie between two ids may fall otherwise on another machine."""
+NATS = 0.02
+"""Most that an entropy may differ."""
+
+
+class FixedNoise:
+    """Noise without a generator: the same canvas everywhere, and always the middle of a distribution for a sample."""
+
+    whole_canvas = False
+
+    def canvas(self, length: int, vocab_size: int) -> Tensor:
+        return words(length, 1) % vocab_size
+
+    def start_step(self, length: int) -> None:
+        del length
+
+    def sample(self, probs: Tensor, first_row: int) -> Tensor:
+        del first_row
+        cumulative = probs.cumsum(dim=-1)
+        middle = torch.searchsorted(cumulative, cumulative[:, -1:] / 2, right=True).squeeze(1)
+        return middle.clamp_(max=probs.shape[1] - 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tried:
+    """A step that was computed, and the seconds that loading and computing took."""
+
+    step: DenoiseStep
+    load_seconds: float
+    step_seconds: float
+
+
+def first_step(device: str) -> Tried:
+    """The first denoise step of the demo model in fp32.
+
+    Raises:
+        WeightsError: there is no demo model, or it cannot be read.
+        ResourceError: the device cannot be used.
+    """
+    began = time.perf_counter()
+    engine = Engine.load(DEMO, device=device, dtype="fp32", offline=True, context=512)
+    loaded = time.perf_counter()
+    for event in engine.generate(PROMPT, GenerateOptions(max_tokens=1, seed=0, context=512), noise=FixedNoise()):
+        if isinstance(event, DenoiseStep):
+            return Tried(step=event, load_seconds=loaded - began, step_seconds=event.seconds)
+    raise AssertionError("a run has a denoise step")
+
+
+def check_denoise(stored: DenoiseValues, devices: Sequence[str]) -> list[Finding]:
+    """The step on every device, held against the stored one."""
+    try:
+        source = resolve_local(DEMO)
+        digest = None if source is None else demo_digest(source.directory)
+    except (WeightsError, OSError) as error:
+        text = error.message if isinstance(error, LocaldiffError) else f"the demo model cannot be read: {error}"
+        hint = (error.hint if isinstance(error, LocaldiffError) else None) or "install localdiff again"
+        return [
+            Finding(
+                subject="denoise step",
+                status="fail",
+                text=text,
+                advice=hint,
+                public="the demo model cannot be read",
+                exit_code=WEIGHTS,
+            )
+        ]
+    if digest != stored.digest:
+        return [
+            Finding(
+                subject="denoise step",
+                status="fail",
+                text="the demo model is not the one whose values are stored, so there is nothing to compare with",
+                advice="install localdiff again; in a clone, `python -m localdiff.doctor.write_values` stores new ones",
+                exit_code=WEIGHTS,
+                facts={"digest": digest, "stored": stored.digest},
+            )
+        ]
+    return [_compared(stored, device, first_step(device)) for device in devices]
+
+
+def _compared(stored: DenoiseValues, device: str, tried: Tried) -> Finding:
+    step = tried.step
+    same = sum(one == other for one, other in zip(step.argmax_ids, stored.argmax_ids, strict=True))
+    share = same / len(stored.argmax_ids)
+    off = max(abs(one - other) for one, other in zip(step.entropies, stored.entropies, strict=True))
+    facts = {
+        "device": device,
+        "agreement": share,
+        "largest_entropy_difference": off,
+        "load_seconds": tried.load_seconds,
+        "step_seconds": tried.step_seconds,
+    }
+    subject = f"denoise step on {device}"
+    text = f"{same} of {len(stored.argmax_ids)} draft tokens are the stored ones, entropies differ by {off:.1g} nats"
+    if share >= AGREEMENT and off <= NATS:
+        return Finding(subject=subject, status="ok", text=text, facts=facts)
+    return Finding(
+        subject=subject,
+        status="fail",
+        text=text,
+        advice="answers would be wrong: use another `--device`, try another version of torch, and please report it "
+        "with `localdiff doctor --report`",
+        facts=facts,
+    )

@@ -1,0 +1,144 @@
+"""What computes here, asked of the system and of NVIDIA's own tool.
+
+Knows `/proc` and `nvidia-smi`; imports no torch. What torch sees of it is in `torch_devices`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from localdiff.doctor.finding import Finding
+from localdiff.hardware import cpu_name
+from localdiff.sizes import shown_size
+
+MEMINFO = Path("/proc/meminfo")
+_SECONDS = 5.0
+_MIB = 1 << 20
+_BUSY = 0.2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Card:
+    """A card as `nvidia-smi` lists it; sizes in bytes."""
+
+    index: int
+    name: str
+    total: int
+    free: int
+    driver: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tenant:
+    """A process that holds memory of a card."""
+
+    pid: int
+    name: str
+    nbytes: int
+
+
+def host_memory(meminfo: Path = MEMINFO) -> tuple[int | None, int | None]:
+    """Bytes of memory there are, and that can be had; None where the system does not say."""
+    try:
+        text = meminfo.read_text()
+    except OSError:
+        return _physical(), None
+    sizes = {name: int(kilobytes) * 1024 for name, kilobytes in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}
+    return sizes.get("MemTotal"), sizes.get("MemAvailable")
+
+
+def check_host() -> list[Finding]:
+    """The processor and the memory."""
+    total, free = host_memory()
+    cores = os.cpu_count() or 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
+    text = f"{cpu_name()}, {usable} of {cores} threads" if usable < cores else f"{cpu_name()}, {cores} threads"
+    if total is not None:
+        text += f", {shown_size(total)} of memory" + (f", {shown_size(free)} free" if free is not None else "")
+    facts = {"name": cpu_name(), "threads": usable, "memory_bytes": total, "free_bytes": free}
+    return [Finding(subject="cpu", status="ok", text=text, facts=facts)]
+
+
+def check_cards(env: Mapping[str, str] = os.environ) -> list[Finding]:
+    """NVIDIA's cards, by their own tool; nothing where there is none."""
+    if shutil.which("nvidia-smi", path=env.get("PATH")) is None:
+        return []
+    try:
+        cards, tenants = read_cards(env), read_tenants(env)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        return [
+            Finding(
+                subject="nvidia-smi",
+                status="warn",
+                text=f"it does not answer ({type(error).__name__})",
+                advice="run `nvidia-smi`: what it prints names the trouble, most often a driver that does not match",
+            )
+        ]
+    return [_card(card, tenants) for card in cards]
+
+
+def read_cards(env: Mapping[str, str]) -> list[Card]:
+    """The cards that `nvidia-smi` lists.
+
+    Raises:
+        OSError, subprocess.SubprocessError, ValueError: it cannot be run, fails, takes too long or says something else.
+    """
+    rows = _query(env, "--query-gpu=index,name,memory.total,memory.free,driver_version")
+    return [
+        Card(index=int(index), name=name, total=int(total) * _MIB, free=int(free) * _MIB, driver=driver)
+        for index, name, total, free, driver in rows
+    ]
+
+
+def read_tenants(env: Mapping[str, str]) -> list[Tenant]:
+    """The processes that hold memory of a card; those whose share nobody tells are left out. Raises as `read_cards`."""
+    rows = _query(env, "--query-compute-apps=pid,process_name,used_memory")
+    return [
+        Tenant(pid=int(pid), name=Path(name).name, nbytes=int(used) * _MIB)
+        for pid, name, used in rows
+        if used.isdecimal()
+    ]
+
+
+def _query(env: Mapping[str, str], query: str) -> list[list[str]]:
+    done = subprocess.run(
+        ["nvidia-smi", query, "--format=csv,noheader,nounits"],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_SECONDS,
+        check=True,
+        env=dict(env),
+    )
+    return [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
+
+
+def _card(card: Card, tenants: list[Tenant]) -> Finding:
+    facts = {"name": card.name, "total_bytes": card.total, "free_bytes": card.free, "driver": card.driver}
+    text = f"{card.name}, {shown_size(card.total)}, {shown_size(card.free)} free, driver {card.driver}"
+    subject = f"card {card.index}"
+    if card.total - card.free <= _BUSY * card.total:
+        return Finding(subject=subject, status="ok", text=text, facts=facts)
+    details = [f"{tenant.name} (process {tenant.pid}) holds {shown_size(tenant.nbytes)}" for tenant in tenants]
+    return Finding(
+        subject=subject,
+        status="warn",
+        text=f"{text}: others use {shown_size(card.total - card.free)}",
+        advice="stop what uses the card" + ("" if details else ", which `nvidia-smi` lists") + ", for its memory",
+        details=details,
+        public_details=(),
+        facts=facts,
+    )
+
+
+def _physical() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None

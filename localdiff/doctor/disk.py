@@ -1,0 +1,80 @@
+"""Room on the disks that weights go to.
+
+Knows two directories and free bytes. Imports no torch: what a recipe would write is handed in.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from localdiff import paths
+from localdiff.doctor.finding import Finding
+from localdiff.sizes import shown_size
+from quant.released import DTYPE_BYTES, released_shapes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Need:
+    """What the default recipe would write: the download and the output, in bytes."""
+
+    recipe: str
+    download: int
+    output: int | None
+
+
+def released_bytes() -> int:
+    """Bytes of the released weights."""
+    return DTYPE_BYTES * sum(math.prod(shape) for shape in released_shapes().values())
+
+
+def check_disk(need: Need | None, env: Mapping[str, str] = os.environ) -> list[Finding]:
+    """Free bytes where quantized models and downloads go, and whether the default recipe could still be made.
+
+    Args:
+        need: None where a quantized model is here already.
+        env: environment.
+    """
+    models, downloads = existing(paths.models_dir(env)), existing(paths.hub_cache_dir(env))
+    same = models.stat().st_dev == downloads.stat().st_dev
+    if same:
+        wanted = None if need is None else need.download + (need.output or 0)
+        return [_finding("models and downloads", models, wanted, need, env)]
+    return [
+        _finding("models", models, need.output if need else None, need, env),
+        _finding("downloads", downloads, need.download if need else None, need, env),
+    ]
+
+
+def existing(directory: Path) -> Path:
+    """The directory, or the nearest one above it that is there."""
+    while not directory.is_dir() and directory != directory.parent:
+        directory = directory.parent
+    return directory
+
+
+def _finding(what: str, directory: Path, wanted: int | None, need: Need | None, env: Mapping[str, str]) -> Finding:
+    free = shutil.disk_usage(directory).free
+    facts = {"what": what, "free_bytes": free, "needed_bytes": wanted}
+    there = f" ({paths.shown(directory, env)})"
+    text = f"{shown_size(free)} free for {what}"
+    if wanted is None or need is None:
+        return Finding(subject="disk", status="ok", text=text + there, public=text, facts=facts)
+    command = f"`localdiff quantize --recipe {need.recipe}` takes {shown_size(wanted)} of it"
+    if free >= wanted:
+        return Finding(
+            subject="disk", status="ok", text=f"{text}{there}; {command}", public=f"{text}; {command}", facts=facts
+        )
+    streamed = "" if need.output is None else f": {shown_size(need.output)} and one file of the download at a time"
+    return Finding(
+        subject="disk",
+        status="warn",
+        text=f"{text}{there}, and {command}",
+        public=f"{text}, and {command}",
+        advice=f"`localdiff quantize --stream` takes less{streamed}; `LOCALDIFF_HOME` and `HF_HOME` choose other disks",
+        facts=facts,
+    )

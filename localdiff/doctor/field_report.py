@@ -1,0 +1,56 @@
+"""What somebody may paste into a public page: the findings without names of people, machines, folders and models.
+
+Knows the public form of a finding. Whatever still looks like the user, the machine, the home directory or a token is
+taken out a second time, by its value.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from localdiff.doctor.finding import Finding
+
+_TOKEN = re.compile(r"\b(hf|api_org)_[A-Za-z0-9]{8,}\b")
+_SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACEHUB_API_TOKEN")
+_LEAST = 3
+"""Shorter names occur in too many words."""
+
+
+def field_report(findings: Sequence[Finding], *, bench: str | None, env: Mapping[str, str] = os.environ) -> str:
+    """The report, as a block to paste.
+
+    Args:
+        findings: what the doctor found.
+        bench: the line of JSON of `localdiff bench step`, or why there is none.
+        env: environment, for the names that must not be in it.
+    """
+    lines = ["```text", "localdiff doctor --report"]
+    for finding in findings:
+        lines.append(f"{finding.status:<5} {finding.subject}: {finding.public or finding.text}")
+        details = finding.details if finding.public_details is None else finding.public_details
+        lines += [f"        {detail}" for detail in details]
+    lines += ["```", "", "```json", bench or '{"bench_step": null}', "```"]
+    return without_names("\n".join(lines) + "\n", env)
+
+
+def without_names(text: str, env: Mapping[str, str]) -> str:
+    """The text with tokens, the home directory, the user's and the machine's name taken out."""
+    for name in _SECRETS:
+        if value := env.get(name):
+            text = text.replace(value, "(token)")
+    text = _TOKEN.sub("(token)", text)
+    home = env.get("HOME") or str(Path.home())
+    if len(home) > 1:
+        text = text.replace(home, "~")
+    for kind, name in (("user", _user(env)), ("host", platform.node()), ("host", platform.node().split(".")[0])):
+        if len(name) >= _LEAST:
+            text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", f"({kind})", text)
+    return text
+
+
+def _user(env: Mapping[str, str]) -> str:
+    return env.get("USER") or env.get("LOGNAME") or env.get("USERNAME") or ""

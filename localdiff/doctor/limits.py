@@ -1,0 +1,41 @@
+"""A check gets so much time and no more.
+
+Knows threads and clocks; knows nothing about what is checked.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class TooSlowError(Exception):
+    """Something did not come to an end in its time."""
+
+
+def limited(work: Callable[[], T], seconds: float) -> T:
+    """The result of `work`, on a thread that is left behind if it takes too long: a dead disk hangs for minutes.
+
+    Raises:
+        TooSlowError: it did.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TooSlowError
+    return results[0]

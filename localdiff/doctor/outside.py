@@ -1,0 +1,62 @@
+"""The Hub, as a finding.
+
+Knows what each answer of the Hub means for a user; asks nothing itself.
+"""
+
+from __future__ import annotations
+
+from localdiff.doctor.finding import Finding
+from localdiff.hub.reach import PUBLIC_ENDPOINT, Reach, reach
+from localdiff.store import MODEL
+
+_SLOWER = "hf_xet is missing, so downloads are slower and files over 50 GB are refused"
+_STILL = "what is here still runs; check the connection and `HF_ENDPOINT`, `HTTPS_PROXY`, or set `HF_HUB_OFFLINE=1`"
+
+
+def check_hub() -> list[Finding]:
+    """Ask, and say what came of it."""
+    return [finding_of(reach(MODEL))]
+
+
+def finding_of(found: Reach) -> Finding:
+    """What an answer means."""
+    known = found.endpoint == PUBLIC_ENDPOINT
+    where = found.endpoint if known else "the endpoint of `HF_ENDPOINT`"
+    token = "token found" if found.has_token else "no token, and none is needed for the released weights"
+    facts = {
+        "state": found.state,
+        "seconds": found.seconds,
+        "has_token": found.has_token,
+        "has_xet": found.has_xet,
+        "custom_endpoint": not known,
+    }
+    if found.state == "offline":
+        return Finding(subject="hub", status="ok", text="not asked, as `HF_HUB_OFFLINE` says", facts=facts)
+    if found.state == "reachable":
+        text = f"{found.endpoint} answers, {token}"
+        public = f"{where} answers, {token}"
+        if found.has_xet:
+            return Finding(
+                subject="hub",
+                status="ok",
+                text=f"{text}, hf_xet present",
+                public=f"{public}, hf_xet present",
+                facts=facts,
+            )
+        return Finding(
+            subject="hub",
+            status="warn",
+            text=f"{text}; {_SLOWER}",
+            public=f"{public}; {_SLOWER}",
+            advice="`pip install hf-xet`",
+            facts=facts,
+        )
+    words = {"unreachable": "does not answer", "refused": "refuses the token", "broken": "answers with an error"}
+    return Finding(
+        subject="hub",
+        status="warn",
+        text=f"{found.endpoint} {words[found.state]}: {found.problem}",
+        public=f"{where} {words[found.state]}",
+        advice=_STILL if found.state == "unreachable" else found.advice or "try again later",
+        facts=facts,
+    )

@@ -1,0 +1,27 @@
+"""Numbers that look random and are the same on every machine and with every version of torch.
+
+Knows whole numbers of 32 bits; a generator of torch would tie stored values to its version.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+_MASK = 0xFFFFFFFF
+
+
+def words(count: int, seed: int) -> Tensor:
+    """[count] int64 on the CPU: whole numbers from 0 to 2**32 - 1, a hash of their place and the seed."""
+    value = (torch.arange(count, dtype=torch.int64) + seed * 1_000_003) & _MASK
+    for factor, shift in ((0x2C1B3C6D, 15), (0x297A2D39, 12), (0x1B873593, 16)):
+        value = ((value ^ (value >> shift)) * factor) & _MASK  # factors under 2**31, so that no product overflows
+    return value ^ (value >> 15)
+
+
+def uniform(shape: Sequence[int], seed: int) -> Tensor:
+    """fp32 `shape` on the CPU, multiples of 2**-15 from -1 to 1."""
+    return ((words(math.prod(shape), seed) >> 16).to(torch.float32) / 32768 - 1).view(*shape)

@@ -1,0 +1,152 @@
+"""Real products with quantized weights, on the very modules that a model is built of.
+
+Knows small modules of which the right outputs are stored; knows nothing about models. The modules choose their code
+path as they do in a model, so a kernel that is wrong on this machine is found here.
+Shape letters: N rows, E experts, K experts a row, D width, I expert width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from localdiff.bench.step.paths import path_of
+from localdiff.doctor.finding import Finding
+from localdiff.doctor.pattern import uniform, words
+from localdiff.doctor.values import Values
+from quant.codec import Codec, Encoded, codes_shape, scales_shape
+from quant.codecs import CODECS
+from quant.modules import QuantExperts, swap_modules
+
+ROWS, EXPERTS, CHOSEN, WIDTH, INNER = 4, 4, 2, 256, 64
+LIMIT = 0.03
+"""Relative error up to which a product counts as right: bf16 rounding and int8 activations stay well below it."""
+
+_TYPICAL = {"nf4": 0.62, "int8": 73.0}
+"""Root mean square of what random codes stand for, before scales: outputs are then of the size of 1."""
+_SEED_X, _SEED_CODES, _SEED_SCALES, _SEED_ROUTE = 11, 23, 29, 37
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Product:
+    """One module to try.
+
+    Attributes:
+        name: what it is called in the stored values.
+        fates: its parameters and their codecs.
+        build: the module as a model has it, before it is quantized.
+    """
+
+    name: str
+    fates: Mapping[str, str]
+    build: Callable[[], nn.Module]
+
+
+def _linear() -> nn.Module:
+    return nn.Linear(WIDTH, INNER, bias=False)
+
+
+def _experts() -> nn.Module:
+    module = nn.Module()
+    module.gate_up_proj = nn.Parameter(torch.empty(EXPERTS, 2 * INNER, WIDTH))
+    module.down_proj = nn.Parameter(torch.empty(EXPERTS, WIDTH, INNER))
+    return module
+
+
+PRODUCTS = (
+    Product(name="nf4 experts", fates={"gate_up_proj": "nf4", "down_proj": "nf4"}, build=_experts),
+    Product(name="nf4 linear", fates={"weight": "nf4"}, build=_linear),
+    Product(name="int8 linear", fates={"weight": "int8"}, build=_linear),
+)
+
+
+def inputs() -> tuple[Tensor, Tensor, Tensor]:
+    """x [N, D], expert ids [N, K] and routing weights [N, K]; every expert is chosen by somebody."""
+    first = words(ROWS, _SEED_ROUTE) % EXPERTS
+    index = torch.stack([first, (first + 1) % EXPERTS], dim=1)
+    weight = torch.tensor([0.75, 0.25]).expand(ROWS, CHOSEN).contiguous()
+    return uniform((ROWS, WIDTH), _SEED_X), index, weight
+
+
+def stored_weights(product: Product) -> dict[str, Encoded]:
+    """Codes and scales of each parameter on the CPU: exact numbers that no encoder had a hand in."""
+    with torch.device("meta"):
+        shapes = {name: tuple(parameter.shape) for name, parameter in product.build().named_parameters()}
+    return {name: _encoded(CODECS[product.fates[name]], shape) for name, shape in shapes.items()}
+
+
+def _encoded(codec: Codec, shape: tuple[int, ...]) -> Encoded:
+    codes = words(math.prod(codes_shape(codec, shape)), _SEED_CODES) & 0xFF
+    if codec.codes_dtype == torch.int8:
+        codes = (codes - 128).clamp(min=-127)
+    scales = (uniform(scales_shape(shape), _SEED_SCALES) + 2) / (_TYPICAL[codec.name] * math.sqrt(shape[-1]))
+    return Encoded(codes=codes.to(codec.codes_dtype).view(codes_shape(codec, shape)), scales=scales.to(torch.bfloat16))
+
+
+def module_of(product: Product, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """The quantized module with its weights, as the loader would leave it."""
+    with torch.device("meta"):
+        holder = nn.Module()
+        holder.add_module("part", product.build())
+        swap_modules(holder, {f"part.{name}": fate for name, fate in product.fates.items()}, dtype)
+    state: dict[str, Tensor] = {}
+    for name, encoded in stored_weights(product).items():
+        state |= {f"part.{name}.codes": encoded.codes, f"part.{name}.scales": encoded.scales}
+    holder.load_state_dict({name: tensor.to(device) for name, tensor in state.items()}, assign=True)
+    return holder.get_submodule("part")
+
+
+@torch.inference_mode()
+def compute(product: Product, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, str]:
+    """The module's output, flat and in fp32 on the CPU, and the code path it took."""
+    module = module_of(product, device, dtype)
+    x, index, weight = (tensor.to(device) for tensor in inputs())
+    arguments = (x.to(dtype), index, weight) if isinstance(module, QuantExperts) else (x.to(dtype),)
+    output: Tensor = module(*arguments)
+    return output.float().cpu().flatten(), path_of(module)
+
+
+def relative_error(output: Tensor, stored: Tensor) -> float:
+    """‖output - stored‖ / ‖stored‖; infinite where something is not finite or has another size."""
+    if output.shape != stored.shape or not bool(torch.isfinite(output).all()):
+        return math.inf
+    return float((output - stored).norm() / stored.norm())
+
+
+def check_products(values: Values, devices: list[torch.device]) -> list[Finding]:
+    """Every product on every device, in bf16 as in a large model."""
+    findings = []
+    for device in devices:
+        errors, paths = {}, {}
+        for product in PRODUCTS:
+            output, paths[product.name] = compute(product, device, torch.bfloat16)
+            errors[product.name] = relative_error(output, torch.tensor(values.products[product.name]))
+        findings.append(_finding(device, errors, paths))
+    return findings
+
+
+def _finding(device: torch.device, errors: Mapping[str, float], paths: Mapping[str, str]) -> Finding:
+    facts = {"device": str(device), "errors": dict(errors), "paths": dict(paths)}
+    details = [f"{name}: {_percent(errors[name])} off, {paths[name] or 'plain'}" for name in errors]
+    wrong = [name for name, error in errors.items() if not error <= LIMIT]
+    subject = f"4-bit product on {device}"
+    if wrong:
+        return Finding(
+            subject=subject,
+            status="fail",
+            text=f"{', '.join(wrong)} differ{'s' if len(wrong) == 1 else ''} from the stored values",
+            advice="answers of quantized models would be wrong: use another `--device`, try another version of torch, "
+            "and please report it with `localdiff doctor --report`",
+            details=details,
+            facts=facts,
+        )
+    text = f"matches the stored values to {_percent(max(errors.values()))}"
+    return Finding(subject=subject, status="ok", text=text, details=details, facts=facts)
+
+
+def _percent(error: float) -> str:
+    return f"{100 * error:.2g} %" if math.isfinite(error) else "not finite"

@@ -1,0 +1,89 @@
+"""What each recipe needs, held against what each device has.
+
+Asks the memory account, which the loader asks too; allocates nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from localdiff.doctor.disk import Need
+from localdiff.doctor.finding import Finding
+from localdiff.doctor.torch_devices import Device
+from localdiff.sizes import shown_size
+from quant.memory import SLACK, MemoryAccount, held_by_plan
+from quant.plan import Plan, describe_plan
+from quant.recipe import RECIPES
+
+LONG_CONTEXT = 32_768
+
+
+def account_of(plan: Plan, context: int, device: torch.device) -> MemoryAccount:
+    """What a model of the released size needs on a kind of device."""
+    return MemoryAccount.of(held_by_plan(plan), context=context, slack=SLACK if device.type == "cuda" else 0)
+
+
+def need_of(recipe: str) -> Need:
+    """What making a recipe writes to disk."""
+    plan = describe_plan(RECIPES[recipe])
+    return Need(recipe=recipe, download=plan.source_bytes, output=plan.stored_bytes)
+
+
+def check_recipes(devices: Sequence[Device], *, context: int) -> list[Finding]:
+    """A finding for every device: which recipes it holds at this context, and at a long one."""
+    plans = {name: describe_plan(recipe) for name, recipe in RECIPES.items()}
+    return [_finding(device, plans, context) for device in devices if device.free is not None]
+
+
+def _finding(device: Device, plans: dict[str, Plan], context: int) -> Finding:
+    free = device.free or 0
+    contexts = sorted({context, LONG_CONTEXT})
+    totals = {
+        name: {context: account_of(plan, context, device.device).total for context in contexts}
+        for name, plan in plans.items()
+    }
+    held = [name for name, needs in totals.items() if needs[context] <= free]
+    facts = {
+        "device": str(device.device),
+        "free_bytes": free,
+        "needed_bytes": {
+            name: {str(context): total for context, total in needs.items()} for name, needs in totals.items()
+        },
+        "fit": held,
+    }
+    subject = f"recipes on {device.device}"
+    details = [_line(name, needs, free) for name, needs in totals.items()]
+    room = f"{shown_size(free)} free"
+    if held:
+        return Finding(
+            subject=subject,
+            status="ok",
+            text=f"{room}, which holds {', '.join(held)} at {context:,} tokens of context",
+            details=details,
+            facts=facts,
+        )
+    smallest = min(totals, key=lambda name: totals[name][context])
+    return Finding(
+        subject=subject,
+        status="warn",
+        text=f"{room}, and no recipe fits at {context:,} tokens of context: "
+        f"{smallest} takes {shown_size(totals[smallest][context])}",
+        advice=_advice(device),
+        details=details,
+        facts=facts,
+    )
+
+
+def _advice(device: Device) -> str:
+    if device.device.type == "cpu":
+        return "close other programs; what does not fit is read from the disk again in every pass, which is slow"
+    return "`--max-memory` keeps layers in host memory, which is slower; `--context` with fewer tokens takes less"
+
+
+def _line(name: str, needs: dict[int, int], free: int) -> str:
+    parts = [f"{shown_size(total)} at {context:,}" for context, total in needs.items()]
+    fitting = [context for context, total in needs.items() if total <= free]
+    verdict = "fits" if len(fitting) == len(needs) else f"fits at {max(fitting):,}" if fitting else "does not fit"
+    return f"{name:<11} {', '.join(parts)}: {verdict}"

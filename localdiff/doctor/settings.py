@@ -1,0 +1,66 @@
+"""The settings, as a finding: whether the file and the variables make sense, and what they change.
+
+Knows how to word it; what a setting is, is in `localdiff.config`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from localdiff.config import Settings, load_settings, strange_variables
+from localdiff.doctor.finding import USAGE, Finding
+from localdiff.errors import UsageError
+
+_PRIVATE = {"text"}
+"""Kinds of settings whose values may hold names; a report says only that they are set."""
+
+
+def read_settings(env: Mapping[str, str] = os.environ) -> Settings | UsageError:
+    """The settings, or what is wrong with them."""
+    try:
+        return load_settings(env)
+    except UsageError as error:
+        return error
+
+
+def check_settings(settings: Settings | UsageError, env: Mapping[str, str] = os.environ) -> list[Finding]:
+    """One finding for the settings, one for every variable that nobody reads."""
+    findings = [_settings(settings)]
+    for name, meant in strange_variables(env):
+        findings.append(
+            Finding(
+                subject="settings",
+                status="warn",
+                text=f"nobody reads {name}",
+                public="a LOCALDIFF_ variable that nobody reads",
+                advice=f"did you mean {meant}?" if meant else f"`unset {name}`",
+            )
+        )
+    return findings
+
+
+def _settings(settings: Settings | UsageError) -> Finding:
+    if isinstance(settings, UsageError):
+        return Finding(
+            subject="settings",
+            status="fail",
+            text=settings.message,
+            advice=settings.hint or "`localdiff config` lists every setting",
+            public="they cannot be read",
+            exit_code=USAGE,
+        )
+    made = [setting for setting in settings.values() if setting.origin != "default"]
+    if not made:
+        return Finding(subject="settings", status="ok", text="all at their defaults", facts={"made": {}})
+    return Finding(
+        subject="settings",
+        status="ok",
+        text=f"{len(made)} made, which `localdiff config` lists",
+        details=[f"{setting.key.name} = {setting.value!r}, from {setting.where}" for setting in made],
+        public_details=[
+            f"{setting.key.name} is set" if setting.key.kind in _PRIVATE else f"{setting.key.name} = {setting.value}"
+            for setting in made
+        ],
+        facts={"made": {setting.key.name: setting.origin for setting in made}},
+    )

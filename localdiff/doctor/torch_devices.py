@@ -1,0 +1,92 @@
+"""What torch can compute on here, and how much memory each device has to give.
+
+Knows torch; knows nothing about models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from localdiff.doctor.devices import host_memory
+from localdiff.doctor.finding import Finding
+from localdiff.load.devices import free_bytes, resolve_device
+from localdiff.sizes import shown_size
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Device:
+    """A device that torch can use; sizes in bytes, None where nobody tells."""
+
+    device: torch.device
+    title: str
+    total: int | None
+    free: int | None
+
+
+def devices() -> list[Device]:
+    """Every device, the one that `auto` means first."""
+    found = []
+    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        device = torch.device("cuda", index)
+        properties = torch.cuda.get_device_properties(index)
+        title = f"{properties.name}, compute {properties.major}.{properties.minor}"
+        found.append(Device(device=device, title=title, total=properties.total_memory, free=free_bytes(device)))
+    total, free = host_memory()
+    if torch.backends.mps.is_available():
+        found.append(Device(device=torch.device("mps"), title="Apple GPU, shares the memory", total=total, free=free))
+    cpu = Device(
+        device=torch.device("cpu"), title=f"CPU, {torch.backends.cpu.get_cpu_capability()}", total=total, free=free
+    )
+    chosen = resolve_device("auto")
+    return sorted([*found, cpu], key=lambda device: device.device != chosen)
+
+
+def check_devices(*, cards: int) -> list[Finding]:
+    """What torch sees, held against the number of cards that the system has."""
+    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
+    seen = devices()
+    facts = {
+        "torch_cuda": torch.version.cuda,
+        "auto": str(seen[0].device),
+        "devices": [
+            {"device": str(one.device), "title": one.title, "total_bytes": one.total, "free_bytes": one.free}
+            for one in seen
+        ],
+        "threads": torch.get_num_threads(),
+        "bf16": bf16_speed(),
+    }
+    text = f"torch {torch.__version__} ({build}); `auto` is {seen[0].device} ({seen[0].title})"
+    details = [_line(one) for one in seen]
+    if cards and not any(one.device.type == "cuda" for one in seen):
+        if torch.version.cuda is None:
+            advice = (
+                "this torch is built for the CPU only: `pip install torch --index-url "
+                "https://download.pytorch.org/whl/cu130 --force-reinstall` brings one that knows the card"
+            )
+        else:
+            advice = "the driver may be too old for this torch: `nvidia-smi` names the newest CUDA that it serves"
+        return [
+            Finding(
+                subject="devices",
+                status="warn",
+                text=f"there {'is a card' if cards == 1 else f'are {cards} cards'} that torch does not see; {text}",
+                advice=advice,
+                details=details,
+                facts=facts,
+            )
+        ]
+    return [Finding(subject="devices", status="ok", text=text, details=details, facts=facts)]
+
+
+def bf16_speed() -> str:
+    """Whether the CPU multiplies bf16 in hardware."""
+    has = bool(torch._C._has_mkldnn) and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return "in hardware" if has else "emulated"
+
+
+def _line(device: Device) -> str:
+    sizes = [] if device.total is None else [shown_size(device.total)]
+    sizes += [] if device.free is None else [f"{shown_size(device.free)} free"]
+    return ", ".join([f"{device.device}: {device.title}", *sizes])

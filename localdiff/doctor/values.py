@@ -1,0 +1,95 @@
+"""The stored values that real computations are held against.
+
+    products   outputs of small quantized modules, computed once in fp64 from the definition of the codecs
+    denoise    the first denoise step of the demo model, and the hash of the files it was computed from
+
+Knows the file and its fields; computes nothing. `python -m localdiff.doctor.write_values` writes it, and has to be run
+again whenever the demo model is replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+VALUES_FILE = Path(__file__).parent / "values.json"
+DEMO_FILES = ("chat_template.jinja", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DenoiseValues:
+    """The first denoise step of the demo model.
+
+    Attributes:
+        digest: of the demo's files.
+        argmax_ids: the draft.
+        entropies: in nats, rounded.
+        accepted: 1 where a position was accepted.
+    """
+
+    digest: str
+    argmax_ids: tuple[int, ...]
+    entropies: tuple[float, ...]
+    accepted: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Values:
+    """All stored values; products by name, flat."""
+
+    products: dict[str, tuple[float, ...]]
+    denoise: DenoiseValues
+
+    def to_text(self) -> str:
+        """The content of the file, a list a line."""
+        content = {"products": self.products, "denoise": asdict(self.denoise)}
+        return "{\n" + ",\n".join(_lines(content, 1)) + "\n}\n"
+
+    @classmethod
+    def from_text(cls, text: str) -> Values:
+        """Read the content of the file; raises ValueError, KeyError or TypeError where it is none."""
+        content = json.loads(text)
+        denoise = content["denoise"]
+        return cls(
+            products={name: tuple(values) for name, values in content["products"].items()},
+            denoise=DenoiseValues(
+                digest=denoise["digest"],
+                argmax_ids=tuple(denoise["argmax_ids"]),
+                entropies=tuple(denoise["entropies"]),
+                accepted=tuple(denoise["accepted"]),
+            ),
+        )
+
+
+def load_values(path: Path = VALUES_FILE) -> Values:
+    """The values that ship with the package."""
+    return Values.from_text(path.read_text(encoding="utf-8"))
+
+
+def demo_digest(directory: Path) -> str:
+    """SHA-256 over the files of the demo that decide what it computes.
+
+    Raises:
+        OSError: one of them cannot be read.
+    """
+    whole = hashlib.sha256()
+    for name in DEMO_FILES:
+        with open(directory / name, "rb") as file:
+            whole.update(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {name}\n".encode())
+    return whole.hexdigest()
+
+
+def _lines(content: object, depth: int) -> list[str]:
+    if not isinstance(content, dict):
+        raise TypeError(f"{content=} should be a dict")
+    lines = []
+    for name, value in content.items():
+        indent = "  " * depth
+        if isinstance(value, dict):
+            inner = ",\n".join(_lines(value, depth + 1))
+            lines.append(f"{indent}{json.dumps(name)}: {{\n{inner}\n{indent}}}")
+        else:
+            lines.append(f"{indent}{json.dumps(name)}: {json.dumps(value)}")
+    return lines

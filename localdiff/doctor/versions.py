@@ -1,0 +1,63 @@
+"""Which versions of what are installed.
+
+Reads package metadata; imports none of the packages.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from localdiff import __version__
+from localdiff.doctor.finding import Finding
+
+NEEDED = (
+    "torch",
+    "safetensors",
+    "tokenizers",
+    "huggingface-hub",
+    "jinja2",
+    "bitsandbytes",
+    "accelerate",
+    "typer",
+    "rich",
+    "prompt-toolkit",
+)
+OPTIONAL = ("hf-xet", "triton", "triton-windows")
+_SHOWN = ("torch", "bitsandbytes", "huggingface-hub")
+
+
+def check_versions() -> list[Finding]:
+    """The interpreter, the system and the packages."""
+    found = {name: installed(name) for name in (*NEEDED, *OPTIONAL)}
+    facts = {
+        "localdiff": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "packages": found,
+    }
+    missing = [name for name in NEEDED if found[name] is None]
+    named = ", ".join(f"{name} {found[name]}" for name in _SHOWN if found[name])
+    text = f"localdiff {__version__}, python {platform.python_version()} on {platform.system()}, {named}"
+    if missing:
+        return [
+            Finding(
+                subject="versions",
+                status="fail",
+                text=f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed; {text}",
+                advice=f"`{sys.executable} -m pip install {' '.join(missing)}`",
+                public=f"{', '.join(missing)} not installed; {text}",
+                facts=facts,
+            )
+        ]
+    return [Finding(subject="versions", status="ok", text=text, facts=facts)]
+
+
+def installed(package: str) -> str | None:
+    """The version of a package, or None."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

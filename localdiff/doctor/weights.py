@@ -1,0 +1,107 @@
+"""Which weights are here, and whether somebody has looked at every byte of them.
+
+Knows the folder of quantized models and the Hub's cache; reads no weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from localdiff.doctor.finding import WEIGHTS, Finding
+from localdiff.errors import WeightsError
+from localdiff.sizes import shown_size
+from localdiff.store import MODEL, StoredModel
+
+
+def check_weights(models: Sequence[StoredModel]) -> list[Finding]:
+    """A finding for every quantized model, and one for the released weights."""
+    found = [_model(model) for model in models]
+    if not any(model.state == "finished" for model in models):
+        found.append(
+            Finding(
+                subject="weights",
+                status="warn",
+                text="there is no quantized model here",
+                advice="`localdiff quantize` makes one; `localdiff run -m demo` runs the small model of this package",
+                facts={"quantized": 0},
+            )
+        )
+    return [*found, _released()]
+
+
+def _model(model: StoredModel) -> Finding:
+    facts = {
+        "recipe": model.recipe,
+        "state": model.state,
+        "bytes": model.nbytes,
+        "verified": None if model.verified is None else model.verified.date().isoformat(),
+    }
+    if model.state == "damaged":
+        return Finding(
+            subject="weights",
+            status="fail",
+            text=f"{model.name}: its manifest cannot be read",
+            public="a quantized model: its manifest cannot be read",
+            advice="run the same `localdiff quantize` again with `--force`, or delete it with `localdiff models rm`",
+            facts=facts,
+            exit_code=WEIGHTS,
+        )
+    what = f"{model.recipe or 'unknown recipe'}, {shown_size(model.nbytes)}"
+    if model.state == "unfinished":
+        return Finding(
+            subject="weights",
+            status="warn",
+            text=f"{model.name}: unfinished, {shown_size(model.nbytes)} so far",
+            public=f"a quantized model: unfinished, {shown_size(model.nbytes)} so far",
+            advice="the same `localdiff quantize` goes on with it; `localdiff models rm` deletes it",
+            facts=facts,
+        )
+    if model.verified is None:
+        return Finding(
+            subject="weights",
+            status="warn",
+            text=f"{model.name}: {what}, never verified",
+            public=f"a quantized model: {what}, never verified",
+            advice=f"`localdiff quantize -o {model.directory} --verify-only` reads every byte once",
+            facts=facts,
+        )
+    when = f"verified {model.verified.date().isoformat()}"
+    return Finding(
+        subject="weights",
+        status="ok",
+        text=f"{model.name}: {what}, {when}",
+        public=f"a quantized model: {what}, {when}",
+        facts=facts,
+    )
+
+
+def _released() -> Finding:
+    """Whether the Hub's cache holds the released weights; the Hub is not asked."""
+    from localdiff.hub.problems import UnreachableError
+    from localdiff.hub.repository import look_up
+
+    try:
+        repository = look_up(MODEL, offline=True)
+    except UnreachableError:
+        return Finding(
+            subject="download",
+            status="ok",
+            text="the released weights are not in the Hub's cache, where only `localdiff quantize` needs them",
+            facts={"downloaded": False},
+        )
+    except WeightsError as error:
+        return Finding(
+            subject="download",
+            status="warn",
+            text=error.message,
+            public="the released weights are here and damaged",
+            advice=error.hint or "delete them from the Hub's cache and fetch them again",
+            facts={"downloaded": False},
+        )
+    nbytes = sum(file.nbytes for file in repository.files.values())
+    return Finding(
+        subject="download",
+        status="ok",
+        text=f"the released weights are here, {shown_size(nbytes)} at commit {repository.commit[:8]}",
+        facts={"downloaded": True, "bytes": nbytes, "commit": repository.commit},
+    )

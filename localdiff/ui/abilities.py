@@ -1,0 +1,118 @@
+"""What a terminal can do: its size, its colours, its signs, and whether it draws a frame in one go.
+
+Knows the environment, and one question that is put to the terminal itself; draws nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+from localdiff.ui.terminal import live_mode, terminal_size
+from localdiff.view.layout import Tier, tier_of
+from localdiff.view.palette import resolve_palette
+
+if sys.platform != "win32":
+    import termios
+    import tty
+
+# DECRQM for mode 2026, synchronized output, and then DA1, which every terminal answers: so nobody waits for an answer
+# that will not come.
+QUESTION = "\x1b[?2026$p\x1b[c"
+_ANSWER = re.compile(rb"\x1b\[\?2026;(\d)\$y")
+_END = re.compile(rb"\x1b\[\?[\d;]*c")
+_PATIENCE = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Abilities:
+    """What the terminal behind stderr can do.
+
+    Attributes:
+        terminal: whether there is one at all; nothing else is known where there is none.
+        columns, rows: its size.
+        roomy: whether a canvas has room on it.
+        moving: whether its cursor can be moved, so that a canvas can be drawn.
+        colors: `none`, `16`, `256` or `truecolor`.
+        unicode: whether its encoding has more than ASCII.
+        synchronized: whether it shows a frame only when that is complete; None where it did not say.
+        name: value of `TERM`.
+    """
+
+    terminal: bool
+    columns: int = 80
+    rows: int = 24
+    roomy: bool = True
+    moving: bool = False
+    colors: str = "none"
+    unicode: bool = False
+    synchronized: bool | None = None
+    name: str = ""
+
+
+def abilities(stream: TextIO, keyboard: TextIO | None, env: Mapping[str, str] = os.environ) -> Abilities:
+    """Look at the terminal behind a stream.
+
+    Args:
+        stream: what is drawn on.
+        keyboard: where its answers come in; None does not ask.
+        env: environment.
+    """
+    if not stream.isatty():
+        return Abilities(terminal=False)
+    size = terminal_size(stream)
+    moving = live_mode("on", stream=stream, env=env) != "off"
+    palette = resolve_palette("auto", env=env, encoding=stream.encoding)
+    colors = {"mono": "none", "ascii": "none", "16": "16"}.get(palette.name, "256")
+    if colors == "256" and env.get("COLORTERM", "").lower() in {"truecolor", "24bit"}:
+        colors = "truecolor"
+    return Abilities(
+        terminal=True,
+        columns=size.columns,
+        rows=size.rows,
+        roomy=tier_of(size) is not Tier.LINE,
+        moving=moving,
+        colors=colors if moving else "none",
+        unicode=not palette.glyphs.ascii_only,
+        synchronized=_ask(stream, keyboard) if moving and keyboard is not None else None,
+        name=env.get("TERM", ""),
+    )
+
+
+def _ask(stream: TextIO, keyboard: TextIO) -> bool | None:
+    """Put the question, in a mode in which the answer is neither echoed nor held back until a line is complete."""
+    if sys.platform == "win32" or not keyboard.isatty():
+        return None
+    descriptor = keyboard.fileno()
+    try:
+        if os.tcgetpgrp(descriptor) != os.getpgrp():
+            return None  # a background process that changes the terminal would be stopped
+        before = termios.tcgetattr(descriptor)
+        tty.setcbreak(descriptor, termios.TCSANOW)
+    except (OSError, termios.error):
+        return None
+    try:
+        stream.write(QUESTION)
+        stream.flush()
+        answer = _read_until_end(descriptor)
+    finally:
+        # What was left unread is an answer that came too late, or keys; neither is for the shell.
+        termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
+    match = _ANSWER.search(answer)
+    return None if match is None else match[1] in (b"1", b"2")
+
+
+def _read_until_end(descriptor: int) -> bytes:
+    answer, deadline = b"", time.monotonic() + _PATIENCE
+    while not _END.search(answer):
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+            break
+        answer += os.read(descriptor, 1024)
+    return answer

@@ -1,0 +1,48 @@
+"""`docs/configuration.md` lists every setting as it is, and its example is a file that is read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from localdiff.config import KEYS
+from localdiff.config.environment import OTHER_VARIABLES
+from localdiff.config.file import read_file
+from localdiff.config.keys import Key
+from tests.processes import ROOT
+
+PAGE = (ROOT / "docs" / "configuration.md").read_text()
+
+
+def row(key: Key) -> str:
+    default = key.otherwise
+    if isinstance(key.default, bool):
+        default = f"`{str(key.default).lower()}`"
+    elif key.default is not None:
+        default = f"`{key.default:g}`" if isinstance(key.default, float) else f"`{key.default}`"
+    choices = f" ({', '.join(key.choices)})" if key.choices else ""
+    return f"| `{key.name}` | `{key.variable}` | `{key.flag}` | {default} | {key.what}{choices} |"
+
+
+def test_every_setting_is_listed() -> None:
+    rows = [line for line in PAGE.splitlines() if re.match(r"\| `[a-z_.]+` \| `LOCALDIFF_", line)]
+    assert rows == [row(key) for key in KEYS.values()]
+
+
+def test_every_other_variable_is_listed() -> None:
+    for name, what in OTHER_VARIABLES.items():
+        assert f"| `{name}` | " in PAGE
+        assert what.replace("1 ", "`1` ", 1).replace("in `chat`", "in `chat`") in PAGE
+
+
+def test_the_example_is_read(tmp_path: Path) -> None:
+    (example,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    path = tmp_path / "config.toml"
+    path.write_text(example)
+    assert {name: entry.value for name, entry in read_file(path, "config.toml").items()} == {
+        "model": "demo",
+        "context": 4096,
+        "generate.max_tokens": 512,
+        "generate.steps": 32,
+        "ui.palette": "light",
+    }

@@ -1,0 +1,118 @@
+"""The order of checks, checks that break, and what `--quick` leaves out."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+
+from localdiff.doctor.checks import Check, Examination, outcome
+from localdiff.doctor.field_report import field_report, without_names
+from localdiff.doctor.finding import Finding
+from localdiff.errors import ResourceError
+
+
+def breaking(error: Exception) -> Check:
+    def run() -> list[Finding]:
+        raise error
+
+    return Check(name="a check", run=run)
+
+
+def test_a_check_that_hangs() -> None:
+    (finding,) = outcome(Check(name="a disk", run=lambda: time.sleep(30) or [], seconds=0.05), {})
+    assert (finding.subject, finding.status) == ("a disk", "warn")
+    assert "--quick" in (finding.advice or "")
+
+
+def test_a_check_whose_error_is_known() -> None:
+    (finding,) = outcome(breaking(ResourceError("`/home/jane/x` is full", "free some")), {})
+    assert (finding.status, finding.text, finding.advice) == ("fail", "`/home/jane/x` is full", "free some")
+    assert (finding.public, finding.exit_code) == ("it failed", 4)
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), "-m pip install --force-reinstall torch`"),
+        (RuntimeError("driver said no\nmore"), "LOCALDIFF_DEBUG=1 localdiff doctor"),
+    ],
+)
+def test_a_check_that_breaks(error: Exception, advice: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (finding,) = outcome(breaking(error), {})
+    assert finding.status == "fail"
+    assert finding.text == f"unexpected {type(error).__name__}: {error}".splitlines()[0]
+    assert advice in (finding.advice or "")
+    assert capsys.readouterr().err == ""
+    outcome(breaking(error), {"LOCALDIFF_DEBUG": "1"})
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_what_is_left_out_says_so(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "PATH": str(tmp_path)}
+    quick = Examination(stderr=io.StringIO(), keyboard=None, env=env, quick=True)
+    names = [check.name for check in quick.checks()]
+    assert "a denoise step" not in names
+    (finding,) = outcome(next(check for check in quick.checks() if check.name == "devices"), env)
+    assert (finding.status, "--quick" in finding.text) == ("skip", True)
+    whole = Examination(stderr=io.StringIO(), keyboard=None, env=env)
+    assert {check.name for check in whole.checks()} >= {"a 4-bit product", "a denoise step", "what each recipe needs"}
+
+
+def test_without_torch_nothing_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = {"HOME": str(tmp_path), "PATH": str(tmp_path)}
+    examination = Examination(stderr=io.StringIO(), keyboard=None, env=env)
+    import localdiff.doctor.torch_devices as torch_devices
+
+    def broken(**_: object) -> list[Finding]:
+        raise ImportError("libcudart.so.13: cannot open shared object file", name="torch._C")
+
+    monkeypatch.setattr(torch_devices, "check_devices", broken)
+    by_name = {check.name: check for check in examination.checks()}
+    (finding,) = outcome(by_name["torch and its devices"], env)
+    assert finding.status == "fail"
+    assert "--force-reinstall torch" in (finding.advice or "")
+    for name in ("a 4-bit product", "a denoise step", "what each recipe needs"):
+        assert outcome(by_name[name], env) == []
+
+
+NAMES = {
+    "HOME": "/home/jane.doe",
+    "USER": "jane.doe",
+    "HF_TOKEN": "hf_abcdefghijklmnop",
+}
+
+
+def test_names_and_tokens_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.node", lambda: "janes-laptop.example.com")
+    text = (
+        "in /home/jane.doe/x on janes-laptop.example.com (janes-laptop) as jane.doe "
+        "with hf_abcdefghijklmnop and hf_ZZZZZZZZZZZZ, hf_xet"
+    )
+    assert without_names(text, NAMES) == "in ~/x on (host) ((host)) as (user) with (token) and (token), hf_xet"
+
+
+def test_short_names_do_not_eat_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.node", lambda: "vm")
+    text = "root says vm is a vm, cpu ok"
+    assert without_names(text, {"HOME": "/", "USER": "ok"}) == text
+    assert without_names("rooted root", {"HOME": "/root", "USER": "root"}) == "rooted (user)"
+
+
+def test_a_report_shows_the_public_side() -> None:
+    findings = [
+        Finding(
+            subject="a", status="ok", text="secret", public="open", details=["secret"], public_details=["open too"]
+        ),
+        Finding(subject="b", status="ok", text="plain", details=["detail"]),
+        Finding(subject="c", status="warn", text="plain", advice="secret advice"),
+    ]
+    report = field_report(findings, bench='{"step_ms": 1}', env={"HOME": "/home/x"})
+    assert "secret" not in report
+    assert report == (
+        "```text\nlocaldiff doctor --report\nok    a: open\n        open too\nok    b: plain\n        detail\n"
+        'warn  c: plain\n```\n\n```json\n{"step_ms": 1}\n```\n'
+    )
+    assert '{"bench_step": null}' in field_report(findings, bench=None, env={"HOME": "/home/x"})

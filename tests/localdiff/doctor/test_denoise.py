@@ -1,0 +1,94 @@
+"""A denoise step of the demo is the stored one, and a model that computes something else is found."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from localdiff.doctor import denoise, write_values
+from localdiff.doctor.denoise import FixedNoise, check_denoise, first_step
+from localdiff.doctor.values import Values, demo_digest, load_values
+from localdiff.hub import reference
+from localdiff.hub.reference import DEMO_DIRECTORY
+from tests.checkpoints import Spec, write_checkpoint
+
+
+@pytest.fixture(scope="module")
+def values() -> Values:
+    return load_values()
+
+
+def test_the_stored_values_are_those_of_the_demo_that_ships(values: Values) -> None:
+    assert values.denoise.digest == demo_digest(DEMO_DIRECTORY), "run `make demo-values`"
+
+
+def test_this_machine_is_well(values: Values) -> None:
+    (finding,) = check_denoise(values.denoise, ["cpu"])
+    assert finding.status == "ok", finding.text
+    assert finding.facts["agreement"] >= 0.98
+    assert finding.facts["largest_entropy_difference"] < 1e-3
+
+
+def test_values_that_differ_are_found(values: Values) -> None:
+    stored = values.denoise
+    other_ids = tuple((one + 1) % 1000 for one in stored.argmax_ids[:5]) + stored.argmax_ids[5:]
+    other_entropies = (stored.entropies[0] + 0.1, *stored.entropies[1:])
+    for harmed in (replace(stored, argmax_ids=other_ids), replace(stored, entropies=other_entropies)):
+        (finding,) = check_denoise(harmed, ["cpu"])
+        assert (finding.status, finding.exit_code) == ("fail", 4)
+        assert "answers would be wrong" in (finding.advice or "")
+
+
+def test_a_model_that_computes_something_else_is_found(
+    values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if a kernel were wrong: the weights differ, and the digest is made to agree."""
+    directory = tmp_path / "demo"
+    shutil.copytree(DEMO_DIRECTORY, directory)
+    tensors = load_file(directory / "model.safetensors")
+    name = next(name for name in tensors if name.endswith("layers.0.self_attn.q_proj.weight"))
+    tensors[name] = tensors[name].flip(0).contiguous()
+    save_file(tensors, directory / "model.safetensors")
+    monkeypatch.setattr(reference, "DEMO_DIRECTORY", directory)
+    monkeypatch.setattr(denoise, "demo_digest", lambda _directory: values.denoise.digest)
+    (finding,) = check_denoise(values.denoise, ["cpu"])
+    assert finding.status == "fail", finding.text
+
+
+def test_another_demo_has_no_values(values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "DEMO_DIRECTORY", write_checkpoint(Spec(canvas=16), tmp_path / "demo"))
+    (finding,) = check_denoise(values.denoise, ["cpu"])
+    assert (finding.status, finding.exit_code) == ("fail", 3)
+    assert "python -m localdiff.doctor.write_values" in (finding.advice or "")
+
+
+def test_no_demo_at_all(values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "DEMO_DIRECTORY", tmp_path / "none")
+    (finding,) = check_denoise(values.denoise, ["cpu"])
+    assert (finding.status, finding.exit_code) == ("fail", 3)
+    assert finding.text == "this installation has no demo model"
+
+
+def test_values_are_written_and_read_back(values: Values, tmp_path: Path) -> None:
+    written = write_values.write_values(tmp_path / "values.json")
+    read = load_values(tmp_path / "values.json")
+    assert read == written
+    assert read.products == values.products
+    assert len(read.denoise.argmax_ids) == len(read.denoise.entropies) == len(read.denoise.accepted)
+
+
+def test_the_step_is_a_real_one() -> None:
+    step = first_step("cpu").step
+    assert (step.block, step.step) == (1, 1)
+    assert len(set(step.argmax_ids)) > 1
+    assert step.shown_ids == tuple(FixedNoise().canvas(len(step.shown_ids), 1536).tolist())
+
+
+def test_samples_are_the_middle_of_the_distribution() -> None:
+    probs = torch.tensor([[0.1, 0.3, 0.6], [0.6, 0.3, 0.1], [0.0, 1.0, 0.0]])
+    assert FixedNoise().sample(probs, 0).tolist() == [2, 0, 1]

@@ -1,0 +1,77 @@
+"""The processor, the memory, and cards by way of a program that answers as `nvidia-smi` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from localdiff.doctor.devices import check_cards, check_host, host_memory
+
+GPU_ROW = "0, NVIDIA GeForce RTX 5090, {total}, {free}, 580.65.06"
+
+
+@pytest.fixture
+def smi(tmp_path: Path) -> object:
+    """Puts an `nvidia-smi` on a PATH of its own, and gives the environment."""
+
+    def put(*, cards: str, apps: str = "", code: int = 0) -> dict[str, str]:
+        (tmp_path / "cards").write_text(cards)
+        (tmp_path / "apps").write_text(apps)
+        script = tmp_path / "nvidia-smi"
+        script.write_text(
+            f'#!/bin/sh\ncase "$1" in\n*query-gpu*) /bin/cat "{tmp_path}/cards" ;;\n'
+            f'*query-compute-apps*) /bin/cat "{tmp_path}/apps" ;;\nesac\nexit {code}\n'
+        )
+        script.chmod(0o755)
+        return {"PATH": str(tmp_path)}
+
+    return put
+
+
+def test_memory_of_linux(tmp_path: Path) -> None:
+    path = tmp_path / "meminfo"
+    path.write_text("MemTotal:       24576000 kB\nMemFree: 1 kB\nMemAvailable:   20000000 kB\n")
+    assert host_memory(path) == (24_576_000 * 1024, 20_000_000 * 1024)
+
+
+def test_memory_where_nobody_says_what_is_free(tmp_path: Path) -> None:
+    total, free = host_memory(tmp_path / "missing")
+    assert free is None
+    assert total is None or total > 10**8
+
+
+def test_the_processor_is_named() -> None:
+    (finding,) = check_host()
+    assert finding.status == "ok"
+    assert f"{finding.facts['threads']}" in finding.text
+
+
+def test_no_tool_no_cards(tmp_path: Path) -> None:
+    assert check_cards({"PATH": str(tmp_path)}) == []
+
+
+def test_a_card_that_is_free(smi) -> None:  # type: ignore[no-untyped-def]
+    (finding,) = check_cards(smi(cards=GPU_ROW.format(total=32607, free=31900) + "\n"))
+    assert (finding.subject, finding.status) == ("card 0", "ok")
+    assert finding.text == "NVIDIA GeForce RTX 5090, 34.2 GB, 33.4 GB free, driver 580.65.06"
+    assert finding.facts["total_bytes"] == 32607 * 2**20
+
+
+def test_a_card_that_others_use(smi) -> None:  # type: ignore[no-untyped-def]
+    env = smi(
+        cards=GPU_ROW.format(total=32607, free=10000) + "\n",
+        apps="4711, /home/jane/envs/secret-project/bin/python, 20480\n4712, /usr/bin/Xorg, [N/A]\n",
+    )
+    (finding,) = check_cards(env)
+    assert finding.status == "warn"
+    assert finding.details == ["python (process 4711) holds 21.5 GB"]
+    assert finding.public_details == ()
+    assert finding.advice == "stop what uses the card, for its memory"
+
+
+@pytest.mark.parametrize(("cards", "code"), [("", 9), ("nonsense\n", 0), ("a, b, c, d, e\n", 0)])
+def test_a_tool_that_does_not_work(smi, cards: str, code: int) -> None:  # type: ignore[no-untyped-def]
+    (finding,) = check_cards(smi(cards=cards, code=code))
+    assert (finding.subject, finding.status) == ("nvidia-smi", "warn")
+    assert "run `nvidia-smi`" in (finding.advice or "")

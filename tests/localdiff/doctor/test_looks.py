@@ -1,0 +1,175 @@
+"""Checks that only look: versions, disks, weights, settings, the terminal. What each situation is said to mean."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import namedtuple
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from localdiff.config import load_settings
+from localdiff.doctor import versions, weights
+from localdiff.doctor.disk import Need, check_disk
+from localdiff.doctor.screen import finding_of as screen_finding
+from localdiff.doctor.settings import check_settings, read_settings
+from localdiff.doctor.versions import check_versions
+from localdiff.doctor.weights import check_weights
+from localdiff.errors import UsageError
+from localdiff.store import record_verified, stored_models
+from localdiff.ui.abilities import Abilities
+from tests.localdiff.conftest import UseHub
+
+Usage = namedtuple("Usage", "total used free")
+NEED = Need(recipe="4bit", download=50 * 10**9, output=15 * 10**9)
+
+
+def test_versions_of_this_machine() -> None:
+    (finding,) = check_versions()
+    assert finding.status == "ok"
+    assert "torch " in finding.text
+    assert finding.facts["packages"]["torch"]
+
+
+def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "NEEDED", (*versions.NEEDED, "no-such-package-at-all"))
+    (finding,) = check_versions()
+    assert finding.status == "fail"
+    assert finding.text.startswith("no-such-package-at-all is not installed")
+    assert finding.advice is not None
+    assert finding.advice.endswith("-m pip install no-such-package-at-all`")
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {"HOME": str(tmp_path), "LOCALDIFF_HOME": str(tmp_path / "home")}
+
+
+@pytest.mark.parametrize(
+    ("free", "need", "status", "words"),
+    [
+        (70, NEED, "ok", "`localdiff quantize --recipe 4bit` takes 65.0 GB of it"),
+        (60, NEED, "warn", "and `localdiff quantize --recipe 4bit` takes 65.0 GB of it"),
+        (1, None, "ok", "1.0 GB free for models and downloads"),
+    ],
+)
+def test_one_disk(
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch, free: int, need: Need | None, status: str, words: str
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(0, 0, free * 10**9))
+    (finding,) = check_disk(need, env)
+    assert finding.status == status
+    assert words in finding.text
+    if status == "warn":
+        assert "`localdiff quantize --stream` takes less: 15.0 GB and one file" in (finding.advice or "")
+    assert env["HOME"] not in (finding.public or "")
+
+
+def test_a_real_disk(env: dict[str, str]) -> None:
+    (finding,) = check_disk(None, env)
+    assert finding.facts["free_bytes"] > 0
+
+
+@pytest.fixture
+def no_hub(use_hub: UseHub) -> Iterator[None]:
+    use_hub("http://127.0.0.1:9")
+    yield
+
+
+def make(env: dict[str, str], name: str, manifest: str = '{"recipe": {"name": "4bit"}}') -> Path:
+    directory = Path(env["LOCALDIFF_HOME"]) / "models" / name
+    directory.mkdir(parents=True)
+    (directory / "quant.json").write_text(manifest)
+    (directory / "model.safetensors").write_bytes(b"x" * 5000)
+    return directory
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_no_weights_at_all(env: dict[str, str]) -> None:
+    nothing, download = check_weights(stored_models(env))
+    assert nothing.status == "warn"
+    assert "`localdiff quantize`" in (nothing.advice or "")
+    assert (download.status, download.facts) == ("ok", {"downloaded": False})
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_weights_in_every_state(env: dict[str, str]) -> None:
+    sound = make(env, "a-sound")
+    record_verified(sound, now=datetime(2026, 11, 18, tzinfo=UTC), env=env)
+    make(env, "b-janes-secret")
+    make(env, "c-broken", manifest="{")
+    make(env, "d-begun.partial")
+    found = check_weights(stored_models(env))
+    assert [finding.status for finding in found] == ["ok", "warn", "fail", "warn", "ok"]
+    assert found[0].text == "a-sound: 4bit, 5 KB, verified 2026-11-18"
+    assert found[0].public == "a quantized model: 4bit, 5 KB, verified 2026-11-18"
+    assert found[1].text == "b-janes-secret: 4bit, 5 KB, never verified"
+    assert "--verify-only" in (found[1].advice or "")
+    assert found[2].exit_code == 3
+    assert "unfinished" in found[3].text
+    assert not any("janes-secret" in str(finding.public) + json.dumps(dict(finding.facts)) for finding in found)
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_the_advice_for_weights_is_a_command_that_works(env: dict[str, str]) -> None:
+    from localdiff.commands.quantize import QuantizeRequest
+
+    directory = make(env, "mine")
+    (finding, _) = check_weights(stored_models(env))
+    assert finding.advice == f"`localdiff quantize -o {directory} --verify-only` reads every byte once"
+    assert QuantizeRequest(output=directory, verify_only=True).target == directory
+
+
+def test_damaged_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    from localdiff.errors import WeightsError
+    from localdiff.hub import repository
+
+    def look_up(*_: object, **__: object) -> None:
+        raise WeightsError("`/home/jane/x` is damaged", "delete it")
+
+    monkeypatch.setattr(repository, "look_up", look_up)
+    finding = weights._released()
+    assert (finding.status, finding.advice) == ("warn", "delete it")
+    assert "jane" not in (finding.public or "")
+
+
+def test_settings(env: dict[str, str]) -> None:
+    path = Path(env["LOCALDIFF_HOME"]) / "config.toml"
+    path.parent.mkdir()
+    (finding,) = check_settings(load_settings(env), env)
+    assert (finding.status, finding.text) == ("ok", "all at their defaults")
+    path.write_text('model = "/home/jane/secret"\ncontext = 100\n')
+    typo = env | {"LOCALDIFF_JANE": "x", "LOCALDIFF_SEED": "4"}
+    finding, strange = check_settings(read_settings(typo), typo)
+    assert (finding.status, len(finding.details)) == ("ok", 3)
+    assert finding.public_details == ["model is set", "context = 100", "generate.seed = 4"]
+    assert (strange.status, strange.public) == ("warn", "a LOCALDIFF_ variable that nobody reads")
+    path.write_text("contxt = 100\n")
+    wrong = read_settings(env)
+    assert isinstance(wrong, UsageError)
+    (finding,) = check_settings(wrong, env)
+    assert (finding.status, finding.exit_code) == ("fail", 2)
+    assert finding.advice == "did you mean `context`?"
+
+
+GOOD = {"terminal": True, "columns": 120, "rows": 40, "moving": True, "colors": "truecolor", "unicode": True}
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words"),
+    [
+        ({"synchronized": True}, "ok", "120×40, truecolor, UTF-8, synchronized output"),
+        ({"synchronized": False, "colors": "256"}, "ok", "120×40, 256 colours, UTF-8"),
+        ({"terminal": False}, "ok", "stderr is none"),
+        ({"moving": False, "colors": "none", "name": "dumb"}, "warn", "TERM=dumb cannot move its cursor"),
+        ({"columns": 20, "roomy": False}, "warn", "too small for the canvas"),
+        ({"unicode": False, "colors": "16"}, "warn", "120x40, 16 colours, ASCII"),
+    ],
+)
+def test_terminals(changes: dict[str, object], status: str, words: str) -> None:
+    finding = screen_finding(Abilities(**(GOOD | changes)))  # type: ignore[arg-type]
+    assert finding.status == status
+    assert words in finding.text

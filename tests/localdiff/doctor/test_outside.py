@@ -1,0 +1,122 @@
+"""The Hub in every mood: what it answers on loopback, and what that is said to mean."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localdiff.doctor.outside import finding_of
+from localdiff.hub.reach import PUBLIC_ENDPOINT, Reach
+from tests.fake_hub import TOKEN, Hub, Repository, hub
+from tests.processes import ROOT, environment
+
+ASK = """
+import dataclasses, json, sys
+from localdiff.hub.reach import reach
+print(json.dumps(dataclasses.asdict(reach(sys.argv[1], timeout=float(sys.argv[2])))))
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Hub]:
+    files = {"config.json": b"{}"}
+    with hub(
+        model=Repository(files=files),
+        gated=Repository(files=files, gated=True),
+        broken=Repository(files=files, status=500),
+        busy=Repository(files=files, status=429),
+    ) as running:
+        yield running
+
+
+def ask(
+    url: str, tmp_path: Path, model: str = "owner/model", *, timeout: float = 10, **variables: str
+) -> dict[str, Any]:
+    """Ask in a process of its own, because the Hub's client reads its settings once."""
+    env = environment(HF_ENDPOINT=url, HF_HOME=str(tmp_path), NO_PROXY="127.0.0.1", **variables)
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, model, str(timeout)], env=env, cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+@pytest.mark.parametrize("model", ["owner/model", "owner/gated", "owner/unknown"])
+def test_a_hub_that_answers(server: Hub, tmp_path: Path, model: str) -> None:
+    answer = ask(server.url, tmp_path, model)
+    assert (answer["state"], answer["problem"], answer["has_token"]) == ("reachable", None, False)
+    assert answer["endpoint"] == server.url
+    assert answer["seconds"] > 0
+
+
+def test_a_token_that_is_good(server: Hub, tmp_path: Path) -> None:
+    answer = ask(server.url, tmp_path, HF_TOKEN=TOKEN)
+    assert (answer["state"], answer["has_token"]) == ("reachable", True)
+    assert TOKEN not in json.dumps(answer)
+
+
+def test_a_token_that_is_not(server: Hub, tmp_path: Path) -> None:
+    answer = ask(server.url, tmp_path, HF_TOKEN="hf_expired")
+    assert answer["state"] == "refused"
+    assert "hf auth login" in answer["advice"]
+    assert "hf_expired" not in json.dumps(answer)
+
+
+@pytest.mark.parametrize("model", ["owner/broken", "owner/busy"])
+def test_a_hub_that_is_ill(server: Hub, tmp_path: Path, model: str) -> None:
+    assert ask(server.url, tmp_path, model)["state"] == "broken"
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    assert ask(f"http://127.0.0.1:{port}", tmp_path)["state"] == "unreachable"
+
+
+def test_somebody_who_never_answers(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        answer = ask(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path, timeout=0.5)
+    assert answer["state"] == "unreachable"
+
+
+def test_a_hub_that_may_not_be_asked(server: Hub, tmp_path: Path) -> None:
+    before = len(server.requests)
+    assert ask(server.url, tmp_path, HF_HUB_OFFLINE="1")["state"] == "offline"
+    assert len(server.requests) == before
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "words"),
+    [
+        ({"state": "reachable", "has_xet": True}, "ok", "https://huggingface.co answers, no token, and none is needed"),
+        ({"state": "reachable", "has_xet": True, "has_token": True}, "ok", "answers, token found, hf_xet present"),
+        ({"state": "reachable"}, "warn", "hf_xet is missing, so downloads are slower"),
+        ({"state": "offline"}, "ok", "not asked, as `HF_HUB_OFFLINE` says"),
+        ({"state": "unreachable", "problem": "no answer"}, "warn", "does not answer: no answer"),
+        ({"state": "refused", "problem": "no", "advice": "log in"}, "warn", "refuses the token: no"),
+        ({"state": "broken", "problem": "500"}, "warn", "answers with an error: 500"),
+    ],
+)
+def test_what_it_means(found: dict[str, Any], status: str, words: str) -> None:
+    finding = finding_of(Reach(**({"endpoint": PUBLIC_ENDPOINT} | found)))
+    assert finding.status == status
+    assert words in finding.text
+
+
+def test_a_mirror_is_not_named_in_public() -> None:
+    for state in ("reachable", "unreachable", "refused", "broken"):
+        finding = finding_of(Reach(endpoint="https://mirror.janes-company.example", state=state, problem="p"))  # type: ignore[arg-type]
+        assert "janes-company" in finding.text
+        assert "janes-company" not in (finding.public or "janes-company")
+        assert "janes-company" not in json.dumps(dict(finding.facts))

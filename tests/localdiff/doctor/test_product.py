@@ -1,0 +1,109 @@
+"""Products are right here, and a kernel that is wrong would be found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from localdiff.doctor import write_values
+from localdiff.doctor.pattern import uniform, words
+from localdiff.doctor.product import LIMIT, PRODUCTS, Product, check_products, compute, inputs, relative_error
+from localdiff.doctor.values import Values, load_values
+from quant.codec import Encoded
+from quant.codecs import CODECS
+from quant.modules import QuantExperts, QuantLinear
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def values() -> Values:
+    return load_values()
+
+
+def test_words_are_the_same_everywhere() -> None:
+    def word(place: int) -> int:
+        value = place & 0xFFFFFFFF
+        for factor, shift in ((0x2C1B3C6D, 15), (0x297A2D39, 12), (0x1B873593, 16)):
+            value = ((value ^ (value >> shift)) * factor) & 0xFFFFFFFF
+        return value ^ (value >> 15)
+
+    assert words(500, 3).tolist() == [word(place + 3_000_009) for place in range(500)]
+
+
+def test_numbers_are_spread() -> None:
+    numbers = uniform((100, 100), 5)
+    assert -1 <= float(numbers.min()) < -0.99
+    assert 0.99 < float(numbers.max()) <= 1
+    assert abs(float(numbers.mean())) < 0.02
+    assert len(set(numbers.flatten().tolist())) > 8000
+
+
+def test_every_expert_is_used() -> None:
+    _, index, _ = inputs()
+    assert set(index.flatten().tolist()) == set(range(4))
+
+
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
+def test_the_stored_values_are_the_reference(product: Product, values: Values) -> None:
+    reference = write_values.reference_output(product).flatten()
+    assert torch.allclose(reference, torch.tensor(values.products[product.name], dtype=torch.float64), rtol=1e-4)
+
+
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
+@pytest.mark.parametrize(("dtype", "limit"), [(torch.float32, 1e-4), (torch.bfloat16, LIMIT / 3)])
+def test_products_are_right(product: Product, dtype: torch.dtype, limit: float, values: Values) -> None:
+    output, path = compute(product, CPU, dtype)
+    assert relative_error(output, torch.tensor(values.products[product.name])) < limit
+    assert path
+
+
+def test_this_machine_is_well(values: Values) -> None:
+    (finding,) = check_products(values, [CPU])
+    assert finding.status == "ok"
+    assert finding.subject == "4-bit product on cpu"
+    assert len(finding.details) == len(PRODUCTS)
+
+
+def swapped_nibbles(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def decode(encoded: Encoded, dtype: torch.dtype = torch.float32) -> Tensor:
+        codes = encoded.codes
+        return original(Encoded(codes=(codes << 4) | (codes >> 4), scales=encoded.scales), dtype)
+
+    return decode
+
+
+def test_a_codec_that_reads_the_wrong_way_round_is_found(values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = CODECS["nf4"].decode
+    monkeypatch.setattr(type(CODECS["nf4"]), "decode", lambda self, *args: swapped_nibbles(original)(*args))
+    (finding,) = check_products(values, [CPU])
+    assert finding.status == "fail"
+    assert finding.text == "nf4 experts, nf4 linear differ from the stored values"
+    assert "--report" in (finding.advice or "")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "harm"),
+    [
+        (QuantLinear, "nf4 linear, int8 linear", lambda output: output * 1.05),
+        (QuantLinear, "nf4 linear, int8 linear", lambda output: output.roll(1, dims=-1)),
+        (QuantExperts, "nf4 experts", lambda output: torch.full_like(output, math.nan)),
+        (QuantExperts, "nf4 experts", lambda output: output[:-1]),
+    ],
+)
+def test_a_module_that_computes_wrongly_is_found(
+    module: type,
+    name: str,
+    harm: Callable[[Tensor], Tensor],
+    values: Values,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = module.forward  # type: ignore[attr-defined]
+    monkeypatch.setattr(module, "forward", lambda self, *args: harm(original(self, *args)))
+    (finding,) = check_products(values, [CPU])
+    assert finding.status == "fail"
+    assert finding.text.startswith(f"{name} differ")

@@ -1,0 +1,74 @@
+"""What recipes need is the memory account's answer, held against what a device has."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from localdiff.doctor.disk import released_bytes
+from localdiff.doctor.recipes import check_recipes, need_of
+from localdiff.doctor.torch_devices import Device, check_devices, devices
+from quant.memory import MemoryAccount, held_by_plan
+from quant.plan import describe_plan
+from quant.recipe import RECIPES
+
+
+def device(name: str, free: float | None) -> Device:
+    nbytes = None if free is None else int(free * 1e9)
+    return Device(device=torch.device(name), title="a device", total=nbytes, free=nbytes)
+
+
+def test_a_card_of_18_gb_holds_what_it_is_said_to_hold() -> None:
+    (finding,) = check_recipes([device("cuda:0", 18)], context=8192)
+    assert finding.status == "ok"
+    assert finding.facts["fit"] == ["4bit", "4bit-small"]
+    account = MemoryAccount.of(held_by_plan(describe_plan(RECIPES["4bit"])), context=8192)
+    assert finding.facts["needed_bytes"]["4bit"]["8192"] == account.total
+    assert len(finding.details) == len(RECIPES)
+    assert finding.details[0].startswith("4bit ")
+    assert finding.details[0].endswith("at 32,768: fits")
+
+
+def test_a_long_context_may_not_fit() -> None:
+    needed = MemoryAccount.of(held_by_plan(describe_plan(RECIPES["4bit"])), context=8192).total
+    (finding,) = check_recipes([device("cuda:0", (needed + 1e8) / 1e9)], context=8192)
+    assert finding.details[0].endswith("fits at 8,192")
+
+
+@pytest.mark.parametrize(("name", "advice"), [("cuda:0", "`--max-memory`"), ("cpu", "close other programs")])
+def test_a_small_device_is_warned_about(name: str, advice: str) -> None:
+    (finding,) = check_recipes([device(name, 6)], context=8192)
+    assert finding.status == "warn"
+    assert "no recipe fits at 8,192 tokens of context: 4bit-small takes" in finding.text
+    assert advice in (finding.advice or "")
+
+
+def test_a_device_that_does_not_say_is_left_out() -> None:
+    assert check_recipes([device("mps", None)], context=8192) == []
+
+
+def test_what_a_recipe_writes() -> None:
+    need = need_of("4bit")
+    assert need.download == released_bytes()
+    assert 50e9 < need.download < 53e9
+    assert need.output == describe_plan(RECIPES["4bit"]).stored_bytes
+
+
+def test_devices_of_this_machine() -> None:
+    found = devices()
+    assert {one.device.type for one in found} >= {"cpu"}
+    (finding,) = check_devices(cards=0)
+    assert finding.status == "ok"
+    assert finding.facts["auto"] == str(found[0].device)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees a card here")
+def test_a_card_that_torch_does_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "cuda", None)
+    (finding,) = check_devices(cards=1)
+    assert finding.status == "warn"
+    assert "built for the CPU only" in (finding.advice or "")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    (finding,) = check_devices(cards=2)
+    assert "there are 2 cards that torch does not see" in finding.text
+    assert "driver" in (finding.advice or "")
