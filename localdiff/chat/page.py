@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from localdiff.chat.width import columns_of
 from localdiff.events import Channel, Event, RunFinished, TextCommitted
 from localdiff.ui.output import DIM, Stream
 from localdiff.view.paragraphs import Passage, Transcript
@@ -14,7 +15,7 @@ from localdiff.view.sanitize import safe_text
 
 
 class Page:
-    """Observer that prints text as it becomes final: whole paragraphs on a terminal, everything at once elsewhere.
+    """Observer that prints text as it becomes final: whole paragraphs where they are laid out, else at once.
 
     Args:
         answers: where the answer goes; None where something else prints it.
@@ -37,9 +38,8 @@ class Page:
     def on_event(self, event: Event) -> None:
         """Print what the event brings."""
         match event:
-            case TextCommitted(channel="answer") if (stream := self._streams["answer"]) and not stream.terminal:
-                stream.write(event.text)
-                self._ends_line = event.text.endswith("\n")
+            case TextCommitted(channel="answer") if self._render is None or not self._is_terminal:
+                self._write(event.text)
             case TextCommitted():
                 self._transcript.add(event)
                 self._print(self._transcript.take_finished())
@@ -49,10 +49,21 @@ class Page:
     def close(self) -> None:
         """Print what is left and end the last line; doing it twice does nothing."""
         self._print(self._transcript.take_all())
+        if not self._ends_line:
+            self._write("\n")  # the next answer begins on a line of its own
+
+    @property
+    def _is_terminal(self) -> bool:
         answers = self._streams["answer"]
-        if answers is not None and not self._ends_line:
-            answers.write("\n")  # the next answer begins on a line of its own
-            self._ends_line = True
+        return answers is not None and answers.terminal
+
+    def _write(self, text: str) -> None:
+        """The answer as it comes: exact into a pipe or a file, made safe on a terminal."""
+        answers = self._streams["answer"]
+        if answers is None:
+            return
+        answers.write(safe_text(text) if answers.terminal else text)
+        self._ends_line = text.endswith("\n")
 
     def _print(self, passages: Collection[Passage]) -> None:
         for passage in passages:
@@ -63,7 +74,7 @@ class Page:
                 lines = (safe_text(passage.text) if stream.terminal else passage.text).split("\n")[:-1]
                 text = "".join(stream.styled(line, DIM) + "\n" for line in lines)
             elif self._render is not None:
-                text = self._render(passage, stream.width)
+                text = self._render(passage, columns_of(stream))
             else:
                 text = safe_text(passage.text)
             stream.write(text)

@@ -40,7 +40,8 @@ def remarks(
         dot: what stands between figures.
     """
     if reply.reason == "cancelled":
-        yield Remark(f"Stopped {reply.where}; kept {counted(len(reply.ids) if reply.is_kept else 0, 'token')}.")
+        kept = f"kept {counted(len(reply.ids), 'token')}" if reply.is_kept else "nothing was kept"
+        yield Remark(f"Stopped {reply.where}; {kept}.")
     elif reply.is_empty:
         yield Remark("The reply is still empty. `/retry` draws it again, `/edit` changes your message.")
     if reply.is_kept and reply.unsettled:

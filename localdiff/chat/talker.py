@@ -22,7 +22,7 @@ from localdiff.ui.log import logging_to
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
-from localdiff.ui.terminal import is_same_terminal
+from localdiff.ui.terminal import TerminalGuard, is_same_terminal
 from localdiff.view.paragraphs import Passage
 
 REDRAWS = 2
@@ -112,6 +112,11 @@ class Talker:
         )
         stack.callback(page.close)
         if view is None:
+            if stderr.terminal:
+                # As with a canvas: keys are not echoed into the text, and every way out puts the terminal in order.
+                guard = TerminalGuard(stream=stderr.file, keyboard=stderr.file)
+                guard.start()
+                stack.callback(guard.stop)
             return (page,)
         status.give_way(stack.enter_context(view).above)
         return view, page

@@ -6,8 +6,9 @@ anything looks. What is wrong with the request itself is found before a model is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
@@ -15,11 +16,12 @@ from localdiff import hub, paths
 from localdiff.chat.catalog import damage_line, opened_line
 from localdiff.chat.desk import Desk, stamp
 from localdiff.chat.loop import Chat
-from localdiff.chat.partner import Partner, Reader, Render, View
+from localdiff.chat.partner import Interruptible, Partner, Reader, Render, View
 from localdiff.chat.session import Session
 from localdiff.chat.settings import ChatSettings, Looks
 from localdiff.chat.store import SessionStore
 from localdiff.chat.talker import Talker
+from localdiff.chat.typeahead import enter_stays_enter
 from localdiff.chat.typed import LineReader
 from localdiff.commands.chat_trace import Recorded, trace_saver
 from localdiff.commands.interrupt import cancel_on_interrupt
@@ -98,7 +100,8 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
     run = replace(request.run, model=request.run.model or session.model or None)
     # Remarks and commands are for whoever types, on the terminal that there is.
     spoken = output if output.stderr.terminal or not output.stdout.terminal else replace(output, stderr=output.stdout)
-    partner = _load(run, output, load)
+    with enter_stays_enter(stdin):
+        partner = _load(run, output, load)
     engine = partner.engine
     session.model = engine.identity.model
     settings = ChatSettings(
@@ -110,7 +113,7 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
     session.think = settings.options.think
     desk = Desk(
         partner=partner,
-        talker=Talker(partner, output, open_view=_views(request, output, partner), interruptible=cancel_on_interrupt),
+        talker=Talker(partner, output, open_view=_views(request, output, partner), interruptible=_interruptible(stdin)),
         settings=settings,
         session=session,
         store=store,
@@ -197,6 +200,17 @@ def _views(request: ChatRequest, output: Output, partner: Speaker) -> Callable[.
         )
 
     return open_view
+
+
+def _interruptible(stdin: BinaryIO | None) -> Interruptible:
+    """Ctrl-C stops a run, and what is typed during it is left for the next line."""
+
+    @contextmanager
+    def interruptible(cancel: threading.Event) -> Iterator[None]:
+        with enter_stays_enter(stdin), cancel_on_interrupt(cancel):
+            yield
+
+    return interruptible
 
 
 def _reader(request: ChatRequest, desk: Desk, stdin: BinaryIO | None) -> Reader:

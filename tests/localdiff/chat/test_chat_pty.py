@@ -1,0 +1,329 @@
+"""A real `localdiff chat` on a pseudo-terminal: Ctrl-C in every state, kills, closed and resized terminals."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import struct
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localdiff.ui.region import RESTORE
+from tests.processes import Terminal, environment, process, terminal
+
+HELLO = {"replies": [[{"text": "Hello there."}]]}
+BLOCKS: dict[str, Any] = {"replies": [[{"text": "First part, done."}, {"text": "Second.", "steps": 40}]], "pause": 0.1}
+CTRL_C, CTRL_D, ENTER = b"\x03", b"\x04", b"\r"
+
+
+class Chats:
+    """Chats on terminals of their own, with one home; what is still running at the end is killed."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.running: list[Terminal] = []
+
+    def __call__(self, *arguments: str, script: dict[str, Any], **places: Any) -> Terminal:
+        """A chat that has shown its first prompt."""
+        chat = terminal(
+            "chat", "-m", "demo", *arguments, script={"pause": 0.0} | script, env=self.environment, **places
+        )
+        self.running.append(chat)
+        chat.wait_for(">>>")
+        return chat
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return environment(LOCALDIFF_HOME=str(self.home), PROMPT_TOOLKIT_NO_CPR="1")
+
+    def session(self) -> list[dict[str, Any]]:
+        """The lines of the one session there is, each of which is whole."""
+        (path,) = (self.home / "sessions").glob("[!.]*")
+        assert path.name.endswith(".jsonl")
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def chats(tmp_path: Path) -> Iterator[Chats]:
+    found = Chats(tmp_path / "home")
+    yield found
+    for chat in found.running:
+        if chat.child.poll() is None:
+            chat.child.kill()
+            chat.child.wait()
+
+
+def say(chat: Terminal, text: str) -> None:
+    chat.type(text.encode() + ENTER)
+
+
+def mode(chat: Terminal) -> int:
+    return int(termios.tcgetattr(chat.master)[3])
+
+
+def prompts(chat: Terminal) -> int:
+    return sum(line.startswith(">>>") for line in chat.lines())
+
+
+def wait_for_prompt(chat: Terminal, number: int) -> None:
+    """Until so many prompts are on the screen."""
+    deadline = time.monotonic() + 30
+    while prompts(chat) < number:
+        assert time.monotonic() < deadline, chat.lines()
+        chat._read(0.1)
+
+
+def settle(chat: Terminal, seconds: float = 0.4) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        chat._read(0.05)
+
+
+def test_a_turn_and_ctrl_d(chats: Chats) -> None:
+    chat = chats(script=HELLO)
+    before = mode(chat)
+    say(chat, "Hi")
+    wait_for_prompt(chat, 2)
+    lines = chat.lines()
+    assert lines[1:3] == [">>> Hi", "Hello there."]
+    assert lines[3].startswith("12 tokens · 1 block · 3 steps · 16 tok/s")
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
+    assert "goes on with it." in chat.lines()[-1]
+    assert before & termios.ECHO == 0  # prompt-toolkit echoes keys itself
+    assert [line.get("answer") for line in chats.session()] == [None, "Hello there."]
+
+
+def test_ctrl_c_on_an_idle_line(chats: Chats) -> None:
+    chat = chats(script=HELLO)
+    chat.type(CTRL_C)
+    chat.wait_for("Ctrl-D or /exit to leave.")
+    wait_for_prompt(chat, 2)
+    chat.type(CTRL_C)
+    wait_for_prompt(chat, 3)
+    assert sum("to leave" in line for line in chat.lines()) == 1
+    chat.type(b"half a line")
+    chat.wait_for(">>> half a line")
+    chat.type(CTRL_C)
+    settle(chat)
+    assert chat.lines()[-1].rstrip() == ">>>"
+    assert chat.child.poll() is None
+    say(chat, "/exit")
+    assert chat.finish() == 0
+
+
+def test_a_signal_is_the_same_as_the_key(chats: Chats) -> None:
+    chat = chats(script=HELLO)
+    os.kill(chat.child.pid, signal.SIGINT)
+    chat.wait_for("Ctrl-D or /exit to leave.")
+    say(chat, "/exit")
+    assert chat.finish() == 0
+
+
+@pytest.mark.parametrize("live", ["on", "line", "off"])
+def test_ctrl_c_while_the_prompt_is_read(chats: Chats, live: str) -> None:
+    chat = chats("--live", live, script=HELLO | {"prompt_pause": 0.5, "tokens_a_message": 40})
+    say(chat, "Hi, all of you")
+    settle(chat, 0.7)
+    chat.type(CTRL_C)
+    chat.wait_for("Stopped while reading the prompt; nothing was kept.")
+    wait_for_prompt(chat, 2)
+    settle(chat)
+    assert chat.lines()[-1] == ">>> Hi, all of you"  # the message can be changed and sent again
+    assert not (chats.home / "sessions").exists()
+    chat.type(CTRL_C + CTRL_D)
+    assert chat.finish() == 0
+
+
+@pytest.mark.parametrize("live", ["on", "line", "off"])
+def test_ctrl_c_while_a_block_condenses(chats: Chats, live: str) -> None:
+    chat = chats("--live", live, script=BLOCKS)
+    say(chat, "Hi")
+    if live == "on":
+        chat.wait_for("First part")
+    elif live == "line":
+        chat.wait_for("block 2")
+    settle(chat, 1.0)
+    chat.type(CTRL_C)
+    chat.wait_for("Stopped in block 2 at step ")
+    assert any(line.endswith("; kept 16 tokens.") for line in chat.lines())
+    assert "First part, done." in chat.lines()
+    assert not any("Second" in line for line in chat.lines())
+    wait_for_prompt(chat, 2)
+    settle(chat, 2.2)
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
+    assert chat.raw.decode(errors="replace").rindex("\x1b[?25h") > 0
+    turn = chats.session()[1]
+    assert (turn["answer"], turn["reason"], len(turn["ids"])) == ("First part, done.", "cancelled", 16)
+
+
+def test_a_second_ctrl_c_leaves_at_once_and_keeps_what_was_committed(chats: Chats) -> None:
+    chat = chats(script=BLOCKS | {"pause": 1.0})
+    say(chat, "Hi")
+    chat.wait_for("First part")
+    settle(chat, 1.2)
+    chat.type(CTRL_C)
+    settle(chat, 0.3)
+    chat.type(CTRL_C)
+    assert chat.finish() == 130
+    assert "First part, done." in chat.lines()
+    assert not chat.screen.cursor.hidden
+    assert RESTORE in chat.raw.decode(errors="replace")
+    assert chats.session()[1]["answer"] == "First part, done."
+
+
+@pytest.mark.parametrize("where", ["idle", "prompt", "block"])
+def test_termination_leaves_a_whole_session_and_a_terminal_in_order(chats: Chats, where: str) -> None:
+    script = BLOCKS | {"prompt_pause": 0.5, "tokens_a_message": 12}
+    chat = chats(script=HELLO if where == "idle" else script)
+    say(chat, "Hi")
+    if where == "idle":
+        wait_for_prompt(chat, 2)
+    elif where == "block":
+        chat.wait_for("First part")
+    settle(chat, 0.6)
+    chat.child.terminate()
+    assert chat.finish() == 143
+    assert not chat.screen.cursor.hidden
+    if where == "prompt":
+        assert not (chats.home / "sessions").exists()
+    else:
+        assert len(chats.session()) == 2
+
+
+@pytest.mark.parametrize("where", ["idle", "block"])
+def test_a_terminal_that_is_closed_ends_the_chat_and_not_the_session(chats: Chats, where: str) -> None:
+    replies = [HELLO["replies"][0], BLOCKS["replies"][0]]
+    chat = chats(script={"replies": replies, "pause": 0.1})
+    say(chat, "Hi")
+    wait_for_prompt(chat, 2)
+    if where == "block":
+        say(chat, "More")
+        chat.wait_for("First part")
+    os.close(chat.master)
+    assert chat.child.wait(30) != 0
+    assert chats.session()[1]["answer"] == "Hello there."
+
+
+def test_a_kill_costs_no_turn_that_was_over(chats: Chats) -> None:
+    replies = [HELLO["replies"][0], BLOCKS["replies"][0]]
+    chat = chats(script={"replies": replies, "pause": 0.1})
+    say(chat, "Hi")
+    wait_for_prompt(chat, 2)
+    say(chat, "More")
+    chat.wait_for("First part")
+    chat.child.kill()
+    chat.child.wait(30)
+    os.close(chat.master)
+    assert [line.get("text") for line in chats.session()] == [None, "Hi"]
+    again = chats("-c", script=HELLO)
+    again.wait_for("1 turn; the last message was: Hi")
+
+
+def test_the_window_may_be_pulled_at(chats: Chats) -> None:
+    chat = chats(script=BLOCKS | {"pause": 0.05})
+    for columns, rows in ((60, 20), (100, 30), (80, 24)):
+        chat.type(b"words ")
+        chat.screen.resize(rows, columns)
+        fcntl.ioctl(chat.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        settle(chat, 0.3)
+    chat.type(ENTER)
+    settle(chat, 0.6)
+    chat.screen.resize(18, 50)
+    fcntl.ioctl(chat.master, termios.TIOCSWINSZ, struct.pack("HHHH", 18, 50, 0, 0))
+    chat.wait_for("23 tok ·")  # the footer of a narrow terminal
+    settle(chat, 0.6)
+    assert chat.lines()[-1].startswith(">>>")
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
+    assert chats.session()[1]["text"].split() == ["words"] * 3
+
+
+def test_a_paste_is_one_message_and_nothing_in_it_is_a_command(chats: Chats) -> None:
+    chat = chats(script=HELLO)
+    chat.type(b"\x1b[200~one\n/exit\nthree\x1b[201~")
+    chat.wait_for("three")
+    chat.type(ENTER)
+    chat.wait_for("12 tokens")
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
+    assert chats.session()[1]["text"] == "one\n/exit\nthree"
+
+
+def test_keys_typed_during_a_reply_wait_for_the_next_line(chats: Chats) -> None:
+    chat = chats(script=BLOCKS | {"pause": 0.03})
+    say(chat, "Hi")
+    chat.wait_for("First part")
+    chat.type(b"and then" + ENTER + b"what")
+    chat.wait_for(">>> and then")
+    chat.wait_for(">>> what")
+    assert sum("and then" in line for line in chat.lines()) == 1
+    chat.type(CTRL_C + CTRL_D)
+    assert chat.finish() == 0
+    assert [line.get("text") for line in chats.session()] == [None, "Hi", "and then"]
+
+
+def test_what_was_typed_comes_back_in_the_next_chat(chats: Chats) -> None:
+    chat = chats(script=HELLO)
+    say(chat, "a question")
+    wait_for_prompt(chat, 2)
+    chat.type(CTRL_D)
+    chat.finish()
+    again = chats(script=HELLO)
+    again.type(b"\x1b[A")
+    again.wait_for(">>> a question")
+
+
+def test_no_history_leaves_nothing(chats: Chats) -> None:
+    chat = chats("--no-history", script=HELLO)
+    say(chat, "a secret")
+    wait_for_prompt(chat, 2)
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
+    assert not chats.home.exists() or not any(path.is_file() for path in chats.home.rglob("*"))
+
+
+def test_answers_go_where_stdout_goes_and_everything_else_stays(chats: Chats, tmp_path: Path) -> None:
+    with (tmp_path / "answers").open("wb") as file:
+        chat = chats(script={"replies": [[{"text": "**One**\n\n"}], [{"text": "two"}]]}, stdout=file.fileno())
+        say(chat, "Hi")
+        wait_for_prompt(chat, 2)
+        say(chat, "Ho")
+        wait_for_prompt(chat, 3)
+        chat.type(CTRL_D)
+        assert chat.finish() == 0
+    assert (tmp_path / "answers").read_text() == "**One**\n\ntwo\n"
+    assert not any("One" in line for line in chat.lines())
+
+
+def test_lines_from_a_pipe_are_messages_and_commands(chats: Chats) -> None:
+    done = process(
+        "chat",
+        "-m",
+        "demo",
+        script={"replies": [[{"text": "One\x1b."}], [{"text": "Two.\n"}]]},
+        stdin=b'Hi\n/undo\n"""a\nb"""\r\n/sev\nlast, without an end',
+        env=chats.environment,
+    )
+    assert done.code == 0
+    assert done.stdout == "One\x1b.\nTwo.\nTwo.\n"
+    assert done.stderr == "Took back 1 turn; none is left.\nUnknown command /sev. Did you mean /set?\n"
+    assert [line.get("text") for line in chats.session()] == [None, "a\nb", "last, without an end"]
+
+
+def test_a_reader_that_goes_away_is_no_bug(chats: Chats) -> None:
+    script = {"replies": [[{"text": "x" * 100_000}]]}
+    chat = terminal("chat", "-m", "demo", script=script, env=chats.environment, under=("sh", "-c", '"$@" | true', "-"))
+    chats.running.append(chat)
+    chat.wait_for(">>>")
+    say(chat, "Hi")
+    assert chat.finish() == 0
+    assert not any("Traceback" in line for line in chat.lines())

@@ -1,0 +1,239 @@
+"""Keys and what they do to the line, through prompt-toolkit's own parser of key sequences."""
+
+from __future__ import annotations
+
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from localdiff.chat.completing import ChatCompleter, candidates
+from localdiff.chat.history import open_history
+from localdiff.chat.keyboard import KeyboardReader
+from localdiff.chat.pastes import LONG, Pastes
+
+ENTER, ALT_ENTER, CTRL_J, TAB, UP = "\r", "\x1b\r", "\n", "\t", "\x1b[A"
+CTRL_C, CTRL_D, CTRL_G, CTRL_R = "\x03", "\x04", "\x07", "\x12"
+
+
+def pasted(text: str) -> str:
+    return f"\x1b[200~{text}\x1b[201~"
+
+
+class Desk:
+    """A reader and the keys that are pressed."""
+
+    def __init__(self, keys: PipeInput) -> None:
+        self.keys = keys
+        self.history = InMemoryHistory()
+        self.multiline = False
+        self.reader = KeyboardReader(
+            history=self.history,
+            completer=ChatCompleter(lambda: ["plans", "plots", "other"]),
+            multiline=lambda: self.multiline,
+            input=keys,
+            output=DummyOutput(),
+        )
+
+    def __call__(self, keys: str, text: str = "") -> str | None:
+        self.keys.send_text(keys)
+        return self.reader.read(text)
+
+
+@pytest.fixture
+def typed() -> Iterator[Desk]:
+    with create_pipe_input() as keys:
+        yield Desk(keys)
+
+
+def test_enter_sends(typed: Desk) -> None:
+    assert typed("hello" + ENTER) == "hello"
+
+
+@pytest.mark.parametrize("key", [ALT_ENTER, CTRL_J])
+def test_a_line_can_be_begun(typed: Desk, key: str) -> None:
+    assert typed(f"one{key}two{ENTER}") == "one\ntwo"
+
+
+def test_the_two_kinds_of_enter_can_be_exchanged(typed: Desk) -> None:
+    typed.multiline = True
+    assert typed(f"one{ENTER}two{ALT_ENTER}") == "one\ntwo"
+
+
+def test_an_open_quote_goes_on_until_it_is_closed(typed: Desk) -> None:
+    assert typed(f'"""one{ENTER}two{ENTER}"""{ENTER}') == '"""one\ntwo\n"""'
+
+
+def test_a_paste_is_one_message(typed: Desk) -> None:
+    assert typed(pasted("one\r\ntwo\rthree\n") + "!" + ENTER) == "one\ntwo\nthree\n!"
+
+
+def test_a_long_paste_is_folded_in_the_line_and_whole_in_the_message(typed: Desk) -> None:
+    text = "\n".join(f"line {number}" for number in range(143))
+    other = text.replace("line", "row")
+    assert typed(f"see {pasted(text)} and {pasted(other)}{ENTER}") == f"see {text} and {other}"
+    assert typed.history.get_strings() == [f"see {text} and {other}"]
+
+
+def test_a_message_that_comes_back_stands_in_the_line(typed: Desk) -> None:
+    assert typed(f"!{ENTER}", "hello") == "hello!"
+    long = "x\n" * 30
+    assert typed(f"!{ENTER}", long) == long + "!"
+
+
+def test_ctrl_c_clears_the_line_and_says_so_only_on_an_empty_one(typed: Desk) -> None:
+    assert typed(f"hel{CTRL_C}lo{ENTER}") == "lo"
+    assert typed(CTRL_C) is None
+    assert typed(f"hel{CTRL_C}{CTRL_C}") is None
+
+
+def test_ctrl_d_leaves_on_an_empty_line_and_deletes_elsewhere(typed: Desk) -> None:
+    assert typed(f"hello\x01{CTRL_D}{ENTER}") == "ello"
+    with pytest.raises(EOFError):
+        typed(CTRL_D)
+
+
+def test_the_end_of_the_terminal_is_the_end(typed: Desk) -> None:
+    typed.keys.close()
+    with pytest.raises(EOFError):
+        typed.reader.read()
+
+
+def test_what_was_typed_comes_back_by_its_beginning(typed: Desk) -> None:
+    for line in ("/set steps 3", "hello", "hello", "/help"):
+        typed(line + ENTER)
+    assert typed.history.get_strings() == ["/set steps 3", "hello", "/help"]
+    assert typed(f"/s{UP}{ENTER}") == "/set steps 3"
+    assert typed(f"{CTRL_R}hel{ENTER}{ENTER}") in ("hello", "/help")
+
+
+def test_the_line_can_be_edited_elsewhere(typed: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With everything that was folded into it; the Enter comes once the editor has been left."""
+    editor, left = tmp_path / "editor", tmp_path / "left"
+    editor.write_text(f'#!/bin/sh\nsed -i s/one/two/ "$1"\necho "$1" > {left}\n')
+    editor.chmod(0o755)
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", str(editor))
+
+    def enter() -> None:
+        while not left.exists() or Path(left.read_text().strip() or "/").exists():
+            time.sleep(0.05)  # prompt-toolkit removes its file once it has read it
+        time.sleep(0.2)
+        typed.keys.send_text(ENTER)
+
+    thread = threading.Thread(target=enter, daemon=True)
+    thread.start()
+    text = "one\n" * 30
+    assert typed(f"see {pasted(text)}{CTRL_G}") == ("see " + "two\n" * 30).rstrip(
+        "\n"
+    )  # as editors end their last line
+    assert left.read_text().strip().endswith(".md")
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        (f"/he{TAB}", "/help"),
+        (f"/set ste{TAB}", "/set steps"),
+        (f"/set live of{TAB}", "/set live off"),
+        (f"/load pla{TAB}", "/load plans"),
+        (f"/copy {TAB}", "/copy code"),
+        (f"hello{TAB}", "hello"),
+    ],
+)
+def test_tab_completes(typed: Desk, keys: str, line: str) -> None:
+    assert typed(keys + ENTER) == line
+
+
+@pytest.mark.parametrize(
+    ("line", "length", "words"),
+    [
+        ("/s", 2, ["/system", "/set", "/save", "/sessions"]),
+        ("/SE", 3, ["/set", "/sessions"]),
+        ("/load pl", 2, ["plans", "plots"]),
+        ("/save ", 0, ["plans", "plots", "other"]),
+        ("/set t-", 2, ["t-min", "t-max"]),
+        ("/set think ", 0, ["show", "hide", "off", "default"]),
+        ("/set steps ", 0, ["default"]),
+        ("/undo ", 0, []),
+        ("/nothing x", 0, []),
+        ("//s", 0, []),
+        ("say /s", 0, []),
+    ],
+)
+def test_what_could_come_next(line: str, length: int, words: list[str]) -> None:
+    assert candidates(line, lambda: ["plans", "plots", "other"]) == (length, words)
+
+
+def test_paths_are_completed_as_they_have_to_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my notes.txt").touch()
+    (tmp_path / "my'quote").touch()
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "deep.txt").touch()
+    (tmp_path / ".hidden").touch()
+    monkeypatch.chdir(tmp_path)
+    none: Callable[[], list[str]] = list
+    assert candidates("/file m", none) == (1, ["more/", "my\\ notes.txt", "my\\'quote"])
+    assert candidates("/file a.txt my\\ n", none) == (5, ["my\\ notes.txt"])
+    assert candidates("/file more/", none) == (5, ["more/deep.txt"])
+    assert candidates("/file .h", none) == (2, [".hidden"])
+    assert candidates("/file nowhere/x", none) == (0, [])
+    assert candidates(f"/trace {tmp_path}/mo", none) == (len(str(tmp_path)) + 3, [f"{tmp_path}/more/"])
+
+
+def test_the_history_is_private_and_shared(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "history"
+    complaints: list[str] = []
+    history = open_history(path, complaints.append)
+    history.append_string("one\ntwo")
+    history.append_string("half \ud83d")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    again = open_history(path, complaints.append)
+    assert list(again.load_history_strings()) == ["half ?", "one\ntwo"]
+    path.chmod(0o644)
+    open_history(path, complaints.append)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert complaints == []
+
+
+def test_a_history_that_cannot_be_kept_is_said_once_and_costs_nothing(tmp_path: Path) -> None:
+    complaints: list[str] = []
+    history = open_history(tmp_path, complaints.append)
+    history.append_string("one")
+    assert complaints == [f"the history `{tmp_path}` cannot be used: Is a directory"]
+    gone = open_history(tmp_path / "history", complaints.append)
+    (tmp_path / "history").unlink()
+    (tmp_path / "history").mkdir()
+    gone.append_string("two")
+    gone.append_string("three")
+    assert complaints[1:] == ["the history cannot be written: Is a directory"]
+
+
+def test_without_a_path_nothing_is_kept() -> None:
+    assert isinstance(open_history(None, print), InMemoryHistory)
+
+
+def test_folding() -> None:
+    pastes = Pastes()
+    assert pastes.fold("x\n" * LONG) == "x\n" * LONG
+    long, other = "x\n" * (LONG + 1), "y\n" * (LONG + 1)
+    assert pastes.fold(long) == pastes.fold(long) == "[pasted 21 lines]"
+    assert pastes.fold(other) == "[pasted 21 lines, 2]"
+    assert pastes.unfold("a [pasted 21 lines] b [pasted 21 lines, 2]") == f"a {long} b {other}"
+    assert pastes.unfold("[pasted 22 lines]") == "[pasted 22 lines]"
+    pastes.clear()
+    assert pastes.unfold("[pasted 21 lines]") == "[pasted 21 lines]"
+
+
+def test_what_was_pasted_is_not_unfolded_again() -> None:
+    pastes = Pastes()
+    pastes.fold("y\n" * 30)
+    nasty = "[pasted 30 lines]\n" * 40
+    assert pastes.unfold(pastes.fold(nasty)) == nasty
