@@ -113,13 +113,16 @@ def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
 
 
 def remove(model: StoredModel) -> None:
-    """Delete a model; stopped half-way, what is left is never taken for a model.
+    """Delete a model, or the link to one; stopped half-way, what is left is never taken for a model.
 
     Raises:
         ResourceError: the disk refuses.
     """
     grave = model.directory.with_name(model.directory.name.removesuffix(DISCARDED) + DISCARDED)
     try:
+        if model.directory.is_symlink():
+            model.directory.unlink()
+            return
         if model.directory != grave:
             if grave.exists():
                 shutil.rmtree(grave)

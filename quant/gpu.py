@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 import torch
 
+ROOM = 2_000_000_000
+"""Free bytes under which a GPU is left to those who are at work on it; a job needs less."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gpu:
@@ -29,5 +32,6 @@ def first_gpu() -> Gpu | None:
 
 
 def encoding_device() -> torch.device:
-    """Where weights are encoded: the first GPU, or the CPU where there is none."""
-    return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    """Where weights are encoded: the first GPU if there is one with room for it, or else the CPU."""
+    gpu = first_gpu()
+    return torch.device("cuda", 0) if gpu is not None and gpu.free > ROOM else torch.device("cpu")

@@ -90,10 +90,11 @@ class Downloads:
             self._closed = True
             self._changed.notify_all()
             processes = list(self._processes)
+        patience = 0.0 if kind is KeyboardInterrupt else _PATIENCE
         for process in processes:
-            _stop(process)
+            _stop(process, patience)
         for thread in self._threads:
-            thread.join(_PATIENCE)
+            thread.join(patience)
 
     def ahead(self, names: Iterable[str]) -> None:
         """Ask for files that will be needed, in this order."""
@@ -143,8 +144,8 @@ class Downloads:
                 fetch.path = self._fetch(process, name)
             except LocaldiffError as error:
                 fetch.error = error
-            except OSError as error:
-                fetch.error = LocaldiffError(f"the process that downloads could not be used: {error}")
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                fetch.error = LocaldiffError(f"the process that downloads cannot be understood: {error!r}")
             fetch.done.set()
             if fetch.error is None:
                 self._observer.on_fetched(name)
@@ -208,13 +209,15 @@ def _given_up() -> LocaldiffError:
     return UnreachableError("the download stopped before its end", "run the same command again to go on")
 
 
-def _stop(process: subprocess.Popen[str]) -> None:
-    """Let a process clean up after itself, but not for long."""
+def _stop(process: subprocess.Popen[str], patience: float) -> None:
+    """Let a process clean up after itself, but not for long; without any patience it does so on its own."""
     if process.stdin is not None:
         with suppress(BrokenPipeError):
             process.stdin.close()
+    if not patience:
+        return
     try:
-        process.wait(_PATIENCE)
+        process.wait(patience)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -27,6 +27,8 @@ _WAITS = (1.0, 3.0)
 _TIMEOUT = 30.0
 _PASSING = {408, 429, 500, 502, 503, 504}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
+"""What a listing may name: nothing with a path in it, and nothing that could steer a terminal or a page."""
 
 T = TypeVar("T")
 
@@ -164,7 +166,7 @@ def _on_hub(reference: str, revision: str) -> Repository:
         files = {
             sibling.rfilename: RemoteFile(
                 name=sibling.rfilename,
-                nbytes=sibling.size or 0,
+                nbytes=sibling.size or (sibling.lfs.size if sibling.lfs else 0),
                 sha256=sibling.lfs.sha256 if sibling.lfs else None,
                 blob=sibling.blob_id,
                 here=_cached(reference, sibling.rfilename, commit),
@@ -179,7 +181,7 @@ def _on_hub(reference: str, revision: str) -> Repository:
             revision=revision,
             commit=commit,
             files=files,
-            license=spoken if isinstance(spoken, str) else None,
+            license=spoken if isinstance(spoken, str) and is_license(spoken) else None,
         )
 
     repository = _patiently(ask, reference, revision)
@@ -224,9 +226,14 @@ def _cached(reference: str, name: str, revision: str | None) -> Path | None:
     return Path(found) if isinstance(found, str) else None
 
 
+def is_license(word: str) -> bool:
+    """Whether this can be the word for a licence; it is copied into other texts."""
+    return _PLAIN.fullmatch(word) is not None
+
+
 def _is_wanted(name: str) -> bool:
     patterns = (*NEEDED, *LEGAL_FILES)
-    return "/" not in name and any(fnmatchcase(name, pattern) for pattern in patterns)
+    return _PLAIN.fullmatch(name) is not None and any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _damaged(file: RemoteFile, message: str) -> WeightsError:

@@ -143,3 +143,14 @@ def test_what_was_being_removed_can_be_removed(env: dict[str, str]) -> None:
     make(env, "b-4bit.discarded")
     remove(find("b-4bit.discarded", env))
     assert stored_models(env) == []
+
+
+def test_a_link_is_removed_and_what_it_leads_to_is_not(env: dict[str, str], tmp_path: Path) -> None:
+    elsewhere = make({"LOCALDIFF_HOME": str(tmp_path / "elsewhere")}, "big-4bit")
+    models = Path(env["LOCALDIFF_HOME"]) / "models"
+    models.mkdir()
+    (models / "linked").symlink_to(elsewhere)
+    assert [model.name for model in stored_models(env)] == ["linked"]
+    remove(find("linked", env))
+    assert stored_models(env) == []
+    assert (elsewhere / "quant.json").exists()

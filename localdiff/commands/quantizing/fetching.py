@@ -99,4 +99,6 @@ class Fetching:
 
 def _differs(file: SourceFile, path: Path) -> bool:
     """Whether a file is not the published one; other errors are not cured by fetching it again."""
+    if not path.exists():
+        return False
     return path.stat().st_size != file.nbytes or file.sha256 not in (None, file_sha256(path))

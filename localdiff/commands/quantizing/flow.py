@@ -80,6 +80,7 @@ class Quantization:
         # 4. disks, and 5. the question
         agreed = self._agree(prospect)
         if agreed is None:
+            self._output.stderr.write("Nothing was done.\n")
             return INTERRUPTED
         # 6. fetch, quantize, verify
         with locked(self._target):
@@ -110,7 +111,7 @@ class Quantization:
             verification.remember(self._target, self._output)
             raise OutputError(
                 f"`{self._target}` already exists, and is sound",
-                f"`{run_command(self._target)}` runs it; `--force` makes it anew",
+                f"`{run_command(self._target)}` runs it; `--output DIR` makes another, `--force` makes it anew",
             )
         return damaged
 
@@ -142,7 +143,7 @@ class Quantization:
 
     def _show(self, sheet: Sheet) -> None:
         stream = self._output.stdout if self._request.dry_run else self._output.stderr
-        stream.write("\n".join(sheet.lines()) + "\n")
+        stream.write("".join(f"{printable(line)}\n" for line in sheet.lines()))
 
     def _agree(self, prospect: Prospect) -> Prospect | None:
         """What the user agrees to; None if that is nothing.

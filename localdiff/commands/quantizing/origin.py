@@ -16,7 +16,7 @@ from typing import Any
 from localdiff.errors import UsageError, WeightsError
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.reference import MANIFEST, TEXT_FILES, resolve_local
-from localdiff.hub.repository import LEGAL_FILES, Repository, look_up
+from localdiff.hub.repository import LEGAL_FILES, Repository, is_license, look_up
 from quant.recipe import Recipe
 from quant.source import (
     INDEX_FILE,
@@ -31,6 +31,7 @@ from quant.source import (
 )
 
 MODEL_TYPE = "diffusion_gemma"
+EMBEDDING = "model.decoder.embed_tokens.weight"
 HEADER_GUESS = 100_000
 """Bytes to ask for at first; the header of a published file has about 30,000."""
 _CONNECTIONS = 4
@@ -99,6 +100,15 @@ def find_origin(reference: str, recipe: Recipe, *, revision: str | None = None, 
     return _from_hub(look_up(reference, revision=revision, offline=offline), recipe)
 
 
+def _whole(files: tuple[SourceFile, ...], reference: str) -> tuple[SourceFile, ...]:
+    """The same files, if a text model is in them."""
+    if not any(tensor.name == EMBEDDING for file in files for tensor in file.tensors):
+        raise WeightsError(
+            f"`{reference}` holds no `{EMBEDDING}`", "localdiff reads DiffusionGemma models in their published layout"
+        )
+    return files
+
+
 def _from_directory(reference: str, directory: Path) -> Origin:
     names = sorted(path.name for path in directory.iterdir() if path.is_file())
     _refuse_quantized(reference, names)
@@ -114,7 +124,7 @@ def _from_directory(reference: str, directory: Path) -> Origin:
         model=directory.resolve().name if reference != "demo" else reference,
         revision=None,
         config=_model_config(reference, config),
-        files=read_source(directory),
+        files=_whole(read_source(directory), reference),
         texts=_texts(names),
         read=lambda name: (directory / name).read_bytes(),
         license=_license_of_card(directory / "README.md"),
@@ -140,7 +150,7 @@ def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
         model=repository.name,
         revision=repository.commit,
         config=config,
-        files=complete(files, promised, repository.name),
+        files=_whole(complete(files, promised, repository.name), repository.name),
         texts=_texts(repository.files),
         read=repository.read,
         license=repository.license,
@@ -216,4 +226,4 @@ def _license_of_card(card: Path) -> str | None:
         return None
     head = lines[1].splitlines() if len(lines) > 2 and not lines[0].strip() else []
     words = [line.partition(":")[2].strip() for line in head if line.startswith("license:")]
-    return words[0] if words and words[0] else None
+    return words[0] if words and is_license(words[0]) else None

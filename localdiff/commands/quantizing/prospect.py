@@ -36,7 +36,7 @@ _DOCUMENT_BYTES = 2_000_000
 """Manifest, index, notes, card and licence, generously."""
 
 _PROCESS_BYTES = 300_000_000
-"""What the interpreter and torch hold besides. Measured on a CPU: 0.31 GB resident at the peak of a job at full width."""
+"""What the interpreter and torch hold besides; 0.31 GB in all were resident at the peak of a job at full width."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +210,8 @@ def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> s
 
 def _working(workers: int) -> tuple[int, str]:
     cores = f"{workers} core" + ("" if workers == 1 else "s")
-    where = f"{cores} and {gpu.device}" if (gpu := first_gpu()) else f"{cores}; no GPU needed"
+    device = encoding_device()
+    where = f"{cores}; no GPU needed" if device.type == "cpu" else f"{cores} and {device}"
     return _PROCESS_BYTES + working_bytes(workers), where
 
 

@@ -97,6 +97,7 @@ def test_no_is_no(cli: Cli, source: Path, output: Path) -> None:
     result = cli("quantize", str(source), terminals="stderr")
     assert result.code == 130
     assert "Continue? [Y/n]" in result.stderr
+    assert result.stderr.endswith("Nothing was done.\n")
     assert not output.parent.exists()
 
 
@@ -115,6 +116,7 @@ def test_a_finished_model_is_refused_without_force(cli: Cli, source: Path, outpu
     assert (result.code, result.stdout) == (2, "")
     assert f"`{output}` already exists, and is sound" in result.stderr
     assert "`--force` makes it anew" in result.stderr
+    assert "`--output DIR` makes another" in result.stderr
     assert tree(output) == before
     dry = cli("quantize", str(source), "--dry-run", stdin=b"")
     assert dry.code == 0

@@ -181,6 +181,25 @@ def test_waiting_can_be_stopped_and_what_was_unfinished_leaves_nothing(server: H
     assert not list(blobs.iterdir())
 
 
+def test_impatience_waits_for_nobody(server: Hub, log: Log, tmp_path: Path) -> None:
+    server.repositories["owner/model"].pace = 0.5
+    blobs = tmp_path / "hf" / "hub" / "models--owner--model" / "blobs"
+    with pytest.raises(KeyboardInterrupt), Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        downloads.ahead([FIRST])
+        wait_until(lambda: blobs.exists() and bool(list(blobs.iterdir())))
+        raise KeyboardInterrupt
+    # the other process cleans up on its own
+    wait_until(lambda: not list(blobs.iterdir()))
+
+
+def test_a_process_that_talks_nonsense_is_an_error_and_nobody_waits_for_ever(
+    server: Hub, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/echo")
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads, pytest.raises(LocaldiffError):
+        downloads.wait(FIRST)
+
+
 def test_a_process_that_dies_is_an_error_that_can_be_tried_again(server: Hub, log: Log) -> None:
     server.repositories["owner/model"].pace = 0.5
     with Downloads(look_up("owner/model"), log, workers=1) as downloads:

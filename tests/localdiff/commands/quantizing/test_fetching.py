@@ -149,6 +149,18 @@ def test_a_damaged_file_of_the_cache_is_named_and_kept(server: Hub) -> None:
     assert cached.exists()
 
 
+def test_a_file_that_is_gone_meanwhile_is_an_error_and_no_bug(server: Hub) -> None:
+    origin = find_origin("owner/small", RECIPE)
+    with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
+        cached = downloads.wait(FIRST)
+    assert cached is not None
+    origin = find_origin("owner/small", RECIPE)
+    cached.unlink()
+    fetching = Fetching(origin, None, scratch=None, stopped=lambda: False)
+    with pytest.raises(SourceError, match="cannot be read"), fetching.open(first(origin)) as path:
+        read(first(origin), path)
+
+
 def test_errors_that_another_download_would_not_cure_keep_the_file(server: Hub) -> None:
     origin = find_origin("owner/small", RECIPE)
     with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import hf_hub_download
+from safetensors.torch import load_file, save_file
 
 from localdiff.commands.quantizing import origin as module
 from localdiff.commands.quantizing.origin import find_origin
@@ -47,6 +48,27 @@ def test_a_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.texts == ("LICENSE", "NOTICE.txt", "chat_template.jinja", "config.json", "tokenizer.json")
         assert found.read("LICENSE") == b"LICENSE"
         assert found.config["canvas_length"] == 8
+
+
+def test_names_and_words_that_could_steer_something_are_not_taken_over(directory: Path, use_hub: UseHub) -> None:
+    remote = repository(directory, license="mit\n---\n# x")
+    remote.files |= {"LICENSE](x) \x1b[31m": b"x", "NOTICE\nx": b"x"}
+    with hub(small=remote) as server:
+        use_hub(server)
+        found = find_origin("owner/small", RECIPE)
+    assert found.license is None
+    assert found.texts == ("LICENSE", "NOTICE.txt", "chat_template.jinja", "config.json", "tokenizer.json")
+
+
+def test_weights_without_a_text_model_are_refused(directory: Path) -> None:
+    tensors = load_file(directory / FILES[0])
+    del tensors["model.decoder.embed_tokens.weight"]
+    save_file(tensors, directory / FILES[0])
+    index = json.loads((directory / "model.safetensors.index.json").read_text())
+    del index["weight_map"]["model.decoder.embed_tokens.weight"]
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(WeightsError, match="holds no `model.decoder.embed_tokens.weight`"):
+        find_origin(str(directory), RECIPE)
 
 
 @pytest.mark.parametrize(
