@@ -214,7 +214,7 @@ def test_a_disk_that_is_too_small_is_refused_with_the_numbers(
     result = cli("quantize", str(source), "--yes", stdin=b"")
     assert (result.code, result.stdout) == (4, "")
     assert "not enough disk space in " in result.stderr
-    assert "KB, 10 KB free" in result.stderr
+    assert "needs 2 MB, 10 KB free" in result.stderr
     assert "hint: `--output DIR` uses another disk" in result.stderr
     assert not output.parent.exists()
     dry = cli("quantize", str(source), "--dry-run", stdin=b"")
