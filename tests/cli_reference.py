@@ -40,7 +40,7 @@ Colour goes by `--color`, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`, the
 | 3 | weights are missing, unreadable, or not handed out |
 | 4 | no such device, or not enough memory or disk |
 | 5 | stored weights differ from their manifest, or a trace is damaged |
-| 130 | stopped with Ctrl-C; what was finished has been printed |
+| 130 | stopped with Ctrl-C, what was finished has been printed or kept; or a question was answered with no |
 | 141 | the reader of stdout went away |
 | 143 | terminated |
 """
