@@ -24,8 +24,8 @@ SLACK = 500_000_000
 
 _BLOCK = 8 * 1024 * 1024
 """Elements of a block in which logits are read and attention scores computed."""
-_READING = 4 * 4
-"""Bytes an element while logits are read: scores, probabilities, their logarithms and one product, in fp32."""
+_READING = 2 * 4
+"""Bytes an element while logits are read: scores and probabilities in fp32."""
 _SCORES = 3 * 4
 """Bytes an attention score: fp32 scores and their softmax, and both in 16 bits."""
 _DECODE_ROWS = 4096

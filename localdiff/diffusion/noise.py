@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
+from .search import inverse_cumulative
 
 
 class Noise(Protocol):
@@ -49,11 +50,7 @@ class SeededNoise:
 
     def sample(self, probs: Tensor, first_row: int) -> Tensor:
         uniforms = self._uniforms[first_row : first_row + probs.shape[0]].to(probs.device)
-        cumulative = probs.cumsum(dim=-1)
-        # The total is not exactly 1 in fp32; scaling by it keeps the last ids reachable and the index in range.
-        target = uniforms[:, None] * cumulative[:, -1:]
-        index = torch.searchsorted(cumulative, target, right=True).squeeze(1)
-        return index.clamp_(max=probs.shape[1] - 1)
+        return inverse_cumulative(probs, uniforms)
 
 
 class ReferenceNoise:

@@ -84,7 +84,7 @@ def test_buffers_grow_with_the_context_and_the_canvas() -> None:
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_the_documented_table_of_sizes_is_the_computed_one(recipe: str) -> None:
     page = (Path(__file__).parents[2] / "docs" / "quantization.md").read_text()
-    (row,) = [line for line in page.splitlines() if line.startswith(f"| `{recipe}`")]
+    row = next(line for line in page.splitlines() if line.startswith(f"| `{recipe}`"))
     account = released(recipe, 8192)
     figures = (sum(account.weights.values()), account.total, released(recipe, 32_768).total)
     assert [cell.strip() for cell in row.split("|")[-4:-1]] == [f"{figure / 1e9:.1f} GB" for figure in figures]

@@ -46,6 +46,26 @@ def test_statistics_equal_a_plain_computation(
     assert not found.entropy.signbit().any(), "-0.0 would show in traces and gauges"
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_vocabulary_of_full_size(dtype: torch.dtype) -> None:
+    """Long rows are searched and blocked in other ways."""
+    logits = sample_logits(rows=5, vocab=1 << 18, dtype=dtype)
+    expected = torch.tanh(logits.double() / 30) * 30 / 0.5
+    found = read_logits(logits, softcap=30.0, temperature=0.5, noise=SeededNoise(1))
+    probs = expected.softmax(dim=-1)
+    entropy = -(probs * probs.log()).sum(dim=-1)
+    torch.testing.assert_close(found.entropy.double(), entropy, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(found.argmax_prob.double(), probs.amax(dim=-1), atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(
+        expected.gather(1, found.argmax[:, None])[:, 0], expected.amax(dim=-1), atol=1e-6, rtol=0
+    )
+    torch.testing.assert_close(found.log_normalizer.double(), logits.double().logsumexp(dim=-1), atol=1e-4, rtol=1e-5)
+    share, sampled = torch.rand(5, generator=torch.Generator().manual_seed(1)), found.sampled[:, None]
+    reached = probs.cumsum(dim=-1).gather(1, sampled)[:, 0]
+    assert (reached >= share - 1e-4).all()
+    assert (reached - probs.gather(1, sampled)[:, 0] <= share + 1e-4).all()
+
+
 @pytest.mark.parametrize("budget", [1, 150, 8 * 1024 * 1024])
 def test_alternatives_are_the_most_probable_ids_in_order(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
     monkeypatch.setattr(reading, "_MAX_ELEMENTS", budget)

@@ -95,4 +95,5 @@ def test_denoise_steps(model: DiffusionGemma, buffers: int, monkeypatch: pytest.
     context = BlockContext(block=1, started=0.0, settings=SamplerSettings(max_steps=2), stop_rule="both", pad_id=0)
     with watched_from(model, cache, canvas) as watched:
         assert len(list(denoise_block(model, cache, canvas, SeededNoise(0), context))) == 2
-    assert 0.9 * buffers < watched.peak < buffers
+    # A chunk of a prompt needs more than a step, and the account is of whichever needs more.
+    assert 0.6 * buffers < watched.peak < buffers

@@ -1,0 +1,66 @@
+"""Searches in two levels against searches in one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localdiff.diffusion import search
+from localdiff.diffusion.search import SEGMENT, argmax, inverse_cumulative
+
+LONG = 128 * SEGMENT
+
+
+def normal(rows: int, columns: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("columns", [7, SEGMENT, LONG, LONG + 1, 4 * LONG])
+def test_argmax(columns: int) -> None:
+    values = normal(5, columns)
+    assert torch.equal(argmax(values), values.argmax(dim=-1))
+
+
+def test_the_first_of_several_largest() -> None:
+    values = torch.zeros(3, LONG)
+    values[0, [700, 701, 60_000]] = 1.0
+    values[1, [511, 512]] = 1.0
+    assert argmax(values).tolist() == [700, 511, 0]
+
+
+@pytest.mark.parametrize("columns", [300, LONG])
+def test_shares_of_the_sum_in_fp64(columns: int) -> None:
+    weights = normal(64, columns).mul(3).softmax(dim=-1)
+    uniforms = torch.rand(64, generator=torch.Generator().manual_seed(1))
+    found = inverse_cumulative(weights, uniforms)
+    cumulative = weights.double().cumsum(dim=-1)
+    share = uniforms.double() * cumulative[:, -1]
+    rows = torch.arange(64)
+    below = torch.where(found > 0, cumulative[rows, (found - 1).clamp(min=0)], 0.0)
+    assert (below <= share + 1e-5).all()
+    assert (cumulative[rows, found] >= share - 1e-5).all()
+
+
+@given(st.integers(0, 2**32), st.integers(1, 6), st.sampled_from([0.0, 2**-24, 0.3, 1 - 2**-24]))
+def test_a_column_without_weight_is_never_found(seed: int, segments: int, uniform: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.rand(8, segments * SEGMENT, generator=generator) ** 8
+    weights[torch.rand(weights.shape, generator=generator) < 0.9] = 0.0
+    weights[:, :SEGMENT] *= torch.rand(8, 1, generator=generator) < 0.5  # whole segments of nothing
+    weights[:, -3] = 1e-9
+    least, search._LEAST = search._LEAST, 0
+    try:
+        found = inverse_cumulative(weights, torch.full((8,), uniform))
+    finally:
+        search._LEAST = least
+    assert (weights[torch.arange(8), found] > 0).all()
+
+
+def test_every_column_is_found_as_often_as_it_weighs() -> None:
+    weights = torch.zeros(1, LONG)
+    weights[0, [0, 513, 40_000, LONG - 1]] = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    uniforms = (torch.arange(1000) + 0.5) / 1000
+    found = inverse_cumulative(weights.expand(1000, -1).contiguous(), uniforms)
+    assert torch.bincount(found, minlength=LONG)[[0, 513, 40_000, LONG - 1]].tolist() == [100, 200, 300, 400]
