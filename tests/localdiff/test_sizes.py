@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.errors import UsageError
@@ -40,6 +40,7 @@ def test_sizes_are_shown(nbytes: int, text: str) -> None:
     assert shown_size(nbytes) == text
 
 
+@settings(deadline=None)
 @given(st.integers(10**6, 10**13))
 def test_what_is_shown_reads_as_about_the_same(nbytes: int) -> None:
     assert parse_size(shown_size(nbytes), "x") == pytest.approx(nbytes, rel=0.06, abs=0.6e6)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.errors import ResourceError
@@ -126,6 +126,7 @@ def test_what_costs_nothing_is_not_told() -> None:
     assert cost(FOUR, budgets(71), Placement(main=CARD, layers=(CARD,) * 4)) is None
 
 
+@settings(deadline=None)
 @given(
     weights=st.lists(st.integers(1, 40), min_size=1, max_size=8),
     sizes=st.lists(st.integers(0, 200), min_size=1, max_size=3),
