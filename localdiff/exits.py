@@ -118,7 +118,7 @@ def _usage(error: typer.TyperException) -> UsageError:
         hint = f"did you mean {meant}"
     elif possible := getattr(error, "possibilities", None):
         hint = f"did you mean {' or '.join(f'`{name}`' for name in sorted(possible))}?"
-    elif "unexpected extra argument" in message:
+    elif "unexpected extra argument" in message and context is not None and context.info_name == "run":
         hint = 'a prompt of several words needs quotes: `localdiff run "several words"`'
     return UsageError(message, hint)
 

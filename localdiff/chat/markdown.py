@@ -132,7 +132,7 @@ def render(text: str, columns: int, *, color: bool) -> str:
         theme=_THEME,
         _environ={},
     )
-    console.print(document)
+    console.print(document, crop=False)
     lines = [_without_blanks_behind(line) for line in file.getvalue().replace(_STAND_IN, "*").split("\n")]
     laid_out = "\n".join(lines).strip("\n")
     if _letters(_SGR.sub("", laid_out)) < _letters(safe) - _letters(document.hidden):

@@ -12,6 +12,7 @@ from localdiff.events import BlockCommitted, BlockStarted, DenoiseStep, Event, R
 from localdiff.ui.live import LiveView
 from localdiff.ui.region import RESTORE
 from localdiff.view.layout import Size
+from localdiff.view.paragraphs import Passage
 from tests.fakes_canvas import SCRIPTS, Script
 from tests.screens import FakeTerminal
 
@@ -279,3 +280,20 @@ def test_thoughts_are_printed_dim() -> None:
 def test_impossible_options(option: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         view_on(FakeTerminal(), Script(), **option)
+
+
+def test_the_answer_may_be_laid_out_by_somebody_else() -> None:
+    """With the width of the terminal, and nothing but the answer; what comes of it is printed as it is."""
+    terminal, script = FakeTerminal(60, 20), Script(text=SCRIPTS["latin"], canvas=64)
+    widths: list[int] = []
+
+    def render(passage: Passage, columns: int) -> str:
+        widths.append(columns)
+        assert passage.channel == "answer"
+        return "".join(f"\x1b[1m{number}\x1b[0m\n" for number, _ in enumerate(passage.text.splitlines(), 1))
+
+    play(terminal, script, render=render)
+    shown = terminal.everything()
+    assert set(widths) == {60}
+    assert "1" in shown
+    assert not any(word in " ".join(shown).split() for word in SCRIPTS["latin"].split()[:9])

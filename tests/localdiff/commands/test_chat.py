@@ -1,0 +1,136 @@
+"""`localdiff chat` from its options to the request, and what is refused before a model is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localdiff import cli_chat
+from localdiff.chat.settings import Looks
+from localdiff.commands import chat as command
+from localdiff.commands.chat import ChatRequest
+from localdiff.options import GenerateOptions
+from tests.fakes_chat import ScriptedSpeaker
+from tests.processes import Cli
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[ChatRequest]:
+    """What the command line asked for; nothing is loaded."""
+    found: list[ChatRequest] = []
+
+    def note(request: ChatRequest, *_: Any, **__: Any) -> int:
+        found.append(request)
+        return 0
+
+    monkeypatch.setattr(cli_chat, "chat", note)
+    return found
+
+
+def test_without_options_everything_is_the_default(cli: Cli, requests: list[ChatRequest]) -> None:
+    assert cli("chat").code == 0
+    (request,) = requests
+    assert request.run.options == GenerateOptions()
+    assert request.looks == Looks()
+    assert (request.origins, request.resume, request.session, request.private) == ({}, False, None, False)
+
+
+def test_every_option_arrives(cli: Cli, requests: list[ChatRequest]) -> None:
+    options = (
+        "-m demo -s Brief. --think -c --no-history --no-markdown --device cpu --dtype fp32 --max-memory 2GB --offline "
+        "--revision abc --max-tokens 9 --context 99 --steps 8 --cap 7 --entropy-bound 0.2 --t-min 0.3 --t-max 0.9 "
+        "--stability 2 --confidence 0.1 --seed 5 --live off --palette mono --fps 5"
+    )
+    assert cli("chat", *options.split()).code == 0
+    (request,) = requests
+    assert request.run.options == GenerateOptions(
+        system="Brief.",
+        think=True,
+        max_tokens=9,
+        context=99,
+        steps=8,
+        cap=7,
+        entropy_bound=0.2,
+        t_min=0.3,
+        t_max=0.9,
+        stability=2,
+        confidence=0.1,
+        seed=5,
+    )
+    run = request.run
+    assert (run.model, run.device, run.dtype, run.max_memory) == ("demo", "cpu", "fp32", 2_000_000_000)
+    assert (run.offline, run.revision) == (True, "abc")
+    assert (run.live.wish, run.live.palette, run.live.fps) == ("off", "mono", 5)
+    assert request.looks == Looks(live="off", think="show", markdown=False)
+    assert (request.resume, request.private) == (True, True)
+    assert {request.origins[name] for name in ("steps", "think", "system", "seed", "context")} == {"command line"}
+
+
+def test_settings_say_where_they_came_from(
+    cli: Cli, requests: list[ChatRequest], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALDIFF_CAP", "9")
+    (tmp_path / "config.toml").write_text('[generate]\nsteps = 12\nt_min = 0.2\n[ui]\nlive = "line"\n')
+    assert cli("chat", "--temperature", "0.5").code == 0
+    (request,) = requests
+    assert request.run.options == GenerateOptions(steps=12, cap=9, temperature=0.5)
+    assert request.origins == {
+        "cap": "LOCALDIFF_CAP",
+        "steps": f"{tmp_path}/config.toml:2",
+        "temperature": "command line",
+    }
+    assert request.looks.live == "line"
+
+
+@pytest.mark.parametrize(("value", "private"), [("1", True), ("0", False), ("", False)])
+def test_the_environment_can_ask_for_privacy(
+    cli: Cli, requests: list[ChatRequest], monkeypatch: pytest.MonkeyPatch, value: str, private: bool
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_NO_HISTORY", value)
+    assert cli("chat").code == 0
+    assert requests[0].private is private
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-c"], "there is no session to continue"),
+        (["-c", "--session", "x"], "`-c` and `--session` both name a session"),
+        (["--session", "../x"], "`../x` cannot name a session"),
+        (["--live", "on"], "`--live on` has nowhere to draw: stderr is no terminal"),
+        (["--steps", "0"], "steps=0 must be >= 1"),
+        (["hello"], "got unexpected extra argument(s) (hello)\nhint: `localdiff chat --help` lists what there is"),
+    ],
+)
+def test_what_cannot_be_met_is_a_usage_error(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    loaded: list[object] = []
+    monkeypatch.setattr(command, "load_engine", loaded.append)
+    done = cli("chat", *arguments, stdin=b"")
+    assert (done.code, done.stdout) == (2, "")
+    assert f"error: {message}" in done.stderr
+    assert "hint: " in done.stderr
+    assert not loaded
+
+
+def test_a_session_remembers_its_model(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    models: list[str | None] = []
+
+    def chat(request: ChatRequest, *streams: Any, **inputs: Any) -> int:
+        def load(run: Any) -> ScriptedSpeaker:
+            models.append(run.model)
+            return ScriptedSpeaker()
+
+        return command.chat(request, *streams, **inputs, load=load)
+
+    monkeypatch.setattr(cli_chat, "chat", chat)
+    assert cli("chat", "-m", "owner/name", stdin=b"Hi\n").code == 0
+    assert cli("chat", "-c", stdin=b"Hi\n").code == 0
+    assert cli("chat", "-c", "-m", "other", stdin=b"Hi\n").code == 0
+    assert models == ["owner/name", "scripted", "other"]
