@@ -64,7 +64,7 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
     Raises:
         WeightsError: there is none, or no telling which.
     """
-    finished = [directory.name for directory in _directories(env) if (directory / MANIFEST).is_file()]
+    finished = [directory.name for directory in _directories(env) if _is_finished(directory)]
     for recipe in RECIPES:
         if (name := output_name(MODEL, recipe)) in finished:
             return name
@@ -149,10 +149,15 @@ def _directories(env: Mapping[str, str]) -> Iterator[Path]:
         yield from sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
+def _is_finished(directory: Path) -> bool:
+    """Whether a directory has the name and the manifest of a model; a job ends by giving it that name."""
+    return not directory.name.endswith((PARTIAL, DISCARDED)) and (directory / MANIFEST).is_file()
+
+
 def _look_at(directory: Path, record: _Record) -> StoredModel:
     state: State = "finished"
     recipe = None
-    if directory.name.endswith((PARTIAL, DISCARDED)) or not (directory / MANIFEST).is_file():
+    if not _is_finished(directory):
         state = "unfinished"
     else:
         try:

@@ -26,6 +26,9 @@ TEXT_FILES = (
     "chat_template.jinja",
 )
 MANIFEST = "quant.json"
+UNFINISHED = (".partial", ".discarded")
+"""Ends of the names of directories that are no models yet, or no more."""
+
 NEEDED = (*TEXT_FILES, MANIFEST, "*.safetensors", "*.safetensors.index.json")
 
 # A Hub id is `owner/name`, each part of letters, digits, `-`, `_` and `.`; the Hub itself refuses `--` and `..`.
@@ -104,7 +107,7 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
 
 def quantized_directory(name: str) -> Path | None:
     """Where the finished quantized model of this name is, or None."""
-    if not name or name in (".", "..") or "/" in name or os.sep in name:
+    if not name or name in (".", "..") or "/" in name or os.sep in name or name.endswith(UNFINISHED):
         return None
     directory = paths.models_dir() / name
     return directory if (directory / MANIFEST).is_file() else None

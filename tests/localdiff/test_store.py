@@ -66,6 +66,9 @@ def test_the_released_model_is_the_default_in_the_first_recipe_that_is_here(env:
 def test_an_unfinished_model_is_no_default(env: dict[str, str]) -> None:
     (Path(env["LOCALDIFF_HOME"]) / "models" / f"{RELEASED}-4bit.partial").mkdir(parents=True)
     (Path(env["LOCALDIFF_HOME"]) / "models" / f"{RELEASED}-4bit").mkdir(parents=True)
+    # a manifest is there before the last check of it
+    make(env, "demo-4bit.partial")
+    make(env, "demo-4bit.discarded")
     with pytest.raises(WeightsError, match="no quantized model is here"):
         default_model(env)
 

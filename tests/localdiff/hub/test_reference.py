@@ -162,7 +162,10 @@ def test_a_quantized_model_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.
         resolve("small-4bit")
     (directory / "quant.json").touch()
     assert resolve("small-4bit") == ModelSource(directory=directory, name="small-4bit")
-    for name in ("..", ".", "../models/small-4bit", ""):
+    for suffix in (".partial", ".discarded"):
+        (directory.parent / f"small-4bit{suffix}").mkdir()
+        (directory.parent / f"small-4bit{suffix}" / "quant.json").touch()
+    for name in ("..", ".", "../models/small-4bit", "", "small-4bit.partial", "small-4bit.discarded"):
         assert references.quantized_directory(name) is None
 
 
