@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from localdiff import hub
 from quant.error_table import FORMATS, checkpoint_weights, distributions, main, measure, table
 from tests.small_weights import write_small_weights
 
@@ -20,6 +21,12 @@ def test_fitting_takes_seven_percent_off_gaussian_weights_and_something_off_the_
     errors: dict[str, dict[str, float]],
 ) -> None:
     assert errors["gaussian"]["nf4"] <= 0.93 * errors["gaussian"]["absmax NF4"]
+    assert all(row["nf4"] < row["absmax NF4"] for row in errors.values())
+
+
+def test_fitting_takes_something_off_trained_weights() -> None:
+    errors = measure(checkpoint_weights(hub.resolve("demo").directory))
+    assert len(errors) == 5
     assert all(row["nf4"] < row["absmax NF4"] for row in errors.values())
 
 
