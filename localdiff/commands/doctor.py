@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TextIO
@@ -64,7 +65,10 @@ def doctor(
         0, or the code of the first check that failed.
     """
     examination = Examination(stderr=output.stderr.file, keyboard=keyboard, env=env, quick=request.quick)
-    status = StatusLine(output.stderr, shown=not output.quiet)
+    # Lines that go through a pipe come back to the same screen when they like, in the middle of a status line.
+    status = StatusLine(
+        output.stderr, shown=not output.quiet and (output.stdout.terminal or request.json or request.report)
+    )
     findings: list[Finding] = []
     try:
         for finding in examination.findings(lambda name: status.show(f"checking: {name}")):
@@ -109,12 +113,31 @@ def _measured(bench: Callable[[], str]) -> str:
 
 
 def _shown(finding: Finding, stream: Stream) -> str:
-    status = stream.styled(f"{finding.status:<5}", _STYLES[finding.status])
-    lines = [f"{status} {printable(finding.subject)}: {printable(finding.text)}"]
-    lines += [f"        {printable(detail)}" for detail in finding.details]
+    """The finding as lines, folded under themselves where somebody reads them on a terminal."""
+    word, arrow = f"{finding.status:<5} ", "→ " if _has_arrow(stream) else "-> "
+    lines = _folded(word, 6, f"{finding.subject}: {finding.text}", stream)
+    lines[0] = stream.styled(word[:-1], _STYLES[finding.status]) + lines[0][len(word) - 1 :]
+    for detail in finding.details:
+        lines += _folded(" " * 8, 10, detail, stream)
     if finding.advice:
-        lines.append(f"      {stream.styled('→' if _has_arrow(stream) else '->', DIM)} {printable(finding.advice)}")
+        advice = _folded(" " * 6 + arrow, 6 + len(arrow), finding.advice, stream)
+        lines += [advice[0].replace(arrow, stream.styled(arrow, DIM), 1), *advice[1:]]
     return "".join(line + "\n" for line in lines)
+
+
+def _folded(start: str, indent: int, text: str, stream: Stream) -> list[str]:
+    """Lines of a text: `start` stands before the first, `indent` columns before the others."""
+    text = printable(text)
+    if not stream.terminal:
+        return [start + text]
+    return textwrap.wrap(
+        text,
+        max(stream.width - 1, 2 * indent),
+        initial_indent=start,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _has_arrow(stream: Stream) -> bool:

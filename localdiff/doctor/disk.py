@@ -64,7 +64,8 @@ def _finding(what: str, directory: Path, wanted: int | None, need: Need | None, 
     text = f"{shown_size(free)} free for {what}"
     if wanted is None or need is None:
         return Finding(subject="disk", status="ok", text=text + there, public=text, facts=facts)
-    command = f"`localdiff quantize --recipe {need.recipe}` takes {shown_size(wanted)} of it"
+    least = "at least " if need.output is None else ""
+    command = f"`localdiff quantize --recipe {need.recipe}` takes {least}{shown_size(wanted)} of it"
     if free >= wanted:
         return Finding(
             subject="disk", status="ok", text=f"{text}{there}; {command}", public=f"{text}; {command}", facts=facts

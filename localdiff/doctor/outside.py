@@ -51,12 +51,21 @@ def finding_of(found: Reach) -> Finding:
             advice="`pip install hf-xet`",
             facts=facts,
         )
-    words = {"unreachable": "does not answer", "refused": "refuses the token", "broken": "answers with an error"}
+    if found.state == "unreachable":
+        return Finding(
+            subject="hub",
+            status="warn",
+            text=f"{found.endpoint} does not answer",
+            public=f"{where} does not answer",
+            advice=_STILL,
+            facts=facts,
+        )
+    words = {"refused": "refuses the token", "broken": "answers with an error"}
     return Finding(
         subject="hub",
         status="warn",
         text=f"{found.endpoint} {words[found.state]}: {found.problem}",
         public=f"{where} {words[found.state]}",
-        advice=_STILL if found.state == "unreachable" else found.advice or "try again later",
+        advice=found.advice or "try again later",
         facts=facts,
     )

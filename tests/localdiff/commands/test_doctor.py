@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from localdiff.doctor.checks import Examination
 from localdiff.doctor.finding import Finding
 from localdiff.errors import WeightsError
 from tests.fake_hub import Repository, hub
-from tests.processes import ROOT, Cli, environment, process, terminal
+from tests.processes import ROOT, Cli, environment, terminal
 
 OK = Finding(subject="a", status="ok", text="fine", details=["a detail"], facts={"bytes": 1})
 WARN = Finding(subject="b", status="warn", text="hm", advice="do this")
@@ -95,15 +96,21 @@ def test_quick_loads_no_torch_and_says_everything_else(tmp_path: Path) -> None:
     assert {"versions", "cpu", "disk", "weights", "terminal", "settings"} <= set(findings)
 
 
+def examine(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """A whole examination in a process of its own, which a busy machine may take its time for."""
+    command = [sys.executable, "-m", "localdiff", "doctor", *arguments]
+    return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=500)
+
+
 @pytest.mark.slow
 def test_a_whole_examination(tmp_path: Path) -> None:
     with hub(model=Repository(files={})) as server:
         env = environment(
             HF_ENDPOINT=server.url, HF_HOME=str(tmp_path), NO_PROXY="127.0.0.1", LOCALDIFF_HOME=str(tmp_path)
         )
-        result = process("doctor", "--json", env=env)
+        result = examine("--json", env=env)
     content: dict[str, Any] = json.loads(result.stdout)
-    assert result.code == content["exit_code"] == 0
+    assert result.returncode == content["exit_code"] == 0
     by_subject = {finding["subject"]: finding for finding in content["findings"]}
     assert by_subject["4-bit product on cpu"]["status"] == "ok"
     assert by_subject["denoise step on cpu"]["status"] == "ok"
@@ -128,8 +135,8 @@ def test_a_real_report_tells_no_names(tmp_path: Path) -> None:
             LOCALDIFF_HOME=str(home),
             LOCALDIFF_JANE="1",
         )
-        result = process("doctor", "--report", env=env)
-    assert result.code == 0
+        result = examine("--report", env=env)
+    assert result.returncode == 0
     for secret in ("jane", "Jane", "hf_good", str(tmp_path), server.url):
         assert secret not in result.stdout, secret
     assert "a quantized model: 4bit" in result.stdout
@@ -170,3 +177,22 @@ def test_the_terminal_is_asked_and_left_in_order(tmp_path: Path) -> None:
     assert screen.finish() == 0
     assert "ok    terminal: 100×30, truecolor, UTF-8, synchronized output" in screen.lines()
     assert not any("62;22c" in line for line in screen.lines())
+
+
+def test_lines_are_folded_under_themselves_on_a_terminal(
+    cli: Cli, found: list[Finding], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found.append(
+        Finding(subject="disk", status="warn", text="word " * 20, details=["detail " * 12], advice="do that now " * 8)
+    )
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm")
+    plain = cli("doctor", "--color", "never", terminals="stdout").stdout
+    lines = plain.splitlines()
+    assert max(map(len, lines)) < 60
+    starts = [re.match(r"( *)(\S+)", line) for line in lines]
+    assert [(len(start[1]), start[2]) for start in starts if start][:3] == [(0, "warn"), (6, "word"), (6, "word")]
+    assert {(len(start[1]), start[2]) for start in starts if start} >= {(8, "detail"), (10, "detail"), (6, "→")}
+    colored = cli("doctor", "--color", "always", terminals="stdout").stdout
+    assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == plain
+    assert len(cli("doctor").stdout.splitlines()) == 3

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import namedtuple
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -54,6 +55,7 @@ def env(tmp_path: Path) -> dict[str, str]:
         (70, NEED, "ok", "`localdiff quantize --recipe 4bit` takes 65.0 GB of it"),
         (60, NEED, "warn", "and `localdiff quantize --recipe 4bit` takes 65.0 GB of it"),
         (1, None, "ok", "1.0 GB free for models and downloads"),
+        (70, replace(NEED, output=None), "ok", "takes at least 50.0 GB of it"),
     ],
 )
 def test_one_disk(
