@@ -23,6 +23,7 @@ from localdiff.errors import ResourceError, UsageError, WeightsError
 from quant import RECIPES
 
 MODEL = "google/diffusiongemma-26B-A4B-it"
+DEMO = "demo"
 MANIFEST = "quant.json"
 PARTIAL, DISCARDED = ".partial", ".discarded"
 
@@ -58,8 +59,8 @@ def output_name(model: str, recipe: str) -> str:
 def default_model(env: Mapping[str, str] = os.environ) -> str:
     """The model that is meant when none is named.
 
-    It is the released model, in the first recipe that is here, in the order of `quant.RECIPES`; or whatever is here, if
-    that is a single model.
+    It is the released model, in the first recipe that is here, in the order of `quant.RECIPES`; or whatever else is
+    here, if that is a single model. The demo model never stands in, quantized or not (`docs/decisions/0005`).
 
     Raises:
         WeightsError: there is none, or no telling which.
@@ -68,11 +69,12 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
     for recipe in RECIPES:
         if (name := output_name(MODEL, recipe)) in finished:
             return name
-    if len(finished) == 1:
-        return finished[0]
-    if finished:
+    others = [name for name in finished if _source(paths.models_dir(env) / name) != DEMO]
+    if len(others) == 1:
+        return others[0]
+    if others:
         raise WeightsError(
-            f"no model was named, and {len(finished)} are here", f"`-m` takes one of {', '.join(sorted(finished))}"
+            f"no model was named, and {len(others)} are here", f"`-m` takes one of {', '.join(sorted(others))}"
         )
     raise WeightsError(
         "no model was named, and no quantized model is here to stand in",
@@ -159,11 +161,8 @@ def _look_at(directory: Path, record: _Record) -> StoredModel:
     recipe = None
     if not _is_finished(directory):
         state = "unfinished"
-    else:
-        try:
-            recipe = str(json.loads((directory / MANIFEST).read_bytes())["recipe"]["name"])
-        except (OSError, ValueError, KeyError, TypeError):
-            state = "damaged"
+    elif (recipe := _said(directory, "recipe", "name")) is None:
+        state = "damaged"
     return StoredModel(
         name=directory.name,
         directory=directory,
@@ -172,6 +171,20 @@ def _look_at(directory: Path, record: _Record) -> StoredModel:
         nbytes=_size(directory),
         verified=record.get(directory) if state == "finished" else None,
     )
+
+
+def _source(directory: Path) -> str | None:
+    """What a model was made from."""
+    return _said(directory, "source", "model")
+
+
+def _said(directory: Path, section: str, key: str) -> str | None:
+    """What a manifest says about its model; None where it cannot be read or says nothing."""
+    try:
+        value = json.loads((directory / MANIFEST).read_bytes())[section][key]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return value if isinstance(value, str) else None
 
 
 def _size(directory: Path) -> int:

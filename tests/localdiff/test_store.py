@@ -21,10 +21,10 @@ def env(tmp_path: Path) -> dict[str, str]:
     return {"LOCALDIFF_HOME": str(tmp_path)}
 
 
-def make(env: dict[str, str], name: str, recipe: str = "4bit", nbytes: int = 1000) -> Path:
+def make(env: dict[str, str], name: str, recipe: str = "4bit", nbytes: int = 1000, source: str = "x") -> Path:
     directory = Path(env["LOCALDIFF_HOME"]) / "models" / name
     directory.mkdir(parents=True)
-    (directory / "quant.json").write_text(json.dumps({"recipe": {"name": recipe}}))
+    (directory / "quant.json").write_text(json.dumps({"recipe": {"name": recipe}, "source": {"model": source}}))
     (directory / "model.safetensors").write_bytes(b"x" * nbytes)
     return directory
 
@@ -47,13 +47,13 @@ def test_without_any_model_the_command_that_makes_one_is_named(env: dict[str, st
 
 
 def test_the_released_model_is_the_default_in_the_first_recipe_that_is_here(env: dict[str, str]) -> None:
-    make(env, "demo-4bit")
-    assert default_model(env) == "demo-4bit"
+    make(env, "mine-4bit")
+    assert default_model(env) == "mine-4bit"
     make(env, "other-4bit")
     with pytest.raises(WeightsError, match="2 are here") as raised:
         default_model(env)
-    assert raised.value.hint == "`-m` takes one of demo-4bit, other-4bit"
-    assert not is_default("demo-4bit", env)
+    assert raised.value.hint == "`-m` takes one of mine-4bit, other-4bit"
+    assert not is_default("mine-4bit", env)
     make(env, f"{RELEASED}-int8", "int8")
     assert default_model(env) == f"{RELEASED}-int8"
     make(env, f"{RELEASED}-4bit-small", "4bit-small")
@@ -61,6 +61,14 @@ def test_the_released_model_is_the_default_in_the_first_recipe_that_is_here(env:
     make(env, f"{RELEASED}-4bit")
     assert default_model(env) == f"{RELEASED}-4bit"
     assert is_default(f"{RELEASED}-4bit", env)
+
+
+def test_the_demo_model_never_stands_in(env: dict[str, str]) -> None:
+    make(env, "demo-4bit", source="demo")
+    with pytest.raises(WeightsError, match="no quantized model is here to stand in"):
+        default_model(env)
+    make(env, "mine-4bit")
+    assert default_model(env) == "mine-4bit"
 
 
 def test_an_unfinished_model_is_no_default(env: dict[str, str]) -> None:
@@ -88,7 +96,8 @@ def test_what_is_on_disk(env: dict[str, str]) -> None:
         ("b-4bit", "finished", "4bit", None),
         ("c-4bit.partial", "unfinished", None, None),
     ]
-    assert [model.nbytes for model in found] == [5002, 1000 + len('{"recipe": {"name": "4bit"}}'), 1105]
+    manifest = len('{"recipe": {"name": "4bit"}, "source": {"model": "x"}}')
+    assert [model.nbytes for model in found] == [5002, 1000 + manifest, 1077 + manifest]
 
 
 def test_when_it_was_verified(env: dict[str, str]) -> None:
