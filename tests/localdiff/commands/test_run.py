@@ -128,7 +128,8 @@ def test_the_engine_is_loaded_with_what_was_asked_for(cli: Cli, monkeypatch: pyt
     module.Engine = Engine  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "localdiff.engine", module)
     assert cli("run", "hi", "-m", "demo", "--device", "cpu").code == 0
-    assert seen == [("demo", {"device": "cpu", "dtype": "auto", "revision": None, "offline": False})]
+    asked = {"device": "cpu", "dtype": "auto", "revision": None, "offline": False, "context": 8192, "max_memory": None}
+    assert seen == [("demo", asked)]
 
 
 def test_without_a_model_it_says_which_there_are(cli: Cli) -> None:
