@@ -79,7 +79,7 @@ def load_model(
     demand = _demand(weights, source_of.values(), config, device, dtype, context)
     budgets = [_budget(there, max_memory) for there in (device, *further)]
     placement = place(demand, budgets, may_offload=max_memory is not None if may_offload is None else may_offload)
-    if warning := cost(demand, budgets, placement):
+    if warning := cost(demand, budgets, placement, free_bytes(torch.device("cpu"))):
         _log.warning("%s", warning)
     _swap(network, {name: weights.fate(source) for name, source in source_of.items()}, dtype)
     _assign(network, weights, source_of, placement, dtype)

@@ -111,8 +111,12 @@ def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool) -> Pl
     raise _too_large(demand, main, _on_main(demand, head, 0), may_offload)
 
 
-def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement) -> str | None:
-    """What an offload costs, as a sentence to be said before anything is loaded; None where nothing is offloaded."""
+def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_free: int | None) -> str | None:
+    """What an offload costs, as a sentence to be said before anything is loaded; None where nothing is offloaded.
+
+    Args:
+        host_free: bytes of host memory that can be had, or None where nobody says.
+    """
     if not placement.offloaded:
         return None
     nbytes = sum(demand.layers[layer].weights for layer in placement.offloaded)
@@ -126,6 +130,8 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement) -> str
             f"stay in host memory and are copied to `{placement.main}` in every pass, "
             f"which takes about {seconds:.2g} s each time at {BUS_BYTES_A_SECOND / 1e9:.0f} GB/s"
         )
+        if host_free is not None and nbytes > host_free:
+            how += f"; only {shown_size(host_free)} of it are free, so the rest is read from the disk every time"
     return f"`{demand.name}` takes {total} at a context of {demand.context:,} tokens, and {given}: {what} {how}"
 
 

@@ -108,22 +108,25 @@ def test_refused_without_a_way_out() -> None:
 def test_the_cost_is_told() -> None:
     given_ = budgets(50)
     big = demand(10_000, 10_000, 10_000, outside=20_000 * MB)
-    sentence = cost(big, given_, Placement(main=CARD, layers=(CARD,) * 3, offloaded=(1, 2)))
-    assert sentence == (
+    placement = Placement(main=CARD, layers=(CARD,) * 3, offloaded=(1, 2))
+    expected = (
         "`int8` takes 50.0 GB at a context of 8,192 tokens, and `cuda:0` has 50 MB for it: 2 of 3 layers (20.0 GB) "
         "stay in host memory and are copied to `cuda:0` in every pass, which takes about 2 s each time at 10 GB/s"
     )
+    assert cost(big, given_, placement, None) == cost(big, given_, placement, 20_000 * MB) == expected
+    little = "; only 5.0 GB of it are free, so the rest is read from the disk every time"
+    assert cost(big, given_, placement, 5_000 * MB) == expected + little
 
 
 def test_the_cost_on_a_cpu() -> None:
     placement = Placement(main=CPU, layers=(CPU,) * 4, offloaded=(3,))
-    sentence = cost(FOUR, [Budget(device=CPU, nbytes=60 * MB)], placement)
+    sentence = cost(FOUR, [Budget(device=CPU, nbytes=60 * MB)], placement, 1)
     assert sentence is not None
     assert sentence.endswith("1 of 4 layers (10 MB) are read from their files anew in every pass")
 
 
 def test_what_costs_nothing_is_not_told() -> None:
-    assert cost(FOUR, budgets(71), Placement(main=CARD, layers=(CARD,) * 4)) is None
+    assert cost(FOUR, budgets(71), Placement(main=CARD, layers=(CARD,) * 4), 1) is None
 
 
 @settings(deadline=None)
