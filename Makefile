@@ -61,8 +61,8 @@ docs: setup  ## write the generated pages of docs/
 	$(BIN)/python -m tests.cli_reference > docs/cli.md.partial && mv docs/cli.md.partial docs/cli.md
 
 demo-model: setup  ## train a small model like the one that ships, about an hour on two cores
-	$(BIN)/python -m localdiff.demo.train build/demo-work --updates 2400 --decay 600
-	$(BIN)/python -m localdiff.demo.train build/demo-work --updates 2400 --decay 600 --export build/demo-model
+	$(BIN)/python -m localdiff.demo.train build/demo-work --updates 3000 --decay 900
+	$(BIN)/python -m localdiff.demo.train build/demo-work --updates 3000 --decay 900 --export build/demo-model
 	$(BIN)/python -m localdiff.demo.evaluate --model build/demo-model --prompts 50
 
 full-width: setup  ## write a two-layer checkpoint with random weights at full width into build/ (5 GB)
