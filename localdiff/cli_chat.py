@@ -1,27 +1,26 @@
 """The command line of conversations: `localdiff chat`.
 
-Knows option names and help texts; computes nothing. `localdiff.cli` takes the command in.
+Knows option names and help texts; computes nothing, and loads what it needs when it runs. `localdiff.cli` takes the
+command in.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from localdiff import cli_options as options
-from localdiff.chat.settings import Looks
-from localdiff.commands.chat import TYPED, ChatRequest, chat
-from localdiff.commands.live import LiveOptions
-from localdiff.commands.run import RunRequest
 from localdiff.exits import Edge
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
 from localdiff.ui.configured import GENERATING, configured, live_wish, origins_of
-from localdiff.ui.live import DEFAULT_FPS
-from localdiff.ui.output import decide
+from localdiff.ui.output import Output, decide
+
+if TYPE_CHECKING:
+    from localdiff.commands.chat import ChatRequest
 
 _SESSION = "Session"
 
@@ -76,13 +75,18 @@ def chat_command(
     seed: options.Seed = None,
     live: options.Live = None,
     palette: options.Palette = "auto",
-    fps: options.Fps = DEFAULT_FPS,
+    fps: options.Fps = 20.0,
 ) -> int:
     """Talk to a model.
 
     Every turn is saved by itself; -c goes on with the last session. Ctrl-C stops a reply. In the chat, /help lists keys
     and commands.
     """
+    from localdiff.chat.settings import Looks
+    from localdiff.commands.chat import TYPED, ChatRequest
+    from localdiff.commands.live import LiveOptions
+    from localdiff.commands.run import RunRequest
+
     streams = decide(color)
     if isinstance(context.obj, Edge):
         context.obj.output = streams
@@ -120,3 +124,10 @@ def chat_command(
     )
     stdin = None if sys.stdin is None else sys.stdin.buffer
     return chat(request, streams, stdin=stdin)
+
+
+def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None) -> int:
+    """Hold the conversation; it is loaded here and not before."""
+    from localdiff.commands import chat as command
+
+    return command.chat(request, output, stdin=stdin)

@@ -1,6 +1,7 @@
 """The command line of traces: `localdiff replay` and `localdiff trace`.
 
-Knows option names and help texts; computes nothing. `localdiff.cli` takes the commands in.
+Knows option names and help texts; computes nothing, and loads what a command needs when it runs. `localdiff.cli` takes
+the commands in.
 """
 
 from __future__ import annotations
@@ -12,10 +13,6 @@ from typing import Annotated, Literal
 import typer
 
 from localdiff import store
-from localdiff.commands.replay import ReplayRequest, replay, standard_input
-from localdiff.commands.trace_check import CheckRequest, trace_check
-from localdiff.commands.trace_diff import DiffRequest, trace_diff
-from localdiff.commands.trace_pair import PairRequest, trace_pair
 from localdiff.exits import Edge
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
@@ -89,6 +86,8 @@ def replay_command(
     Home and End go to the ends, q leaves. Where there is no terminal to play in, the answer is printed.
     """
     streams = _streams(context, color, quiet)
+    from localdiff.commands.replay import ReplayRequest, replay, standard_input
+
     request = ReplayRequest(
         file=file,
         to=to,
@@ -123,6 +122,8 @@ def diff_command(
     For two recipes, two seeds or two machines; the traces may be of anything.
     """
     streams = _streams(context, None, quiet)
+    from localdiff.commands.trace_diff import DiffRequest, trace_diff
+
     return trace_diff(DiffRequest(files=(one, other), to=to, output=output), streams)
 
 
@@ -154,6 +155,8 @@ def check_command(
 ) -> int:
     """Check that a trace is whole and as it was recorded; the exit code is 5 if it is not."""
     streams = _streams(context, None, quiet)
+    from localdiff.commands.trace_check import CheckRequest, trace_check
+
     request = CheckRequest(file=file, rerun=rerun, model=model, device=device, offline=offline)
     return trace_check(request, streams)
 
@@ -238,6 +241,8 @@ def pair_command(
     options = GenerateOptions(
         max_tokens=max_tokens, context=context_size, seed=seed, think=think, system=system, temperature=temperature
     )
+    from localdiff.commands.trace_pair import PairRequest, trace_pair
+
     request = PairRequest(
         recipes=recipes,
         options=options,
