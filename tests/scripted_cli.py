@@ -1,8 +1,8 @@
 """The real command line with a scripted engine, as a process: `python -m tests.scripted_cli SCRIPT ARGUMENTS…`.
 
 SCRIPT is a JSON object: fields of `ScriptedEngine`, with blocks as objects, whose text is repeated `times` times; or,
-where it says `canvas`, fields of `CanvasPlayer`; or, where it says `replies`, fields of `ScriptedSpeaker` for a chat. To
-look at the live canvas without a model:
+where it says `canvas`, fields of `CanvasPlayer`; or, where it says `replies`, fields of `ScriptedSpeaker` for a chat.
+To look at the live canvas without a model:
 
     python -m tests.scripted_cli '{"canvas": "latin", "length": 256, "rate": 4}' run -m demo hi
 """

@@ -130,7 +130,7 @@ def _row(row: Row, y: int, palette: Palette) -> str:
 
 
 def _cell(span: Span, column: int, y: int, palette: Palette) -> str:
-    # Browsers drop spaces at the ends of a text, whatever `xml:space` says, and would stretch the rest over their place.
+    # Browsers drop spaces at the ends of a text, whatever `xml:space` says, and stretch the rest over their place.
     text = span.text.strip(" ")
     column += len(span.text) - len(span.text.lstrip(" "))
     width = span.width - (len(span.text) - len(text))
