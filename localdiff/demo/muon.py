@@ -48,7 +48,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     """Singular values of [..., rows, columns] brought near 1, by the Newton-Schulz iteration, in fp32."""
     a, b, c = _QUINTIC
     tall = matrices.shape[-2] > matrices.shape[-1]
-    x = matrices.mT if tall else matrices
+    x: Tensor = matrices.mT if tall else matrices
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(_ITERATIONS):
         gram = x @ x.mT
