@@ -1,19 +1,20 @@
 # Every task of this repository. `make` alone lists them.
 
-VENV   := .venv
-BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
-PROMPT ?= Spell the word "canvas".
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.installed
+EXAMPLE := localdiff/trace/example.jsonl
+PROMPT  ?= Spell the word "canvas".
 
 # PYTHON may name the interpreter for the environment; without it the first one that is new enough is taken.
 PYTHON     ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14 python)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all check lint types format docs demo-model demo-values full-width wheel clean
+.PHONY: help setup run test test-all check lint types format docs demo-model example-trace demo-values full-width wheel clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP)  ## create .venv and install everything, pinned by constraints.txt
 
@@ -67,6 +68,13 @@ demo-model: setup  ## train a small model like the one that ships, about an hour
 
 full-width: setup  ## write a two-layer checkpoint with random weights at full width into build/ (5 GB)
 	$(BIN)/python -m tests.full_width build/full-width
+
+example-trace: setup  ## record the trace that ships with the package, after a new demo model
+	rm -f $(EXAMPLE)
+	OMP_NUM_THREADS=1 $(BIN)/localdiff run --model demo --device cpu --seed 2 --live off --record $(EXAMPLE) \
+	  --record-top-k 3 'Write a long text about quantization.'
+	$(BIN)/localdiff trace check $(EXAMPLE) --rerun
+	chmod 644 $(EXAMPLE)
 
 demo-values: setup  ## store what `localdiff doctor` compares with, after a new demo model
 	$(BIN)/python -m localdiff.doctor.write_values
