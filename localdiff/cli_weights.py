@@ -16,6 +16,7 @@ from localdiff.commands.quantize import QuantizeRequest, quantize
 from localdiff.commands.question import asker
 from localdiff.exits import Edge
 from localdiff.store import MODEL
+from localdiff.ui.configured import configured
 from localdiff.ui.help import Command, Group
 from localdiff.ui.output import Output, decide
 from quant import DEFAULT_RECIPE, RECIPES
@@ -27,7 +28,7 @@ _RUN = "How it goes"
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    app.command("quantize", cls=Command)(quantize_command)
+    app.command("quantize", cls=configured("recipe"))(quantize_command)
     models = typer.Typer(cls=Group, invoke_without_command=True)
     models.callback()(models_command)
     models.command("rm", cls=Command)(remove_command)

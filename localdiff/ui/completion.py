@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from localdiff import paths
+from localdiff.config import KEYS
 from localdiff.ui.help import summary
 from localdiff.ui.later import loaded
 
@@ -24,7 +25,6 @@ WORD_VARIABLE = "_LOCALDIFF_WORD"
 Kind: TypeAlias = Literal["plain", "file", "dir"]
 _HELP = ("-h", "--help")
 _DEVICES = ("auto", "cpu", "cuda", "mps")
-_TYPES = ("auto", "bf16", "fp32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +176,9 @@ _BY_WORD: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
     "PATH": lambda _env: [FILES],
     "DIR": lambda _env: [DIRECTORIES],
     "MODEL": _models,
+    "RECIPE": lambda _env: [Candidate("plain", name) for name in KEYS["recipe"].choices],
     "DEVICE": lambda _env: [Candidate("plain", name) for name in _DEVICES],
-    "TYPE": lambda _env: [Candidate("plain", name) for name in _TYPES],
+    "TYPE": lambda _env: [Candidate("plain", name) for name in KEYS["dtype"].choices],
 }
 
 

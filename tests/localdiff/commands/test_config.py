@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from localdiff import cli_weights
+from localdiff.commands.quantize import QuantizeRequest
 from localdiff.commands.run import RunRequest
 from tests.fakes import ScriptedEngine
 from tests.processes import Cli
@@ -106,6 +108,15 @@ def test_a_flag_puts_out_of_force_what_it_excludes(
 ) -> None:
     options = asked(f"[generate]\n{text}\n", *arguments).options
     assert (options.temperature, options.t_min, options.t_max) == schedule
+
+
+def test_the_recipe_of_quantize(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[QuantizeRequest] = []
+    monkeypatch.setattr(cli_weights, "quantize", lambda request, *_, **__: requests.append(request) or 0)
+    (home / "config.toml").write_text('recipe = "int8"\n')
+    assert cli("quantize", "--dry-run").code == 0
+    assert cli("quantize", "--dry-run", "--recipe", "mixed").code == 0
+    assert [request.recipe for request in requests] == ["int8", "mixed"]
 
 
 def test_a_canvas_that_is_wished_for_is_no_error_in_a_pipe(asked: Callable[..., RunRequest], cli: Cli) -> None:

@@ -56,6 +56,7 @@ def offers(*words: str, env: dict[str, str] | None = None) -> list[str]:
         (["no-such-command", ""], [name for name, command in GROUP.commands.items() if not command.hidden]),
         (["completion", "z"], ["zsh"]),
         (["replay", ""], ["<file>"]),
+        (["quantize", "--recipe", "4"], ["4bit", "4bit-small"]),
     ],
 )
 def test_offers(words: list[str], expected: list[str]) -> None:
