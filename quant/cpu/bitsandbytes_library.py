@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib import metadata, util
 from pathlib import Path
@@ -53,15 +54,43 @@ class Nf4Library:
         Args:
             codes: U8 `[out, in/2]`; scales: fp32 `[out, in/64]`; out: bf16 or fp32 `[out, in]`. All contiguous.
         """
+        _check(codes, scales, out)
+        if scales.dtype != torch.float32:
+            raise ValueError(f"{scales.dtype=} should be float32")
         rows, columns = out.shape
-        if not (codes.is_contiguous() and scales.is_contiguous() and out.is_contiguous()):
-            raise ValueError("codes, scales and out should be contiguous")
-        if codes.numel() * 2 != out.numel() or scales.numel() * GROUP != out.numel():
-            raise ValueError(f"{codes.shape=} and {scales.shape=} do not belong to {out.shape=}")
-        if (codes.dtype, scales.dtype) != (torch.uint8, torch.float32):
-            raise ValueError(f"{codes.dtype=} and {scales.dtype=} should be uint8 and float32")
         self._functions[out.dtype](codes.data_ptr(), scales.data_ptr(), out.data_ptr(), GROUP, rows, columns)
         return out
+
+    def decoder(self, codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Callable[[int], Tensor]:
+        """A function that decodes matrix number n of a stack, always into the same memory.
+
+        Args:
+            codes: U8 `[n, out, in/2]`; scales: bf16 `[n, out, in/64]`; both contiguous, and kept by the caller.
+            dtype: of the result, bf16 or fp32.
+        """
+        out = torch.empty(*codes.shape[1:-1], 2 * codes.shape[-1], dtype=dtype)
+        upcast = torch.empty(scales.shape[1:])
+        _check(codes[0], scales[0], out)
+        # A pass decodes thousands of matrices: what can be known beforehand is not asked again.
+        function, (rows, columns) = self._functions[dtype], out.shape
+        first, step = codes.data_ptr(), codes.stride(0)
+        upcast_pointer, out_pointer = upcast.data_ptr(), out.data_ptr()
+
+        def decode(number: int) -> Tensor:
+            upcast.copy_(scales[number])
+            function(first + number * step, upcast_pointer, out_pointer, GROUP, rows, columns)
+            return out
+
+        return decode
+
+
+def _check(codes: Tensor, scales: Tensor, out: Tensor) -> None:
+    if not (codes.is_contiguous() and scales.is_contiguous() and out.is_contiguous()):
+        raise ValueError("codes, scales and out should be contiguous")
+    if codes.numel() * 2 != out.numel() or scales.numel() * GROUP != out.numel():
+        raise ValueError(f"{codes.shape=} and {scales.shape=} do not belong to {out.shape=}")
+    if codes.dtype != torch.uint8:
+        raise ValueError(f"{codes.dtype=} should be uint8")
 
 
 @cache

@@ -24,6 +24,7 @@ from ..modules.embedding import QuantEmbedding
 from ..modules.experts import QuantExperts
 from ..modules.linear import QuantLinear
 from ..modules.tensor import QuantTensor
+from .allocator import keep_freed_memory
 from .bitsandbytes_library import nf4_library
 from .embedding import Bf16Embedding
 from .experts import CpuExperts
@@ -49,6 +50,7 @@ def prepare(model: nn.Module, *, progress: Callable[[int, int], None] | None = N
     switch = os.environ.get(SWITCH, "auto")
     if switch == "plain":
         return
+    keep_freed_memory()
     least = 0 if switch == "fast" else LEAST
     found = list(_quantized(model))
     last = LastRows()

@@ -69,21 +69,14 @@ class LibraryProduct:
     """
 
     def __init__(self, tensor: QuantTensor, compute: torch.dtype, library: Nf4Library) -> None:
-        self._codes, self._scales = tensor.codes, tensor.scales
-        self._shape = tensor.shape[1:]
+        self._codes, self._scales = tensor.codes.contiguous(), tensor.scales.contiguous()
         self._compute, self._library = compute, library
         self.path = f"nf4 decoded to {short(compute)} by bitsandbytes"
 
     def __call__(self, x: Tensor, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
         rows = (x if chosen is None else x[chosen]).to(self._compute)
-        weight = torch.empty(self._shape, dtype=self._compute)
-        scales = torch.empty(self._scales.shape[1:])
-        parts = []
-        for expert, part in _parts(counts):
-            scales.copy_(self._scales[expert])
-            self._library.decode(self._codes[expert], scales, weight)
-            parts.append(torch.mm(weight, rows[part].t()).t())
-        return torch.cat(parts).to(x.dtype)
+        decode = self._library.decoder(self._codes, self._scales, self._compute)
+        return torch.cat([torch.mm(decode(expert), rows[part].t()).t() for expert, part in _parts(counts)]).to(x.dtype)
 
 
 class Int8Product:

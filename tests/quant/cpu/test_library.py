@@ -37,7 +37,7 @@ def test_the_same_bits_as_our_decoder(library: Nf4Library, dtype: torch.dtype, s
         (torch.zeros(4, 32, dtype=torch.uint8), torch.zeros(2, 1), "do not belong to"),
         (torch.zeros(2, 32, dtype=torch.uint8), torch.zeros(2, 2), "do not belong to"),
         (torch.zeros(2, 32, dtype=torch.int8), torch.zeros(2, 1), "should be uint8"),
-        (torch.zeros(2, 32, dtype=torch.uint8), torch.zeros(2, 1, dtype=torch.bfloat16), "should be uint8"),
+        (torch.zeros(2, 32, dtype=torch.uint8), torch.zeros(2, 1, dtype=torch.bfloat16), "should be float32"),
         (torch.zeros(2, 64, dtype=torch.uint8)[:, ::2], torch.zeros(2, 1), "should be contiguous"),
     ],
 )
@@ -46,6 +46,20 @@ def test_nothing_is_read_beyond_its_end(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         library.decode(codes, scales, torch.empty(2, 64))
+
+
+@pytest.mark.parametrize("dtype", FUNCTIONS)
+def test_matrices_of_a_stack_in_any_order(library: Nf4Library, dtype: torch.dtype) -> None:
+    encoded = Nf4().encode(torch.randn(5, 96, 192, generator=torch.Generator().manual_seed(2)))
+    decode, expected = library.decoder(encoded.codes, encoded.scales, dtype), Nf4().decode(encoded, dtype)
+    for number in (4, 0, 2, 2, 1):
+        assert torch.equal(decode(number), expected[number])
+
+
+def test_a_stack_that_does_not_fit_is_refused(library: Nf4Library) -> None:
+    codes = torch.zeros(3, 8, 32, dtype=torch.uint8)
+    with pytest.raises(ValueError, match="do not belong to"):
+        library.decoder(codes, torch.zeros(3, 4, 1, dtype=torch.bfloat16), torch.float32)
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_no_rows() -> None:
 
 @given(st.lists(st.integers(0, 9), max_size=30), st.lists(st.booleans(), min_size=10, max_size=10))
 def test_taking_rows_is_taking_decoded_rows(numbers: list[int], outlying: list[bool]) -> None:
-    x = normal(10, 64)
+    x = normal(10, 256)
     x[torch.tensor(outlying), 5] = 90.0
     rows = quantize_rows(x)
     chosen = torch.tensor(numbers, dtype=torch.int64)
@@ -84,7 +84,7 @@ def test_taking_rows_is_taking_decoded_rows(numbers: list[int], outlying: list[b
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.data())
 def test_splitting_rows_is_splitting_decoded_rows(counts: list[int], data: st.DataObject) -> None:
     total = sum(counts)
-    x = normal(total, 64)
+    x = normal(total, 256)
     outlying = data.draw(st.lists(st.booleans(), min_size=total, max_size=total))
     x[torch.tensor(outlying, dtype=torch.bool), 5] = 90.0
     rows = quantize_rows(x)
