@@ -134,7 +134,8 @@ def _meant(key_path: tuple[str, ...]) -> str:
     anywhere = get_close_matches(word, [key.word for key in KEYS.values()], 1)
     if anywhere:
         name = next(name for name, key in KEYS.items() if key.word == anywhere[0])
-        return f"did you mean `{name}`?"
+        where = ", above the first [table]" if table and "." not in name else ""
+        return f"did you mean `{name}`{where}?"
     return "`localdiff config` lists every setting"
 
 

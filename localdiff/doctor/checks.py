@@ -34,11 +34,14 @@ LOOKING, COMPUTING = 5.0, 120.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One check: what is shown while it runs, what runs, and for how long at most."""
+    """One check: what is shown while it runs, what runs, and for how long at most.
+
+    None for `seconds` runs it on the main thread, where Ctrl-C reaches it: for what must put a terminal in order again.
+    """
 
     name: str
     run: Callable[[], list[Finding]]
-    seconds: float = LOOKING
+    seconds: float | None = LOOKING
 
 
 @dataclass(kw_only=True)
@@ -78,7 +81,11 @@ class Examination:
             Check(name="disks", run=self._disk),
             Check(name="weights", run=lambda: check_weights(stored_models(self.env))),
             Check(name="hub", run=check_hub, seconds=2 * LOOKING),
-            Check(name="terminal", run=lambda: [finding_of(abilities(self.stderr, self.keyboard, self.env))]),
+            Check(
+                name="terminal",
+                run=lambda: [finding_of(abilities(self.stderr, self.keyboard, self.env))],
+                seconds=None,
+            ),
             Check(name="settings", run=lambda: check_settings(self._settings, self.env)),
         ]
 
@@ -151,13 +158,13 @@ class Examination:
 def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
     """What a check found; one that takes too long or breaks is a finding itself."""
     try:
-        return limited(check.run, check.seconds)
+        return check.run() if check.seconds is None else limited(check.run, check.seconds)
     except TooSlowError:
         return [
             Finding(
                 subject=check.name,
                 status="warn",
-                text=f"no result after {check.seconds:.0f} s",
+                text=f"no result after {check.seconds or 0:.0f} s",
                 advice="a disk, a driver or the network hangs: `localdiff doctor --quick` leaves out what computes",
             )
         ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +163,22 @@ def test_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
         screen.type(b"\x03")
         assert screen.finish() == 130
     assert not any("Traceback" in line for line in screen.lines())
+
+
+def test_ctrl_c_while_the_terminal_is_asked_leaves_its_echo_on(tmp_path: Path) -> None:
+    env = environment(HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path), LOCALDIFF_HOME=str(tmp_path))
+    for _attempt in range(5):  # it is asked for half a second; a busy machine may press the key too late
+        screen = terminal("doctor", "--quick", env=env)
+        while b"\x1b[?2026$p" not in screen.raw and screen.child.poll() is None:
+            screen._read(0.1)
+        screen.type(b"\x03")
+        while screen.child.poll() is None:
+            screen._read(0.1)
+        assert termios.tcgetattr(screen.master)[3] & termios.ECHO
+        os.close(screen.master)
+        if screen.child.returncode == 130:
+            return
+    raise AssertionError("Ctrl-C was never heard")
 
 
 def test_the_terminal_is_asked_and_left_in_order(tmp_path: Path) -> None:
