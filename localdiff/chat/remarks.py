@@ -46,7 +46,7 @@ def remarks(
         yield Remark("The reply is still empty. `/retry` draws it again, `/edit` changes your message.")
     if reply.is_kept and reply.unsettled:
         yield Remark(_unsettled(reply.unsettled, reply.max_steps), "warning")
-    if reply.stats is None:
+    if reply.stats is None or not reply.is_kept:
         return
     if stats:
         line = footer(reply.stats, context=context, width=width, dot=dot, new_tokens=reply.new_tokens)
