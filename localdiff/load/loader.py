@@ -3,6 +3,7 @@
     config.json ─► DiffusionGemma on `meta` ─► account for names and shapes ─► quantized modules in place
                                                                                     │
                    model ◄─ hooks, where layers are offloaded ◄─ assign tensors ◄─ place, or refuse
+                            fast modules, on a CPU
 
 Knows the order of these things; knows nothing about generation. On a CPU, tensors that are stored in the wanted type,
 and all codes and scales, stay mapped from the file, so the weights are never held twice.
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from quant.cpu import prepare
 from quant.memory import SLACK, Held, MemoryAccount, cache_bytes
 from quant.modules import swap_modules
 
@@ -83,6 +85,12 @@ def load_model(
         _log.warning("%s", warning)
     _swap(network, {name: weights.fate(source) for name, source in source_of.items()}, dtype)
     _assign(network, weights, source_of, placement, dtype)
+    if device.type == "cpu" and not placement.offloaded:
+        # Pages of the files are not counted as taken, but without room for them every pass would read them anew.
+        wanted = sum(weights.nbytes(source, dtype) for source in source_of.values())
+        wanted += demand.account.cache + demand.account.buffers
+        free = budgets[0].nbytes
+        prepare(network, spare=None if free is None else max(0, free - wanted))
     return LoadedModel(network=network.requires_grad_(False).eval(), placement=placement)
 
 

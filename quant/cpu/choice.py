@@ -6,8 +6,9 @@
     linear, nf4         stays plain
     embedding           decoded to bf16 once, where bf16 is fast
 
-A weight is moved, never kept twice: a module's stored parts are let go before the next module's turn. What a machine
-can do is found out by doing it; nothing here depends on how fast it happened to be at the time, so that one machine
+A weight is moved, never kept twice: a module's stored parts are let go before the next module's turn. Int8 by rows
+takes what the stored form took, and the bf16 matrix twice as much; where that is not to be had, it stays plain. What a
+machine can do is found out by doing it; nothing depends on how fast it happened to be at the time, so that one machine
 always computes the same.
 """
 
@@ -15,7 +16,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
+from math import prod
 
 import torch
 from torch import nn
@@ -28,7 +31,7 @@ from .allocator import keep_freed_memory
 from .bitsandbytes_library import nf4_library
 from .embedding import Bf16Embedding
 from .experts import CpuExperts
-from .int8_weight import multiplies_int8
+from .int8_weight import multiplies_int8, row_bytes
 from .linear import Int8Linear, LastRows
 from .products import DecodedProduct, ExpertProduct, Int8Product, LibraryProduct
 
@@ -39,29 +42,42 @@ LEAST = 1 << 20
 """Weights of a matrix below which `auto` leaves it alone: there is nothing to gain, and rounding to lose."""
 
 
-def prepare(model: nn.Module, *, progress: Callable[[int, int], None] | None = None) -> None:
+def prepare(model: nn.Module, *, spare: int | None = None, progress: Callable[[int, int], None] | None = None) -> int:
     """Replaces the quantized modules of a model that lies on the CPU, with its weights assigned.
 
     Modules on other devices, or without their weights yet, are left alone.
 
     Args:
+        spare: bytes that weights in another form may take beyond what they take as stored; None is no limit.
         progress: called with the number of modules that are done and of all.
+
+    Returns:
+        Bytes that they take beyond what they took as stored; fewer than none where it is less.
     """
     switch = os.environ.get(SWITCH, "auto")
     if switch == "plain":
-        return
+        return 0
     keep_freed_memory()
-    least = 0 if switch == "fast" else LEAST
+    taken, last, least = 0, LastRows(), 0 if switch == "fast" else LEAST
     found = list(_quantized(model))
-    last = LastRows()
     for done, path in enumerate(found, 1):
         parent, _, attribute = path.rpartition(".")
         owner = model.get_submodule(parent)
-        replacement = _replacement(getattr(owner, attribute), last, least)
-        if replacement is not None:
-            setattr(owner, attribute, replacement.eval())
+        fast = _fast(getattr(owner, attribute), last, least)
+        if fast is not None and (spare is None or taken + fast.more <= spare):
+            setattr(owner, attribute, fast.make().eval())
+            taken += fast.more
         if progress is not None:
             progress(done, len(found))
+    return taken
+
+
+@dataclass(frozen=True, slots=True)
+class _Fast:
+    """A fast module that can be made, and how many more bytes its weights take than they do as stored."""
+
+    make: Callable[[], nn.Module]
+    more: int
 
 
 def _quantized(model: nn.Module) -> Iterator[str]:
@@ -72,26 +88,40 @@ def _quantized(model: nn.Module) -> Iterator[str]:
                 yield path
 
 
-def _replacement(module: nn.Module, last: LastRows, least: int) -> nn.Module | None:
+def _fast(module: nn.Module, last: LastRows, least: int) -> _Fast | None:
     """The fast module for a plain one, or None where the plain one stays."""
-    if isinstance(module, QuantLinear) and _is_large(module.weight, least):
-        return Int8Linear(module, last) if module.weight.codec.name == "int8" and multiplies_int8() else None
+    if isinstance(module, QuantLinear) and _is_large(module.weight, least) and _by_rows(module.weight):
+        return _Fast(partial(Int8Linear, module, last), _more(row_bytes(module.weight), module.weight))
     if isinstance(module, QuantExperts) and _is_large(module.gate_up_proj, least):
-        products = (_product(module.gate_up_proj), _product(module.down_proj))
-        return CpuExperts(*products, experts=module.gate_up_proj.shape[0])
-    if isinstance(module, QuantEmbedding) and module.dtype == torch.bfloat16 and _is_large(module.weight, least):
-        return Bf16Embedding(module) if multiplies_bf16() else None
+        tensors = (module.gate_up_proj, module.down_proj)
+        by_rows = [tensor for tensor in tensors if _by_rows(tensor)]
+        return _Fast(partial(_experts, *tensors), sum(_more(row_bytes(tensor), tensor) for tensor in by_rows))
+    if isinstance(module, QuantEmbedding) and _is_large(module.weight, least) and module.dtype == torch.bfloat16:
+        size = torch.bfloat16.itemsize * prod(module.weight.shape)
+        return _Fast(partial(Bf16Embedding, module), _more(size, module.weight)) if multiplies_bf16() else None
     return None
 
 
+def _more(nbytes: int, tensor: QuantTensor) -> int:
+    return nbytes - tensor.encoded.nbytes
+
+
+def _experts(gate_up: QuantTensor, down: QuantTensor) -> CpuExperts:
+    return CpuExperts(_product(gate_up), _product(down), experts=gate_up.shape[0])
+
+
 def _product(tensor: QuantTensor) -> ExpertProduct:
-    if tensor.codec.name == "int8" and multiplies_int8():
+    if _by_rows(tensor):
         return Int8Product(tensor)
     compute = torch.bfloat16 if multiplies_bf16() else torch.float32
     library = nf4_library()
     if tensor.codec.name == "nf4" and library is not None:
         return LibraryProduct(tensor, compute, library)
     return DecodedProduct(tensor, compute)
+
+
+def _by_rows(tensor: QuantTensor) -> bool:
+    return tensor.codec.name == "int8" and multiplies_int8()
 
 
 def _is_large(tensor: QuantTensor, least: int) -> bool:

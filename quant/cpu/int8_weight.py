@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 
 import torch
 from torch import Tensor
@@ -69,6 +70,11 @@ class Int8Weight:
             x.codes, 1.0, 0, self._packed, self._scales, self._zeros, None, 1.0, 0, torch.float32, "none", [], ""
         )
         return y.mul_(x.scales)
+
+
+def row_bytes(tensor: QuantTensor) -> int:
+    """Bytes of a tensor `[…, out, in]` as int8 with one scale a row."""
+    return prod(tensor.shape) + torch.float32.itemsize * prod(tensor.shape[:-1])
 
 
 def relative_error(squares: list[tuple[float, float]]) -> float:

@@ -250,6 +250,30 @@ def test_what_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "int8 by rows" in model.experts.path
 
 
+@needs_int8
+def test_nothing_takes_more_than_there_is_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "fast")
+    monkeypatch.setattr(choice, "multiplies_bf16", lambda: True)
+    # One scale of 4 bytes a row, where a group of 64 has one of 2 bytes.
+    head, up, down = VOCAB * (WIDTH - 6), 96 * (4 - 6), EXPERTS * WIDTH * (4 - 4)
+    for spare, taken, expected in (
+        (0, up + down, [QuantEmbedding, Int8Linear, QuantLinear, CpuExperts]),
+        (head - 1, up + down, [QuantEmbedding, Int8Linear, QuantLinear, CpuExperts]),
+        (head, head + up + down, [Bf16Embedding, Int8Linear, QuantLinear, CpuExperts]),
+        (None, head + up + down, [Bf16Embedding, Int8Linear, QuantLinear, CpuExperts]),
+    ):
+        model = Whole()
+        assert prepare(model, spare=spare) == taken
+        assert kinds(model) == expected
+
+
+def test_experts_that_are_decoded_take_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "fast")
+    model = nn.ModuleDict({"experts": experts("nf4", "nf4")})
+    assert prepare(model, spare=0) == 0
+    assert isinstance(model["experts"], CpuExperts)
+
+
 def test_the_switch_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, "plain")
     monkeypatch.setattr(choice, "LEAST", 0)
