@@ -38,7 +38,10 @@ def asked(models: tuple[Path, Path], tmp_path: Path) -> list[str]:
     return ["bench", "quality", *map(str, models), *options]
 
 
-def test_the_table_goes_to_stdout_and_the_progress_to_stderr(cli: Cli, asked: list[str]) -> None:
+def test_the_table_goes_to_stdout_and_the_progress_to_stderr(
+    cli: Cli, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     result = cli(*asked, "--seeds", "2", terminals="stderr")
     assert result.code == 0
     head, _, columns, rule, *rows = result.stdout.splitlines()

@@ -85,7 +85,10 @@ def test_json_alone(cli: Cli, asked: list[StepRequest]) -> None:
     assert asked == [StepRequest(json=True)]
 
 
-def test_progress_is_shown_on_a_terminal_and_taken_away(cli: Cli, asked: list[StepRequest]) -> None:
+def test_progress_is_shown_on_a_terminal_and_taken_away(
+    cli: Cli, asked: list[StepRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     result = cli("bench", "step", terminals="stderr")
     assert "measuring" in result.stderr
     assert result.stderr.endswith("\r")

@@ -173,7 +173,7 @@ def test_the_demo_checkpoint_under_the_reference() -> None:
     reference = Reference(DEMO)
     tokens = 4 * engine.model.config.canvas_length
     runs = []
-    for seed, skill in enumerate(("story", "spelling", "sudoku", "unknown")):
+    for seed, skill in enumerate(("spelling", "story", "sudoku", "unknown")):
         question = SKILLS[skill](random.Random(seed), "held_out").prompt
         prompt = engine.template.encode(engine.tokenizer, [{"role": "user", "content": question}])
         runs.append(reference_run(reference, prompt, seed=seed, max_tokens=tokens))
@@ -183,7 +183,7 @@ def test_the_demo_checkpoint_under_the_reference() -> None:
         ids = _last(events).token_ids
         assert ids == runs[-1].ids[: len(ids)]
     assert sum(block.converged for run in runs for block in run.blocks) >= 3
-    assert len(runs[0].blocks) >= 2, "a story goes on over several blocks"
+    assert len(runs[1].blocks) >= 2, "a story goes on over several blocks"
 
 
 def _generate(directory: Path, prompt: list[int], *, max_tokens: int) -> list[Event]:
