@@ -37,8 +37,9 @@ def test_error_of_gaussian_weights() -> None:
 def test_no_weight_moves_further_than_a_step_allows(values: list[float]) -> None:
     weight = torch.tensor([values])
     decoded = INT8.decode(INT8.encode(weight))
-    # half a step, and what rounding the scale to bf16 adds at the far end
-    assert float((decoded - weight).abs().max()) <= (0.5 / 127 + 2.0**-8) * float(weight.abs().max())
+    # half a step, and what rounding the scale to bf16 adds at the far end; a scale below the normal numbers may be zero
+    bound = (0.5 / 127 + 2.0**-8) * float(weight.abs().max()) + 127 * 2.0**-126
+    assert float((decoded - weight).abs().max()) <= bound
 
 
 def test_codes_never_reach_minus_128() -> None:
