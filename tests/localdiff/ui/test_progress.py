@@ -15,6 +15,11 @@ from tests.screens import FakeTerminal
 GB = 10**9
 
 
+@pytest.fixture(autouse=True)
+def _a_terminal_that_moves_its_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+
+
 def output(file: TextIO, *, moving: bool = False, quiet: bool = False, width: int = 100) -> Output:
     stream = Stream(file=file, terminal=moving, moving=moving, width=width)
     return Output(stdout=Stream(file=io.StringIO()), stderr=stream, quiet=quiet)
