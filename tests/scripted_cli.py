@@ -1,7 +1,8 @@
 """The real command line with a scripted engine, as a process: `python -m tests.scripted_cli SCRIPT ARGUMENTS…`.
 
 SCRIPT is a JSON object: fields of `ScriptedEngine`, with blocks as objects, whose text is repeated `times` times; or,
-where it says `canvas`, fields of `CanvasPlayer`; or, where it says `replies`, fields of `ScriptedSpeaker` for a chat.
+where it says `canvas`, fields of `CanvasPlayer`; or, where it says `replies`, fields of `ScriptedSpeaker` for a chat,
+and how many seconds `loading` takes.
 To look at the live canvas without a model:
 
     python -m tests.scripted_cli '{"canvas": "latin", "length": 256, "rate": 4}' run -m demo hi
@@ -12,6 +13,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
+import time
 
 from localdiff import cli, cli_chat
 from localdiff.commands import run as commands_run
@@ -19,7 +21,7 @@ from localdiff.commands.chat import chat
 from localdiff.commands.run import Generator, run
 from tests.canvas_player import CanvasPlayer
 from tests.fakes import Block, ScriptedEngine
-from tests.fakes_chat import speaker_of
+from tests.fakes_chat import ScriptedSpeaker, speaker_of
 
 
 def engine_of(script: dict[str, object]) -> Generator:
@@ -35,8 +37,14 @@ def engine_of(script: dict[str, object]) -> Generator:
 def main() -> None:
     script = json.loads(sys.argv[1])
     if "replies" in script:
+        loading = script.pop("loading", 0.0)
         speaker = speaker_of(script)
-        cli_chat.chat = functools.partial(chat, load=lambda _request: speaker)
+
+        def load(_request: object) -> ScriptedSpeaker:
+            time.sleep(loading)
+            return speaker
+
+        cli_chat.chat = functools.partial(chat, load=load)
     else:
         engine = engine_of(script)
         commands_run.run = functools.partial(run, load=lambda _request: engine)

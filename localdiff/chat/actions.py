@@ -22,6 +22,7 @@ from localdiff.chat.session import Attachment
 from localdiff.errors import UsageError
 from localdiff.options import MAX_SEED
 from localdiff.ui.footer import counted
+from localdiff.ui.output import DIM
 
 
 class Leave(Exception):
@@ -62,6 +63,7 @@ def edit(desk: Desk, argument: str) -> Ask | None:
     if not text or text == last.text.strip():
         desk.say("Nothing was changed.")
         return None
+    desk.say(desk.output.stderr.styled(catalog.echo(text), DIM))
     return replace(last, text=text, seed=None)
 
 

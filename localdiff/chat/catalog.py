@@ -55,6 +55,11 @@ def damage_line(name: str, damage: str) -> str:
     return f"Session `{name}` is damaged: {damage}. The file as it was is kept as `{name}.jsonl.damaged`."
 
 
+def echo(text: str) -> str:
+    """A message that was not typed at the prompt, in one line."""
+    return f"sent: {_excerpt(text, 70)}"
+
+
 def safe(text: str) -> str:
     """Words from outside, such as file names."""
     return printable(text)
@@ -70,6 +75,6 @@ def _summary(store: SessionStore, name: str) -> str:
     return f"{counted(len(turns), 'turn')}{state}  {_excerpt(turns[0].text) if turns else ''}"
 
 
-def _excerpt(text: str) -> str:
+def _excerpt(text: str, most: int = _EXCERPT) -> str:
     line = " ".join(text.split())
-    return safe(line if len(line) <= _EXCERPT else line[: _EXCERPT - 1] + "…")
+    return safe(line if len(line) <= most else line[: most - 1] + "…")

@@ -51,7 +51,7 @@ class KeyboardReader:
         self._pastes = Pastes()
         self._session: PromptSession[Any] = PromptSession(
             message=PROMPT,
-            prompt_continuation=CONTINUATION,
+            prompt_continuation=lambda _width, _line, wraps: " " * len(CONTINUATION) if wraps else CONTINUATION,
             multiline=True,
             history=history,
             enable_history_search=True,
@@ -59,6 +59,7 @@ class KeyboardReader:
             complete_while_typing=False,
             complete_style=CompleteStyle.READLINE_LIKE,
             key_bindings=self._keys(),
+            enable_suspend=True,
             tempfile_suffix=".md",
             input=input,
             output=output,

@@ -144,7 +144,7 @@ def render(text: str, columns: int, *, color: bool) -> str:
 def _without_blanks_behind(line: str) -> str:
     """A line without the blanks that fill it up, and that would be copied with it."""
     bare = re.sub(r"[ ]+((?:\x1b\[[0-9;]*m)*)\Z", r"\1", line)
-    return bare if _SGR.sub("", bare) else ""
+    return bare if _SGR.sub("", bare).strip() else ""
 
 
 def _letters(text: str) -> int:

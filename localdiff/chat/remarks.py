@@ -66,4 +66,4 @@ def remarks(
 def _unsettled(blocks: tuple[int, ...], max_steps: int) -> str:
     first = [str(block) for block in blocks[:-1]]
     which = f"blocks {', '.join(first)} and {blocks[-1]}" if first else f"block {blocks[-1]}"
-    return f"{which} reached the limit of {max_steps} steps before settling; `/retry` draws the answer again"
+    return f"{which} hit the limit of {max_steps} steps unsettled; `/retry` answers again"

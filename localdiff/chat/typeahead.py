@@ -1,8 +1,8 @@
-"""What is typed while nobody reads, kept as it was typed.
+"""What is typed while nobody reads a line, kept as it was typed.
 
-Knows a terminal's translation of Enter; knows nothing about lines. A terminal turns Enter into a line feed for programs
-that read lines. What is typed ahead during a reply is read key by key later on, and there a line feed is Ctrl-J, which
-begins a new line in place of sending.
+Knows two habits of a terminal; knows nothing about lines. Outside of a prompt a terminal echoes keys into whatever is
+on the screen, and turns Enter into a line feed. What is typed ahead is read key by key later on, is shown then, and
+there a line feed is Ctrl-J, which begins a new line in place of sending.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ if sys.platform != "win32":
 
 
 @contextmanager
-def enter_stays_enter(keyboard: BinaryIO | None) -> Iterator[None]:
-    """Inside it, Enter is left as it is; where there is no terminal to read from, nothing changes."""
-    changed = keyboard is not None and keyboard.isatty() and _translate(keyboard, False)
+def typing_ahead(keyboard: BinaryIO | None) -> Iterator[None]:
+    """Inside it, keys are not echoed and Enter stays Enter; nothing changes where `keyboard` is no terminal."""
+    before = _set(keyboard, (False, False))
     try:
         yield
     finally:
-        if changed and keyboard is not None:
-            _translate(keyboard, True)
+        if before is not None:
+            _set(keyboard, before)
 
 
-def _translate(keyboard: BinaryIO, wanted: bool) -> bool:
-    """Turn the translation on or off; whether that changed anything."""
-    if sys.platform == "win32":
-        return False
+def _set(keyboard: BinaryIO | None, wanted: tuple[bool, bool]) -> tuple[bool, bool] | None:
+    """Turns translation and echo on or off, and says what they were; None where that cannot be done."""
+    if keyboard is None or sys.platform == "win32" or not keyboard.isatty():
+        return None
     try:
         settings = termios.tcgetattr(keyboard.fileno())
-        if bool(settings[0] & termios.ICRNL) == wanted:
-            return False
-        settings[0] ^= termios.ICRNL
+        before = bool(settings[0] & termios.ICRNL), bool(settings[3] & termios.ECHO)
+        settings[0] = settings[0] | termios.ICRNL if wanted[0] else settings[0] & ~termios.ICRNL
+        settings[3] = settings[3] | termios.ECHO if wanted[1] else settings[3] & ~termios.ECHO
         termios.tcsetattr(keyboard.fileno(), termios.TCSANOW, settings)
     except (OSError, ValueError, termios.error):
-        return False  # the terminal is gone, and with it everything that could be typed
-    return True
+        return None  # the terminal is gone, and with it everything that could be typed
+    return before

@@ -21,7 +21,7 @@ from localdiff.chat.session import Session
 from localdiff.chat.settings import ChatSettings, Looks
 from localdiff.chat.store import SessionStore
 from localdiff.chat.talker import Talker
-from localdiff.chat.typeahead import enter_stays_enter
+from localdiff.chat.typeahead import typing_ahead
 from localdiff.chat.typed import LineReader
 from localdiff.commands.chat_trace import Recorded, trace_saver
 from localdiff.commands.interrupt import cancel_on_interrupt
@@ -100,7 +100,8 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
     run = replace(request.run, model=request.run.model or session.model or None)
     # Remarks and commands are for whoever types, on the terminal that there is.
     spoken = output if output.stderr.terminal or not output.stdout.terminal else replace(output, stderr=output.stdout)
-    with enter_stays_enter(stdin):
+    keyboard = _keyboard(stdin, spoken)
+    with typing_ahead(keyboard):
         partner = _load(run, output, load)
     engine = partner.engine
     session.model = engine.identity.model
@@ -113,7 +114,9 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
     session.think = settings.options.think
     desk = Desk(
         partner=partner,
-        talker=Talker(partner, output, open_view=_views(request, output, partner), interruptible=_interruptible(stdin)),
+        talker=Talker(
+            partner, output, open_view=_views(request, output, partner), interruptible=_interruptible(keyboard)
+        ),
         settings=settings,
         session=session,
         store=store,
@@ -122,7 +125,7 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
         state=paths.state_dir(),
         save_trace=trace_saver(partner, spoken),
     )
-    reader = _reader(request, desk, stdin)
+    reader = LineReader(stdin) if keyboard is None else _keyboard_reader(request, desk)
     if spoken.notes:
         identity = engine.identity
         line = f"{printable(identity.model)}, {identity.recipe} weights, {identity.dtype} on {identity.device}"
@@ -202,21 +205,24 @@ def _views(request: ChatRequest, output: Output, partner: Speaker) -> Callable[.
     return open_view
 
 
-def _interruptible(stdin: BinaryIO | None) -> Interruptible:
+def _interruptible(keyboard: BinaryIO | None) -> Interruptible:
     """Ctrl-C stops a run, and what is typed during it is left for the next line."""
 
     @contextmanager
     def interruptible(cancel: threading.Event) -> Iterator[None]:
-        with enter_stays_enter(stdin), cancel_on_interrupt(cancel):
+        with typing_ahead(keyboard), cancel_on_interrupt(cancel):
             yield
 
     return interruptible
 
 
-def _reader(request: ChatRequest, desk: Desk, stdin: BinaryIO | None) -> Reader:
-    """Keys where somebody sits at a terminal, else the lines of standard input."""
-    if stdin is None or not stdin.isatty() or not desk.output.stderr.terminal:
-        return LineReader(stdin)
+def _keyboard(stdin: BinaryIO | None, spoken: Output) -> BinaryIO | None:
+    """Standard input, where somebody sits at it and sees what is typed."""
+    return stdin if stdin is not None and stdin.isatty() and spoken.stderr.terminal else None
+
+
+def _keyboard_reader(request: ChatRequest, desk: Desk) -> Reader:
+    """Reads key by key."""
     from prompt_toolkit.output import create_output
 
     from localdiff.chat.completing import ChatCompleter

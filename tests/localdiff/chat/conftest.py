@@ -69,7 +69,7 @@ class Room:
         stream = Stream(file=paper, terminal=True, width=width, color=color)
         self.typist = Typist(lines, paper)
         with self._monkeypatch.context() as patch:
-            patch.setattr(command, "_reader", lambda *_: self.typist)
+            patch.setattr(command, "LineReader", lambda _stdin: self.typist)
             code = command.chat(
                 ChatRequest(
                     run=RunRequest(options=options or GenerateOptions(seed=7)),

@@ -252,7 +252,7 @@ def test_a_paste_is_one_message_and_nothing_in_it_is_a_command(chats: Chats) -> 
     chat.type(b"\x1b[200~one\n/exit\nthree\x1b[201~")
     chat.wait_for("three")
     chat.type(ENTER)
-    chat.wait_for("12 tokens")
+    wait_for_prompt(chat, 2)
     chat.type(CTRL_D)
     assert chat.finish() == 0
     assert chats.session()[1]["text"] == "one\n/exit\nthree"
@@ -269,6 +269,31 @@ def test_keys_typed_during_a_reply_wait_for_the_next_line(chats: Chats) -> None:
     chat.type(CTRL_C + CTRL_D)
     assert chat.finish() == 0
     assert [line.get("text") for line in chats.session()] == [None, "Hi", "and then"]
+
+
+def test_keys_typed_while_the_model_loads_are_shown_once(chats: Chats) -> None:
+    chat = terminal("chat", script=HELLO | {"loading": 1.0}, env=chats.environment)
+    chats.running.append(chat)
+    chat.wait_for("loading")
+    say(chat, "Hi")
+    wait_for_prompt(chat, 2)
+    assert [line for line in chat.lines() if "Hi" in line] == [">>> Hi"]
+    assert "Hello there." in chat.lines()
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
+
+
+def test_lines_are_lines_where_nobody_sees_what_is_typed(chats: Chats, tmp_path: Path) -> None:
+    with (tmp_path / "answers").open("wb") as file:
+        script = {"replies": [[{"text": "Hello there.", "steps": 20}]], "pause": 0.05}
+        chat = terminal("chat", script=script, stdout=file.fileno(), stderr=file.fileno(), env=chats.environment)
+        chats.running.append(chat)
+        say(chat, "Hi")
+        settle(chat, 1.0)
+        say(chat, "Ho")  # during the reply
+        chat.type(CTRL_D)
+        assert chat.finish() == 0
+    assert [line.get("text") for line in chats.session()] == [None, "Hi", "Ho"]
 
 
 def test_what_was_typed_comes_back_in_the_next_chat(chats: Chats) -> None:

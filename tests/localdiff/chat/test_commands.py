@@ -190,7 +190,7 @@ def test_an_edited_message_is_sent_in_place_of_the_last(room: Room, monkeypatch:
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", "sed -i s/Hi/Ho/")
     room.speaker = ScriptedSpeaker(replies=[said("One."), said("Two."), said("Three.")])
-    room("Hi", "/edit", "and?")
+    assert ">>> /edit\nsent: Ho\nTwo.\n" in room("Hi", "/edit", "and?", looks=QUIET)
     assert room.asked == [["Hi"], ["Ho"], ["Ho", "Two.", "and?"]]
 
 

@@ -202,10 +202,10 @@ def test_a_block_that_did_not_settle_is_marked(room: Room) -> None:
         """
         >>> Hi
         a b
-        block 1 reached the limit of 48 steps before settling; `/retry` draws the answer again
+        block 1 hit the limit of 48 steps unsettled; `/retry` answers again
         >>> Hi
         a b c
-        blocks 1 and 3 reached the limit of 48 steps before settling; `/retry` draws the answer again
+        blocks 1 and 3 hit the limit of 48 steps unsettled; `/retry` answers again
         """,
         END,
     )

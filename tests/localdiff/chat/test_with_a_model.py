@@ -38,7 +38,7 @@ class Room:
         paper = io.StringIO()
         stream = Stream(file=paper, terminal=True, width=200)
         with self._monkeypatch.context() as patch:
-            patch.setattr(command, "_reader", lambda *_: Typist(lines, paper))
+            patch.setattr(command, "LineReader", lambda _stdin: Typist(lines, paper))
             command.chat(
                 ChatRequest(
                     run=RunRequest(options=replace(OPTIONS, think=think)),
