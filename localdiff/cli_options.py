@@ -61,7 +61,12 @@ MaxTokens: TypeAlias = Annotated[
 ]
 ContextSize: TypeAlias = Annotated[
     int,
-    typer.Option("--context", metavar="N", help="Most tokens of prompt and answer together.", rich_help_panel=LENGTH),
+    typer.Option(
+        "--context",
+        metavar="N",
+        help="Most tokens of prompt and answer together; the model's own limit holds too.",
+        rich_help_panel=LENGTH,
+    ),
 ]
 Steps: TypeAlias = Annotated[
     int | None,

@@ -91,7 +91,10 @@ def run_command(
     context_size: Annotated[
         int,
         typer.Option(
-            "--context", metavar="N", help="Most tokens of prompt and answer together.", rich_help_panel=_LENGTH
+            "--context",
+            metavar="N",
+            help="Most tokens of prompt and answer together; the model's own limit holds too.",
+            rich_help_panel=_LENGTH,
         ),
     ] = 8192,
     steps: Annotated[

@@ -21,6 +21,7 @@ from .diffusion.sampler import accept, renoise
 from .diffusion.schedule import temperature_at
 from .diffusion.settings import SamplerSettings
 from .diffusion.stopping import StopRule, StopTest
+from .errors import WeightsError
 from .events import DenoiseStep
 from .model.cache import KVCache
 from .model.diffusion_gemma import DiffusionGemma
@@ -56,6 +57,9 @@ def denoise_block(
     """Denoises `canvas` [L] step by step, until the stop rule is met or the steps run out.
 
     The draft of the last step yielded is what the block would commit; acceptance is decided anew in each step.
+
+    Raises:
+        WeightsError: the logits are not numbers.
     """
     settings, device = context.settings, canvas.device
     test = StopTest(settings, pad_id=context.pad_id, rule=context.stop_rule)
@@ -81,6 +85,11 @@ def denoise_block(
         # d. Stop?
         packed = _pack(reading, accepted, shown).cpu()
         draft, entropy = packed[0], packed[2].view(torch.float32)
+        if not entropy.isfinite().all():
+            raise WeightsError(
+                f"the model computed no numbers in step {step} of block {context.block} (NaN)",
+                "the weights are damaged; `localdiff quantize --verify-only` checks those that it wrote",
+            )
         verdict = test.look(draft, entropy)
         now = time.perf_counter()
         event = DenoiseStep(

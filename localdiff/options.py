@@ -16,6 +16,10 @@ Noise: TypeAlias = Literal["seeded", "reference"]
 
 MAX_SEED = 2**63 - 1
 MAX_ALTERNATIVES = 64
+MAX_TOKENS = 2**31 - 1
+MAX_STEPS = 1_000_000
+# Logits divided by less than the first, or the noise scaled by more than the second, leave what fp32 can hold apart.
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1e6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +28,7 @@ class GenerateOptions:
 
     Attributes:
         max_tokens: most tokens to commit.
-        context: most tokens that prompt and answer may take together.
+        context: most tokens that prompt and answer may take together; never more than the model was made for.
         seed: seed of the noise, 0 to 2**63 - 1; None draws one, and `RunStarted` reports it.
         think: whether the model is asked to think before it answers.
         system: system prompt.
@@ -60,14 +64,20 @@ class GenerateOptions:
     alternatives: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "context", "steps", "cap"):
-            self._require_integer(name, at_least=1)
-        self._require_integer("stability", at_least=0)
+        for name in ("max_tokens", "context"):
+            self._require_integer(name, at_least=1, at_most=MAX_TOKENS)
+        for name in ("steps", "cap"):
+            self._require_integer(name, at_least=1, at_most=MAX_STEPS)
+        self._require_integer("stability", at_least=0, at_most=MAX_STEPS)
         self._require_integer("alternatives", at_least=0, at_most=MAX_ALTERNATIVES)
         self._require_integer("seed", at_least=0, at_most=MAX_SEED)
-        for name in ("entropy_bound", "t_min", "t_max", "confidence"):
+        for name in ("entropy_bound", "confidence"):
             self._require_number(name, above=0)
-        self._require_number("temperature", at_least=0)
+        for name in ("t_min", "t_max"):
+            self._require_number(name, at_least=MIN_TEMPERATURE, at_most=MAX_TEMPERATURE)
+        self._require_number("temperature", at_least=0, at_most=MAX_TEMPERATURE)
+        if self.temperature and self.temperature < MIN_TEMPERATURE:
+            raise UsageError(f"temperature={self.temperature} must be 0 or >= {MIN_TEMPERATURE}")
         if self.noise not in ("seeded", "reference"):
             raise UsageError(f"noise={self.noise!r} must be 'seeded' or 'reference'")
         self._require_one_schedule()
@@ -83,7 +93,9 @@ class GenerateOptions:
         if at_most is not None and value > at_most:
             raise UsageError(f"{name}={value} must be <= {at_most}")
 
-    def _require_number(self, name: str, *, above: float | None = None, at_least: float | None = None) -> None:
+    def _require_number(
+        self, name: str, *, above: float | None = None, at_least: float | None = None, at_most: float | None = None
+    ) -> None:
         value = getattr(self, name)
         if value is None:
             return
@@ -95,6 +107,8 @@ class GenerateOptions:
             raise UsageError(f"{name}={value} must be > {above}")
         if at_least is not None and value < at_least:
             raise UsageError(f"{name}={value} must be >= {at_least}")
+        if at_most is not None and value > at_most:
+            raise UsageError(f"{name}={value} must be <= {at_most}")
 
     def _require_one_schedule(self) -> None:
         if self.temperature:

@@ -38,6 +38,8 @@ def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None) 
         )
     if file == STDIN:
         return _text(_all(stdin), "standard input")
+    if file == "":
+        raise UsageError("`-f` is empty", "it takes the name of a text file, or `-` for standard input")
     if file is not None:
         return _text(_file(file), f"`{file}`")
     piped = b"" if stdin is None or stdin.isatty() else stdin.read()

@@ -125,6 +125,8 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
     if request.live.slow and (request.json or request.events is not None or request.record.file is not None):
         other = "--json" if request.json else "--events" if request.events is not None else "--record"
         raise UsageError(f"`--slow` and `{other}` exclude each other", "a run that waits has no speed to report")
+    if output.stdout.missing and (request.output is None or request.events == STDOUT):
+        raise UsageError("stdout is closed, so the answer would be lost", "`-o FILE` writes it to a file")
     mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)
     prompt = read_prompt(request.prompt, request.file, stdin)
     with ExitStack() as stack:

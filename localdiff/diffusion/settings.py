@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UsageError, WeightsError
+from ..options import MAX_STEPS, MAX_TEMPERATURE, MIN_TEMPERATURE
 
 # What the reference falls back to where a checkpoint says nothing (`_get_default_generation_params` in transformers).
 REFERENCE_MAX_STEPS = 48
@@ -46,12 +47,15 @@ class SamplerSettings:
     confidence: float = REFERENCE_CONFIDENCE
 
     def __post_init__(self) -> None:
-        _require(self.max_steps >= 1, f"steps={self.max_steps} must be >= 1")
-        _require(self.cap is None or self.cap >= 1, f"cap={self.cap} must be >= 1")
+        _require_steps("steps", self.max_steps, 1)
+        _require_steps("cap", 1 if self.cap is None else self.cap, 1)
+        _require_steps("stability", self.stability, 0)
         _require(self.entropy_bound > 0, f"entropy_bound={self.entropy_bound} must be > 0")
-        _require(self.t_min > 0, f"t_min={self.t_min} must be > 0")
+        for name in ("t_min", "t_max"):
+            value = getattr(self, name)
+            _require(value >= MIN_TEMPERATURE, f"{name}={value} must be >= {MIN_TEMPERATURE}")
+            _require(value <= MAX_TEMPERATURE, f"{name}={value} must be <= {MAX_TEMPERATURE}")
         _require(self.t_min <= self.t_max, f"t_min={self.t_min} must be <= t_max={self.t_max}")
-        _require(self.stability >= 0, f"stability={self.stability} must be >= 0")
         _require(self.confidence > 0, f"confidence={self.confidence} must be > 0")
 
     @property
@@ -113,6 +117,11 @@ class SamplerSettings:
             "confidence": confidence,
         }
         return dataclasses.replace(self, **{name: value for name, value in changes.items() if value is not None})
+
+
+def _require_steps(name: str, value: int, least: int) -> None:
+    _require(value >= least, f"{name}={value} must be >= {least}")
+    _require(value <= MAX_STEPS, f"{name}={value} must be <= {MAX_STEPS}")
 
 
 def _require(holds: bool, message: str) -> None:

@@ -32,6 +32,7 @@ KEEP = "keep"
 PLAIN_RECIPE = "bf16"
 BITSANDBYTES_RECIPE = "bitsandbytes"
 _AGAIN = "run the same `localdiff quantize` again"
+_NO_WEIGHTS = "quantized weights are read from what `localdiff quantize` or bitsandbytes wrote"
 _DAMAGED = f"{_AGAIN}: only what is damaged is rebuilt"
 
 
@@ -62,8 +63,11 @@ class StoredWeights:
         Codes and scales are always mapped.
 
         Raises:
-            WeightsError: the tensor cannot be read.
+            WeightsError: the tensor cannot be read, or holds whole numbers.
         """
+        stored = self.checkpoint.dtype(name)
+        if not stored.is_floating_point:
+            raise WeightsError(f"`{name}` holds {str(stored).removeprefix('torch.')}, not weights", _NO_WEIGHTS)
         return {"": self.checkpoint.tensor(name).to(dtype)}
 
     def nbytes(self, name: str, dtype: torch.dtype) -> int:

@@ -28,6 +28,7 @@ class Stream:
         color: whether escape codes for colours are welcome.
         moving: whether a line may be rewritten in place.
         width: columns.
+        missing: whether the process was started without this stream; what is written is lost.
     """
 
     file: TextIO
@@ -35,6 +36,7 @@ class Stream:
     color: bool = False
     moving: bool = False
     width: int = 80
+    missing: bool = False
 
     def write(self, text: str) -> None:
         """Write and flush at once: whoever reads along wants it now."""
@@ -122,7 +124,8 @@ def printable(text: str) -> str:
 
 
 def _stream(file: TextIO | None, color: Color | None, env: Mapping[str, str], *, exact: bool) -> Stream:
-    if file is None:  # the process was started with this stream closed
+    missing = file is None  # the process was started with this stream closed
+    if file is None:
         file = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     terminal = file.isatty()
     if isinstance(file, io.TextIOWrapper):
@@ -137,6 +140,7 @@ def _stream(file: TextIO | None, color: Color | None, env: Mapping[str, str], *,
         color=_colored(color, env, terminal and not dumb),
         moving=terminal and not dumb,
         width=_width(file, env) if terminal else 80,
+        missing=missing,
     )
 
 

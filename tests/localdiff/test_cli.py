@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -237,14 +238,23 @@ def test_termination_leaves_no_files(tmp_path) -> None:  # type: ignore[no-untyp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_streams_that_are_closed() -> None:
-    done = subprocess.run(
-        ["sh", "-c", '"$@" <&- >&-; echo "code $?" >&2', "sh", *command({}, ["run", "-m", "demo", "hi"])],
-        stderr=subprocess.PIPE,
-        env=environment(),
-        cwd=ROOT,
-    )
-    assert done.stderr.decode() == "code 0\n"
+def test_streams_that_are_closed(tmp_path: Path) -> None:
+    def without_streams(*arguments: str) -> str:
+        run = command({}, ["run", "-m", "demo", "hi", *arguments])
+        done = subprocess.run(
+            ["sh", "-c", '"$@" <&- >&-; echo "code $?" >&2', "sh", *run],
+            stderr=subprocess.PIPE,
+            env=environment(),
+            cwd=ROOT,
+        )
+        return done.stderr.decode()
+
+    refusal = "error: stdout is closed, so the answer would be lost\nhint: `-o FILE` writes it to a file\ncode 2\n"
+    assert without_streams() == refusal
+    assert without_streams("--json") == refusal
+    kept = tmp_path / "answer.txt"
+    assert without_streams("-o", str(kept)) == "code 0\n"
+    assert kept.exists()
 
 
 def test_the_package_hands_out_its_names_lazily() -> None:

@@ -18,6 +18,7 @@ from localdiff.diffusion.noise import Noise, SeededNoise
 from localdiff.diffusion.schedule import temperature_at
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.diffusion.stopping import StopRule
+from localdiff.errors import WeightsError
 from localdiff.events import DenoiseStep
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
@@ -226,3 +227,11 @@ def test_a_block_that_is_left_early_computes_no_further_step() -> None:
     del steps
     assert len(model.seen) == 1
     assert model.carried == 0
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_logits_that_are_no_numbers_are_an_error_that_names_the_step(step: int) -> None:
+    broken = unsure(ONE)
+    broken[LENGTH // 2, 1] = torch.nan
+    with pytest.raises(WeightsError, match=f"no numbers in step {step} of block 3"):
+        denoise([unsure(ONE), unsure(OTHER), unsure(ONE)][: step - 1] + [broken])

@@ -84,8 +84,10 @@ def test_settings_come_from_the_file_and_absent_or_null_keys_from_the_reference(
     [
         ({"steps": 0}, "steps=0 must be >= 1"),
         ({"cap": 0}, "cap=0 must be >= 1"),
+        ({"steps": 10**11}, "steps=100000000000 must be <= 1000000"),
+        ({"stability": 10**19}, f"stability={10**19} must be <= 1000000"),
         ({"entropy_bound": 0.0}, "entropy_bound=0.0 must be > 0"),
-        ({"t_min": -0.1}, "t_min=-0.1 must be > 0"),
+        ({"t_min": -0.1}, "t_min=-0.1 must be >= 1e-06"),
         ({"t_min": 0.9}, "t_min=0.9 must be <= t_max=0.8"),
         ({"t_max": 0.3}, "t_min=0.4 must be <= t_max=0.3"),
         ({"stability": -1}, "stability=-1 must be >= 0"),

@@ -166,6 +166,12 @@ def test_a_head_of_another_shape_is_not_a_tied_copy(edited: Callable[..., Path])
     assert "holds the unknown `lm_head.weight`" in refusal(edited(add)).message
 
 
+def test_whole_numbers_are_no_weights(edited: Callable[..., Path]) -> None:
+    name = "model.decoder.layers.0.self_attn.q_proj.weight"
+    message = refusal(edited(lambda held: held.update({name: held[name].to(torch.int8)}))).message
+    assert message == f"`{name}` holds int8, not weights"
+
+
 def test_a_shape_that_the_config_does_not_have(edited: Callable[..., Path]) -> None:
     directory = edited(config=lambda entries: entries["text_config"].update(moe_intermediate_size=8))
     message = refusal(directory).message
