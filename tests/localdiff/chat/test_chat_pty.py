@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from localdiff.ui.region import RESTORE
-from tests.processes import Terminal, environment, process, terminal
+from tests.processes import TIMEOUT, Terminal, environment, process, terminal
 
 HELLO = {"replies": [[{"text": "Hello there."}]]}
 BLOCKS: dict[str, Any] = {"replies": [[{"text": "First part, done."}, {"text": "Second.", "steps": 40}]], "pause": 0.1}
@@ -74,7 +74,7 @@ def prompts(chat: Terminal) -> int:
 
 def wait_for_prompt(chat: Terminal, number: int) -> None:
     """Until so many prompts are on the screen."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + TIMEOUT
     while prompts(chat) < number:
         assert time.monotonic() < deadline, chat.lines()
         chat._read(0.1)
@@ -209,7 +209,7 @@ def test_a_terminal_that_is_closed_ends_the_chat_and_not_the_session(chats: Chat
         say(chat, "More")
         chat.wait_for("First part")
     os.close(chat.master)
-    assert chat.child.wait(30) != 0
+    assert chat.child.wait(TIMEOUT) != 0
     assert chats.session()[1]["answer"] == "Hello there."
 
 
@@ -221,7 +221,7 @@ def test_a_kill_costs_no_turn_that_was_over(chats: Chats) -> None:
     say(chat, "More")
     chat.wait_for("First part")
     chat.child.kill()
-    chat.child.wait(30)
+    chat.child.wait(TIMEOUT)
     os.close(chat.master)
     assert [line.get("text") for line in chats.session()] == [None, "Hi"]
     again = chats("-c", script=HELLO)

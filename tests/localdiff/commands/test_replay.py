@@ -8,14 +8,13 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from localdiff.commands import replay as module
 from tests import hostile
-from tests.processes import Cli, environment, process, terminal
+from tests.processes import Cli, Terminal, environment, process, terminal
 from tests.traces import condensing, record, trace_of, word_pieces
 
 DATA = record(condensing(blocks=3, steps=4, length=24), pieces=word_pieces())
@@ -172,11 +171,18 @@ def test_no_torch(file: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_playing_with_keys(file: Path) -> None:
+def paused_player(file: Path) -> Terminal:
+    """A player that stands still at its first moment, however fast it played until then."""
     screen = terminal("replay", str(file), "--speed", "0.0625", columns=100, rows=24)
-    screen.wait_for("step  1/48")
-    screen.type(b" ")
+    screen.wait_for(" playing ")
+    screen.type(b"\x1b[H")
     screen.wait_for(" paused ")
+    screen.wait_for("block 1/≤3 · step  0/48")
+    return screen
+
+
+def test_playing_with_keys(file: Path) -> None:
+    screen = paused_player(file)
     screen.type(b"n")
     screen.wait_for("block 2/≤3 · step  0/48")
     screen.type(b"\x1b[C\x1b[C")
@@ -208,8 +214,7 @@ def test_it_plays_by_itself_to_the_end(file: Path) -> None:
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, -1), (signal.SIGQUIT, -3)]
 )
 def test_every_way_out_gives_the_terminal_back(file: Path, number: signal.Signals, code: int) -> None:
-    screen = terminal("replay", str(file), "--speed", "0.0625", columns=100, rows=24)
-    screen.wait_for("step  1/48")
+    screen = paused_player(file)
     os.kill(screen.child.pid, number)
     assert screen.finish() == code
     assert b"\x1b[?1049l" in screen.raw
@@ -217,21 +222,13 @@ def test_every_way_out_gives_the_terminal_back(file: Path, number: signal.Signal
 
 
 def test_suspending_gives_the_terminal_back_and_takes_it_again(file: Path) -> None:
-    screen = terminal("replay", str(file), "--speed", "0.0625", columns=100, rows=24)
-    screen.wait_for("step  1/48")
-    screen.type(b" ")
-    screen.wait_for(" paused ")
+    screen = paused_player(file)
     os.kill(screen.child.pid, signal.SIGTSTP)
-    deadline = time.monotonic() + 30
-    while screen.raw.count(b"\x1b[?1049l") < 1:
-        assert time.monotonic() < deadline
-        screen._read(0.1)
+    screen.wait_for_bytes(b"\x1b[?1049l")
     os.kill(screen.child.pid, signal.SIGCONT)
-    while screen.raw.count(b"\x1b[?1049h") < 2:
-        assert time.monotonic() < deadline
-        screen._read(0.1)
+    screen.wait_for_bytes(b"\x1b[?1049h", times=2)
     screen.type(b"\x1b[C")
-    screen.wait_for("step  2/48")
+    screen.wait_for("step  1/48")
     screen.type(b"q")
     assert screen.finish() == 0
 
