@@ -44,6 +44,11 @@ def hub_cache_dir(env: Mapping[str, str] = os.environ) -> Path:
     return _xdg(env, "XDG_CACHE_HOME", ".cache") / "huggingface" / "hub"
 
 
+def expanded(path: Path | str) -> Path:
+    """A path with the home directory in place of a leading `~` or `~name`; a name that nobody has stays as it is."""
+    return Path(os.path.expanduser(path))
+
+
 def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:
     """A path to read: with `~` in place of the home directory."""
     home = Path(env["HOME"] if env.get("HOME") else Path.home())

@@ -53,7 +53,8 @@ class StoredModel:
 
 def output_name(model: str, recipe: str) -> str:
     """The name that a model gets by default: the last part of what it was made from, and the recipe."""
-    return f"{Path(model).expanduser().resolve().name if Path(model).is_dir() else model.split('/')[-1]}-{recipe}"
+    directory = paths.expanded(model)
+    return f"{directory.resolve().name if directory.is_dir() else model.split('/')[-1]}-{recipe}"
 
 
 def default_model(env: Mapping[str, str] = os.environ) -> str:

@@ -38,6 +38,16 @@ def discarded_directory(output: Path) -> Path:
     return output.with_name(output.name + ".discarded")
 
 
+def require_free(output: Path) -> None:
+    """Refuse a place where something lies that no job made.
+
+    Raises:
+        OutputError: it is neither free nor a quantized model.
+    """
+    if _occupied(output) and not (output / MANIFEST_FILE).exists():
+        raise OutputError(f"`{output}` exists and is not a quantized model", "choose another directory")
+
+
 class Output:
     """The output directory of a job, finished or not.
 
@@ -77,9 +87,9 @@ class Output:
             self._disk.remove(self._garbage)
         if (self.directory / MANIFEST_FILE).exists():
             yield from self._reopen()
-        elif self._occupied(self._target):
+        elif _occupied(self._target):
             yield from self._look_at_target()
-        if self._occupied(self.directory):
+        if _occupied(self.directory):
             self._resume()
         if not (self.directory / JOB_FILE).exists():
             self._disk.make_directory(self.directory)
@@ -96,15 +106,14 @@ class Output:
             self._disk.remove(self.directory / (shard.file + NOTE))
         self._disk.remove(self.directory / SCRATCH)
         self._disk.remove(self.directory / JOB_FILE)
-        if self._occupied(self._target):
+        if _occupied(self._target):
             self._disk.rename(self._target, self._garbage)
         self._disk.rename(self.directory, self._target)
         self._disk.remove(self._garbage)
 
     def _look_at_target(self) -> Iterator[FileChecked]:
         """A directory has the output's name: refuse it, replace it later, or repair it now."""
-        if not (self._target / MANIFEST_FILE).exists():
-            raise OutputError(f"`{self._target}` exists and is not a quantized model", "choose another directory")
+        require_free(self._target)
         if self._job.force:
             return
         try:
@@ -116,7 +125,7 @@ class Output:
             raise OutputError(f"`{self._target}` exists, and {error.message}", "`--force` makes it anew") from error
         if problem is None or not self._belongs(manifest):
             raise OutputError(f"`{self._target}` already exists", "`--force` replaces it")
-        if self._occupied(self.directory):
+        if _occupied(self.directory):
             raise OutputError(
                 f"`{self._target}` is damaged, and `{self.directory}` holds an unfinished job",
                 "`--force` finishes that job and puts it in its place",
@@ -221,9 +230,9 @@ class Output:
         except (ValueError, KeyError, TypeError):
             return "unreadable", {}
 
-    @staticmethod
-    def _occupied(path: Path) -> bool:
-        return path.exists() and (not path.is_dir() or any(path.iterdir()))
+
+def _occupied(path: Path) -> bool:
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 
 def _note(manifest: Manifest, name: str, shard: ShardEntry) -> Note:

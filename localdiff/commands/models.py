@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from localdiff import paths, store
-from localdiff.commands.quantizing.lock import is_locked, lock_path
+from localdiff.commands.quantizing.lock import is_locked, locked
 from localdiff.errors import UsageError
 from localdiff.sizes import shown_size
 from localdiff.store import DISCARDED, PARTIAL, StoredModel
@@ -62,8 +62,8 @@ def remove_model(name: str, output: Output, *, ask: Ask | None, yes: bool = Fals
             raise UsageError("there is nobody here to say yes", "`--yes` says it")
         if not ask(f"Delete {printable(str(model.directory))} ({shown_size(model.nbytes)})?"):
             return INTERRUPTED
-    store.remove(model)
-    lock_path(target).unlink(missing_ok=True)
+    with locked(target):
+        store.remove(model)
     if not output.quiet:
         output.stderr.write(f"Deleted {printable(name)}: {shown_size(model.nbytes)} are free again.\n")
     return 0

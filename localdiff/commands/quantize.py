@@ -6,6 +6,7 @@ Knows what can be asked for and the order in which it is found out whether that 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,10 +51,11 @@ class QuantizeRequest:
 
     @property
     def target(self) -> Path:
-        """The directory of the result."""
+        """The directory of the result; not a link to it, because it gets its name by being renamed."""
+        directory = paths.models_dir() / store.output_name(self.model, self.recipe)
         if self.output is not None:
-            return Path(self.output).expanduser().absolute()
-        return paths.models_dir() / store.output_name(self.model, self.recipe)
+            directory = paths.expanded(self.output)
+        return Path(os.path.realpath(directory)) if directory.is_symlink() else directory.absolute()
 
 
 def quantize(request: QuantizeRequest, output: Output, *, ask: Ask | None) -> int:
@@ -74,6 +76,7 @@ def quantize(request: QuantizeRequest, output: Output, *, ask: Ask | None) -> in
     from localdiff.commands.quantizing.verification import verify_alone
 
     _refuse_contradictions(request)
+    _refuse_mount_point(request.target)
     if request.verify_only:
         return verify_alone(_existing(request), output)
     return Quantization(request, output, ask).run()
@@ -87,10 +90,18 @@ def _refuse_contradictions(request: QuantizeRequest) -> None:
                 raise UsageError(f"`--verify-only` and `{option}` exclude each other", "leave out one of the two")
 
 
+def _refuse_mount_point(target: Path) -> None:
+    if os.path.ismount(target):
+        raise UsageError(
+            f"`{target}` is where a disk is mounted, and cannot be renamed",
+            f"name a directory in it, for example `--output {target / 'diffusiongemma-4bit'}`",
+        )
+
+
 def _existing(request: QuantizeRequest) -> Path:
     """The directory that `--verify-only` speaks of: the named one, or what the same command would have written."""
     if request.output is None:
-        named = Path(request.model).expanduser()
+        named = paths.expanded(request.model)
         if (named / store.MANIFEST).is_file():
             return named
         if (directory := quantized_directory(request.model)) is not None:

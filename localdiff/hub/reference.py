@@ -79,7 +79,7 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
         WeightsError: nothing is there under that name.
         UsageError: a revision of something that has none.
     """
-    path = Path(reference).expanduser()
+    path = paths.expanded(reference)
     named = quantized_directory(reference)
     if reference == DEMO:
         source = ModelSource(directory=_demo_directory(), name=DEMO)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
 Color: TypeAlias = Literal["auto", "always", "never"]
@@ -42,6 +44,17 @@ class Stream:
         """Write and flush at once: whoever reads along wants it now."""
         self.file.write(text)
         self.file.flush()
+
+    def write_path(self, path: Path) -> None:
+        """Write a path and a newline: its very bytes, which need not be text, but nothing that steers a terminal."""
+        if self.terminal:
+            self.write(f"{printable(str(path))}\n")
+        elif isinstance(self.file, io.TextIOWrapper):
+            self.file.flush()
+            self.file.buffer.write(os.fsencode(path) + b"\n")
+            self.file.flush()
+        else:
+            self.write(f"{path}\n")
 
     def styled(self, text: str, style: str) -> str:
         """The text in a style given as SGR parameters, or as it is where there is no colour."""
@@ -121,6 +134,14 @@ def decide(
 def printable(text: str) -> str:
     """One line that cannot steer a terminal, for words that come from outside such as file names."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+def shell_word(text: str | Path) -> str:
+    """A word of a command line, to be read and to be copied: quoted where a shell would take it for something else."""
+    if str(text).isprintable():
+        return shlex.quote(str(text))
+    plain = frozenset(range(32, 127)) - frozenset(b"'\\")
+    return "$'" + "".join(chr(byte) if byte in plain else f"\\x{byte:02x}" for byte in os.fsencode(text)) + "'"
 
 
 def _stream(file: TextIO | None, color: Color | None, env: Mapping[str, str], *, exact: bool) -> Stream:

@@ -27,7 +27,7 @@ from localdiff.errors import ResourceError, UsageError
 from localdiff.hub.downloads import WORKERS, Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.sizes import shown_size
-from localdiff.ui.output import Output, printable
+from localdiff.ui.output import Output, printable, shell_word
 from localdiff.ui.progress import board
 from localdiff.ui.rate import shown_time
 from localdiff.ui.status import StatusLine
@@ -35,6 +35,7 @@ from quant import recipe_named
 from quant.errors import DamagedError, OutputError
 from quant.events import JobFinished, JobStopped
 from quant.manifest import read_manifest
+from quant.output import require_free
 from quant.plan import describe_plan, make_plan
 from quant.recipe import Recipe
 from quant.run import run
@@ -90,17 +91,20 @@ class Quantization:
             return INTERRUPTED
         verification.remember(self._target, self._output)
         self._summarize(finished, agreed)
-        self._output.stdout.write(f"{self._target}\n")
+        self._output.stdout.write_path(self._target)
         return 0
 
     def _look_at_target(self) -> dict[str, str]:
         """What is wrong with the files of a finished output; a sound one is not made again.
 
         Raises:
-            OutputError: it is sound.
+            OutputError: it is sound, or is something else.
             DamagedError: not even its manifest can be read.
         """
-        if not (self._target / store.MANIFEST).is_file() or self._request.force or self._request.dry_run:
+        if self._request.dry_run:
+            return {}
+        require_free(self._target)
+        if not (self._target / store.MANIFEST).is_file() or self._request.force:
             return {}
         try:
             with board(self._output) as shown:
@@ -224,7 +228,7 @@ class Quantization:
 
 def run_command(directory: Path) -> str:
     """What a user types to run the model in a directory."""
-    model = f" -m {directory}"
-    if directory.parent == paths.models_dir().expanduser().absolute():
-        model = "" if store.is_default(directory.name) else f" -m {directory.name}"
+    model = f" -m {shell_word(directory)}"
+    if directory.parent == paths.models_dir().absolute():
+        model = "" if store.is_default(directory.name) else f" -m {shell_word(directory.name)}"
     return f'localdiff run{model} "Why is the sky blue?"'

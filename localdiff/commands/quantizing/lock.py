@@ -1,7 +1,8 @@
 """One job an output at a time.
 
-Knows a lock that ends with its process, however that ends; knows nothing about what it guards. The locked file stays:
-whoever deleted it might delete another's lock. On Windows nothing is locked.
+Knows a lock that ends with its process, however that ends; knows nothing about what it guards. Whoever holds the lock
+deletes its file before letting go, and a lock on a file that is gone by then does not count. On Windows nothing is
+locked.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from localdiff.errors import UsageError
@@ -31,26 +32,41 @@ def locked(output: Path) -> Iterator[None]:
         UsageError: another process is at it, or the folder refuses new files.
     """
     path = lock_path(output)
-    handle = _open(path)
+    handle = _take(path)
+    if handle is None:
+        raise UsageError(f"another process is at work on `{output}`", "wait for its end, or choose another directory")
     try:
-        if not _lock(handle):
-            raise UsageError(
-                f"another process is at work on `{output}`", "wait for its end, or choose another directory"
-            )
         yield
     finally:
+        if sys.platform != "win32":
+            with suppress(OSError):  # a folder that has become read-only: the file is in nobody's way
+                path.unlink()
         os.close(handle)
 
 
 def is_locked(output: Path) -> bool:
     """Whether a job is at work on this output."""
-    if not lock_path(output).exists():
+    try:
+        handle = os.open(lock_path(output), os.O_RDONLY)
+    except FileNotFoundError:
         return False
-    handle = _open(lock_path(output))
     try:
         return not _lock(handle)
     finally:
         os.close(handle)
+
+
+def _take(path: Path) -> int | None:
+    """An open, locked file that still has its name; None while another process holds it."""
+    while True:
+        handle = _open(path)
+        if not _lock(handle):
+            os.close(handle)
+            return None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                return handle
+        os.close(handle)  # deleted by its last holder between opening and locking
 
 
 def _open(path: Path) -> int:

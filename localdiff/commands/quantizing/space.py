@@ -51,7 +51,7 @@ def mounts(needs: Iterable[tuple[Path, int]]) -> tuple[Mount, ...]:
 
 def _existing(directory: Path) -> Path:
     """The directory, or the nearest one above it that is there."""
-    place = directory.expanduser().absolute()
+    place = directory.absolute()
     while not place.is_dir() and place != place.parent:
         place = place.parent
     return place

@@ -44,7 +44,7 @@ def verify_alone(directory: Path, output: Output) -> int:
     if not output.quiet:
         lines = [f"{len(manifest.shards) + len(manifest.files)} files, {shown_size(manifest.nbytes)} of weights: sound"]
         output.stderr.write("\n".join([*lines, *worst(manifest)]) + "\n")
-    output.stdout.write(f"{directory}\n")
+    output.stdout.write_path(directory)
     return 0
 
 

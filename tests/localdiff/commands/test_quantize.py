@@ -139,7 +139,7 @@ def test_force_replaces_a_finished_model_only_when_the_new_one_is_sound(
     assert result.code == 0
     assert f"`{output}` exists and is replaced once the new one is verified." in result.stderr
     assert tree(output) != before
-    assert {path.name for path in output.parent.iterdir()} == {NAME, f".{NAME}.lock"}
+    assert {path.name for path in output.parent.iterdir()} == {NAME}
 
 
 def full(_disk: Disk, file: object) -> None:

@@ -97,7 +97,7 @@ def test_streaming_gives_the_same_bytes_and_leaves_no_download(
     assert "each deleted when it has been read" in result.stderr
     assert "hf cache rm" not in result.stderr
     assert not cache(tmp_path).exists()
-    assert {path.name for path in output.parent.iterdir()} == {"small-4bit", ".small-4bit.lock"}
+    assert {path.name for path in output.parent.iterdir()} == {"small-4bit"}
 
 
 def test_streaming_leaves_alone_what_was_in_the_cache(cli: Cli, server: Hub, output: Path, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ class Place:
         """The same command again, to its end."""
         result = self.run()
         assert (result.code, result.stdout) == (0, f"{self.output}\n"), result.stderr
-        assert {path.name for path in self.models.iterdir()} == {"small-4bit", ".small-4bit.lock"}
+        assert {path.name for path in self.models.iterdir()} == {"small-4bit"}
         return result
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from localdiff.ui.output import Output, Stream, decide, printable
+from localdiff.ui.output import Output, Stream, decide, printable, shell_word
 from tests.processes import CapturedStream
 
 
@@ -53,6 +57,25 @@ def test_a_pipe_gets_exact_utf_8_whatever_the_locale() -> None:
     output = decide(stdout=pipe, stderr=CapturedStream(), env={})
     output.stdout.write("✓\n")
     assert pipe.buffer.getvalue() == "✓\n".encode()  # type: ignore[attr-defined]
+
+
+def test_a_path_is_written_in_its_very_bytes() -> None:
+    pipe = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    path = Path(os.fsdecode(b"/a\xff\x1b[31m"))
+    decide(stdout=pipe, stderr=CapturedStream(), env={}).stdout.write_path(path)
+    assert pipe.buffer.getvalue() == b"/a\xff\x1b[31m\n"  # type: ignore[attr-defined]
+    screen = CapturedStream(terminal=True)
+    decide(stdout=screen, stderr=CapturedStream(), env={}).stdout.write_path(path)
+    assert screen.text() == "/a\\udcff\\x1b[31m\n"
+
+
+@pytest.mark.parametrize("name", [b"plain", b"sp ace", b"it's", b"\xff1", b"new\nline", b"\x1b[31m'\\", "é".encode()])
+@pytest.mark.skipif(shutil.which("bash") is None, reason="asks bash")
+def test_a_shell_reads_a_word_as_it_was(name: bytes) -> None:
+    word = shell_word(os.fsdecode(name))
+    assert word.isprintable()
+    bash = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True)
+    assert bash.stdout == name
 
 
 def test_an_encoding_that_was_asked_for_is_kept() -> None:

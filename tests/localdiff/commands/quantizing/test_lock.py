@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from localdiff.commands.quantizing import lock as lock_module
 from localdiff.commands.quantizing.lock import is_locked, lock_path, locked
 from localdiff.errors import UsageError
 from tests.processes import ROOT
@@ -31,6 +32,7 @@ def test_a_second_job_is_refused_until_the_first_ends(tmp_path: Path) -> None:
         with locked(tmp_path / "models" / "y"):
             pass
     assert not is_locked(output)
+    assert not lock_path(output).exists()
     with locked(output):
         pass
 
@@ -46,6 +48,24 @@ def test_the_lock_of_a_killed_process_is_gone(tmp_path: Path) -> None:
     holder.communicate()
     assert lock_path(output).exists()
     assert not is_locked(output)
+    with locked(output):
+        pass
+    assert not lock_path(output).exists()
+
+
+def test_a_lock_on_a_file_that_is_gone_by_then_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output, lock, deleted = tmp_path / "x", lock_module._lock, []
+
+    def deleted_by_its_last_holder(handle: int) -> bool:
+        if not deleted:
+            lock_path(output).unlink()
+            deleted.append(handle)
+        return lock(handle)
+
+    monkeypatch.setattr(lock_module, "_lock", deleted_by_its_last_holder)
+    with locked(output):
+        monkeypatch.undo()
+        assert deleted and is_locked(output)
 
 
 def test_a_folder_that_refuses(tmp_path: Path) -> None:

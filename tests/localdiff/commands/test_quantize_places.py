@@ -1,0 +1,83 @@
+"""Where the result of `localdiff quantize` goes: links, mount points, somebody else's directories, odd names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from localdiff.store import find
+from tests.processes import Cli
+from tests.small_weights import write_small_weights
+
+NAME = "small-4bit"
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_small_weights(tmp_path / "small")
+
+
+@pytest.fixture
+def output(home: Path) -> Path:
+    return home / "models" / NAME
+
+
+def tree(directory: Path) -> Mapping[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_what_is_in_the_way_is_refused_before_anything_is_planned(cli: Cli, source: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "file").write_text("somebody's")
+    refused = cli("quantize", str(source), "-o", str(other), "--yes", stdin=b"")
+    assert (refused.code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"error: `{other}` exists and is not a quantized model\n")
+    assert {path.name for path in tmp_path.iterdir()} == {"small", "other"}
+    assert tree(other) == {"file": b"somebody's"}
+
+
+@pytest.mark.parametrize("where", ["/", "/proc"])
+def test_a_mount_point_cannot_be_the_result(cli: Cli, source: Path, where: str) -> None:
+    refused = cli("quantize", str(source), "-o", where, "--dry-run", stdin=b"")
+    assert refused.code == 2
+    assert f"error: `{where}` is where a disk is mounted, and cannot be renamed" in refused.stderr
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_link_stays_a_link(cli: Cli, source: Path, output: Path, tmp_path: Path, made: bool) -> None:
+    big = tmp_path / "big" / "model"
+    output.parent.mkdir(parents=True)
+    output.symlink_to(big)
+    if made:
+        big.mkdir(parents=True)
+    for arguments in ([], ["--force"]):
+        result = cli("quantize", str(source), "--yes", *arguments, stdin=b"")
+        assert (result.code, result.stdout) == (0, f"{big}\n"), result.stderr
+        assert output.is_symlink()
+        assert [path.name for path in big.parent.iterdir()] == ["model"]
+    assert find(NAME).verified is not None
+    assert cli("quantize", str(source), "--verify-only", stdin=b"").code == 0
+
+
+def test_a_home_that_nobody_has(cli: Cli, source: Path) -> None:
+    assert "no such directory: `~nobody-of-that-name/x`" in cli("quantize", "~nobody-of-that-name/x", stdin=b"").stderr
+    plan = cli("quantize", str(source), "-o", "~nobody-of-that-name/x", "--dry-run", stdin=b"")
+    assert plan.code == 0
+    assert f"into {Path.cwd() / '~nobody-of-that-name/x'}" in plan.stdout
+
+
+def test_a_path_that_a_shell_would_take_apart(cli: Cli, source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "a b\n"
+    result = cli("quantize", str(source), "-o", str(target), "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (0, f"{target}\n")
+    word = f"$'{tmp_path}/a b\\x0a'"
+    assert result.stderr.splitlines()[-1].endswith(f'Run it: localdiff run -m {word} "Why is the sky blue?"')
