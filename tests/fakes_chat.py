@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from localdiff.errors import UsageError
 from localdiff.events import Event, FinishReason, Prefilled, RunFinished, RunStarted, RunStats
 from localdiff.options import GenerateOptions
 from tests.fakes import Block, FakeIdentity, FakePieces, ScriptedEngine
@@ -44,6 +45,15 @@ class FakeSampler:
     confidence: float = 0.005
 
 
+def _settings_for(options: GenerateOptions) -> FakeSampler:
+    """Steps and temperatures as an engine puts them together."""
+    t_min = 0.4 if options.t_min is None else options.t_min
+    t_max = 0.8 if options.t_max is None else options.t_max
+    if t_max < t_min:
+        raise UsageError(f"t_min={t_min:g} must be <= t_max={t_max:g}")
+    return FakeSampler(max_steps=options.steps or 48, t_min=t_min, t_max=t_max)
+
+
 @dataclass(kw_only=True)
 class ScriptedSpeaker:
     """Answers with one reply after the other, and from then on with the last.
@@ -69,7 +79,7 @@ class ScriptedSpeaker:
             tokenizer=FakePieces(),
             hardware="a scripted machine",
             threads=1,
-            settings_for=lambda options: FakeSampler(max_steps=options.steps or 48),
+            settings_for=_settings_for,
         )
 
     @property

@@ -76,6 +76,9 @@ class ChatSettings:
     Attributes:
         options: as above; `think` follows `looks`.
         looks: as above.
+
+    Raises:
+        UsageError: the options contradict what the sampler does with what they leave open.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class ChatSettings:
         self.looks = looks
         self._origins = dict(origins)
         self._in_force = in_force
+        self._in_force(self.options)
 
     def set(self, name: str, text: str) -> str:
         """Changes a setting, and says what it is now.
@@ -98,14 +102,19 @@ class ChatSettings:
             UsageError: there is no such setting, or it takes no such value.
         """
         field = name.replace("-", "_")
-        if field in _CHOICES:
-            self._look(field, text)
-        elif field in _KEYS:
-            self._option(field, text)
-        else:
-            near = get_close_matches(name, names(), 1)
-            hint = f"did you mean `/set {near[0]}`?" if near else "`/set` lists what there is"
-            raise UsageError(f"there is no setting `{name:.60}`", hint)
+        before = self.options, self.looks
+        try:
+            if field in _CHOICES:
+                self._look(field, text)
+            elif field in _KEYS:
+                self._option(field, text)
+            else:
+                raise _unknown(name)
+            self._in_force(self.options)  # a value may be good by itself, and not beside those of the model
+        except UsageError as error:
+            self.options, self.looks = before
+            error.hint = error.hint or "nothing was changed; `/set` lists what is in force"
+            raise
         if text == _DEFAULT:
             self._origins.pop(field, None)
         else:
@@ -121,7 +130,7 @@ class ChatSettings:
         for found, value, origin in self.rows():
             if found == name.replace("_", "-"):
                 return f"{found} {value} ({origin})"
-        raise UsageError(f"there is no setting `{name:.60}`", "`/set` lists what there is")
+        raise _unknown(name)
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Every setting: its name, its value and where that came from."""
@@ -150,6 +159,12 @@ class ChatSettings:
             raise UsageError(f"{field}={text!r} must be one of {', '.join(_CHOICES[field])}")
         self.looks = replace(self.looks, **{field: value})  # type: ignore[arg-type]
         self.options = replace(self.options, think=self.looks.think != "off")
+
+
+def _unknown(name: str) -> UsageError:
+    near = get_close_matches(name, names(), 1)
+    hint = f"did you mean `/set {near[0]}`?" if near else "`/set` lists what there is"
+    return UsageError(f"there is no setting `{name:.60}`", hint)
 
 
 def _shown(value: object) -> str:

@@ -18,6 +18,7 @@ from tests.fakes_chat import ScriptedSpeaker, said
 from tests.localdiff.chat.conftest import Room
 
 QUIET = Looks(stats=False)
+UNCHANGED = "\nhint: nothing was changed; `/set` lists what is in force"
 
 
 def mode(path: Path) -> int:
@@ -67,10 +68,10 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/set steps 12", "steps 12 (/set)"),
         ("/set steps default", "steps 48 (the model)"),
         ("/set live off", "live off (/set)"),
-        ("/set steps none", "error: steps='none' must be a whole number"),
-        ("/set steps 0", "error: steps=0 must be >= 1"),
-        ("/set t-min warm", "error: t_min='warm' must be a number"),
-        ("/set live maybe", "error: live='maybe' must be one of auto, on, off, line"),
+        ("/set steps none", f"error: steps='none' must be a whole number{UNCHANGED}"),
+        ("/set steps 0", f"error: steps=0 must be >= 1{UNCHANGED}"),
+        ("/set t-min warm", f"error: t_min='warm' must be a number{UNCHANGED}"),
+        ("/set live maybe", f"error: live='maybe' must be one of auto, on, off, line{UNCHANGED}"),
         ("/set stpes 3", "error: there is no setting `stpes`\nhint: did you mean `/set steps`?"),
         ("/set zzz", "error: there is no setting `zzz`\nhint: `/set` lists what there is"),
         ("/set max-tokens", "max-tokens 77 (command line)"),
@@ -282,3 +283,17 @@ def test_a_request_that_cannot_be_met_is_refused_before_the_model_is_loaded(room
     ):
         with pytest.raises(UsageError, match=words):
             room(**request)  # type: ignore[arg-type]
+
+
+def test_a_setting_that_goes_with_no_other_changes_nothing(room: Room) -> None:
+    clash = f"error: t_min=2 must be <= t_max=0.8{UNCHANGED}"
+    shown = room("/set t-min 2", "/set steps 9", "/set t-max 3", "/set t-min 2", "/set t-max default", "Hi")
+    assert f">>> /set t-min 2\n{clash}\n>>> /set steps 9\nsteps 9 (/set)\n>>> /set t-max 3\n" in shown
+    assert f">>> /set t-max default\n{clash}\n" in shown
+    ((_, options),) = room.speaker.calls
+    assert (options.steps, options.t_min, options.t_max) == (9, 2, 3)
+
+
+def test_options_that_exclude_each_other_end_the_chat_before_its_first_line(room: Room) -> None:
+    with pytest.raises(UsageError, match=r"t_min=2 must be <= t_max=0.8"):
+        room(options=GenerateOptions(t_min=2.0))
