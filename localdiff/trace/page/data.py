@@ -61,6 +61,7 @@ class PageData:
             "bound": trace.header.sampler.entropy_bound,
             "blocks": [self._block(block) for block in trace.blocks],
             "ends": [self._places[token] for token in (started.end_ids if started else ()) if token in self._places],
+            "pad": self._places.get(started.pad_id, -1) if started else -1,
             "pieces": [self._piece(token) for token in self._places],
             "ids": list(self._places),
         }

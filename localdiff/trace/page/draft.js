@@ -36,8 +36,10 @@ function bytesFrom(run, ids, start, texts) {
 
 const isSign = (run, id) => Array.isArray(run.pieces[id]) && run.pieces[id][0] === "sign";
 
-// In the draft a line break is a sign, and breaks the line only where the model is settled on it.
+// In the draft a line break is a sign, and breaks the line only where the model is settled on it; padding is a dot, or it
+// would look like content.
 function showToken(run, span, id, text, settled) {
+  if (id === run.pad) text = "·";
   const lines = text.split("\n");
   span.textContent = lines.join("↵");
   span.classList.toggle("break", settled && lines.length > 1);

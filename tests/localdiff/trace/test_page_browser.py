@@ -16,7 +16,7 @@ from localdiff.trace.reader import parse_trace
 from localdiff.trace.trace import Trace
 from tests.browser import Browser, executable
 from tests.localdiff.trace.test_page import hostile_trace
-from tests.traces import END, HEADER, condensed, condensing, record, trace_of, word_pieces
+from tests.traces import END, HEADER, PAD, condensed, condensing, record, trace_of, word_pieces
 
 pytestmark = pytest.mark.skipif(executable() is None, reason="there is no Chromium here")
 
@@ -281,11 +281,11 @@ def test_hostile_text_stays_text(show: Show) -> None:
 
 
 @pytest.mark.slow
-def test_bytes_of_a_character_are_shown_as_that_character(show: Show) -> None:
+def test_bytes_are_shown_as_their_character_and_padding_as_a_dot(show: Show) -> None:
     smile = [f"<0x{byte:02X}>" for byte in "☺".encode()]
     pieces = word_pieces() | dict(zip((2, 3, 4), smile, strict=True)) | {5: "<0x1B>"}
     events = list(condensing(blocks=1, steps=1, length=8))
-    ids = (2, 3, 4, 6, 2, 3, 5, 7)
+    ids = (2, 3, 4, 6, 2, 3, 5, PAD)
     changed = [
         dataclasses.replace(event, argmax_ids=ids)
         if isinstance(event, DenoiseStep)
@@ -296,7 +296,7 @@ def test_bytes_of_a_character_are_shown_as_that_character(show: Show) -> None:
     ]
     browser = show(trace_of(changed, HEADER, pieces=pieces))
     browser.press("End")
-    assert browser.evaluate("document.getElementById('draft').textContent") == "☺" + pieces[6] + "▯▯▯" + pieces[7]
+    assert browser.evaluate("document.getElementById('draft').textContent") == "☺" + pieces[6] + "▯▯▯·"
 
 
 @pytest.mark.slow
