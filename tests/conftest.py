@@ -10,6 +10,10 @@ import pytest
 
 from tests.processes import Cli
 
+# Threads of a sum that spin while they wait for each other stand still where other work has the cores: seconds become
+# minutes. It is read when torch is loaded, which is later than this.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # A shell that starts the tests in the background, or `nohup`, has them ignore these, and children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
