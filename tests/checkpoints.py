@@ -24,7 +24,7 @@ transformers.utils.logging.set_verbosity_error()
 ConfigStyle = Literal["released", "per_layer"]
 
 # The smallest vision tower that constructs: localdiff skips these tensors, and the tests show that it does.
-_VISION: dict[str, Any] = {
+VISION: dict[str, Any] = {
     "model_type": "gemma4_vision",
     "hidden_size": 8,
     "intermediate_size": 8,
@@ -103,7 +103,7 @@ def write_checkpoint(spec: Spec, directory: Path) -> Path:
     """Writes a complete checkpoint to `directory`, its weights and configuration by `save_pretrained`."""
     torch.manual_seed(spec.seed)
     model = DiffusionGemmaForBlockDiffusion(
-        DiffusionGemmaConfig(text_config=_text_config(spec), vision_config=dict(_VISION), canvas_length=spec.canvas)
+        DiffusionGemmaConfig(text_config=_text_config(spec), vision_config=dict(VISION), canvas_length=spec.canvas)
     )
     _draw(model, spec)
     limit = {} if spec.shard is None else {"max_shard_size": spec.shard}

@@ -45,6 +45,13 @@ class Reference:
     def __init__(self, directory: Path, dtype: torch.dtype = torch.float32) -> None:
         self.model = DiffusionGemmaForBlockDiffusion.from_pretrained(directory, dtype=dtype).eval()
 
+    @classmethod
+    def of(cls, model: DiffusionGemmaForBlockDiffusion) -> Reference:
+        """A model that is there already."""
+        reference = cls.__new__(cls)
+        reference.model = model
+        return reference
+
     @torch.no_grad()
     def encode(self, ids: Tensor) -> DynamicCache:
         """The cache after a whole prefill of `ids` [C]; `written` holds every layer's keys and values, uncut."""

@@ -1,0 +1,144 @@
+"""`python -m tests.bench.against_transformers [--layers 6] [--context 1024] [--steps 3]`: one forward, both ways.
+
+The first layers of the released model at full width with random weights: localdiff in a recipe, then `transformers` in
+bf16, in the same process, on the CPU. What is timed is the forward of a denoise step, self-conditioning included;
+reading the logits is left out, which costs the reference more. Layers and the rest (embedding, self-conditioning, head)
+are timed apart, so that a step of all thirty layers can be reckoned from a few; the output says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from transformers import DiffusionGemmaConfig, DiffusionGemmaForBlockDiffusion
+
+from localdiff.bench.step.random_weights import random_model
+from localdiff.bench.step.released import LAYERS, released_config
+from localdiff.hardware import cpu_name
+from localdiff.model.cache import KVCache
+from quant.cpu import prepare
+from quant.recipe import recipe_named
+from tests import released
+from tests.checkpoints import VISION
+from tests.reference import Reference
+
+CPU = torch.device("cpu")
+SPREAD = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Median seconds of one forward, inside the layers and outside of them."""
+
+    layers: float
+    rest: float
+
+    def of(self, measured: int, wanted: int) -> float:
+        """The forward of `wanted` layers, reckoned from `measured`."""
+        return self.layers * wanted / measured + self.rest
+
+
+def reference_seconds(layers: int, context: int, steps: int) -> Seconds:
+    """`transformers` in bf16, as it is set up by default."""
+    config = released.released_config()
+    text = config["text_config"]
+    text |= {"num_hidden_layers": layers, "layer_types": text["layer_types"][:layers]}
+    with torch.device("meta"):
+        model = DiffusionGemmaForBlockDiffusion(DiffusionGemmaConfig(**(config | {"vision_config": dict(VISION)})))
+    model = model.to(torch.bfloat16).to_empty(device=CPU).eval()
+    model.tie_weights()
+    _fill(model)
+    reference = Reference.of(model)
+    ids, canvas = _ids(text["vocab_size"], context, config["canvas_length"])
+    cache = reference.encode(ids)
+    believed = torch.randn(len(canvas), text["vocab_size"])
+    return _seconds(model.model.decoder.layers, lambda: reference.logits(canvas, cache, believed), steps)
+
+
+def our_seconds(layers: int, context: int, steps: int, recipe: str) -> Seconds:
+    """localdiff with random weights in a recipe."""
+    config = released_config(layers)
+    network = random_model(config, recipe_named(recipe), torch.bfloat16, CPU, progress=lambda *_: None)
+    prepare(network)
+    ids, canvas = _ids(config.vocab_size, context, config.canvas_length)
+    cache = KVCache(config, context + len(canvas), torch.bfloat16, CPU)
+    believed = torch.randn(len(canvas), config.vocab_size)
+    normalizer = believed.logsumexp(dim=-1)
+
+    def forward() -> Tensor:
+        return network.denoise(canvas, cache, network.soft_embedding(believed, normalizer))
+
+    with torch.inference_mode():
+        network.encode(ids, cache)
+        return _seconds(network.layers, forward, steps)
+
+
+def _ids(vocab_size: int, context: int, canvas: int) -> tuple[Tensor, Tensor]:
+    ids = torch.randint(vocab_size, (context + canvas,), generator=torch.Generator().manual_seed(0))
+    return ids[:context], ids[context:]
+
+
+def _fill(model: DiffusionGemmaForBlockDiffusion) -> None:
+    """Values for a model whose memory has none; only those of the rotary tables mean anything."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0.0, SPREAD)
+            else:
+                parameter.fill_(1.0)
+        for buffer in model.buffers():
+            buffer.fill_(1.0)
+    for network in (model.model.encoder.language_model, model.model.decoder):
+        network.rotary_emb = type(network.rotary_emb)(network.config)
+
+
+def _seconds(layers: Sequence[nn.Module] | nn.ModuleList, forward: Callable[[], object], steps: int) -> Seconds:
+    marks: list[float] = []
+    hooks = [
+        layers[0].register_forward_pre_hook(lambda *_: marks.append(time.perf_counter())),
+        layers[-1].register_forward_hook(lambda *_: marks.append(time.perf_counter())),
+    ]
+    inside, outside = [], []
+    for step in range(steps + 1):
+        marks.clear()
+        began = time.perf_counter()
+        forward()
+        whole = time.perf_counter() - began
+        if step > 0:  # the first one warms up
+            inside.append(marks[1] - marks[0])
+            outside.append(whole - inside[-1])
+    for hook in hooks:
+        hook.remove()
+    return Seconds(statistics.median(inside), statistics.median(outside))
+
+
+def main() -> None:
+    """Measure both and print them."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.against_transformers")
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--context", type=int, default=1024)
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--recipe", default="4bit")
+    arguments = parser.parse_args()
+    print(f"{cpu_name()}, {torch.get_num_threads()} threads; {arguments.layers} layers, context {arguments.context:,}")
+    ours = our_seconds(arguments.layers, arguments.context, arguments.steps, arguments.recipe)
+    gc.collect()
+    theirs = reference_seconds(arguments.layers, arguments.context, arguments.steps)
+    print(f"{'':24}{'layers':>9}{'rest':>9}{'forward':>9}{f'of {LAYERS} (reckoned)':>21}")
+    for name, seconds in (("transformers, bf16", theirs), (f"localdiff, {arguments.recipe}", ours)):
+        whole, all_layers = seconds.layers + seconds.rest, seconds.of(arguments.layers, LAYERS)
+        print(f"{name:24}{seconds.layers:8.2f}s{seconds.rest:8.2f}s{whole:8.2f}s{all_layers:20.2f}s")
+    ratio = theirs.of(arguments.layers, LAYERS) / ours.of(arguments.layers, LAYERS)
+    measured = (theirs.layers + theirs.rest) / (ours.layers + ours.rest)
+    print(f"localdiff is {measured:.2f} times as fast as measured, {ratio:.2f} times with {LAYERS} layers")
+
+
+if __name__ == "__main__":
+    main()
