@@ -1,0 +1,121 @@
+"""What follows from a step's statistics, decided where they lie: accepted positions, next canvas, whether to stop.
+
+Knows the two small tensors in which a step talks to its host, one copy each way:
+
+    controls   int32 [8]        temperature, entropy bound, confidence (fp32 by their bits), stability, rule, pad id,
+                                number of the step, positions in the cache
+    outcome    int32 [8 + 6 L]  stable, confident, stop, all numbers, mean entropy (bits), overflow, tail (bits), 0;
+                                then [L] each: argmax, its probability (bits), entropy (bits), accepted, sampled, shown
+
+Shape letters: L canvas.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Final
+
+import torch
+from torch import Tensor
+
+CONTROLS = 8
+HEADER = 8
+ROWS = 6
+
+TEMPERATURE, BOUND, CONFIDENCE, STABILITY, RULE, PAD, STEP, LENGTH = range(CONTROLS)
+STABLE, CONFIDENT, STOP, NUMBERS, MEAN, OVERFLOW, TAIL = range(HEADER - 1)
+
+RULES: Final[Mapping[str, int]] = {"both": 3, "stable": 1, "confident": 2, "never": 4}
+"""A stop rule as bits: the draft must be stable, it must be confident, it never stops."""
+
+_CHUNK = 32
+
+
+def bits_of(number: float) -> int:
+    """The bits of a number as fp32, as a signed whole one."""
+    return int(struct.unpack("<i", struct.pack("<f", number))[0])
+
+
+def outcome_size(length: int) -> int:
+    """Numbers in the outcome of a canvas of this length."""
+    return HEADER + ROWS * length
+
+
+def decide(
+    controls: Tensor,
+    *,
+    entropy: Tensor,
+    argmax: Tensor,
+    argmax_prob: Tensor,
+    sampled: Tensor,
+    fresh: Tensor,
+    canvas: Tensor,
+    draft: Tensor,
+    run: Tensor,
+    outcome: Tensor,
+) -> None:
+    """Through Triton, in one launch; `decide_plainly` does the same.
+
+    Of positions with the same entropy the first is the surer one.
+
+    Args:
+        controls: what holds for this step.
+        entropy, argmax_prob: fp32 [L]; argmax, sampled: int64 [L]; fresh: int32 [L], noise for what is not accepted.
+        canvas: int64 [L], becomes the next one.
+        draft: int32 [L], the argmax ids of the last step, become this one's.
+        run: int32 [1], for how many steps the draft has stayed the same; counted on.
+        outcome: is filled, but for overflow and tail.
+    """
+    from .decision_kernels import decide_kernel
+
+    length = len(canvas)
+    decide_kernel[(1,)](
+        controls,
+        entropy,
+        argmax,
+        argmax_prob,
+        sampled,
+        fresh,
+        canvas,
+        draft,
+        run,
+        outcome,
+        length,
+        POSITIONS=1 << (length - 1).bit_length(),
+        CHUNK=_CHUNK,
+        num_warps=8,
+    )
+
+
+def decide_plainly(
+    controls: Tensor,
+    *,
+    entropy: Tensor,
+    argmax: Tensor,
+    argmax_prob: Tensor,
+    sampled: Tensor,
+    fresh: Tensor,
+    canvas: Tensor,
+    draft: Tensor,
+    run: Tensor,
+    outcome: Tensor,
+) -> None:
+    """What `decide` does, through torch; it waits for nothing either."""
+    numbers = controls.view(torch.float32)
+    ascending, order = torch.sort(entropy, stable=True)
+    within = ascending.cumsum(dim=0) - ascending <= numbers[BOUND]
+    accepted = torch.zeros_like(within).scatter_(0, order, within)
+    ids = argmax.int()
+    same = (controls[STEP] > 1) & (ids == draft).all()
+    torch.where(same, run + 1, torch.zeros_like(run), out=run)
+    mean = entropy.mean()
+    stable, confident = run[0] >= controls[STABILITY], mean < numbers[CONFIDENCE]
+    rule = controls[RULE]
+    met = (stable | (rule & 1 == 0)) & (confident | (rule & 2 == 0)) & (rule & 4 == 0) & (ids != controls[PAD]).any()
+    header = (stable, confident, met, entropy.isfinite().all(), mean.view(torch.int32))
+    outcome[: len(header)] = torch.stack([entry.int() for entry in header])
+    rows = (ids, argmax_prob.view(torch.int32), entropy.view(torch.int32), accepted.int(), sampled.int(), canvas.int())
+    outcome[HEADER:] = torch.cat(rows)
+    draft.copy_(ids)
+    canvas.copy_(torch.where(accepted, sampled, fresh))

@@ -1,0 +1,15 @@
+"""Quantized modules that are fast on an NVIDIA card, beside the plain ones of `quant.modules`.
+
+    support           whether there is a working Triton, and what is missing
+    layout            codes and scales in the order in which kernels read them
+    weight_kernels    device code: codes to weights, the levels of nf4 by byte permutation
+    row_kernels, rows activations as int8, a scale a row and group
+    expert_kernels    device code: routing and the two products of all experts of a layer
+    experts           the module over them
+    soft_kernels, embedding       self-conditioning over the probable ids alone
+    choice            which module is replaced by which, on this card
+
+Each computes what its plain twin computes, within an error that its own page tells, and says in `path` how it does so.
+None of them waits for the device, so that a step over them can be captured in a CUDA graph. They know modules and shapes;
+they know no names, files or canvases. The files that end in `_kernels` are device code in Triton; nothing else imports it.
+"""

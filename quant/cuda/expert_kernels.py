@@ -1,0 +1,233 @@
+"""Device code: all experts of a layer, in four launches of fixed shape.
+
+    route     one program an expert: pairs in the order of their experts, cut into blocks of rows of one expert
+    gate_up   a block of rows times both stacked weights, and what the gate makes of them
+    down      a block of rows times the down projection, put back to their pairs
+    combine   a row's K outputs, weighted and summed in the order of its slots
+
+No program waits for another and no sum depends on the order in which they run: the same rows give the same bits.
+Shape letters: N rows, K experts a row, P = N · K pairs (row-major), E experts, D width, I expert width.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .row_kernels import to_int8
+from .weight_kernels import add_product
+
+
+@triton.jit
+def route_kernel(
+    index,
+    order,
+    block_expert,
+    block_start,
+    block_count,
+    pairs,
+    experts,
+    blocks,
+    ROWS: tl.constexpr,
+    PAIRS: tl.constexpr,
+    BINS: tl.constexpr,
+    BLOCKS: tl.constexpr,
+):
+    """Where each pair goes, and which rows each block takes. Grid: (E,).
+
+    Args:
+        index: int64 [P], the expert of each pair.
+        order: int32 [P], the pairs in the order of their experts, those of one expert ascending.
+        block_expert, block_start, block_count: int32 [blocks], of each block of at most ROWS places in `order`; blocks
+            that are not needed have the expert -1.
+        PAIRS, BINS, BLOCKS: powers of 2 from P, E + 1, and `blocks` up.
+    """
+    expert = tl.program_id(0)
+    place = tl.arange(0, PAIRS)
+    chosen = tl.load(index + place, mask=place < pairs, other=experts).to(tl.int32)
+    mine = chosen == expert
+    start = tl.sum((chosen < expert).to(tl.int32), axis=0)
+    tl.store(order + start + tl.cumsum(mine.to(tl.int32), axis=0) - 1, place, mask=mine)
+
+    bins = tl.arange(0, BINS)
+    counts = tl.where(bins < experts, tl.histogram(chosen, BINS), 0)
+    needed = (counts + ROWS - 1) // ROWS
+    first = tl.sum(tl.where(bins < expert, needed, 0), axis=0)
+    count = tl.sum(mine.to(tl.int32), axis=0)
+    block = tl.arange(0, BLOCKS)
+    own = block * ROWS < count
+    tl.store(block_expert + first + block, expert, mask=own)
+    tl.store(block_start + first + block, start + block * ROWS, mask=own)
+    tl.store(block_count + first + block, tl.minimum(count - block * ROWS, ROWS), mask=own)
+    if expert == experts - 1:
+        unused = (block >= tl.sum(needed, axis=0)) & (block < blocks)
+        tl.store(block_expert + block, -1, mask=unused)
+
+
+@triton.jit
+def gelu(x):
+    """The tanh form."""
+    inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+    decay = tl.exp(-2.0 * tl.abs(inner))
+    height = (1.0 - decay) / (1.0 + decay)
+    return 0.5 * x * (1.0 + tl.where(inner < 0.0, -height, height))
+
+
+@triton.jit
+def gate_up_kernel(
+    x,
+    x_scales,
+    codes,
+    scales,
+    levels,
+    order,
+    block_expert,
+    block_start,
+    block_count,
+    hidden,
+    hidden_scales,
+    top_k,
+    width,
+    inner,
+    NF4: tl.constexpr,
+    INT8: tl.constexpr,
+    PERMUTED: tl.constexpr,
+    COMPUTE: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """`gelu(gate) * up` of every pair, in the order of `order`: `hidden` [P, I]. Grid: (blocks, I / 64).
+
+    Both products are rounded to the type of the activations first, as two layers would. For int8 arithmetic `x` is int8
+    with scales [N, D/64], `hidden` too, with scales [P, I/64], and COMPUTE is the type that is rounded to. COLUMNS is 64:
+    one group of the next product.
+    """
+    block = tl.program_id(0)
+    expert = tl.load(block_expert + block)
+    if expert < 0:
+        return
+    start = tl.load(block_start + block)
+    within = tl.arange(0, ROWS)
+    valid = within < tl.load(block_count + block)
+    row = tl.load(order + start + within, mask=valid, other=0) // top_k
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    k = tl.arange(0, 32)
+    groups = width // 64
+    SIZE: tl.constexpr = 32 if NF4 else 64
+    both = 2 * inner
+    base = expert.to(tl.int64) * groups * both
+    gate_codes = codes + (base + column[:, None]) * SIZE + k[None, :]
+    gate_scales = scales + base + column
+    x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
+    x_row_scales = x_scales + row * groups
+    gate = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+    up = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+    for group in range(groups):
+        at = group * both
+        gate = add_product(
+            gate,
+            x_rows + group * 64,
+            x_row_scales + group,
+            gate_codes + at * SIZE,
+            gate_scales + at,
+            levels,
+            k,
+            valid[:, None],
+            NF4,
+            INT8,
+            PERMUTED,
+        )
+        up = add_product(
+            up,
+            x_rows + group * 64,
+            x_row_scales + group,
+            gate_codes + (at + inner) * SIZE,
+            gate_scales + at + inner,
+            levels,
+            k,
+            valid[:, None],
+            NF4,
+            INT8,
+            PERMUTED,
+        )
+    opened = gelu(gate.to(COMPUTE).to(tl.float32)).to(COMPUTE)
+    value = (opened.to(tl.float32) * up.to(COMPUTE).to(tl.float32)).to(COMPUTE)
+    out = start + within
+    to = hidden + out[:, None].to(tl.int64) * inner + column[None, :]
+    if INT8:
+        whole, scale = to_int8(value.to(tl.float32))
+        tl.store(to, whole, mask=valid[:, None])
+        tl.store(hidden_scales + out * (inner // 64) + tl.program_id(1), scale, mask=valid)
+    else:
+        tl.store(to, value, mask=valid[:, None])
+
+
+@triton.jit
+def down_kernel(
+    hidden,
+    hidden_scales,
+    codes,
+    scales,
+    levels,
+    order,
+    block_expert,
+    block_start,
+    block_count,
+    outputs,
+    width,
+    inner,
+    NF4: tl.constexpr,
+    INT8: tl.constexpr,
+    PERMUTED: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """The down projection of every pair, put to its place: `outputs` [P, D]. Grid: (blocks, D / COLUMNS)."""
+    block = tl.program_id(0)
+    expert = tl.load(block_expert + block)
+    if expert < 0:
+        return
+    within = tl.arange(0, ROWS)
+    valid = within < tl.load(block_count + block)
+    place = tl.load(block_start + block) + within
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    k = tl.arange(0, 32)
+    groups = inner // 64
+    SIZE: tl.constexpr = 32 if NF4 else 64
+    base = expert.to(tl.int64) * groups * width
+    down_codes = codes + (base + column[:, None]) * SIZE + k[None, :]
+    down_scales = scales + base + column
+    rows = hidden + place[:, None].to(tl.int64) * inner + k[None, :]
+    row_scales = hidden_scales + place * groups
+    total = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+    for group in range(groups):
+        total = add_product(
+            total,
+            rows + group * 64,
+            row_scales + group,
+            down_codes + group * width * SIZE,
+            down_scales + group * width,
+            levels,
+            k,
+            valid[:, None],
+            NF4,
+            INT8,
+            PERMUTED,
+        )
+    pair = tl.load(order + place, mask=valid, other=0)
+    to = outputs + pair[:, None].to(tl.int64) * width + column[None, :]
+    tl.store(to, total.to(outputs.dtype.element_ty), mask=valid[:, None])
+
+
+@triton.jit
+def combine_kernel(outputs, weight, combined, width, TOP_K: tl.constexpr, COLUMNS: tl.constexpr):
+    """Rows [N, D]: the sum of a row's K outputs times their routing weights (fp32). Grid: (N, D / COLUMNS, up)."""
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < width
+    total = tl.zeros([COLUMNS], dtype=tl.float32)
+    for slot in tl.static_range(TOP_K):
+        pair = row * TOP_K + slot
+        value = tl.load(outputs + pair * width + column, mask=inside, other=0.0).to(tl.float32)
+        total += value * tl.load(weight + pair)
+    tl.store(combined + row * width + column, total.to(combined.dtype.element_ty), mask=inside)

@@ -1,0 +1,175 @@
+"""The experts of a layer on a card: two grouped products over quantized weights, of which the host never hears a number.
+
+Shapes depend on how many rows there are and on nothing else, so that a pass can be captured. With activations in their
+own type (`a16`) the weights are those of the codec, bit for bit, and products are summed in fp32; with activations in
+int8 (`a8`) the tensor cores of most cards work two to four times as fast, and rows, the products' inner rows, and the
+levels of nf4 are rounded to int8 with a scale a group of 64.
+Shape letters: N rows, D width, E experts, K experts a row, I expert width, P = N · K pairs.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from ..codec import GROUP
+from ..modules.experts import QuantExperts
+from ..modules.tensor import QuantTensor
+from ..nf4 import LEVELS
+from .layout import Tiled, tiled
+from .rows import quantize_rows
+
+Activations: TypeAlias = Literal["a16", "a8"]
+
+COLUMNS = 64
+COMBINED = 1024
+WARPS, STAGES = 4, 3
+ROWS: dict[Activations, int] = {"a16": 16, "a8": 32}
+"""Rows of a block where an expert gets few: uniform routing of 256 rows gives each of 128 experts 16."""
+MANY_ROWS = 64
+
+
+class CudaExperts(nn.Module):
+    """Gated MLPs `down(gelu(gate(x)) * up(x))`, tanh form of GELU, over tiled weights.
+
+    Args:
+        experts: the plain module; its stored parts are let go one after the other.
+        activations: type of what is multiplied.
+    """
+
+    can_be_captured = True
+
+    def __init__(self, experts: QuantExperts, activations: Activations = "a16") -> None:
+        super().__init__()
+        self._gate_up, self._down = _take(experts.gate_up_proj), _take(experts.down_proj)
+        self.activations = activations
+        self.path = (
+            " and ".join(dict.fromkeys(_words(part, activations) for part in (self._gate_up, self._down)))
+            + ", grouped, Triton"
+        )
+
+    def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+        """Sums the chosen experts' outputs.
+
+        Args:
+            x: [N, D] rows; index: int64 [N, K] expert ids; weight: fp32 [N, K] routing weights.
+
+        Returns:
+            [N, D] in the type of `x`. Outputs are rounded to that type, their weighted sums are kept in fp32.
+        """
+        from . import expert_kernels as kernels
+
+        rows, width = x.shape
+        experts, _, inner = self._down.shape
+        top_k = index.shape[1]
+        pairs = rows * top_k
+        if not pairs:
+            return torch.zeros_like(x)
+        is_int8 = self.activations == "a8"
+        block_rows = ROWS[self.activations] if pairs <= 2 * ROWS[self.activations] * experts else MANY_ROWS
+        blocks = min(pairs, pairs // block_rows + experts)
+        order, *of_blocks = (x.new_empty(size, dtype=torch.int32) for size in (pairs, blocks, blocks, blocks))
+        kernels.route_kernel[(experts,)](
+            index.contiguous(),
+            order,
+            *of_blocks,
+            pairs,
+            experts,
+            blocks,
+            ROWS=block_rows,
+            PAIRS=_power_of_two(pairs),
+            BINS=_power_of_two(experts + 1),
+            BLOCKS=_power_of_two(blocks),
+            num_warps=8,
+        )
+        x = x.contiguous()
+        source, source_scales = x, x
+        hidden = hidden_scales = x.new_empty(pairs, inner)
+        if is_int8:
+            quantized = quantize_rows(x)
+            source, source_scales = quantized.codes, quantized.scales
+            hidden = x.new_empty(pairs, inner, dtype=torch.int8)
+            hidden_scales = x.new_empty(pairs, inner // GROUP, dtype=torch.float32)
+        kernels.gate_up_kernel[(blocks, inner // COLUMNS)](
+            source,
+            source_scales,
+            *self._weight(self._gate_up),
+            order,
+            *of_blocks,
+            hidden,
+            hidden_scales,
+            top_k,
+            width,
+            inner,
+            COMPUTE=_triton_type(x.dtype),
+            **self._choices(self._gate_up, block_rows),
+        )
+        outputs = x.new_empty(pairs, width)
+        kernels.down_kernel[(blocks, width // COLUMNS)](
+            hidden,
+            hidden_scales,
+            *self._weight(self._down),
+            order,
+            *of_blocks,
+            outputs,
+            width,
+            inner,
+            **self._choices(self._down, block_rows),
+        )
+        combined = torch.empty_like(x)
+        kernels.combine_kernel[(rows, -(-width // COMBINED))](
+            outputs, weight.contiguous(), combined, width, TOP_K=top_k, COLUMNS=COMBINED, num_warps=4
+        )
+        return combined
+
+    def _weight(self, part: Tiled) -> tuple[Tensor, Tensor, Tensor]:
+        """Codes, scales, and nf4's table in the type that is computed in."""
+        return part.codes, part.scales, _levels(part.codes.device, self.activations)
+
+    def _choices(self, part: Tiled, block_rows: int) -> dict[str, Any]:
+        return {
+            "NF4": part.is_nf4,
+            "INT8": self.activations == "a8",
+            "PERMUTED": not is_interpreted(),
+            "ROWS": block_rows,
+            "COLUMNS": COLUMNS,
+            "num_warps": WARPS,
+            "num_stages": STAGES,
+        }
+
+
+def is_interpreted() -> bool:
+    """Whether kernels run in Triton's interpreter, which knows no machine instructions."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def _take(tensor: QuantTensor) -> Tiled:
+    """The weight in the kernels' order; the stored parts are given up."""
+    part = tiled(tensor.codec, tensor.encoded)
+    tensor.codes, tensor.scales = tensor.codes.new_empty(0), tensor.scales.new_empty(0)
+    return part
+
+
+def _words(part: Tiled, activations: Activations) -> str:
+    return f"{'w4' if part.is_nf4 else 'w8'}{activations}"
+
+
+@lru_cache(maxsize=32)
+def _levels(device: torch.device, activations: Activations) -> Tensor:
+    if activations == "a8":
+        return torch.tensor([round(127 * level) for level in LEVELS], dtype=torch.int8, device=device)
+    return torch.tensor(LEVELS, dtype=torch.float32, device=device)
+
+
+def _triton_type(dtype: torch.dtype) -> Any:
+    import triton.language as tl
+
+    return {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}[dtype]
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << (number - 1).bit_length()

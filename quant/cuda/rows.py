@@ -1,0 +1,38 @@
+"""Activations as int8 for products in int8, on a card.
+
+One scale a row would lose whole columns to the few that are large; one a row and group of 64 does not, and the products
+of a group are summed apart anyway.
+Shape letters: M rows, K width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..codec import GROUP
+
+_GROUPS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Rows:
+    """Codes int8 [M, K] and scales fp32 [M, K/64]."""
+
+    codes: Tensor
+    scales: Tensor
+
+
+def quantize_rows(x: Tensor) -> Int8Rows:
+    """Rows [M, K] with K a multiple of 64, next to each other, as whole numbers -127…127 times a scale."""
+    from .row_kernels import quantize_kernel
+
+    rows, width = x.shape
+    groups = width // GROUP
+    codes = torch.empty(x.shape, dtype=torch.int8, device=x.device)
+    scales = torch.empty(rows, groups, dtype=torch.float32, device=x.device)
+    if rows:
+        quantize_kernel[(rows, -(-groups // _GROUPS))](x, codes, scales, width, groups, GROUPS=_GROUPS, num_warps=2)
+    return Int8Rows(codes, scales)

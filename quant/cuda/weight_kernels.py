@@ -1,0 +1,112 @@
+"""Device code: tiles of codes to tiles of weights, and their products with rows of activations.
+
+The sixteen levels of nf4 are looked up in a table of fp32, which gives the weights that the codec gives, bit for bit; or,
+for int8 arithmetic, in a table of int8, which adds 0.02 points to their relative error and on a card is a permutation of
+bytes: two tables of eight, a selection between them, 4 weights at a time, no memory.
+Shape letters: M rows of activations, N rows of a weight, K its input.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+LEVELS_INT8 = (-127, -88, -67, -50, -36, -23, -12, 0, 10, 20, 31, 43, 56, 71, 92, 127)
+"""`quant.nf4.LEVELS` times 127, rounded."""
+
+
+def _word(levels: tuple[int, ...]) -> str:
+    return "0x" + "".join(f"{level & 255:02x}" for level in reversed(levels))
+
+
+_TABLES = [_word(LEVELS_INT8[start : start + 4]) for start in range(0, 16, 4)]
+
+DECODE = f"""{{
+.reg .b32 index, side, low, high, even, odd;
+and.b32 index, $2, 0x77777777;
+shr.b32 side, $2, 1;
+and.b32 side, side, 0x44444444;
+or.b32 side, side, 0x32103210;
+prmt.b32 low, {_TABLES[0]}, {_TABLES[1]}, index;
+prmt.b32 high, {_TABLES[2]}, {_TABLES[3]}, index;
+prmt.b32 even, low, high, side;
+shr.b32 index, index, 16;
+shr.b32 side, side, 16;
+prmt.b32 low, {_TABLES[0]}, {_TABLES[1]}, index;
+prmt.b32 high, {_TABLES[2]}, {_TABLES[3]}, index;
+prmt.b32 odd, low, high, side;
+prmt.b32 $0, even, odd, 0x6420;
+prmt.b32 $1, even, odd, 0x7531;
+}}"""
+"""Four bytes of two codes each to four levels of the low and four of the high codes.
+
+A selector of `prmt` is a nibble: its low three bits choose a byte of a pair of words, so that `index` looks up both halves
+of the table, and `side` takes from one or the other by the code's fourth bit.
+"""
+
+_DECODE = tl.constexpr(DECODE)
+
+
+@triton.jit
+def nf4_int8(pairs, levels, PERMUTED: tl.constexpr):
+    """Levels of the low and the high codes of bytes, as int8; `levels` is the table in memory for the other way."""
+    if PERMUTED:
+        low, high = tl.inline_asm_elementwise(
+            _DECODE, "=r,=r,r", [pairs], dtype=(tl.int8, tl.int8), is_pure=True, pack=4
+        )
+    else:
+        low = tl.load(levels + (pairs & 15))
+        high = tl.load(levels + (pairs >> 4))
+    return low, high
+
+
+@triton.jit
+def add_product(
+    total,
+    x,
+    x_scales,
+    codes,
+    scales,
+    levels,
+    k,
+    valid_rows,
+    NF4: tl.constexpr,
+    INT8: tl.constexpr,
+    PERMUTED: tl.constexpr,
+):
+    """`total` [M, N] and the product of one group of 64.
+
+    Args:
+        x: pointers [M, 32] to the first half of the group; the second one follows.
+        x_scales: pointers [M] to the scales of int8 activations.
+        codes: pointers [N, 32] to the group's bytes (nf4) or to the first half of its codes (int8).
+        scales: pointers [N].
+        levels: nf4's table, fp32 or, for int8 arithmetic, int8.
+        k: [32], 0 to 31; valid_rows: [M, 1].
+    """
+    first = tl.load(x, mask=valid_rows, other=0)
+    second = tl.load(x + 32, mask=valid_rows, other=0)
+    scale = tl.load(scales).to(tl.float32)
+    if INT8:
+        if NF4:
+            low, high = nf4_int8(tl.load(codes), levels, PERMUTED)
+            scale = scale / 127.0
+        else:
+            low = tl.load(codes)
+            high = tl.load(codes + 32)
+        whole = tl.dot(first, tl.trans(low), out_dtype=tl.int32)
+        whole = tl.dot(second, tl.trans(high), whole, out_dtype=tl.int32)
+        total += whole.to(tl.float32) * (tl.load(x_scales)[:, None] * scale[None, :])
+    else:
+        if NF4:
+            pairs = tl.load(codes)
+            low = tl.load(levels + (pairs & 15))
+            high = tl.load(levels + (pairs >> 4))
+        else:
+            low = tl.load(codes).to(tl.float32)
+            high = tl.load(codes + 32).to(tl.float32)
+        low = (low * scale[:, None]).to(x.dtype.element_ty)
+        high = (high * scale[:, None]).to(x.dtype.element_ty)
+        total = tl.dot(first, tl.trans(low), total, input_precision="ieee")
+        total = tl.dot(second, tl.trans(high), total, input_precision="ieee")
+    return total

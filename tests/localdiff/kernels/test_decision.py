@@ -1,0 +1,113 @@
+"""The decision of a step, in one launch and through torch, against the plain sampler and stop test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from localdiff.diffusion.sampler import accept, renoise
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.diffusion.stopping import StopRule, StopTest
+from localdiff.kernels import decision
+from tests.kernels import DEVICE, needs_triton
+
+LENGTH, PAD = 12, 3
+
+WAYS = [
+    pytest.param(decision.decide_plainly, id="torch"),
+    pytest.param(decision.decide, id="triton", marks=needs_triton),
+]
+
+
+def controls(settings: SamplerSettings, rule: StopRule, step: int) -> torch.Tensor:
+    values = [
+        decision.bits_of(0.5),
+        decision.bits_of(settings.entropy_bound),
+        decision.bits_of(settings.confidence),
+        settings.stability,
+        decision.RULES[rule],
+        PAD,
+        step,
+        0,
+    ]
+    return torch.tensor(values, dtype=torch.int32, device=DEVICE)
+
+
+def drafts(kind: str) -> list[torch.Tensor]:
+    one, other = torch.arange(LENGTH), torch.arange(LENGTH) + 1
+    padding = torch.full((LENGTH,), PAD)
+    return {"settles": [one, other, other, other, other], "returns": [one, other, one, one], "pads": [padding] * 4}[
+        kind
+    ]
+
+
+@pytest.mark.parametrize("decide", WAYS)
+@pytest.mark.parametrize("rule", ["both", "stable", "confident", "never"])
+@pytest.mark.parametrize(("kind", "stability"), [("settles", 2), ("returns", 1), ("pads", 0)])
+def test_a_block_step_by_step(decide: Callable[..., None], rule: StopRule, kind: str, stability: int) -> None:
+    settings = SamplerSettings(stability=stability, entropy_bound=0.4, confidence=0.05)
+    test = StopTest(settings, pad_id=PAD, rule=rule)
+    generator = torch.Generator().manual_seed(0)
+    canvas = torch.arange(LENGTH) * 2
+    state: dict[str, Any] = {
+        "canvas": canvas.clone().to(DEVICE),
+        "draft": torch.full((LENGTH,), -1, dtype=torch.int32, device=DEVICE),
+        "run": torch.full((1,), 99, dtype=torch.int32, device=DEVICE),
+        "outcome": torch.zeros(decision.outcome_size(LENGTH), dtype=torch.int32, device=DEVICE),
+    }
+    for step, draft in enumerate(drafts(kind), 1):
+        entropy = torch.rand(LENGTH, generator=generator) / (1 if step < 3 else 20)
+        entropy[4] = entropy[7] = entropy.min()  # of two that are the same, either may go first
+        sampled, fresh = (torch.randint(1000, (LENGTH,), generator=generator) for _ in range(2))
+        probability = torch.rand(LENGTH, generator=generator)
+        decide(
+            controls(settings, rule, step),
+            entropy=entropy.to(DEVICE),
+            argmax=draft.to(DEVICE),
+            argmax_prob=probability.to(DEVICE),
+            sampled=sampled.to(DEVICE),
+            fresh=fresh.int().to(DEVICE),
+            **state,
+        )
+        accepted = accept(entropy, settings.entropy_bound)
+        verdict = test.look(draft, entropy)
+        found = state["outcome"].cpu()
+        assert 0 < accepted.sum() < LENGTH or step >= 3
+        assert [bool(flag) for flag in found[:4]] == [verdict.stable, verdict.confident, verdict.stop, True]
+        torch.testing.assert_close(found[decision.MEAN].view(torch.float32), entropy.mean())
+        rows = found[decision.HEADER :].view(decision.ROWS, LENGTH)
+        assert torch.equal(rows[0], draft.int())
+        assert torch.equal(rows[1].view(torch.float32), probability)
+        assert torch.equal(rows[2].view(torch.float32), entropy)
+        assert torch.equal(rows[3].bool(), accepted)
+        assert torch.equal(rows[4], sampled.int())
+        assert torch.equal(rows[5], canvas.int())
+        canvas = renoise(sampled, accepted, fresh)
+        assert torch.equal(state["canvas"].cpu(), canvas)
+
+
+@pytest.mark.parametrize("decide", WAYS)
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_what_is_no_number_is_told(decide: Callable[..., None], value: float) -> None:
+    entropy = torch.full((LENGTH,), 0.1)
+    entropy[5] = value
+    outcome = torch.zeros(decision.outcome_size(LENGTH), dtype=torch.int32, device=DEVICE)
+    ids = torch.zeros(LENGTH, dtype=torch.int64, device=DEVICE)
+    decide(
+        controls(SamplerSettings(), "both", 1),
+        entropy=entropy.to(DEVICE),
+        argmax=ids,
+        argmax_prob=entropy.to(DEVICE),
+        sampled=ids,
+        fresh=ids.int(),
+        canvas=ids.clone(),
+        draft=ids.int(),
+        run=torch.zeros(1, dtype=torch.int32, device=DEVICE),
+        outcome=outcome,
+    )
+    assert outcome[decision.NUMBERS] == 0
+    assert outcome[decision.STOP] == 0

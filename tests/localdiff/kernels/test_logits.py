@@ -1,0 +1,122 @@
+"""Logits through Triton against the plain reading: in the interpreter, or on a card where there is one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from localdiff.diffusion.noise import SeededNoise
+from localdiff.diffusion.reading import read_logits
+from tests.kernels import DEVICE, needs_triton
+
+pytestmark = needs_triton
+
+ROWS = 6
+
+
+def sample_logits(vocab: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    logits = 12 * torch.randn(ROWS, vocab, generator=torch.Generator().manual_seed(vocab))
+    logits[0] = 0.0  # uniform
+    logits[1, 3] = 500.0  # certain
+    logits[2, 5] = logits[2, vocab - 1] = 90.0  # two that are the same: the first one is the draft
+    return logits.to(dtype)
+
+
+@pytest.mark.parametrize("softcap", [None, 30.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("vocab", [50, 256])
+def test_statistics_equal_the_plain_reading(vocab: int, dtype: torch.dtype, softcap: float | None) -> None:
+    from localdiff.kernels.logits import process, statistics
+
+    logits = sample_logits(vocab, dtype)
+    uniforms = torch.rand(ROWS, generator=torch.Generator().manual_seed(1))
+    plain = logits.clone()
+    expected = read_logits(plain, softcap=softcap, temperature=0.7, noise=SeededNoise(1))
+    ours, temperature = logits.clone().to(DEVICE), torch.tensor([0.7], device=DEVICE)
+    found = statistics(ours, softcap=softcap, temperature=temperature, uniforms=uniforms.to(DEVICE), block=64)
+    assert torch.equal(ours.cpu(), logits), "raw logits stay as they are"
+    assert torch.equal(found.argmax.cpu(), expected.argmax)
+    assert torch.equal(found.sampled.cpu(), expected.sampled)
+    torch.testing.assert_close(found.entropy.cpu(), expected.entropy, atol=2e-5, rtol=2e-5)
+    torch.testing.assert_close(found.argmax_prob.cpu(), expected.argmax_prob, atol=1e-6, rtol=2e-5)
+    torch.testing.assert_close(found.log_normalizer.cpu(), expected.log_normalizer, atol=1e-4, rtol=1e-5)
+    assert not found.entropy.signbit().any()
+    process(ours, softcap=softcap, temperature=temperature, block=64)
+    tolerance = {"atol": 2e-5, "rtol": 1e-5} if dtype == torch.float32 else {"atol": 0.0, "rtol": 2.0**-10}
+    torch.testing.assert_close(ours.cpu().float(), plain.float(), **tolerance)
+
+
+def test_bf16_is_read_as_it_is() -> None:
+    """The interpreter cuts where it should round to bf16, so what rounding decides is left to fp16 above."""
+    from localdiff.kernels.logits import statistics
+
+    logits = sample_logits(300, torch.bfloat16)
+    expected = read_logits(logits.clone(), softcap=30.0, temperature=0.7, noise=None)
+    temperature = torch.tensor([0.7], device=DEVICE)
+    found = statistics(logits.to(DEVICE), softcap=30.0, temperature=temperature, uniforms=None, block=64)
+    assert torch.equal(found.argmax.cpu(), expected.argmax)
+    torch.testing.assert_close(found.entropy.cpu(), expected.entropy, atol=2e-5, rtol=2e-5)
+    torch.testing.assert_close(found.log_normalizer.cpu(), expected.log_normalizer, atol=0.1, rtol=2e-2)
+
+
+def test_without_uniforms_the_sample_is_the_argmax() -> None:
+    from localdiff.kernels.logits import statistics
+
+    logits = sample_logits(300).to(DEVICE)
+    found = statistics(logits, softcap=30.0, temperature=torch.ones(1, device=DEVICE), uniforms=None, block=64)
+    assert torch.equal(found.sampled, found.argmax)
+
+
+def test_samples_follow_the_law() -> None:
+    """Evenly spread uniforms give every id its share, to within one of them; and ids of no weight never come."""
+    from localdiff.kernels.logits import statistics
+
+    count, vocab = 100, 60
+    row = torch.randn(vocab, generator=torch.Generator().manual_seed(3))
+    row[::7] = -1e30
+    uniforms = (torch.arange(count) + 0.5) / count
+    found = statistics(
+        row.expand(count, vocab).contiguous().to(DEVICE),
+        softcap=None,
+        temperature=torch.ones(1, device=DEVICE),
+        uniforms=uniforms.to(DEVICE),
+        block=32,
+    )
+    counts = torch.bincount(found.sampled.cpu(), minlength=vocab)
+    assert not counts[::7].any()
+    assert (counts - count * row.softmax(0)).abs().max() < 1.01
+
+
+@pytest.mark.parametrize("uniform", [0.0, 1 - 2.0**-24])
+def test_the_ends_of_the_interval_stay_inside(uniform: float) -> None:
+    from localdiff.kernels.logits import statistics
+
+    logits = torch.full((1, 100), -1e30)
+    logits[0, 40:43] = torch.tensor([1.0, 3.0, 2.0])
+    found = statistics(
+        logits.to(DEVICE),
+        softcap=None,
+        temperature=torch.ones(1, device=DEVICE),
+        uniforms=torch.tensor([uniform], device=DEVICE),
+        block=16,
+    )
+    assert found.sampled.item() == (40 if uniform == 0.0 else 42)
+
+
+@pytest.mark.filterwarnings("ignore:.*NaN slice", "ignore:invalid value")
+def test_logits_that_are_no_numbers_show_in_the_entropy_and_leave_ids_inside() -> None:
+    from localdiff.kernels.logits import statistics
+
+    logits = sample_logits(70)
+    logits[4] = torch.nan
+    logits[5, 60] = torch.nan
+    found = statistics(
+        logits.to(DEVICE),
+        softcap=None,
+        temperature=torch.ones(1, device=DEVICE),
+        uniforms=torch.full((ROWS,), 0.5, device=DEVICE),
+        block=32,
+    )
+    assert found.entropy.isnan().nonzero().flatten().tolist() == [4, 5]
+    for ids in (found.argmax, found.sampled):
+        assert ((ids >= 0) & (ids < 70)).all()

@@ -1,0 +1,141 @@
+"""The experts of a card against the plain ones, and what they are made of: layout, table of bytes, rows in int8."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import pytest
+import torch
+
+from quant.codecs import CODECS
+from quant.cuda.experts import Activations, CudaExperts
+from quant.cuda.layout import tiled
+from quant.cuda.rows import quantize_rows
+from quant.modules import QuantExperts, QuantTensor
+from quant.nf4 import LEVELS
+from tests.kernels import DEVICE, needs_triton
+
+pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
+
+WIDTH, INNER, EXPERTS, TOP_K = 128, 64, 5, 2
+
+
+def plain_experts(gate_up: str = "nf4", down: str = "nf4") -> QuantExperts:
+    generator = torch.Generator().manual_seed(5)
+    with torch.device("meta"):
+        experts = QuantExperts(
+            gate_up_codec=CODECS[gate_up], down_codec=CODECS[down], experts=EXPERTS, width=WIDTH, inner=INNER
+        )
+    for name, rows, columns, codec in (("gate_up_proj", 2 * INNER, WIDTH, gate_up), ("down_proj", WIDTH, INNER, down)):
+        weight = torch.randn(EXPERTS, rows, columns, generator=generator) / columns**0.5
+        setattr(experts, name, QuantTensor.of(CODECS[codec], weight.to(DEVICE)))
+    return experts
+
+
+def routed(rows: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Rows that go to two different experts each; the fourth expert gets none."""
+    generator = torch.Generator().manual_seed(rows)
+    x = torch.randn(rows, WIDTH, generator=generator).to(dtype)
+    scores = torch.rand(rows, EXPERTS, generator=generator)
+    scores[:, 3] = -1
+    weight, index = scores.topk(TOP_K, dim=-1)
+    return x.to(DEVICE), index.to(DEVICE), weight.to(DEVICE)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize(("gate_up", "down"), [("nf4", "nf4"), ("int8", "int8"), ("nf4", "int8")])
+def test_with_activations_as_they_are_it_is_the_same_product(gate_up: str, down: str, dtype: torch.dtype) -> None:
+    x, index, weight = routed(21, dtype)
+    plain = plain_experts(gate_up, down)
+    expected = plain(x, index, weight)
+    fast = CudaExperts(plain)
+    assert not plain.gate_up_proj.codes.numel(), "the weights are held once"
+    found = fast(x, index, weight)
+    tolerance = {"atol": 2e-6, "rtol": 2e-5} if dtype == torch.float32 else {"atol": 3e-3, "rtol": 3e-3}
+    torch.testing.assert_close(found, expected, **tolerance)
+    assert torch.equal(fast(x, index, weight), found), "the same bits every time"
+
+
+@pytest.mark.parametrize(("gate_up", "down", "path"), [("nf4", "nf4", "w4a8"), ("int8", "int8", "w8a8")])
+def test_with_activations_in_int8_the_error_is_that_of_int8(gate_up: str, down: str, path: str) -> None:
+    x, index, weight = routed(21, torch.float32)
+    plain = plain_experts(gate_up, down)
+    expected = plain(x, index, weight)
+    fast = CudaExperts(plain, "a8")
+    assert fast.path == f"{path}, grouped, Triton"
+    error = (fast(x, index, weight) - expected).norm() / expected.norm()
+    assert 1e-4 < error < 0.02
+
+
+@pytest.mark.parametrize("rows", [0, 1, 70])
+def test_any_number_of_rows(rows: int) -> None:
+    """One row leaves most experts without any; 70 are more than one block of each."""
+    x, index, weight = routed(rows, torch.float32)
+    plain = plain_experts()
+    expected = plain(x, index, weight)
+    torch.testing.assert_close(CudaExperts(plain)(x, index, weight), expected, atol=2e-6, rtol=2e-5)
+
+
+def test_rows_of_zeros_stay_zero() -> None:
+    x, index, weight = routed(3, torch.float32)
+    assert not CudaExperts(plain_experts(), "a8")(torch.zeros_like(x), index, weight).any()
+
+
+@pytest.mark.parametrize("name", ["nf4", "int8"])
+def test_the_tiled_layout_holds_the_same_codes(name: str) -> None:
+    codec, weight = CODECS[name], torch.randn(2, 24, 192, generator=torch.Generator().manual_seed(0))
+    encoded = codec.encode(weight)
+    part = tiled(codec, encoded)
+    assert part.shape == (2, 24, 192)
+    codes = torch.cat((part.codes & 15, part.codes >> 4), dim=-1) if part.is_nf4 else part.codes
+    levels = torch.tensor(LEVELS)[codes.int()] if part.is_nf4 else codes.float()
+    decoded = (levels * part.scales.float()[..., None]).transpose(1, 2).flatten(-2)
+    assert torch.equal(decoded, codec.decode(encoded))
+
+
+def test_the_table_of_bytes_is_the_levels_in_int8() -> None:
+    from quant.cuda.weight_kernels import LEVELS_INT8
+
+    assert tuple(round(127 * level) for level in LEVELS) == LEVELS_INT8
+
+
+def test_the_permutations_of_bytes_decode_every_pair_of_codes() -> None:
+    """The instructions are followed one by one, as the PTX manual defines them."""
+    from quant.cuda.weight_kernels import DECODE, LEVELS_INT8
+
+    pairs = [a | b << 4 for a, b in product(range(16), range(16))]
+    for start in range(0, 256, 4):
+        four = pairs[start : start + 4]
+        low, high = followed(DECODE, int.from_bytes(bytes(four), "little"))
+        assert low == bytes(LEVELS_INT8[pair & 15] & 255 for pair in four)
+        assert high == bytes(LEVELS_INT8[pair >> 4] & 255 for pair in four)
+
+
+def followed(program: str, word: int) -> tuple[bytes, bytes]:
+    held = {"$2": word}
+
+    def value(name: str) -> int:
+        return int(name, 0) if name[0].isdigit() else held[name]
+
+    for operation, operands in re.findall(r"^(and|or|shr|prmt)\.b32 (.*);$", program, re.MULTILINE):
+        target, *names = operands.split(", ")
+        a, b, *selector = (value(name) for name in names)
+        if operation == "prmt":
+            source = (a | b << 32).to_bytes(8, "little")
+            nibbles = [selector[0] >> 4 * place & 15 for place in range(4)]
+            assert all(nibble < 8 for nibble in nibbles), "the fourth bit would replicate the sign"
+            held[target] = int.from_bytes(bytes(source[nibble] for nibble in nibbles), "little")
+        else:
+            held[target] = {"and": a & b, "or": a | b, "shr": a >> b}[operation]
+    return held["$0"].to_bytes(4, "little"), held["$1"].to_bytes(4, "little")
+
+
+def test_rows_as_int8_are_within_half_a_step() -> None:
+    x = torch.randn(7, 320, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    x[:, 5] *= 50
+    x[3, 64:128] = 0
+    rows = quantize_rows(x)
+    back = rows.codes.float() * rows.scales.repeat_interleave(64, dim=1)
+    assert ((back - x).abs() <= rows.scales.repeat_interleave(64, dim=1) * 0.5001).all()
+    assert rows.codes.abs().max() == 127
