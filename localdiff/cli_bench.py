@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from localdiff import cli_options as options
 from localdiff.commands.bench_quality import QualityRequest, bench_quality
 from localdiff.commands.bench_step import StepRequest, bench_step
 from localdiff.exits import Edge
@@ -21,8 +22,6 @@ from localdiff.ui.output import Output, decide
 bench = typer.Typer(name="bench", cls=Group, help="Measure what this machine and these weights do.")
 
 _QUESTIONS = "Questions"
-_MODEL = "Model"
-_OUTPUT = "Output"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -40,25 +39,24 @@ def step_command(
             "--model",
             metavar="MODEL",
             help="Measure this model, named as for run; random weights, unless given.",
-            rich_help_panel=_MODEL,
+            rich_help_panel=options.MODEL,
         ),
     ] = None,
-    revision: Annotated[
-        str | None,
-        typer.Option(metavar="REV", help="Branch, tag or commit of a model from the Hub.", rich_help_panel=_MODEL),
-    ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Never ask the Hub.", rich_help_panel=_MODEL)] = False,
+    revision: options.Revision = None,
+    offline: options.Offline = False,
     random_weights: Annotated[
         bool,
         typer.Option(
             "--random-weights",
             help="Measure random weights of the released model's shape, which takes no download.",
-            rich_help_panel=_MODEL,
+            rich_help_panel=options.MODEL,
         ),
     ] = False,
     recipe: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="How random weights are stored; 4bit, unless given.", rich_help_panel=_MODEL),
+        typer.Option(
+            metavar="NAME", help="How random weights are stored; 4bit, unless given.", rich_help_panel=options.MODEL
+        ),
     ] = None,
     layers: Annotated[
         int | None,
@@ -66,13 +64,13 @@ def step_command(
             metavar="N",
             help="Make only the first N of the 30 layers of random weights, 6 at least, and reckon all times for 30. "
             "It takes less memory, and the result says so.",
-            rich_help_panel=_MODEL,
+            rich_help_panel=options.MODEL,
         ),
     ] = None,
-    device: Annotated[
-        str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda, cuda:N or mps.", rich_help_panel=_MODEL)
+    device: options.Device = "auto",
+    dtype: Annotated[
+        str, typer.Option(metavar="TYPE", help="auto, bf16 or fp32.", rich_help_panel=options.MODEL)
     ] = "auto",
-    dtype: Annotated[str, typer.Option(metavar="TYPE", help="auto, bf16 or fp32.", rich_help_panel=_MODEL)] = "auto",
     context_size: Annotated[
         int, typer.Option("--context", metavar="N", help="Tokens in the cache before the canvas.")
     ] = 1024,
@@ -80,10 +78,10 @@ def step_command(
         int, typer.Option(metavar="N", help="Denoise steps to time, after two that are not counted.")
     ] = 16,
     json: Annotated[
-        bool, typer.Option("--json", help="Print the line of JSON alone.", rich_help_panel=_OUTPUT)
+        bool, typer.Option("--json", help="Print the line of JSON alone.", rich_help_panel=options.OUTPUT)
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=_OUTPUT)
+        bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=options.OUTPUT)
     ] = False,
 ) -> int:
     """Time one denoise step, and say where the time goes.
@@ -150,20 +148,16 @@ def quality_command(
             "--context", metavar="N", help="Most tokens of prompt and answer together.", rich_help_panel=_QUESTIONS
         ),
     ] = 8192,
-    device: Annotated[
-        str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda, cuda:N or mps.", rich_help_panel=_MODEL)
-    ] = "auto",
-    dtype: Annotated[str, typer.Option(metavar="TYPE", help="auto, bf16 or fp32.", rich_help_panel=_MODEL)] = "auto",
-    max_memory: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Most memory to take on each device.", rich_help_panel=_MODEL),
-    ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Never ask the Hub.", rich_help_panel=_MODEL)] = False,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    max_memory: options.MaxMemory = None,
+    offline: options.Offline = False,
     json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object in place of the table.", rich_help_panel=_OUTPUT)
+        bool,
+        typer.Option("--json", help="Print one JSON object in place of the table.", rich_help_panel=options.OUTPUT),
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=_OUTPUT)
+        bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=options.OUTPUT)
     ] = False,
 ) -> int:
     """Hold the answers of models against those of a first one: the same prompts under the same noise.

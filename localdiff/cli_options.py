@@ -12,6 +12,7 @@ import typer
 MODEL = "Model"
 LENGTH = "Length"
 SAMPLER = "Sampler (each is as the model's generation_config.json says, unless given)"
+OUTPUT = "Output"
 LIVE = "Live canvas (on stderr, where that is a terminal)"
 
 System: TypeAlias = Annotated[str | None, typer.Option("-s", "--system", metavar="TEXT", help="System prompt.")]
@@ -22,7 +23,8 @@ Model: TypeAlias = Annotated[
         "-m",
         "--model",
         metavar="MODEL",
-        help="demo (the small model of this package), a directory, or a Hub id such as OWNER/NAME.",
+        help="demo (the small model of this package), a name that `localdiff models` lists, a directory, or a Hub id "
+        "such as OWNER/NAME. Without it: the released model as `localdiff quantize` left it.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -148,5 +150,5 @@ Palette: TypeAlias = Annotated[
 ]
 Fps: TypeAlias = Annotated[float, typer.Option(metavar="N", help="Most frames a second.", rich_help_panel=LIVE)]
 Color: TypeAlias = Annotated[
-    Literal["auto", "always", "never"] | None, typer.Option(help="Whether to use colour.", rich_help_panel="Output")
+    Literal["auto", "always", "never"] | None, typer.Option(help="Whether to use colour.", rich_help_panel=OUTPUT)
 ]

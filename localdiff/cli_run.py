@@ -12,18 +12,13 @@ from typing import Annotated, Literal
 
 import typer
 
+from localdiff import cli_options as options
 from localdiff.errors import UsageError
 from localdiff.exits import Edge
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
 from localdiff.ui.configured import GENERATING, configured, live_wish
 from localdiff.ui.output import decide
-
-_MODEL = "Model"
-_LENGTH = "Length"
-_SAMPLER = "Sampler (each is as the model's generation_config.json says, unless given)"
-_OUTPUT = "Output"
-_LIVE = "Live canvas (on stderr, where that is a terminal)"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -43,129 +38,31 @@ def run_command(
         str | None,
         typer.Option("-f", "--file", metavar="FILE", help="Read the prompt from FILE; - is standard input."),
     ] = None,
-    system: Annotated[str | None, typer.Option("-s", "--system", metavar="TEXT", help="System prompt.")] = None,
-    think: Annotated[bool, typer.Option("--think/--no-think", help="Let the model think before it answers.")] = False,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "-m",
-            "--model",
-            metavar="MODEL",
-            help="demo (the small model of this package), a directory, or a Hub id such as OWNER/NAME.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = None,
-    revision: Annotated[
-        str | None,
-        typer.Option(metavar="REV", help="Branch, tag or commit of a model from the Hub.", rich_help_panel=_MODEL),
-    ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Never ask the Hub.", rich_help_panel=_MODEL)] = False,
-    device: Annotated[
-        str,
-        typer.Option(
-            metavar="DEVICE",
-            help="auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device, else the CPU.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = "auto",
-    dtype: Annotated[
-        str,
-        typer.Option(
-            metavar="TYPE",
-            help="auto, bf16 or fp32; auto is bf16, but fp32 for a small model on a CPU.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = "auto",
-    max_memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Most memory to take on each device, for example 10GB. Layers beyond it stay outside and are copied "
-            "for every pass, which is slower; the cost is told first.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = None,
-    max_tokens: Annotated[
-        int, typer.Option(metavar="N", help="Most tokens to generate.", rich_help_panel=_LENGTH)
-    ] = 1024,
-    context_size: Annotated[
-        int,
-        typer.Option(
-            "--context",
-            metavar="N",
-            help="Most tokens of prompt and answer together; the model's own limit holds too.",
-            rich_help_panel=_LENGTH,
-        ),
-    ] = 8192,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Most denoise steps a block may take. The temperature schedule is stretched over as many, "
-            "so another N is another schedule.",
-            rich_help_panel=_SAMPLER,
-        ),
-    ] = None,
-    cap: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Stop every block after N steps at the latest. Only cuts the loop short; the temperature "
-            "schedule stays.",
-            rich_help_panel=_SAMPLER,
-        ),
-    ] = None,
-    entropy_bound: Annotated[
-        float | None,
-        typer.Option(
-            metavar="NATS",
-            help="How much entropy the positions accepted in one step may add up to.",
-            rich_help_panel=_SAMPLER,
-        ),
-    ] = None,
-    t_min: Annotated[
-        float | None,
-        typer.Option("--t-min", metavar="T", help="Temperature of the last step.", rich_help_panel=_SAMPLER),
-    ] = None,
-    t_max: Annotated[
-        float | None,
-        typer.Option("--t-max", metavar="T", help="Temperature of the first step.", rich_help_panel=_SAMPLER),
-    ] = None,
-    temperature: Annotated[
-        float | None,
-        typer.Option(
-            metavar="T",
-            help="One temperature for every step, in place of --t-min and --t-max. 0 takes the most probable "
-            "token instead of drawing one.",
-            rich_help_panel=_SAMPLER,
-        ),
-    ] = None,
-    stability: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="For how many steps the draft must stay the same before a block may stop.",
-            rich_help_panel=_SAMPLER,
-        ),
-    ] = None,
-    confidence: Annotated[
-        float | None,
-        typer.Option(metavar="NATS", help="Mean entropy below which a block may stop.", rich_help_panel=_SAMPLER),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Seed of the noise; the same seed gives the same text on the same device. Drawn if not given.",
-            rich_help_panel=_SAMPLER,
-        ),
-    ] = None,
+    system: options.System = None,
+    think: options.Think = False,
+    model: options.Model = None,
+    revision: options.Revision = None,
+    offline: options.Offline = False,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    max_memory: options.MaxMemory = None,
+    max_tokens: options.MaxTokens = 1024,
+    context_size: options.ContextSize = 8192,
+    steps: options.Steps = None,
+    cap: options.Cap = None,
+    entropy_bound: options.EntropyBound = None,
+    t_min: options.TMin = None,
+    t_max: options.TMax = None,
+    temperature: options.Temperature = None,
+    stability: options.Stability = None,
+    confidence: options.Confidence = None,
+    seed: options.Seed = None,
     noise: Annotated[
         Literal["seeded", "reference"],
         typer.Option(
             help="seeded draws from the seed; reference draws exactly as the reference implementation does, "
             "in fp32 on the CPU only, to check against it.",
-            rich_help_panel=_SAMPLER,
+            rich_help_panel=options.SAMPLER,
         ),
     ] = "seeded",
     output: Annotated[
@@ -175,13 +72,13 @@ def run_command(
             "--output",
             metavar="FILE",
             help="Write to FILE what would go to stdout; FILE appears when it is complete.",
-            rich_help_panel=_OUTPUT,
+            rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     json: Annotated[
         bool,
         typer.Option(
-            "--json", help="Print one JSON object at the end, with text and figures.", rich_help_panel=_OUTPUT
+            "--json", help="Print one JSON object at the end, with text and figures.", rich_help_panel=options.OUTPUT
         ),
     ] = False,
     events: Annotated[
@@ -189,7 +86,7 @@ def run_command(
         typer.Option(
             metavar="FILE",
             help="Write every event to FILE as a line of JSON; - is stdout, in place of the text.",
-            rich_help_panel=_OUTPUT,
+            rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     record: Annotated[
@@ -198,7 +95,7 @@ def run_command(
             metavar="FILE",
             help="Keep a trace of the run in FILE, for `localdiff replay`. It holds the prompt and is readable by its "
             "owner alone.",
-            rich_help_panel=_OUTPUT,
+            rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     record_top_k: Annotated[
@@ -206,51 +103,34 @@ def run_command(
         typer.Option(
             metavar="N",
             help="Put the N most probable tokens of every position into the trace and the events.",
-            rich_help_panel=_OUTPUT,
+            rich_help_panel=options.OUTPUT,
         ),
     ] = 0,
     gold: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="The expected answer, kept in the trace.", rich_help_panel=_OUTPUT),
+        typer.Option(metavar="TEXT", help="The expected answer, kept in the trace.", rich_help_panel=options.OUTPUT),
     ] = None,
-    live: Annotated[
-        Literal["auto", "on", "off", "line"] | None,
-        typer.Option(
-            help="Whether to draw the canvas while it condenses. auto does wherever it can, on insists, line is one "
-            "line in its place, off is for screen readers and recordings. LOCALDIFF_LIVE sets it too.",
-            rich_help_panel=_LIVE,
-        ),
-    ] = None,
-    palette: Annotated[
-        Literal["auto", "dark", "light", "16", "mono", "ascii", "heat"],
-        typer.Option(
-            help="Colours of the canvas. auto goes by the terminal; 16 are the terminal's own; mono and ascii need no "
-            "colour; heat is red to green, which not everybody can tell apart.",
-            rich_help_panel=_LIVE,
-        ),
-    ] = "auto",
-    fps: Annotated[float, typer.Option(metavar="N", help="Most frames a second.", rich_help_panel=_LIVE)] = 20.0,
+    live: options.Live = None,
+    palette: options.Palette = "auto",
+    fps: options.Fps = 20.0,
     slow: Annotated[
         float,
         typer.Option(
             metavar="SECONDS",
             help="Wait after every step, to watch it. The speed is not measured then.",
-            rich_help_panel=_LIVE,
+            rich_help_panel=options.LIVE,
         ),
     ] = 0.0,
-    color: Annotated[
-        Literal["auto", "always", "never"] | None,
-        typer.Option(help="Whether to use colour.", rich_help_panel=_OUTPUT),
-    ] = None,
+    color: options.Color = None,
     stats: Annotated[
         bool,
-        typer.Option("--stats", help="Print the footer even if stderr is no terminal.", rich_help_panel=_OUTPUT),
+        typer.Option("--stats", help="Print the footer even if stderr is no terminal.", rich_help_panel=options.OUTPUT),
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=_OUTPUT)
+        bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=options.OUTPUT)
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="A line per block on stderr.", rich_help_panel=_OUTPUT)
+        bool, typer.Option("-v", "--verbose", help="A line per block on stderr.", rich_help_panel=options.OUTPUT)
     ] = False,
 ) -> int:
     """Answer one prompt.

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from localdiff import cli_options as options
 from localdiff import store
 from localdiff.exits import Edge
 from localdiff.options import GenerateOptions
@@ -22,7 +23,6 @@ from localdiff.ui.output import Output, decide
 trace = typer.Typer(name="trace", cls=Group, help="Check recorded runs and compare them.")
 
 _FORM = "Other forms"
-_MODEL = "Model"
 _RUN = "Both runs"
 _RESULT = "Result"
 
@@ -141,16 +141,18 @@ def check_command(
             "--model",
             metavar="MODEL",
             help="With --rerun: the model, in place of the name in the trace.",
-            rich_help_panel=_MODEL,
+            rich_help_panel=options.MODEL,
         ),
     ] = None,
     device: Annotated[
         str | None,
         typer.Option(
-            metavar="DEVICE", help="With --rerun: where, in place of the device in the trace.", rich_help_panel=_MODEL
+            metavar="DEVICE",
+            help="With --rerun: where, in place of the device in the trace.",
+            rich_help_panel=options.MODEL,
         ),
     ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Never ask the Hub.", rich_help_panel=_MODEL)] = False,
+    offline: options.Offline = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only on stderr.")] = False,
 ) -> int:
     """Check that a trace is whole and as it was recorded; the exit code is 5 if it is not."""
@@ -184,30 +186,17 @@ def pair_command(
             "--model",
             metavar="MODEL",
             help="What was quantized: a Hub id, a directory, or demo.",
-            rich_help_panel=_MODEL,
+            rich_help_panel=options.MODEL,
         ),
     ] = store.MODEL,
-    offline: Annotated[bool, typer.Option("--offline", help="Never ask the Hub.", rich_help_panel=_MODEL)] = False,
-    device: Annotated[
-        str,
-        typer.Option(metavar="DEVICE", help="auto, cpu, cuda, cuda:N or mps.", rich_help_panel=_MODEL),
-    ] = "auto",
-    dtype: Annotated[str, typer.Option(metavar="TYPE", help="auto, bf16 or fp32.", rich_help_panel=_MODEL)] = "auto",
-    max_memory: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Most memory to take on each device.", rich_help_panel=_MODEL),
-    ] = None,
-    system: Annotated[
-        str | None, typer.Option("-s", "--system", metavar="TEXT", help="System prompt.", rich_help_panel=_RUN)
-    ] = None,
-    think: Annotated[
-        bool, typer.Option("--think", help="Let the model think before it answers.", rich_help_panel=_RUN)
-    ] = False,
-    max_tokens: Annotated[int, typer.Option(metavar="N", help="Most tokens to generate.", rich_help_panel=_RUN)] = 1024,
-    context_size: Annotated[
-        int,
-        typer.Option("--context", metavar="N", help="Most tokens of prompt and answer together.", rich_help_panel=_RUN),
-    ] = 8192,
+    offline: options.Offline = False,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    max_memory: options.MaxMemory = None,
+    system: options.System = None,
+    think: options.Think = False,
+    max_tokens: options.MaxTokens = 1024,
+    context_size: options.ContextSize = 8192,
     seed: Annotated[
         int | None,
         typer.Option(metavar="N", help="Seed of the noise of both; drawn if not given.", rich_help_panel=_RUN),
@@ -238,14 +227,13 @@ def pair_command(
     same random numbers.
     """
     streams = _streams(context, None, quiet)
-    options = GenerateOptions(
-        max_tokens=max_tokens, context=context_size, seed=seed, think=think, system=system, temperature=temperature
-    )
     from localdiff.commands.trace_pair import PairRequest, trace_pair
 
     request = PairRequest(
         recipes=recipes,
-        options=options,
+        options=GenerateOptions(
+            max_tokens=max_tokens, context=context_size, seed=seed, think=think, system=system, temperature=temperature
+        ),
         prompt=prompt,
         file=file,
         model=model,
