@@ -59,7 +59,8 @@ def retry(desk: Desk, argument: str) -> Ask:
 def edit(desk: Desk, argument: str) -> Ask | None:
     """The last message in the editor, and what comes out of it to the model."""
     last = _last(desk)
-    text = edit_text(last.text).strip()
+    with desk.lend_keyboard():
+        text = edit_text(last.text).strip()
     if not text or text == last.text.strip():
         desk.say("Nothing was changed.")
         return None

@@ -6,6 +6,8 @@ the middle of a reply, what was committed is in the session, and the session is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,6 +56,7 @@ class Desk:
         output: the streams; everything but answers goes to the second.
         state: the folder of everything that is kept.
         save_trace: writes recordings.
+        lend_keyboard: inside it, another program may read from the terminal.
 
     Attributes:
         pending: files that go with the next message.
@@ -74,6 +77,7 @@ class Desk:
         output: Output,
         state: Path,
         save_trace: SaveTrace,
+        lend_keyboard: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.partner = partner
         self.talker = talker
@@ -84,6 +88,7 @@ class Desk:
         self.output = output
         self.state = state
         self.save_trace = save_trace
+        self.lend_keyboard = lend_keyboard
         self.pending: list[Attachment] = []
         self.unanswered: Ask | None = None
         self.line = ""

@@ -19,7 +19,20 @@ if sys.platform != "win32":
 @contextmanager
 def typing_ahead(keyboard: BinaryIO | None) -> Iterator[None]:
     """Inside it, keys are not echoed and Enter stays Enter; nothing changes where `keyboard` is no terminal."""
-    before = _set(keyboard, (False, False))
+    with _habits(keyboard, wanted=False):
+        yield
+
+
+@contextmanager
+def typing_as_usual(keyboard: BinaryIO | None) -> Iterator[None]:
+    """Inside it, for another program that reads from this terminal, both habits are as they are outside of a chat."""
+    with _habits(keyboard, wanted=True):
+        yield
+
+
+@contextmanager
+def _habits(keyboard: BinaryIO | None, *, wanted: bool) -> Iterator[None]:
+    before = _set(keyboard, (wanted, wanted))
     try:
         yield
     finally:

@@ -21,7 +21,7 @@ from localdiff.chat.session import Session
 from localdiff.chat.settings import ChatSettings, Looks
 from localdiff.chat.store import SessionStore
 from localdiff.chat.talker import Talker
-from localdiff.chat.typeahead import typing_ahead
+from localdiff.chat.typeahead import typing_ahead, typing_as_usual
 from localdiff.chat.typed import LineReader
 from localdiff.commands.chat_trace import Recorded, trace_saver
 from localdiff.commands.interrupt import cancel_on_interrupt
@@ -124,6 +124,7 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
         output=spoken,
         state=paths.state_dir(),
         save_trace=trace_saver(partner, spoken),
+        lend_keyboard=lambda: typing_as_usual(keyboard),
     )
     reader = LineReader(stdin) if keyboard is None else _keyboard_reader(request, desk)
     if spoken.notes:
@@ -134,7 +135,8 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
             desk.say(damage_line(session.name, damage))
         if session.turns:
             desk.say(opened_line(session))
-    Chat(desk, reader).run()
+    with typing_ahead(keyboard):
+        Chat(desk, reader).run()
     if spoken.notes and session is desk.session and session.turns and session.name is not None:
         desk.say(f"Saved as `{session.name}`; `localdiff chat -c` goes on with it.")
     return 0
@@ -210,6 +212,7 @@ def _interruptible(keyboard: BinaryIO | None) -> Interruptible:
 
     @contextmanager
     def interruptible(cancel: threading.Event) -> Iterator[None]:
+        # Once more: a shell that the chat was stopped for, with Ctrl-Z, has set the terminal as it likes it.
         with typing_ahead(keyboard), cancel_on_interrupt(cancel):
             yield
 

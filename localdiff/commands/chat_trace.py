@@ -59,7 +59,7 @@ def trace_saver(partner: Recorded, output: Output) -> SaveTrace:
             recorder.on_event(event)
         path = Path(name).expanduser() if name else _unused()
         if name and path.exists():
-            raise UsageError(f"`{name}` exists already", "`/trace` takes the name of a new file")
+            raise UsageError(f"`{name:.60}` exists already", "`/trace` takes the name of a new file")
         try:
             if not name:
                 make_private_folder(path.parent)
@@ -67,8 +67,8 @@ def trace_saver(partner: Recorded, output: Output) -> SaveTrace:
         except OSError as error:
             raise UsageError(
                 f"`{path}` cannot be written: {error.strerror}", "`/trace` may name a file elsewhere"
-            ) from (error)
-        return f"The trace is in {printable(str(path))}; it holds the conversation."
+            ) from error
+        return f"The trace is in {printable(paths.shown(path))}; it holds the conversation."
 
     return save
 

@@ -28,6 +28,7 @@ class Chats:
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        self.extra: dict[str, str] = {}
         self.running: list[Terminal] = []
 
     def __call__(self, *arguments: str, script: dict[str, Any], **places: Any) -> Terminal:
@@ -41,7 +42,7 @@ class Chats:
 
     @property
     def environment(self) -> dict[str, str]:
-        return environment(LOCALDIFF_HOME=str(self.home), PROMPT_TOOLKIT_NO_CPR="1")
+        return environment(LOCALDIFF_HOME=str(self.home), PROMPT_TOOLKIT_NO_CPR="1", **self.extra)
 
     def session(self) -> list[dict[str, Any]]:
         """The lines of the one session there is, each of which is whole."""
@@ -281,6 +282,44 @@ def test_keys_typed_while_the_model_loads_are_shown_once(chats: Chats) -> None:
     assert "Hello there." in chat.lines()
     chat.type(CTRL_D)
     assert chat.finish() == 0
+
+
+def test_keys_typed_while_a_command_acts_are_shown_once(chats: Chats) -> None:
+    chat = chats(script=HELLO)
+    for line in ["/system Be brief.", "/system", "/sessions"]:
+        say(chat, line)
+    chat.wait_for("Nothing is saved yet.")
+    wait_for_prompt(chat, 4)
+    assert chat.lines()[1:] == [
+        ">>> /system Be brief.",
+        "It applies from the next turn; the context is read again.",
+        ">>> /system",
+        "Be brief.",
+        ">>> /sessions",
+        "Nothing is saved yet.",
+        ">>>",
+    ]
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
+
+
+def test_an_editor_may_read_lines_from_the_terminal(chats: Chats, tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho ready\nread -r line\necho "$line" > "$1"\n')
+    editor.chmod(0o755)
+    chats.extra = {"EDITOR": str(editor)}
+    chat = chats(script=HELLO)
+    say(chat, "Hi")
+    wait_for_prompt(chat, 2)
+    say(chat, "/edit")
+    chat.wait_for("ready")
+    say(chat, "Good morning")
+    chat.wait_for("sent: Good morning")
+    wait_for_prompt(chat, 3)
+    assert sum("Good morning" in line for line in chat.lines()) == 2  # echoed as usual, and as what was sent
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
+    assert [line.get("text") for line in chats.session()] == [None, "Good morning"]
 
 
 def test_lines_are_lines_where_nobody_sees_what_is_typed(chats: Chats, tmp_path: Path) -> None:
