@@ -25,17 +25,21 @@ class Context:
     Args:
         model: reads.
         layer_devices: where all layers compute, or the device of each.
+        canvas_room: rows of a canvas that the cache leaves room for, see `KVCache`.
 
     Attributes:
         fork: a number of positions at which a later prompt is likely to part from this one. When they are held, the
             rings are kept as they are then, so that going back there costs nothing.
     """
 
-    def __init__(self, model: DiffusionGemma, layer_devices: torch.device | Sequence[torch.device]) -> None:
+    def __init__(
+        self, model: DiffusionGemma, layer_devices: torch.device | Sequence[torch.device], *, canvas_room: int = 0
+    ) -> None:
         self.fork: int | None = None
         self._model = model
         self._device = model.norm.weight.device
         self._layer_devices = layer_devices
+        self._canvas_room = canvas_room
         self._cache: KVCache | None = None
         self._ids: list[int] = []
         self._is_whole = True
@@ -61,7 +65,8 @@ class Context:
         if self._cache is None or self._cache.capacity < capacity:
             self._cache = None  # frees the old buffers before the new ones are made
             self._ids.clear()
-            self._cache = KVCache(self._model.config, capacity, self._model.norm.weight.dtype, self._layer_devices)
+            dtype = self._model.norm.weight.dtype
+            self._cache = KVCache(self._model.config, capacity, dtype, self._layer_devices, canvas=self._canvas_room)
 
     def clear(self) -> None:
         """Holds nothing any more; the room stays."""
@@ -97,6 +102,23 @@ class Context:
             self._is_whole = True
             if len(self._ids) == self.fork:
                 self.cache.snapshot()
+
+    def leave(self, ids: Sequence[int]) -> bool:
+        """Leaves it to whoever computes next to write `ids` behind those that are held, in a pass of their own.
+
+        Returns:
+            Whether it may be left; where the rings are to be kept within these ids it may not. Nothing that is held can
+            be used again until `wrote` says that it was done.
+        """
+        if self.fork is not None and len(self._ids) < self.fork <= len(self._ids) + len(ids):
+            return False
+        self._is_whole = False
+        return True
+
+    def wrote(self, ids: Sequence[int]) -> None:
+        """Says that `ids`, which were left to somebody, are in the cache."""
+        self._ids += ids
+        self._is_whole = True
 
     def _parts(self, ids: Sequence[int]) -> Iterator[list[int]]:
         """The ids, cut in two where the fork lies within them."""

@@ -52,11 +52,19 @@ class Step:
 
 @torch.inference_mode()
 def denoise_block(
-    model: DiffusionGemma, cache: KVCache, canvas: Tensor, noise: Noise, context: BlockContext
+    model: DiffusionGemma,
+    cache: KVCache,
+    canvas: Tensor,
+    noise: Noise,
+    context: BlockContext,
+    commit_ids: Tensor | None = None,
 ) -> Iterator[Step]:
     """Denoises `canvas` [L] step by step, until the stop rule is met or the steps run out.
 
     The draft of the last step yielded is what the block would commit; acceptance is decided anew in each step.
+
+    Args:
+        commit_ids: [C] the block before, which the first step writes into the cache in the same pass.
 
     Raises:
         WeightsError: the logits are not numbers.
@@ -68,7 +76,10 @@ def denoise_block(
         began = time.perf_counter()
         temperature = temperature_at(step, settings)
         # a. The denoiser: canvas, cache and the last step's soft embedding in, logits out.
-        logits = model.denoise(canvas, cache, soft)
+        if step == 1 and commit_ids is not None:
+            logits = model.commit_and_denoise(commit_ids, canvas, cache)
+        else:
+            logits = model.denoise(canvas, cache, soft)
         # b. Read them: entropy, draft, samples. The logits are now capped and divided by the temperature.
         sampler = None if settings.greedy else noise
         reading = read_logits(
@@ -86,10 +97,7 @@ def denoise_block(
         packed = _pack(reading, accepted, shown).cpu()
         draft, entropy = packed[0], packed[2].view(torch.float32)
         if not entropy.isfinite().all():
-            raise WeightsError(
-                f"the model computed no numbers in step {step} of block {context.block} (NaN)",
-                "the weights are damaged; `localdiff quantize --verify-only` checks those that it wrote",
-            )
+            raise not_numbers(step, context.block)
         verdict = test.look(draft, entropy)
         now = time.perf_counter()
         event = DenoiseStep(
@@ -117,6 +125,14 @@ def denoise_block(
         # e. Carry this step's belief into the next, and let go of the logits before that makes its own.
         soft = model.soft_embedding(logits, reading.log_normalizer)
         del logits
+
+
+def not_numbers(step: int, block: int) -> WeightsError:
+    """The error of logits that are no numbers."""
+    return WeightsError(
+        f"the model computed no numbers in step {step} of block {block} (NaN)",
+        "the weights are damaged; `localdiff quantize --verify-only` checks those that it wrote",
+    )
 
 
 def _rows(table: Tensor) -> tuple[tuple[Any, ...], ...]:

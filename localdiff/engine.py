@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import torch
 
 from .context import Context
-from .denoising import BlockContext, denoise_block
+from .denoising import BlockContext
 from .detok import ReplyDecoder
 from .diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from .diffusion.settings import SamplerSettings
@@ -39,6 +39,7 @@ from .generation import Generation
 from .hardware import cpu_name
 from .model.diffusion_gemma import DiffusionGemma
 from .options import MAX_SEED, GenerateOptions
+from .static import Denoiser
 from .stats import StatsKeeper
 from .template import ChatTemplate
 from .tokenizer import Tokenizer
@@ -74,8 +75,14 @@ class Engine:
         *,
         layer_devices: Sequence[torch.device] | None = None,
         prefill_chunk: int = PREFILL_CHUNK,
+        denoiser: Denoiser | None = None,
     ) -> None:
-        """Takes a loaded model; `layer_devices` says where each of its layers computes, if not all on one device."""
+        """Takes a loaded model.
+
+        Args:
+            layer_devices: where each of its layers computes, if not all on one device.
+            denoiser: how its blocks are denoised; by default what is best on its device.
+        """
         self.model = model
         self.tokenizer = tokenizer
         self.template = template
@@ -86,6 +93,8 @@ class Engine:
         self._dtype = model.norm.weight.dtype
         self.layer_devices = layer_devices or self._device
         self.prefill_chunk = prefill_chunk
+        one_device = layer_devices is None or set(layer_devices) == {self._device}
+        self.denoiser = denoiser or Denoiser.for_device(model, self._device, one_device=one_device)
         self._spare: Context | None = None
 
     @classmethod
@@ -185,13 +194,13 @@ class Engine:
 
     def new_context(self) -> Context:
         """A context with nothing in it, for `generate`."""
-        return Context(self.model, self.layer_devices)
+        return Context(self.model, self.layer_devices, canvas_room=self.denoiser.canvas_room)
 
     def _answer(self, run: Generation, cancel: threading.Event) -> Iterator[Event]:
         # 2. The encoder writes them into the cache.
         yield from self._prefill(run, cancel)
         finish: FinishReason | None = "cancelled" if cancel.is_set() else None
-        block = 0
+        block, left = 0, tuple[int, ...]()
         while finish is None:
             # 3. A canvas of noise.
             block += 1
@@ -214,7 +223,10 @@ class Engine:
             draft: tuple[int, ...] = ()
             reason: BlockReason = "step_limit"
             steps, began = 0, time.perf_counter()
-            for step in denoise_block(self.model, run.context.cache, canvas, run.noise, block_context):
+            for step in self.denoiser.denoise_block(run.context.cache, canvas, run.noise, block_context, left):
+                if left:
+                    run.context.wrote(left)
+                    left = ()
                 draft, steps = step.event.argmax_ids, step.event.step
                 yield step.event
                 if step.converged:
@@ -232,8 +244,10 @@ class Engine:
             yield committed
             for channel, text in run.take(final, last=finish is not None):
                 yield TextCommitted(block=block, channel=channel, text=text)
-            # 6. Another causal pass writes the block into the cache, and the next one begins.
-            if finish is None:
+            # 6. Another causal pass writes the block into the cache, or the next block's first step does.
+            if finish is None and self.denoiser.fuses_commits and run.context.leave(final):
+                left = final
+            elif finish is None:
                 run.context.read(final)
                 run.stats.commit_done()
         # 7. The figures.

@@ -48,6 +48,19 @@ class SeededNoise:
     def start_step(self, length: int) -> None:
         self._uniforms = torch.rand(length, generator=self._generator)
 
+    def uniforms(self, length: int) -> Tensor:
+        """Starts a step: the numbers [L] in [0, 1), fp32 on the CPU, that its samples are drawn with."""
+        self.start_step(length)
+        return self._uniforms
+
+    def mark(self) -> Tensor:
+        """Where the stream of noise stands, for `return_to`."""
+        return self._generator.get_state()
+
+    def return_to(self, mark: Tensor) -> None:
+        """Draws from a mark on once more, as if nothing had been drawn since."""
+        self._generator.set_state(mark)
+
     def sample(self, probs: Tensor, first_row: int) -> Tensor:
         uniforms = self._uniforms[first_row : first_row + probs.shape[0]].to(probs.device)
         return inverse_cumulative(probs, uniforms)

@@ -48,7 +48,7 @@ class Reading:
 
 
 def read_logits(
-    logits: Tensor, *, softcap: float | None, temperature: float, noise: Noise | None, alternatives: int = 0
+    logits: Tensor, *, softcap: float | None, temperature: float | Tensor, noise: Noise | None, alternatives: int = 0
 ) -> Reading:
     """Reads raw logits [L, V] and overwrites them by the processed ones: capped, divided by `temperature`, rounded.
 
@@ -56,6 +56,7 @@ def read_logits(
     while the statistics are taken in fp32 before that rounding.
 
     Args:
+        temperature: a number, or one on the logits' device.
         noise: where samples come from; None takes the argmax in their place.
         alternatives: K, how many of the most probable ids to report.
     """

@@ -3,8 +3,8 @@
     logits [L, V] ─► partials, one program a row and block ─► summary, one program a row ─► [L] each
                                                                   └─ reads again the block that the sample lies in
 
-Every block's sums are relative to its own largest score, so that nothing overflows and no program waits for another. The
-order of all sums is fixed: the same logits give the same bits.
+Every block's sums are relative to its own largest score, so that nothing overflows and no program waits for another.
+The order of all sums is fixed: the same logits give the same bits.
 Shape letters: L rows, V vocabulary, B blocks of `BLOCK` columns.
 """
 
@@ -89,8 +89,8 @@ def summary_kernel(
 ):
     """A row's statistics from its blocks, and its sample through the cumulative distribution. Grid: (L,).
 
-    `BLOCKS` is `blocks` rounded up to a power of 2. Logits that are no numbers leave an entropy that is none either, and
-    ids that are within the vocabulary all the same.
+    `BLOCKS` is `blocks` rounded up to a power of 2. Logits that are no numbers leave an entropy that is none either,
+    and ids that are within the vocabulary all the same.
     """
     row = tl.program_id(0).to(tl.int64)
     index = tl.arange(0, BLOCKS)

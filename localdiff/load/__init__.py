@@ -4,6 +4,7 @@
     accounting   which tensor fills which parameter
     devices      what `--device` and `--dtype` mean here, and how much memory there is
     placement    which layer lies where
+    card         fast modules on an NVIDIA card
     offload      layers that are not kept where they compute
     loader       all of it, in order
 

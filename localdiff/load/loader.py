@@ -3,7 +3,7 @@
     config.json ─► DiffusionGemma on `meta` ─► account for names and shapes ─► quantized modules in place
                                                                                     │
                    model ◄─ hooks, where layers are offloaded ◄─ assign tensors ◄─ place, or refuse
-                            fast modules, on a CPU
+                            fast modules
 
 Knows the order of these things; knows nothing about generation. On a CPU, tensors that are stored in the wanted type,
 and all codes and scales, stay mapped from the file, so the weights are never held twice.
@@ -27,6 +27,7 @@ from ..errors import ResourceError, WeightsError
 from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
 from .accounting import account
+from .card import prepare_card
 from .devices import free_bytes
 from .placement import Budget, Demand, LayerDemand, Placement, cost, place
 from .stored import StoredWeights
@@ -91,6 +92,8 @@ def load_model(
         wanted += demand.account.cache + demand.account.buffers
         free = budgets[0].nbytes
         prepare(network, spare=None if free is None else max(0, free - wanted))
+    if device.type == "cuda" and set(placement.layers) == {device} and not placement.offloaded:
+        prepare_card(network, device)
     return LoadedModel(network=network.requires_grad_(False).eval(), placement=placement)
 
 

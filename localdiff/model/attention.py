@@ -127,7 +127,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     blocks bound the scores there.
 
     Args:
-        q: [H, N, d]; k, v: [K, T, d]; mask: bool [N, T], True where a row may look, or None for everywhere.
+        q: [H, N, d]; k, v: [K, T, d]; mask: bool [N, T], or [1, T] for all rows, True where a row may look, or None for
+            everywhere.
 
     Returns:
         [H, N, d]. Scores and softmax are fp32 inside the kernel: unscaled scores grow large, and rounding them to bf16
@@ -140,7 +141,9 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     block = max(1, _MAX_SCORES // (q.shape[0] * keys))
     for start in range(0, q.shape[1], block):
         rows = folded[:, :, start : start + block]
-        visible = None if mask is None else mask[start : start + block].repeat(groups, 1)
+        visible = mask
+        if mask is not None and len(mask) > 1:
+            visible = mask[start : start + block].repeat(groups, 1)
         y = F.scaled_dot_product_attention(rows.flatten(1, 2)[None], k[None], v[None], attn_mask=visible, scale=1.0)
         out[:, :, start : start + block] = y.view(rows.shape)
     return out.view(q.shape)

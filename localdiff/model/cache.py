@@ -21,14 +21,24 @@ MAX_SNAPSHOTS = 4
 
 
 class LayerCache:
-    """Keys and values of one layer in static buffers [H, slots, d]; slot of position p is `p % slots`."""
+    """Keys and values of one layer in static buffers [H, slots, d]; slot of position p is `p % slots`.
 
-    def __init__(self, layer: LayerConfig, capacity: int, dtype: torch.dtype, device: torch.device) -> None:
+    Attributes:
+        with_canvas: keys and values [H, canvas + slots, d] of which those buffers are the end; before them there is
+        room
+            for a canvas, so that a static step reads both as one.
+    """
+
+    def __init__(
+        self, layer: LayerConfig, capacity: int, dtype: torch.dtype, device: torch.device, canvas: int = 0
+    ) -> None:
         self.window = layer.window
         self.slots = capacity if layer.window is None else min(layer.window - 1, capacity)
-        shape = (layer.num_kv_heads, self.slots, layer.head_dim)
-        self.keys = torch.zeros(shape, dtype=dtype, device=device)
-        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        shape = (layer.num_kv_heads, canvas + self.slots, layer.head_dim)
+        keys = torch.zeros(shape, dtype=dtype, device=device)
+        values = torch.zeros(shape, dtype=dtype, device=device)
+        self.with_canvas = keys, values
+        self.keys, self.values = keys[:, canvas:], values[:, canvas:]
 
     @property
     def is_ring(self) -> bool:
@@ -71,26 +81,35 @@ class KVCache:
     Args:
         capacity: most positions that can be held.
         device: where all layers compute, or the device of each.
+        canvas: rows to leave room for before the positions, see `LayerCache.with_canvas`.
 
     Attributes:
         length: positions held now.
     """
 
     def __init__(
-        self, config: ModelConfig, capacity: int, dtype: torch.dtype, device: torch.device | Sequence[torch.device]
+        self,
+        config: ModelConfig,
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device | Sequence[torch.device],
+        *,
+        canvas: int = 0,
     ) -> None:
         self.capacity = capacity
+        self.canvas = canvas
         self.length = 0
         devices = [device] * len(config.layers) if isinstance(device, torch.device) else device
         self.layers = [
-            LayerCache(layer, capacity, dtype, there) for layer, there in zip(config.layers, devices, strict=True)
+            LayerCache(layer, capacity, dtype, there, canvas)
+            for layer, there in zip(config.layers, devices, strict=True)
         ]
         self._snapshots: OrderedDict[int, list[tuple[Tensor, Tensor]]] = OrderedDict()
 
     @property
     def nbytes(self) -> int:
         """Bytes of all buffers, snapshots not counted."""
-        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers)
+        return sum(buffer.nbytes for layer in self.layers for buffer in layer.with_canvas)
 
     def advance(self, count: int) -> None:
         """Counts `count` positions that every layer has written."""

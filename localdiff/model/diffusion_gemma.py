@@ -16,11 +16,12 @@ Shape letters: C commit rows, L canvas rows, D width, V vocabulary.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
-from .attention import attend_cached
+from .attention import Attend, attend_cached
 from .block import Layer
 from .cache import KVCache
 from .config import LayerConfig, ModelConfig
@@ -58,17 +59,38 @@ class DiffusionGemma(nn.Module):
         commit_rows, rows = len(commit_ids), len(commit_ids) + len(canvas_ids)
         if cache.length + commit_rows > cache.capacity:
             raise ValueError(f"{cache.length=} + {commit_rows=} exceeds {cache.capacity=}")
+        positions = torch.arange(cache.length, cache.length + rows, device=commit_ids.device)
+        attends = (attend_cached(layer, cache.length, commit_rows) for layer in cache.layers)
+        hidden = self.rows(commit_ids, canvas_ids, soft, positions, attends)
+        cache.advance(commit_rows)
+        return hidden
+
+    def rows(
+        self,
+        commit_ids: Tensor,
+        canvas_ids: Tensor,
+        soft: Tensor | None,
+        positions: Tensor,
+        attends: Iterable[Attend],
+    ) -> Tensor:
+        """The layers over commit rows and canvas rows, whatever their keys and values come from.
+
+        Args:
+            positions: [C + L] of the rows.
+            attends: attention of each layer; it writes the commit rows where they belong.
+
+        Returns:
+            [L, D] normed hidden states of the canvas rows.
+        """
+        commit_rows, rows = len(commit_ids), len(commit_ids) + len(canvas_ids)
         x = self.embed(torch.cat((commit_ids, canvas_ids)))
         if rows > commit_rows:
             canvas = self.self_conditioning.condition(x[commit_rows:], soft)
             x = torch.cat((x[:commit_rows], canvas))
-        positions = torch.arange(cache.length, cache.length + rows, device=x.device)
         is_canvas = torch.arange(rows, device=x.device) >= commit_rows
         rotary = self.rotary_tables(positions, x.dtype)
-        for index, layer in enumerate(self.layers):
-            attend = attend_cached(cache.layers[index], cache.length, commit_rows)
-            x = layer(x, is_canvas, rotary[self.config.layers[index]], attend)
-        cache.advance(commit_rows)
+        for layer, config, attend in zip(self.layers, self.config.layers, attends, strict=True):
+            x = layer(x, is_canvas, rotary[config], attend)
         hidden: Tensor = self.norm(x[commit_rows:])
         return hidden
 
@@ -81,6 +103,10 @@ class DiffusionGemma(nn.Module):
         """Raw logits [L, V] of the canvas, in the weights' type, neither capped nor divided by a temperature."""
         return self.embed_tokens.logits(self(canvas_ids[:0], canvas_ids, cache, soft))
 
+    def commit_and_denoise(self, commit_ids: Tensor, canvas_ids: Tensor, cache: KVCache) -> Tensor:
+        """`encode` of a committed block and `denoise` of the first step behind it, in one pass over the weights."""
+        return self.embed_tokens.logits(self(commit_ids, canvas_ids, cache, None))
+
     def soft_embedding(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
         """What the next step is conditioned on: the mean scaled embedding [L, D] under this step's distribution.
 
@@ -88,17 +114,18 @@ class DiffusionGemma(nn.Module):
             logits: [L, V] in the weights' type, capped and divided by the temperature.
             log_normalizer: [L] fp32, log-sum-exp of those logits.
         """
-        return self._scale(self.embed_tokens.soft(logits, log_normalizer))
+        return self.scale(self.embed_tokens.soft(logits, log_normalizer))
 
     def embed(self, ids: Tensor) -> Tensor:
         """Scaled embeddings [..., D] of ids."""
-        return self._scale(self.embed_tokens.lookup(ids))
+        return self.scale(self.embed_tokens.lookup(ids))
 
     def rotary_tables(self, positions: Tensor, dtype: torch.dtype) -> dict[LayerConfig, tuple[Tensor, Tensor]]:
         """Rotary tables of each kind of layer, by its configuration."""
         return {layer: rotary_table(positions, layer, dtype) for layer in dict.fromkeys(self.config.layers)}
 
-    def _scale(self, embeddings: Tensor) -> Tensor:
+    def scale(self, embeddings: Tensor) -> Tensor:
+        """Embeddings times √D, as the layers take them."""
         # √D is rounded to the weights' type first: 53.066 becomes 53.0 in bf16, and the weights were trained with that.
         scale = torch.tensor(math.sqrt(self.config.hidden_size), dtype=embeddings.dtype)
         return embeddings * scale

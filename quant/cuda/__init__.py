@@ -10,6 +10,7 @@
     choice            which module is replaced by which, on this card
 
 Each computes what its plain twin computes, within an error that its own page tells, and says in `path` how it does so.
-None of them waits for the device, so that a step over them can be captured in a CUDA graph. They know modules and shapes;
-they know no names, files or canvases. The files that end in `_kernels` are device code in Triton; nothing else imports it.
+None of them waits for the device, so that a step over them can be captured in a CUDA graph. They know modules and
+shapes; they know no names, files or canvases. The files that end in `_kernels` are device code in Triton; nothing else
+imports it.
 """

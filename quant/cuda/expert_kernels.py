@@ -99,8 +99,8 @@ def gate_up_kernel(
     """`gelu(gate) * up` of every pair, in the order of `order`: `hidden` [P, I]. Grid: (blocks, I / 64).
 
     Both products are rounded to the type of the activations first, as two layers would. For int8 arithmetic `x` is int8
-    with scales [N, D/64], `hidden` too, with scales [P, I/64], and COMPUTE is the type that is rounded to. COLUMNS is 64:
-    one group of the next product.
+    with scales [N, D/64], `hidden` too, with scales [P, I/64], and COMPUTE is the type that is rounded to. COLUMNS is
+    64: one group of the next product.
     """
     block = tl.program_id(0)
     expert = tl.load(block_expert + block)

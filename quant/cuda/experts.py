@@ -1,4 +1,4 @@
-"""The experts of a layer on a card: two grouped products over quantized weights, of which the host never hears a number.
+"""The experts of a layer on a card: two grouped products over quantized weights, without a word to the host.
 
 Shapes depend on how many rows there are and on nothing else, so that a pass can be captured. With activations in their
 own type (`a16`) the weights are those of the codec, bit for bit, and products are summed in fp32; with activations in
@@ -61,6 +61,10 @@ class CudaExperts(nn.Module):
         Returns:
             [N, D] in the type of `x`. Outputs are rounded to that type, their weighted sums are kept in fp32.
         """
+        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]  # Triton launches on the current device
+            return self._forward(x, index, weight)
+
+    def _forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
         from . import expert_kernels as kernels
 
         rows, width = x.shape

@@ -1,8 +1,8 @@
 """Device code: tiles of codes to tiles of weights, and their products with rows of activations.
 
-The sixteen levels of nf4 are looked up in a table of fp32, which gives the weights that the codec gives, bit for bit; or,
-for int8 arithmetic, in a table of int8, which adds 0.02 points to their relative error and on a card is a permutation of
-bytes: two tables of eight, a selection between them, 4 weights at a time, no memory.
+The sixteen levels of nf4 are looked up in a table of fp32, which gives the weights that the codec gives, bit for bit;
+or, for int8 arithmetic, in a table of int8, which adds 0.02 points to their relative error and on a card is a
+permutation of bytes: two tables of eight, a selection between them, 4 weights at a time, no memory.
 Shape letters: M rows of activations, N rows of a weight, K its input.
 """
 
@@ -40,8 +40,8 @@ prmt.b32 $1, even, odd, 0x7531;
 }}"""
 """Four bytes of two codes each to four levels of the low and four of the high codes.
 
-A selector of `prmt` is a nibble: its low three bits choose a byte of a pair of words, so that `index` looks up both halves
-of the table, and `side` takes from one or the other by the code's fourth bit.
+A selector of `prmt` is a nibble: its low three bits choose a byte of a pair of words, so that `index` looks up both
+halves of the table, and `side` takes from one or the other by the code's fourth bit.
 """
 
 _DECODE = tl.constexpr(DECODE)

@@ -3,25 +3,27 @@
     warm-up ─► prefill of the context ─► one block: [warm-up steps | timed steps | steps under the clock of parts]
                                              └────► commit passes, each behind the same context
 
-Runs the same loop as an answer does, with a stop rule that never stops. Knows a loaded model; knows nothing about how
-it was loaded or what will be printed.
+Runs the same loop as an answer does, with a stop rule that never stops. Where that replays recorded steps, nothing can
+be clocked inside of them; the steps under the clock are plain ones then, in a block of their own. Knows a loaded model;
+knows nothing about how it was loaded or what will be printed.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 
-from ...denoising import BlockContext, denoise_block
+from ...denoising import BlockContext, Step
 from ...diffusion.noise import SeededNoise
 from ...diffusion.settings import SamplerSettings
 from ...engine import PREFILL_CHUNK
 from ...model.cache import KVCache
 from ...model.diffusion_gemma import DiffusionGemma
+from ...static import Denoiser
 from .parts import PartClock, Place, waiter
 from .routing import Routing
 
@@ -92,7 +94,9 @@ class Stopwatch:
         self._network, self._context, self._seed, self._progress = network, context, seed, progress
         config = network.config
         self._device, self._wait = device, waiter(device)
-        self._cache = KVCache(config, context + config.canvas_length, dtype, device)
+        self.denoiser = Denoiser.for_device(network, device)
+        capacity = context + config.canvas_length
+        self._cache = KVCache(config, capacity, dtype, device, canvas=self.denoiser.canvas_room)
         generator = torch.Generator().manual_seed(seed)
         ids = torch.randint(config.vocab_size, (context + config.canvas_length,), generator=generator).to(device)
         self._prompt, self._block = ids[:context], ids[context:]
@@ -113,17 +117,9 @@ class Stopwatch:
             self._network.encode(self._prompt[start : start + PREFILL_CHUNK], self._cache)
 
     def _steps(self, count: int) -> Steps:
-        config, total = self._network.config, WARM_UP + count + CLOCKED
-        noise, clock, routing = SeededNoise(self._seed), PartClock(self._wait), Routing(self._network)
-        canvas = noise.canvas(config.canvas_length, config.vocab_size).to(self._device)
-        block = BlockContext(
-            block=1,
-            started=time.perf_counter(),
-            settings=SamplerSettings(max_steps=total),
-            stop_rule="never",
-            pad_id=config.pad_token_id,
-        )
-        events = denoise_block(self._network, self._cache, canvas, noise, block)
+        clock, routing = PartClock(self._wait), Routing(self._network)
+        is_static, total = self.denoiser.canvas_room > 0, WARM_UP + count + CLOCKED
+        events = self._block_of(self.denoiser, WARM_UP + count if is_static else total)
         seconds, entropies, places = [], [], []
         for number in range(1, total + 1):
             self._progress(f"step {number} of {total}")
@@ -132,10 +128,13 @@ class Stopwatch:
                 step = next(events)
                 seconds.append(time.perf_counter() - began)
                 entropies.append(step.event.mean_entropy)
-            else:
-                with clock.watching(self._network), routing.watching(), clock.within("sampling"):
-                    next(events)
-                places.append(clock.take())
+                continue
+            if is_static and number == WARM_UP + count + 1:
+                events = self._block_of(Denoiser(self._network), 1 + CLOCKED)
+                next(events)  # has nothing to condition on
+            with clock.watching(self._network), routing.watching(), clock.within("sampling"):
+                next(events)
+            places.append(clock.take())
         return Steps(
             first=seconds[0],
             timed=tuple(seconds[WARM_UP:]),
@@ -144,6 +143,18 @@ class Stopwatch:
             experts_hit=routing.hit,
             busiest=routing.busiest,
         )
+
+    def _block_of(self, denoiser: Denoiser, steps: int) -> Iterator[Step]:
+        config, noise = self._network.config, SeededNoise(self._seed)
+        canvas = noise.canvas(config.canvas_length, config.vocab_size).to(self._device)
+        block = BlockContext(
+            block=1,
+            started=time.perf_counter(),
+            settings=SamplerSettings(max_steps=steps),
+            stop_rule="never",
+            pad_id=config.pad_token_id,
+        )
+        return denoiser.denoise_block(self._cache, canvas, noise, block)
 
     def _commits(self) -> Commits:
         clock, timed, places = PartClock(self._wait), [], []

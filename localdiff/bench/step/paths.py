@@ -31,8 +31,8 @@ class Paths:
         return self.by_part.get(part, "")
 
 
-def paths_of(network: DiffusionGemma) -> Paths:
-    """The paths that a network takes."""
+def paths_of(network: DiffusionGemma, steps: str = "") -> Paths:
+    """The paths that a network takes; `steps` says how its steps are computed as a whole."""
     layers = list(network.layers)
     attention = [layer.get_submodule("self_attn") for layer in layers]
     modules: dict[Part, list[nn.Module]] = {
@@ -45,7 +45,7 @@ def paths_of(network: DiffusionGemma) -> Paths:
         "self-conditioning": list(network.self_conditioning.children())[:3],
     }
     words = {part: _words(path_of(module) for module in modules[part]) for part in PARTS if part in modules}
-    return Paths(words)
+    return Paths(words | {"sampling": steps})
 
 
 def path_of(module: nn.Module) -> str:

@@ -57,7 +57,7 @@ def run(
         subject,
         timings,
         ceilings,
-        paths_of(subject.network),
+        paths_of(subject.network, stopwatch.denoiser.path if subject.device.type == "cuda" else ""),
         memory_use(subject.device),
         context=measurement.context,
         hardware=_hardware(subject.device),

@@ -24,6 +24,7 @@ from ...errors import ResourceError, UsageError
 from ...hub import resolve
 from ...load import account, load_model, open_weights, resolve_device, resolve_dtype
 from ...load.accounting import checkpoint_name
+from ...load.card import prepare_card
 from ...load.devices import free_bytes
 from ...model.config import ModelConfig
 from ...model.diffusion_gemma import DiffusionGemma
@@ -113,6 +114,8 @@ def random_subject(
             prepare(
                 network, progress=lambda done, of: progress(f"preparing weights for this processor, {done} of {of}")
             )
+        elif where.type == "cuda":
+            prepare_card(network, where)
         return Subject(
             name=f"random weights in the shapes of {MODEL}",
             recipe=chosen.name,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from quant.codecs import CODECS
-from quant.cuda.experts import Activations, CudaExperts
+from quant.cuda.experts import CudaExperts
 from quant.cuda.layout import tiled
 from quant.cuda.rows import quantize_rows
 from quant.modules import QuantExperts, QuantTensor

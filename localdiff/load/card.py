@@ -1,0 +1,33 @@
+"""Fast modules on an NVIDIA card, and the one line that is said where they cannot be had.
+
+Knows when to say something; `quant.cuda` knows what can be done.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+from torch import nn
+
+from quant.cuda.choice import SwitchError, prepare
+
+from ..errors import UsageError
+
+_log = logging.getLogger(__name__)
+
+
+def prepare_card(network: nn.Module, device: torch.device) -> None:
+    """Replaces what has a faster form on this card, in a network that lies on it as a whole.
+
+    Raises:
+        UsageError: an environment variable says what it cannot say.
+    """
+    try:
+        prepared = prepare(network, device)
+    except SwitchError as error:
+        raise UsageError(str(error)) from error
+    for path in prepared.paths:
+        _log.info("%s", path)
+    if prepared.lacking is not None:
+        _log.warning("%s", prepared.lacking)

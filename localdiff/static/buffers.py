@@ -1,0 +1,84 @@
+"""The tensors that a static step reads and leaves behind; their addresses never change.
+
+Knows what a step exchanges with its host (`localdiff.kernels.decision` has the layouts); knows no model.
+Shape letters: L canvas, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..kernels.decision import CONTROLS, TEMPERATURE, outcome_size
+
+
+class StepBuffers:
+    """Device side of a step.
+
+    Attributes:
+        inputs: int32 [8 + 2 L], what the host sends: controls, uniforms (fp32 by their bits), fresh noise.
+        controls, uniforms, fresh, temperature: parts of it.
+        commit: int64 [L], a committed block that the first step of the next one writes into the cache.
+        canvas: int64 [L]; draft: int32 [L]; run: int32 [1]: what steps hand on to each other.
+        soft: [L, D], soft embedding of the last step; zeros on the first, which is the same as none.
+        outcome: int32, what the host is told.
+    """
+
+    def __init__(self, length: int, width: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.inputs = torch.zeros(CONTROLS + 2 * length, dtype=torch.int32, device=device)
+        self.controls = self.inputs[:CONTROLS]
+        self.temperature = self.controls[TEMPERATURE : TEMPERATURE + 1].view(torch.float32)
+        self.uniforms = self.inputs[CONTROLS : CONTROLS + length].view(torch.float32)
+        self.fresh = self.inputs[CONTROLS + length :]
+        self.commit = torch.zeros(length, dtype=torch.int64, device=device)
+        self.canvas = torch.zeros(length, dtype=torch.int64, device=device)
+        self.draft = torch.zeros(length, dtype=torch.int32, device=device)
+        self.run = torch.zeros(1, dtype=torch.int32, device=device)
+        self.soft = torch.zeros(length, width, dtype=dtype, device=device)
+        self.outcome = torch.zeros(outcome_size(length), dtype=torch.int32, device=device)
+
+
+class Exchange:
+    """Host side of a step: two sets of buffers, so that a step can be sent while the one before is still awaited.
+
+    The memory is pinned where there is a card, and copies wait for nothing.
+    """
+
+    def __init__(self, device: StepBuffers) -> None:
+        self._device = device
+        self._on_card = device.inputs.is_cuda
+        self._sent = [self._like(device.inputs) for _ in range(2)]
+        self._told = [self._like(device.outcome) for _ in range(2)]
+        self._done = [_event() if self._on_card else None for _ in range(2)]
+
+    def send(self, step: int, controls: Sequence[int], uniforms: Tensor | None, fresh: Tensor) -> None:
+        """Copies the inputs of a step to the device, ahead of its launch."""
+        sent = self._sent[step % 2]
+        sent[:CONTROLS] = torch.tensor(controls, dtype=torch.int32)
+        if uniforms is not None:
+            sent[CONTROLS : CONTROLS + len(uniforms)] = uniforms.view(torch.int32)
+        sent[CONTROLS + len(fresh) :] = fresh
+        self._device.inputs.copy_(sent, non_blocking=True)
+
+    def ask(self, step: int) -> None:
+        """Copies the outcome of a step to the host, behind its launch."""
+        self._told[step % 2].copy_(self._device.outcome, non_blocking=True)
+        done = self._done[step % 2]
+        if done is not None:
+            done.record()
+
+    def take(self, step: int) -> Tensor:
+        """The outcome of a step, once it is there; to be read before the step after the next is sent."""
+        done = self._done[step % 2]
+        if done is not None:
+            done.synchronize()
+        return self._told[step % 2]
+
+    def _like(self, buffer: Tensor) -> Tensor:
+        return torch.zeros(buffer.shape, dtype=buffer.dtype, pin_memory=self._on_card)
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event()  # type: ignore[no-untyped-call]

@@ -1,0 +1,265 @@
+"""Blocks, denoised step by step: through static programs where they can be had, plainly elsewhere.
+
+    send 1 ─► run 1 ─► ask 1 ─► send 2 ─► run 2 ─► ask 2 ─► …      the device's queue
+                          └──── take 1: event, stop? ──┘           the host, a step behind
+
+The next step is sent before the last one's outcome is read, so that the device never waits for the host; where the stop
+rule was met meanwhile, that step is thrown away and its noise goes back to where it came from. Knows events and the
+order of things; the arithmetic is the program's.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quant.cuda.soft import SparseSoft
+from quant.cuda.support import missing
+from quant.cuda.switches import PARTS, SOFT, SwitchError, choice, is_plain
+from quant.modules import QuantEmbedding
+
+from ..denoising import BlockContext, Step, denoise_block, not_numbers
+from ..diffusion.noise import Noise, SeededNoise
+from ..diffusion.schedule import temperature_at
+from ..errors import UsageError
+from ..events import DenoiseStep
+from ..kernels.decision import (
+    CONFIDENT,
+    CONTROLS,
+    HEADER,
+    NUMBERS,
+    OVERFLOW,
+    ROWS,
+    RULES,
+    STABLE,
+    STOP,
+    TAIL,
+    bits_of,
+)
+from ..model.cache import KVCache
+from ..model.diffusion_gemma import DiffusionGemma
+from .buffers import Exchange, StepBuffers
+from .program import Program, Shape, bucket_of
+from .reading import Read, read_through_torch, read_through_triton
+
+_log = logging.getLogger(__name__)
+
+
+class Denoiser:
+    """Denoises the blocks of one model.
+
+    Args:
+        static: whether steps are static; `for_device` finds out what a device and the switches say.
+        triton: whether statistics and decision are Triton's.
+        captured: whether static steps are recorded as CUDA graphs.
+        fuses_commits: whether a committed block is written into the cache by the first step behind it.
+        sparse: whether self-conditioning takes probable ids alone, where a step has few enough of them.
+        ahead: whether a step is sent before the outcome of the last one is read.
+
+    Attributes:
+        path: how steps are computed, in words.
+    """
+
+    def __init__(
+        self,
+        model: DiffusionGemma,
+        *,
+        static: bool = False,
+        triton: bool = False,
+        captured: bool = False,
+        fuses_commits: bool = False,
+        sparse: bool = False,
+        ahead: bool = True,
+    ) -> None:
+        self._model, self._static, self._ahead = model, static, ahead and not sparse
+        self.fuses_commits = fuses_commits
+        self._read: Read = read_through_triton if triton else read_through_torch
+        self._pool: Any = torch.cuda.graph_pool_handle() if captured else None
+        self._sparse = _sparse_soft(model) if static and sparse else None
+        self._cache: weakref.ref[KVCache] | None = None
+        self._programs: dict[Shape, Program] = {}
+        self._buffers: StepBuffers | None = None
+        words = ["static step" if static else "plain step"]
+        words += ["CUDA graph"] * captured + ["logits in Triton"] * (static and triton)
+        words += ["commit fused"] * fuses_commits + ["sparse self-conditioning"] * (self._sparse is not None)
+        self.path = ", ".join(words)
+
+    @classmethod
+    def for_device(cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True) -> Denoiser:
+        """What is best on a device that works; on anything but an NVIDIA card the plain step.
+
+        Raises:
+            UsageError: an environment variable says what it cannot say.
+        """
+        experts = (layer.get_submodule("experts") for layer in model.layers)
+        can_be_captured = all(getattr(module, "can_be_captured", False) for module in experts)
+        try:
+            plain = {part: is_plain(part) for part in PARTS}
+            sparse = choice(SOFT, "exact", "sparse")
+        except SwitchError as error:
+            raise UsageError(str(error)) from error
+        if device.type != "cuda" or not one_device:
+            return cls(model)
+        static = not plain["step"] and missing(device) is None
+        denoiser = cls(
+            model,
+            static=static,
+            triton=static and not plain["logits"],
+            captured=static and not plain["graph"] and can_be_captured,
+            fuses_commits=not plain["commit"],
+            sparse=sparse,
+        )
+        _log.info("steps: %s", denoiser.path)
+        return denoiser
+
+    @property
+    def canvas_room(self) -> int:
+        """Rows that a cache must leave room for, see `KVCache`."""
+        return self._model.config.canvas_length if self._static else 0
+
+    def denoise_block(
+        self,
+        cache: KVCache,
+        canvas: Tensor,
+        noise: Noise,
+        context: BlockContext,
+        commit_ids: Sequence[int] = (),
+    ) -> Iterator[Step]:
+        """Denoises `canvas` [L], as `localdiff.denoising.denoise_block` does.
+
+        Args:
+            commit_ids: a block that the first step writes into the cache beside its own work.
+        """
+        fits = cache.canvas == len(canvas) and len(commit_ids) in (0, len(canvas))
+        if not (self._static and fits and isinstance(noise, SeededNoise) and not context.alternatives):
+            commit = torch.tensor(commit_ids, dtype=torch.int64, device=canvas.device) if commit_ids else None
+            return denoise_block(self._model, cache, canvas, noise, context, commit)
+        return self._statically(cache, canvas, noise, context, commit_ids)
+
+    @torch.inference_mode()
+    def _statically(
+        self, cache: KVCache, canvas: Tensor, noise: SeededNoise, context: BlockContext, commit_ids: Sequence[int]
+    ) -> Iterator[Step]:
+        buffers, last = self._prepare(cache, canvas), context.settings.steps
+        exchange = Exchange(buffers)
+        ahead = self._ahead and type(noise) is SeededNoise  # others are told of a step before they draw for the next
+        began = time.perf_counter()
+        buffers.canvas.copy_(canvas)
+        buffers.soft.zero_()
+        if commit_ids:
+            buffers.commit.copy_(torch.tensor(commit_ids, dtype=torch.int64))
+        program = self._launch(exchange, 1, cache, noise, context, len(commit_ids))
+        cache.advance(len(commit_ids))
+        for step in range(1, last + 1):
+            mark = noise.mark()
+            sent = ahead and step < last
+            if sent:
+                program = self._launch(exchange, step + 1, cache, noise, context, 0)
+            outcome = exchange.take(step)
+            if not outcome[NUMBERS]:
+                raise not_numbers(step, context.block)
+            if self._sparse is not None:
+                self._check_tail(program, outcome, cache)
+            converged = bool(outcome[STOP])
+            if converged and sent:
+                noise.return_to(mark)
+            now = time.perf_counter()
+            event = _event(outcome, step, context, now - began, now)
+            began = now
+            yield Step(event=event, converged=converged)
+            if converged or step == last:
+                return
+            if not sent:
+                program = self._launch(exchange, step + 1, cache, noise, context, 0)
+
+    def _prepare(self, cache: KVCache, canvas: Tensor) -> StepBuffers:
+        """Buffers, which stay, and no programs of another cache: they know its addresses."""
+        if self._buffers is None:
+            norm = self._model.norm.weight
+            self._buffers = StepBuffers(len(canvas), self._model.config.hidden_size, norm.dtype, canvas.device)
+        if self._cache is None or self._cache() is not cache:
+            self._programs.clear()
+            self._cache = weakref.ref(cache)
+        return self._buffers
+
+    def _launch(
+        self,
+        exchange: Exchange,
+        step: int,
+        cache: KVCache,
+        noise: SeededNoise,
+        context: BlockContext,
+        commit_rows: int,
+    ) -> Program:
+        settings, config = context.settings, self._model.config
+        controls = [0] * CONTROLS
+        controls[:] = (
+            bits_of(temperature_at(step, settings)),
+            bits_of(settings.entropy_bound),
+            bits_of(settings.confidence),
+            settings.stability,
+            RULES[context.stop_rule],
+            context.pad_id,
+            step,
+            cache.length,
+        )
+        uniforms = None if settings.greedy else noise.uniforms(config.canvas_length)
+        exchange.send(step, controls, uniforms, noise.canvas(config.canvas_length, config.vocab_size))
+        shape = Shape(
+            bucket=bucket_of(cache.length + commit_rows, cache.capacity),
+            commit_rows=commit_rows,
+            sampled=not settings.greedy,
+        )
+        program = self._programs.get(shape)
+        if program is None:
+            assert self._buffers is not None
+            program = self._programs[shape] = Program(
+                self._model, self._buffers, shape, read=self._read, sparse=self._sparse, pool=self._pool
+            )
+        program.run(cache)
+        exchange.ask(step)
+        return program
+
+    def _check_tail(self, program: Program, outcome: Tensor, cache: KVCache) -> None:
+        """Tells what self-conditioning left out, and makes it exact where that was too much."""
+        overflow = bool(outcome[OVERFLOW])
+        _log.debug(
+            "self-conditioning: tail up to %.2e%s", outcome[TAIL].view(torch.float32), ", too many ids" * overflow
+        )
+        if overflow:
+            program.make_soft_exact(cache)
+
+
+def _sparse_soft(model: DiffusionGemma) -> SparseSoft | None:
+    embedding = model.embed_tokens
+    if isinstance(embedding, QuantEmbedding) and embedding.weight.codec.name == "int8":
+        return SparseSoft(embedding)
+    return None
+
+
+def _event(outcome: Tensor, step: int, context: BlockContext, seconds: float, now: float) -> DenoiseStep:
+    rows = outcome[HEADER:].view(ROWS, -1)
+    entropy = rows[2].view(torch.float32)
+    return DenoiseStep(
+        block=context.block,
+        step=step,
+        max_steps=context.settings.steps,
+        temperature=temperature_at(step, context.settings),
+        argmax_ids=tuple(rows[0].tolist()),
+        argmax_probs=tuple(rows[1].view(torch.float32).tolist()),
+        entropies=tuple(entropy.tolist()),
+        accepted=tuple(rows[3].bool().tolist()),
+        sampled_ids=tuple(rows[4].tolist()),
+        shown_ids=tuple(rows[5].tolist()),
+        mean_entropy=float(entropy.mean()),
+        stable=bool(outcome[STABLE]),
+        confident=bool(outcome[CONFIDENT]),
+        seconds=seconds,
+        elapsed=now - context.started,
+    )

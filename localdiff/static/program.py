@@ -1,0 +1,127 @@
+"""A denoise step of fixed shape, and its capture.
+
+The first run of a program is an ordinary one: it loads and compiles what the step needs, and what it computes is used.
+On a card the step is then recorded without being run, and every later run is one replay.
+Shape letters: C commit rows, L canvas rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quant.cuda.soft import SparseSoft
+
+from ..kernels.decision import LENGTH, OVERFLOW, TAIL
+from ..model.cache import KVCache
+from ..model.diffusion_gemma import DiffusionGemma
+from ..model.static_attention import attend_static
+from .buffers import StepBuffers
+from .reading import Read
+
+LEAST_BUCKET = 256
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """What a program is made for.
+
+    Attributes:
+        bucket: most positions in the cache that its canvas rows see.
+        commit_rows: rows of a committed block that it writes first; it is then the first step of the next block.
+        sampled: whether ids are drawn, rather than the most probable ones taken.
+    """
+
+    bucket: int
+    commit_rows: int
+    sampled: bool
+
+
+def bucket_of(length: int, capacity: int) -> int:
+    """The bucket for a number of positions: a power of 2, or all there is room for."""
+    return min(capacity, max(LEAST_BUCKET, 1 << max(length - 1, 0).bit_length()))
+
+
+class Recorded:
+    """Work that is run once as it stands, and on a card replayed from then on.
+
+    Args:
+        pool: memory that all recordings of a model share; None where nothing is recorded.
+    """
+
+    def __init__(self, work: Callable[[KVCache], None], pool: Any | None) -> None:
+        self._work, self._pool = work, pool
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, cache: KVCache) -> None:
+        """Runs or replays; the cache must be the same every time."""
+        if self._graph is not None:
+            self._graph.replay()
+            return
+        self._work(cache)
+        if self._pool is not None:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                self._work(cache)
+            self._graph = graph
+
+
+class Program:
+    """One denoise step over given buffers.
+
+    Args:
+        read: statistics and decision.
+        sparse: the sparse form of self-conditioning; None takes the exact one.
+        pool: see `Recorded`.
+
+    Attributes:
+        run: computes a step, its soft embedding included.
+        make_soft_exact: computes that soft embedding again, exactly, after `run` with a sparse one.
+    """
+
+    def __init__(
+        self,
+        model: DiffusionGemma,
+        buffers: StepBuffers,
+        shape: Shape,
+        *,
+        read: Read,
+        sparse: SparseSoft | None = None,
+        pool: Any | None = None,
+    ) -> None:
+        self._model, self._buffers, self._shape, self._read, self._sparse = model, buffers, shape, read, sparse
+        self._kept: tuple[Tensor, Tensor] | None = None
+        self.run = Recorded(self._step, pool)
+        self.make_soft_exact = Recorded(self._exact_soft, pool)
+
+    def _step(self, cache: KVCache) -> None:
+        model, buffers, shape = self._model, self._buffers, self._shape
+        length = buffers.controls[LENGTH]
+        rows = shape.commit_rows + len(buffers.canvas)
+        hidden = model.rows(
+            buffers.commit[: shape.commit_rows],
+            buffers.canvas,
+            None if shape.commit_rows else buffers.soft,
+            length + torch.arange(rows, device=length.device),
+            (attend_static(layer, length, shape.commit_rows, shape.bucket) for layer in cache.layers),
+        )
+        logits = model.embed_tokens.logits(hidden)
+        normalizer = self._read(logits, buffers, model.config.softcap, shape.sampled)
+        if self._sparse is None:
+            buffers.soft.copy_(model.soft_embedding(logits, normalizer))
+            return
+        self._kept = logits, normalizer  # recorded memory that is referred to is not given to what comes next
+        soft = self._sparse(logits, normalizer)
+        buffers.soft.copy_(model.scale(soft.embedding))
+        buffers.outcome[OVERFLOW] = soft.overflow.any()
+        buffers.outcome[TAIL] = soft.tail.max().view(torch.int32)
+
+    def _exact_soft(self, cache: KVCache) -> None:
+        del cache
+        if self._kept is None:
+            raise RuntimeError("a soft embedding is made exact after a step that made a sparse one")
+        self._buffers.soft.copy_(self._model.soft_embedding(*self._kept))

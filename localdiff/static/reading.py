@@ -1,0 +1,88 @@
+"""Statistics and decision of a step: from raw logits to the next canvas, in Triton or through torch.
+
+Both leave the logits processed, fill the outcome and return what self-conditioning needs; neither waits for the device.
+Shape letters: L canvas, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from ..diffusion.reading import read_logits
+from ..diffusion.search import inverse_cumulative
+from ..kernels.decision import decide, decide_plainly
+from ..kernels.logits import process, statistics
+from .buffers import StepBuffers
+
+Read: TypeAlias = Callable[[Tensor, StepBuffers, float | None, bool], Tensor]
+"""(logits [L, V], buffers, soft cap, whether samples are drawn) -> log-normalizer [L]."""
+
+
+class _Given:
+    """Samples through uniforms that lie on the device already."""
+
+    whole_canvas = False
+
+    def __init__(self, uniforms: Tensor) -> None:
+        self._uniforms = uniforms
+
+    def canvas(self, length: int, vocab_size: int) -> Tensor:
+        raise NotImplementedError("a step is given its noise")
+
+    def start_step(self, length: int) -> None:
+        del length
+
+    def sample(self, probs: Tensor, first_row: int) -> Tensor:
+        return inverse_cumulative(probs, self._uniforms[first_row : first_row + len(probs)])
+
+
+def read_through_torch(logits: Tensor, buffers: StepBuffers, softcap: float | None, sampled: bool) -> Tensor:
+    """The plain reading, and the decision through torch."""
+    reading = read_logits(
+        logits,
+        softcap=softcap,
+        temperature=buffers.temperature,
+        noise=_Given(buffers.uniforms) if sampled else None,
+    )
+    decide_plainly(
+        buffers.controls,
+        entropy=reading.entropy,
+        argmax=reading.argmax,
+        argmax_prob=reading.argmax_prob,
+        sampled=reading.sampled,
+        fresh=buffers.fresh,
+        canvas=buffers.canvas,
+        draft=buffers.draft,
+        run=buffers.run,
+        outcome=buffers.outcome,
+    )
+    return reading.log_normalizer
+
+
+def read_through_triton(logits: Tensor, buffers: StepBuffers, softcap: float | None, sampled: bool) -> Tensor:
+    """Both in four launches."""
+    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+        found = statistics(
+            logits,
+            softcap=softcap,
+            temperature=buffers.temperature,
+            uniforms=buffers.uniforms if sampled else None,
+        )
+        decide(
+            buffers.controls,
+            entropy=found.entropy,
+            argmax=found.argmax,
+            argmax_prob=found.argmax_prob,
+            sampled=found.sampled,
+            fresh=buffers.fresh,
+            canvas=buffers.canvas,
+            draft=buffers.draft,
+            run=buffers.run,
+            outcome=buffers.outcome,
+        )
+        process(logits, softcap=softcap, temperature=buffers.temperature)
+    return found.log_normalizer

@@ -1,0 +1,108 @@
+"""Self-conditioning over probable ids: Σ p·e over those above a threshold, and the mean embedding for the rest.
+
+What is left out of a row, its tail, is an error of at most the tail times the largest distance of an embedding from the
+mean. It is told with every result, and so is whether a row had more probable ids than there is room for; whoever asks
+decides what that is worth. On a small vocabulary the tail says nothing about one of 262,144 ids.
+Shape letters: L rows, V vocabulary, D width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..modules.embedding import QuantEmbedding
+
+THRESHOLD = 1e-4
+CAPACITY = 512
+"""Room for probable ids a row: no more than this many can be above a five hundred and twelfth."""
+BLOCK = 4096
+ENTRIES, COLUMNS = 16, 256
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Soft:
+    """A sparse mean embedding.
+
+    Attributes:
+        embedding: [L, D], unscaled, in the embedding's type.
+        tail: fp32 [L], the probability that was left to the mean embedding.
+        overflow: bool [L], rows with more probable ids than there was room for; their embedding is not to be used.
+    """
+
+    embedding: Tensor
+    tail: Tensor
+    overflow: Tensor
+
+
+class SparseSoft:
+    """The sparse form of an int8 embedding's `soft`.
+
+    Args:
+        embedding: holds the matrix; its mean row is computed here, once.
+        threshold: probability above which an id counts.
+    """
+
+    def __init__(self, embedding: QuantEmbedding, threshold: float = THRESHOLD) -> None:
+        if embedding.weight.codec.name != "int8":
+            raise ValueError(f"embedding.weight.codec={embedding.weight.codec.name!r} should be 'int8'")
+        self._weight, self._dtype, self._threshold = embedding.weight, embedding.dtype, threshold
+        rows, width = embedding.weight.shape
+        total = torch.zeros(width, dtype=torch.float32, device=embedding.weight.codes.device)
+        for start in range(0, rows, BLOCK):
+            total += embedding.weight.decode(torch.float32, slice(start, min(start + BLOCK, rows))).sum(dim=0)
+        self._mean = total / rows
+
+    def __call__(self, logits: Tensor, log_normalizer: Tensor, *, block: int = BLOCK) -> Soft:
+        """Mean embedding under `softmax(logits)`.
+
+        Args:
+            logits: [L, V], capped and divided by the temperature; log_normalizer: [L] fp32, their log-sum-exp.
+            block: columns of a program, a power of 2.
+        """
+        from .soft_kernels import collect_kernel, count_kernel, mean_kernel
+
+        length, vocab_size = logits.shape
+        width, blocks = self._weight.shape[1], -(-vocab_size // block)
+        counts = logits.new_empty(length, blocks, dtype=torch.int32)
+        masses = logits.new_empty(length, blocks, dtype=torch.float32)
+        totals, tails = counts.new_empty(length), masses.new_empty(length)
+        ids = logits.new_empty(length, CAPACITY, dtype=torch.int32)
+        probabilities = logits.new_empty(length, CAPACITY, dtype=torch.float32)
+        shape = (self._threshold, logits.stride(0), vocab_size, blocks)
+        with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+            count_kernel[(length, blocks)](logits, log_normalizer, counts, masses, *shape, BLOCK=block, num_warps=8)
+            collect_kernel[(length, blocks)](
+                logits,
+                log_normalizer,
+                counts,
+                masses,
+                ids,
+                probabilities,
+                totals,
+                tails,
+                *shape,
+                BLOCK=block,
+                BLOCKS=1 << (blocks - 1).bit_length(),
+                CAPACITY=CAPACITY,
+                num_warps=8,
+            )
+            soft = torch.empty(length, width, dtype=self._dtype, device=logits.device)
+            mean_kernel[(length, -(-width // COLUMNS))](
+                ids,
+                probabilities,
+                totals,
+                tails,
+                self._weight.codes,
+                self._weight.scales,
+                self._mean,
+                soft,
+                width,
+                CAPACITY=CAPACITY,
+                ENTRIES=ENTRIES,
+                COLUMNS=COLUMNS,
+                num_warps=4,
+            )
+        return Soft(embedding=soft, tail=tails, overflow=totals > CAPACITY)

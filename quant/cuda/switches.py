@@ -1,0 +1,48 @@
+"""What is left to the plain way on a card, and how the fast way computes: environment variables, for comparisons.
+
+    LOCALDIFF_CUDA_PLAIN=experts,step     these parts take the plain way; `all` is every part
+    LOCALDIFF_CUDA_EXPERTS=a8             activations of the experts in int8 rather than in their own type
+    LOCALDIFF_CUDA_SOFT=sparse            self-conditioning over probable ids, the exact sum where they are too many
+
+Knows names; knows nothing about what they turn on.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, TypeAlias, get_args
+
+Part: TypeAlias = Literal["experts", "logits", "step", "graph", "commit"]
+"""Grouped products; statistics and decision in Triton; the static step; its capture; the fused commit."""
+
+PARTS: tuple[Part, ...] = get_args(Part)
+PLAIN, EXPERTS, SOFT = "LOCALDIFF_CUDA_PLAIN", "LOCALDIFF_CUDA_EXPERTS", "LOCALDIFF_CUDA_SOFT"
+
+
+class SwitchError(ValueError):
+    """A variable says what it cannot say."""
+
+
+def is_plain(part: Part) -> bool:
+    """Whether a part is switched off.
+
+    Raises:
+        SwitchError: the variable names something that is no part.
+    """
+    named = [word.strip() for word in os.environ.get(PLAIN, "").split(",") if word.strip()]
+    unknown = [word for word in named if word not in (*PARTS, "all")]
+    if unknown:
+        raise SwitchError(f"{PLAIN} names `{unknown[0]}`, which is none of {', '.join(PARTS)} and all")
+    return part in named or "all" in named
+
+
+def choice(name: str, default: str, other: str) -> bool:
+    """Whether a variable says `other`, and not `default`.
+
+    Raises:
+        SwitchError: it says something else.
+    """
+    value = os.environ.get(name, default)
+    if value not in (default, other):
+        raise SwitchError(f"{name}={value} should be {default} or {other}")
+    return value == other

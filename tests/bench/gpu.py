@@ -1,0 +1,207 @@
+"""Everything that wants a GPU, on a machine that has one and little else: `make bench-gpu`, or this module by itself.
+
+    python -m tests.bench.gpu                                tests, layer, steps, in this order
+    python -m tests.bench.gpu steps --recipe 4bit --context 8192 32768 --vram-limit 18GB
+
+    tests    those marked `gpu`, and those of the kernels, compiled
+    layer    the experts of one layer of the released shape: each kernel's variant, and bf16 `grouped_mm` of torch
+    steps    `localdiff bench step` with random weights, a process for each recipe and context
+
+Needs torch and Triton, pytest for the tests, and for the steps what localdiff itself needs; what is missing is said and
+left out. `--vram-limit` caps torch's allocator, so that a large card behaves like a small one, and the peak that is
+reported is the whole device's: context, libraries and workspaces included, and whatever else was on it before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import statistics
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).parents[2]
+TESTS = ("tests/localdiff/static", "tests/localdiff/kernels", "tests/quant/cuda", "tests/test_kernels_aot.py")
+ROWS, TOP_K, EXPERTS, WIDTH, INNER = 256, 8, 128, 2816, 704
+REPEATS = 50
+RECIPES, CONTEXTS = ("4bit", "4bit-small", "int8"), (1024, 8192, 32768)
+
+
+def main() -> int:
+    """Runs the parts that were asked for; 1 where one of them failed."""
+    options = _options()
+    if options.child:
+        return step_here(options.recipe[0], options.context[0], options.steps, options.vram_limit)
+    if not torch.cuda.is_available():
+        print("there is no CUDA device here", file=sys.stderr)
+        return 1
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, CUDA {torch.version.cuda}", flush=True)
+    parts = {"tests": run_tests, "layer": layer, "steps": lambda: steps(options)}
+    return max([parts[name]() for name in options.parts or parts], default=0)
+
+
+def run_tests() -> int:
+    """The tests that a card changes."""
+    if importlib.util.find_spec("pytest") is None:
+        print("tests: left out, there is no pytest here")
+        return 0
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu or not slow", *TESTS]
+    return min(subprocess.run(command, cwd=ROOT, check=False).returncode, 1)
+
+
+@torch.inference_mode()
+def layer() -> int:
+    """Microseconds a layer's experts take, medians over cold caches."""
+    from quant.codecs import CODECS
+    from quant.cuda.experts import Activations, CudaExperts
+    from quant.modules import QuantExperts
+
+    device = torch.device("cuda")
+    generator = torch.Generator(device).manual_seed(0)
+    x = torch.randn(ROWS, WIDTH, generator=generator, device=device, dtype=torch.bfloat16)
+    weight, index = torch.rand(ROWS, EXPERTS, generator=generator, device=device).topk(TOP_K, dim=-1)
+    print(f"experts of a layer, {ROWS} rows, median of {REPEATS}:")
+    ways: list[tuple[str, Activations]] = [("nf4", "a16"), ("nf4", "a8"), ("int8", "a16"), ("int8", "a8")]
+    for codec, activations in ways:
+        with torch.device(device):
+            plain = QuantExperts(
+                gate_up_codec=CODECS[codec], down_codec=CODECS[codec], experts=EXPERTS, width=WIDTH, inner=INNER
+            )
+        for tensor in (plain.gate_up_proj, plain.down_proj):
+            tensor.codes = torch.randint(
+                0, 127, tensor.codes.shape, generator=generator, device=device, dtype=tensor.codes.dtype
+            )
+            tensor.scales = torch.full_like(tensor.scales, 0.01)
+        fast = CudaExperts(plain, activations)
+        print(f"  {fast.path:40} {_median(lambda fast=fast: fast(x, index, weight)):9.1f} µs", flush=True)
+        del fast, plain
+    grouped = getattr(torch.nn.functional, "grouped_mm", None)
+    if grouped is None:
+        print("  bf16 grouped_mm: left out, this torch has none")
+        return 0
+    gate_up = torch.randn(EXPERTS, 2 * INNER, WIDTH, device=device, dtype=torch.bfloat16)
+    down = torch.randn(EXPERTS, WIDTH, INNER, device=device, dtype=torch.bfloat16)
+
+    def in_bf16() -> torch.Tensor:
+        flat = index.flatten()
+        order = flat.argsort()
+        ends = torch.zeros(EXPERTS, dtype=torch.int32, device=device)
+        ends = ends.scatter_add_(0, flat, torch.ones_like(flat, dtype=torch.int32)).cumsum(0).int()
+        gate, up = grouped(x[order // TOP_K], gate_up.transpose(1, 2), offs=ends).chunk(2, dim=-1)
+        hidden = torch.nn.functional.gelu(gate, approximate="tanh") * up
+        outputs = grouped(hidden, down.transpose(1, 2), offs=ends)
+        out = torch.empty_like(outputs)
+        out[order] = outputs
+        return (out.view(ROWS, TOP_K, WIDTH) * weight[..., None]).sum(dim=1)
+
+    print(f"  {'bf16, torch grouped_mm':40} {_median(in_bf16):9.1f} µs", flush=True)
+    return 0
+
+
+def _median(work: Callable[[], object]) -> float:
+    """Microseconds of one run with a cold second-level cache; it is recorded as a graph where that can be."""
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    for _ in range(3):
+        work()
+    run = work
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            work()
+        run = graph.replay
+    except RuntimeError as error:
+        torch.cuda.synchronize()
+        print(f"    not recorded: {str(error).splitlines()[0]}")
+    times = []
+    for _ in range(REPEATS):
+        flush.zero_()
+        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        began.record()
+        run()
+        ended.record()
+        torch.cuda.synchronize()
+        times.append(1000 * began.elapsed_time(ended))
+    return statistics.median(times)
+
+
+def steps(options: argparse.Namespace) -> int:
+    """A process for each recipe and context, so that one that does not fit leaves nothing behind."""
+    lacking = [name for name in ("huggingface_hub", "typer", "tokenizers") if importlib.util.find_spec(name) is None]
+    if lacking:
+        print(f"steps: left out, there is no {', '.join(lacking)} here")
+        return 0
+    failed = 0
+    for recipe in options.recipe:
+        for context in options.context:
+            print(f"\n{recipe}, {context:,} tokens of context", flush=True)
+            command = [sys.executable, "-m", "tests.bench.gpu", "--child", "--recipe", recipe]
+            command += ["--context", str(context), "--steps", str(options.steps)]
+            if options.vram_limit is not None:
+                command += ["--vram-limit", options.vram_limit]
+            failed |= subprocess.run(command, cwd=ROOT, check=False).returncode
+    return min(failed, 1)
+
+
+def step_here(recipe: str, context: int, count: int, vram_limit: str | None) -> int:
+    """Measures in this process, under the limit, and adds the device's peak."""
+    from localdiff.bench.step.run import Measurement, run
+    from localdiff.bench.step.subject import random_subject
+    from localdiff.bench.step.words import json_line, table
+    from localdiff.sizes import parse_size
+
+    device = torch.device("cuda", 0)
+    total = torch.cuda.get_device_properties(device).total_memory
+    if vram_limit is not None:
+        limit = parse_size(vram_limit, "--vram-limit")
+        taken = total - torch.cuda.mem_get_info(device)[0]  # this process's context is there by now
+        torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, (limit - taken) / total)), device)
+    with DevicePeak(device) as peak:
+        make = random_subject(recipe=recipe, layers=30, context=context, device="cuda:0", dtype="auto")
+        report = run(Measurement(context=context, steps=count), device="cuda:0", make=make)
+    print(table(report))
+    print(json_line(report, " ".join(sys.argv)))
+    print(json.dumps({"device_peak_bytes": peak.nbytes, "vram_limit": vram_limit}))
+    return 0
+
+
+class DevicePeak:
+    """The most that was taken on a device while inside, by anybody, looked at every few milliseconds."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._stop = device, threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self.nbytes = 0
+
+    def __enter__(self) -> DevicePeak:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._stop.wait(0.005):
+            free, total = torch.cuda.mem_get_info(self._device)
+            self.nbytes = max(self.nbytes, total - free)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Tests and measurements on a GPU.")
+    parser.add_argument("parts", nargs="*", choices=["tests", "layer", "steps", []], help="all of them, unless given")
+    parser.add_argument("--recipe", nargs="+", default=list(RECIPES), metavar="NAME")
+    parser.add_argument("--context", nargs="+", type=int, default=list(CONTEXTS), metavar="N")
+    parser.add_argument("--steps", type=int, default=16, metavar="N")
+    parser.add_argument("--vram-limit", metavar="SIZE", help="as on a card of this size, such as 18GB")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

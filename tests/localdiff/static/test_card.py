@@ -1,0 +1,96 @@
+"""What only a card can show: recorded steps against plain ones, the same bits for a seed, memory that does not grow.
+
+Without a card they can be run with `-m gpu` all the same: nothing is recorded then, and Triton's interpreter takes
+minutes.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from localdiff.bench.step.random_weights import random_model
+from localdiff.denoising import BlockContext
+from localdiff.diffusion.noise import SeededNoise
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.static import Denoiser
+from quant.cuda.experts import Activations, CudaExperts
+from quant.modules import QuantExperts
+from quant.recipe import recipe_named
+from tests.kernels import DEVICE, HAS_CARD, needs_triton
+from tests.localdiff.bench.step.small import small_config
+
+pytestmark = [pytest.mark.gpu, needs_triton]
+
+DTYPE = torch.bfloat16 if HAS_CARD else torch.float32
+BLOCKS = 200 if HAS_CARD else 2
+STEPS = 5
+
+
+def network(recipe: str = "4bit") -> DiffusionGemma:
+    return random_model(small_config(), recipe_named(recipe), DTYPE, DEVICE)
+
+
+def with_fast_experts(model: DiffusionGemma, activations: Activations = "a16") -> DiffusionGemma:
+    for layer in model.layers:
+        plain = layer.get_submodule("experts")
+        assert isinstance(plain, QuantExperts)
+        layer.experts = CudaExperts(plain, activations).eval()
+    return model
+
+
+def blocks(model: DiffusionGemma, count: int, **how: bool) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+    """Argmax ids and entropies of every step of some blocks, each behind the ones before."""
+    config = model.config
+    denoiser, length = Denoiser(model, **how), config.canvas_length
+    cache = KVCache(config, 16 + count * length, DTYPE, DEVICE, canvas=denoiser.canvas_room)
+    with torch.inference_mode():
+        model.encode(torch.arange(16, device=DEVICE), cache)
+    noise, found = SeededNoise(1), []
+    left: tuple[int, ...] = ()
+    for block in range(1, count + 1):
+        context = BlockContext(
+            block=block, started=0.0, settings=SamplerSettings(max_steps=STEPS), stop_rule="never", pad_id=0
+        )
+        canvas = noise.canvas(length, config.vocab_size).to(DEVICE)
+        for step in denoiser.denoise_block(cache, canvas, noise, context, left):
+            found.append((step.event.argmax_ids, step.event.entropies))
+        left = step.event.argmax_ids
+        if not denoiser.fuses_commits:
+            with torch.inference_mode():
+                model.encode(torch.tensor(left, device=DEVICE), cache)
+            left = ()
+    return found
+
+
+FAST = {"static": True, "triton": True, "captured": HAS_CARD, "fuses_commits": True}
+
+
+def test_recorded_steps_compute_what_eager_ones_do() -> None:
+    model = with_fast_experts(network())
+    assert blocks(model, 3, **FAST) == blocks(model, 3, **(FAST | {"captured": False}))
+
+
+def test_the_same_seed_gives_the_same_bits() -> None:
+    model = with_fast_experts(network())
+    assert blocks(model, 3, **FAST) == blocks(model, 3, **FAST)
+
+
+@pytest.mark.parametrize("recipe", ["4bit", "4bit-small", "mixed", "int8"])
+def test_a_first_step_is_the_plain_one(recipe: str) -> None:
+    """Later steps may part, as roundings to bf16 do; the first one differs by those alone."""
+    expected = blocks(network(recipe), 1)[0]
+    found = blocks(with_fast_experts(network(recipe)), 1, **FAST)[0]
+    torch.testing.assert_close(torch.tensor(found[1]), torch.tensor(expected[1]), atol=0.03, rtol=0.02)
+    assert sum(a == b for a, b in zip(found[0], expected[0], strict=True)) >= 0.7 * len(found[0])
+
+
+def test_memory_does_not_grow_from_block_to_block() -> None:
+    model = with_fast_experts(network())
+    blocks(model, BLOCKS, **FAST)
+    if HAS_CARD:
+        before = torch.cuda.memory_allocated()
+        blocks(model, BLOCKS, **FAST)
+        assert torch.cuda.memory_allocated() <= before + 1_000_000

@@ -1,0 +1,194 @@
+"""The static step against the plain one, and the fused commit against two passes: whole generations on a small model.
+
+The same code runs on a CPU as on a card, uncaptured; statistics and decision go through torch here, and through
+Triton's interpreter in one test.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from localdiff.denoising import BlockContext
+from localdiff.diffusion.noise import SeededNoise
+from localdiff.diffusion.paired import PairedNoise
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.engine import Engine
+from localdiff.errors import UsageError, WeightsError
+from localdiff.events import DenoiseStep, Event, RunFinished
+from localdiff.model.cache import KVCache
+from localdiff.options import GenerateOptions
+from localdiff.static import Denoiser
+from tests import tiny
+from tests.kernels import needs_triton
+
+CPU = torch.device("cpu")
+PROMPT = [2, 4, *range(10, 27)]
+
+
+def engine(directory: Path, **how: Any) -> Engine:
+    """A model that never ends its turn, calm enough that roundings stay what they are from step to step."""
+    network = tiny.model(scale=0.25)
+    network.self_conditioning.down_proj.weight.data *= 0.1
+    made = tiny.engine(directory, network=network, confidence_threshold=1.0, eos_token_id=[tiny.VOCAB_SIZE])
+    made.denoiser = Denoiser(network, **how)
+    return made
+
+
+def options(**values: Any) -> GenerateOptions:
+    return GenerateOptions(**{"seed": 3, "max_tokens": 40, "entropy_bound": 1.5} | values)
+
+
+def assert_same(found: list[Event], expected: list[Event]) -> None:
+    """The same events with the same ids; numbers to rounding, times not at all."""
+    assert [type(event) for event in found] == [type(event) for event in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        for field in dataclasses.fields(ours):
+            mine, other = getattr(ours, field.name), getattr(theirs, field.name)
+            if field.name in ("seconds", "elapsed", "stats"):
+                continue
+            if isinstance(other, float | tuple) and "float" in str(torch.tensor(other).dtype):
+                torch.testing.assert_close(torch.tensor(mine), torch.tensor(other), atol=1e-3, rtol=1e-3)
+            else:
+                assert mine == other, field.name
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"temperature": 0.0},
+        {"stability": 0, "confidence": 2.0},
+        {"stability": 2, "confidence": 4.0},
+        {"cap": 2},
+        {"alternatives": 3},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("how", [{}, {"ahead": False}, {"fuses_commits": True}], ids=str)
+def test_a_generation_is_the_same_as_with_plain_steps(tmp_path: Path, how: Any, values: Any) -> None:
+    expected = list(engine(tmp_path).generate(PROMPT, options(**values)))
+    assert len([event for event in expected if isinstance(event, DenoiseStep)]) > 5
+    made = engine(tmp_path, static=True, **how)
+    for _ in range(2):  # the second run goes over the buffers and programs of the first
+        assert_same(list(made.generate(PROMPT, options(**values))), expected)
+
+
+def test_it_really_is_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = engine(tmp_path, static=True, fuses_commits=True)
+    monkeypatch.setattr(type(made.model), "denoise", None)
+    monkeypatch.setattr("localdiff.static.denoiser.denoise_block", None)
+    finished = list(made.generate(PROMPT, options()))[-1]
+    assert isinstance(finished, RunFinished)
+    assert len(finished.stats.blocks) == 5
+    assert finished.stats.commit_passes == 0
+    assert made.denoiser.path == "static step, commit fused"
+
+
+@pytest.mark.parametrize("noise", ["seeded", "reference"])
+def test_a_fused_commit_is_the_same_as_two_passes(tmp_path: Path, noise: Any) -> None:
+    expected = list(engine(tmp_path).generate(PROMPT, options(noise=noise)))
+    found = list(engine(tmp_path, fuses_commits=True).generate(PROMPT, options(noise=noise)))
+    assert_same(found, expected)
+    assert isinstance(found[-1], RunFinished) and isinstance(expected[-1], RunFinished)
+    assert (found[-1].stats.commit_passes, expected[-1].stats.commit_passes) == (0, 4)
+
+
+@pytest.mark.parametrize("how", [{"static": True}, {"fuses_commits": True}, {"static": True, "fuses_commits": True}])
+@pytest.mark.parametrize("fork", [None, 25])
+def test_a_conversation_goes_on_from_what_was_held(tmp_path: Path, how: Any, fork: int | None) -> None:
+    """The next prompt begins with what was committed, part of which is in the cache; then it parts from it."""
+    answers = []
+    for denoiser in ({}, how):
+        made = engine(tmp_path, **denoiser)
+        context = made.new_context()
+        context.fork = fork
+        first = list(made.generate(PROMPT, options(), context=context))
+        assert isinstance(first[-1], RunFinished)
+        assert len(context.ids) == len(PROMPT) + 32
+        assert context.ids[len(PROMPT) :] == first[-1].token_ids[:32]
+        longer = [*PROMPT, *first[-1].token_ids, 11, 12]
+        other = [*PROMPT, *first[-1].token_ids[:6], 13, 14]
+        answers.append(
+            [*first, *(e for ids in (longer, other) for e in made.generate(ids, options(), context=context))]
+        )
+    assert_same(answers[1], answers[0])
+
+
+def test_cancelled_in_the_middle_the_context_can_still_be_used(tmp_path: Path) -> None:
+    made = engine(tmp_path, static=True, fuses_commits=True)
+    context = made.new_context()
+    for event in made.generate(PROMPT, options(), context=context):
+        if isinstance(event, DenoiseStep) and event.block == 3:
+            break
+    again = list(made.generate(PROMPT, options(), context=context))
+    assert_same(again, list(engine(tmp_path).generate(PROMPT, options())))
+
+
+@needs_triton
+def test_through_triton_it_is_the_same(tmp_path: Path) -> None:
+    values = options(max_tokens=12, cap=3)
+    expected = list(engine(tmp_path).generate(PROMPT, values))
+    assert_same(list(engine(tmp_path, static=True, triton=True).generate(PROMPT, values)), expected)
+
+
+def test_noise_that_follows_steps_is_not_drawn_ahead() -> None:
+    network = tiny.model(scale=0.5)
+    context = BlockContext(
+        block=1, started=0.0, settings=SamplerSettings(max_steps=4), stop_rule="never", pad_id=tiny.PAD
+    )
+    found = []
+    for how in ({}, {"static": True}):
+        noise = PairedNoise(5)
+        cache = KVCache(network.config, 64, torch.float32, CPU, canvas=tiny.CANVAS)
+        noise.move(1, 0)
+        canvas = noise.canvas(tiny.CANVAS, tiny.VOCAB_SIZE)
+        noise.move(1, 1)
+        ids = []
+        for step in Denoiser(network, **how).denoise_block(cache, canvas, noise, context):
+            ids.append(step.event.sampled_ids)
+            noise.move(1, step.event.step + 1)
+        found.append(ids)
+    assert found[0] == found[1]
+    assert len(found[0]) == 4
+
+
+def test_other_sources_of_noise_take_the_plain_step(tmp_path: Path) -> None:
+    expected = list(engine(tmp_path).generate(PROMPT, options(noise="reference")))
+    assert_same(list(engine(tmp_path, static=True).generate(PROMPT, options(noise="reference"))), expected)
+
+
+def test_logits_that_are_no_numbers_are_an_error() -> None:
+    network = tiny.model()
+    network.norm.weight.data[0] = torch.nan
+    context = BlockContext(block=2, started=0.0, settings=SamplerSettings(), stop_rule="both", pad_id=tiny.PAD)
+    cache = KVCache(network.config, 64, torch.float32, CPU, canvas=tiny.CANVAS)
+    steps = Denoiser(network, static=True).denoise_block(cache, torch.arange(tiny.CANVAS), SeededNoise(0), context)
+    with pytest.raises(WeightsError, match="no numbers in step 1 of block 2"):
+        list(steps)
+
+
+def test_on_a_cpu_nothing_changes_by_itself() -> None:
+    denoiser = Denoiser.for_device(tiny.model(), CPU)
+    assert denoiser.path == "plain step"
+    assert (denoiser.canvas_room, denoiser.fuses_commits) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("LOCALDIFF_CUDA_PLAIN", "stp", "names `stp`, which is none of"),
+        ("LOCALDIFF_CUDA_PLAIN", "step, gpaph", "names `gpaph`, which is none of"),
+        ("LOCALDIFF_CUDA_SOFT", "thin", "LOCALDIFF_CUDA_SOFT=thin should be exact or sparse"),
+    ],
+)
+def test_a_switch_that_says_nothing_known_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=words):
+        Denoiser.for_device(tiny.model(), torch.device("cuda"))

@@ -1,0 +1,72 @@
+"""Self-conditioning over probable ids against the dense product over all of them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from quant.codecs import CODECS
+from quant.cuda import soft as module
+from quant.cuda.soft import CAPACITY, SparseSoft
+from quant.modules import QuantEmbedding, QuantTensor
+from tests.kernels import DEVICE, needs_triton
+
+pytestmark = needs_triton
+
+VOCAB, WIDTH, ROWS = 700, 128, 5
+
+
+def embedding(codec: str = "int8") -> QuantEmbedding:
+    with torch.device("meta"):
+        made = QuantEmbedding(CODECS[codec], VOCAB, WIDTH, torch.float32)
+    weight = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(0))
+    made.weight = QuantTensor.of(CODECS[codec], weight.to(DEVICE))
+    return made
+
+
+def logits(sharpness: float) -> torch.Tensor:
+    return sharpness * torch.randn(ROWS, VOCAB, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+
+
+def test_the_error_is_within_the_tail() -> None:
+    plain, scores = embedding(), logits(6.0)
+    normalizer = scores.logsumexp(dim=-1)
+    found = SparseSoft(plain, threshold=1e-3)(scores, normalizer, block=256)
+    expected = plain.soft(scores, normalizer)
+    probs = scores.softmax(dim=-1)
+    tail = torch.where(probs > 1e-3, 0.0, probs).sum(dim=-1)
+    assert tail.min() > 1e-4, "there is a tail to be approximated"
+    torch.testing.assert_close(found.tail, tail, atol=1e-5, rtol=1e-3)
+    assert not found.overflow.any()
+    matrix = plain.weight.decode(torch.float32)
+    farthest = (matrix - matrix.mean(dim=0)).norm(dim=-1).max()
+    assert ((found.embedding - expected).norm(dim=-1) <= tail * farthest + 1e-4).all()
+    without_tail = SparseSoft(plain, threshold=0.0)
+    if VOCAB > CAPACITY:
+        assert without_tail(scores, normalizer, block=256).overflow.all()
+
+
+def test_of_a_certain_row_nothing_is_left_out() -> None:
+    plain, scores = embedding(), logits(1.0)
+    scores[:, 650] = 200.0
+    normalizer = scores.logsumexp(dim=-1)
+    found = SparseSoft(plain)(scores, normalizer, block=256)
+    torch.testing.assert_close(found.embedding, plain.soft(scores, normalizer), atol=1e-5, rtol=1e-5)
+    assert not found.tail.any()
+
+
+def test_rows_with_too_many_probable_ids_are_told() -> None:
+    plain, scores = embedding(), logits(0.1)
+    scores[2, 100] = 50.0
+    found = SparseSoft(plain)(scores, scores.logsumexp(dim=-1), block=256)
+    assert found.overflow.tolist() == [True, True, False, True, True]
+
+
+def test_only_int8_embeddings_have_it() -> None:
+    with pytest.raises(ValueError, match="should be 'int8'"):
+        SparseSoft(embedding("nf4"))
+
+
+def test_room_and_threshold_go_together() -> None:
+    """Ids above the threshold may be more than there is room for, so the flag is needed."""
+    assert 1 / module.THRESHOLD > CAPACITY
