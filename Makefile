@@ -11,7 +11,7 @@ PYTHON     ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14 python)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all check lint types format docs demo-model example-trace demo-values full-width wheel clean
+.PHONY: help setup run test test-all check lint types format docs demo-model example-trace demo-values full-width kernels-aot bench-gpu wheel clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -78,6 +78,12 @@ example-trace: setup  ## record the trace that ships with the package, after a n
 
 demo-values: setup  ## store what `localdiff doctor` compares with, after a new demo model
 	$(BIN)/python -m localdiff.doctor.write_values
+
+kernels-aot: setup  ## compile every GPU kernel for sm_80 to sm_120, without a card, and report registers and spills
+	$(BIN)/python -m tests.kernels_aot
+
+bench-gpu: setup  ## tests and measurements on a GPU: make bench-gpu GPU="steps --vram-limit 18GB"
+	$(BIN)/python -m tests.bench.gpu $(GPU)
 
 wheel: setup  ## build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
