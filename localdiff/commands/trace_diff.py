@@ -5,11 +5,12 @@ Knows files, forms and streams; compares nothing itself, and needs no torch.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from localdiff.commands.output_file import output_file
+from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.commands.replay import open_trace
 from localdiff.errors import UsageError
 from localdiff.trace.comparison.compare import compare
@@ -42,7 +43,8 @@ def trace_diff(request: DiffRequest, output: Output) -> int:
     """
     form = diff_form(request.to, request.output, output)
     traces = (open_trace(request.files[0]), open_trace(request.files[1]))
-    write_diff(traces, request.files, form, request.output, output)
+    with diff_file(request.output) as file:
+        write_diff(traces, request.files, form, file, output)
     return 0
 
 
@@ -58,11 +60,20 @@ def diff_form(to: Literal["text", "html"] | None, file: Path | None, output: Out
     return form
 
 
+def diff_file(path: Path | None) -> AbstractContextManager[OutputFile | None]:
+    """The file that takes a comparison; None stands for stdout.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    return nullcontext() if path is None else output_file(path)
+
+
 def write_diff(
     traces: tuple[Trace, Trace],
     names: tuple[str, str],
     form: Literal["text", "html"],
-    file: Path | None,
+    file: OutputFile | None,
     output: Output,
 ) -> None:
     """Compare, and write what came of it to the file or to stdout."""
@@ -70,6 +81,5 @@ def write_diff(
     written = (diff_page if form == "html" else report)(*traces, comparison, names)
     if file is None:
         output.stdout.write(written)
-        return
-    with output_file(file) as target:
-        target.save(written)
+    else:
+        file.save(written)

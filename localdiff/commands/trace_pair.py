@@ -19,7 +19,7 @@ from localdiff import hub, store
 from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
-from localdiff.commands.trace_diff import diff_form, write_diff
+from localdiff.commands.trace_diff import diff_file, diff_form, write_diff
 from localdiff.commands.trace_header import Recordable
 from localdiff.errors import UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
@@ -101,7 +101,8 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
     models = _models(request)
     form = diff_form(request.to, request.output, output)
     prompt = read_prompt(request.prompt, request.file, stdin)
-    if request.keep is not None and not request.keep.expanduser().is_dir():
+    keep = None if request.keep is None else request.keep.expanduser()
+    if keep is not None and not keep.is_dir():
         raise UsageError(f"there is no folder `{request.keep}`", "create it first, or give `--keep` another name")
     seed = secrets.randbelow(MAX_SEED + 1) if request.options.seed is None else request.options.seed
     request = replace(request, options=replace(request.options, seed=seed))
@@ -110,7 +111,8 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
     cancel = threading.Event()
     traces: list[Trace] = []
     with ExitStack() as stack:
-        folder = request.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localdiff-")))
+        file = stack.enter_context(diff_file(request.output))  # before the work that would be lost without it
+        folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localdiff-")))
         stack.callback(status.clear)
         stack.enter_context(logging_to(status, output))
         stack.enter_context(cancel_on_interrupt(cancel))
@@ -118,8 +120,9 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
             traces.append(_record(request, prompt, model, folder / f"{recipe}.jsonl", output, status, cancel, load))
             if cancel.is_set():
                 return INTERRUPTED
-    first, second = models
-    write_diff((traces[0], traces[1]), (first, second), form, request.output, output)
+        status.clear()
+        first, second = models
+        write_diff((traces[0], traces[1]), (first, second), form, file, output)
     return 0
 
 

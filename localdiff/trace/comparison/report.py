@@ -104,7 +104,8 @@ def _tokens(comparison: Comparison) -> str:
     different = [stretch for stretch in comparison.stretches if stretch.change != "same"]
     lines += [f"  {_stretch(stretch)}" for stretch in different[:MAX_STRETCHES]]
     if len(different) > MAX_STRETCHES:
-        lines.append(f"  and {len(different) - MAX_STRETCHES} more places")
+        more = len(different) - MAX_STRETCHES
+        lines.append(f"  and {more} more place{'' if more == 1 else 's'}")
     return "\n".join(lines)
 
 

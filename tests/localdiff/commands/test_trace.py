@@ -184,6 +184,7 @@ def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_p
         ({"recipes": "bf16,int8"}, WeightsError, "there are no weights of `demo` in the recipe `int8` here"),
         ({"recipes": "bf16,../x"}, WeightsError, "in the recipe `../x` here"),
         ({"keep": Path("/no/such/folder")}, UsageError, "there is no folder `/no/such/folder`"),
+        ({"output": Path("/no/such/folder/pair.html")}, UsageError, "there is no folder `/no/such/folder`"),
     ],
 )
 def test_what_cannot_be_paired(

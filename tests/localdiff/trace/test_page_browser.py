@@ -226,6 +226,9 @@ def test_looks(show: Show) -> None:
     assert browser.evaluate(ground) == "rgb(255, 255, 255)"
     assert browser.evaluate("getComputedStyle(document.querySelector('.transport')).display") == "none"
     browser.wait_for(f"{token} === {red!r}")
+    style = "getComputedStyle(document.querySelector('#locked {}')).{}"
+    assert browser.evaluate(style.format("p", "contentVisibility")) == "visible"
+    assert browser.evaluate(style.format("span", "printColorAdjust")) == "exact"  # or white letters lose their ground
 
 
 @pytest.mark.slow
