@@ -7,8 +7,10 @@ answered and believed is kept in host memory.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from typing import TypeAlias
 
 import torch
@@ -19,9 +21,10 @@ from .answers import Answer, ask
 from .canvases import Beliefs, Canvas, agreement, believe, divergence
 from .estimate import Estimate, estimate
 from .questions import Question
+from .together import together
 
 WALKS = 20
-"""Questions of a group whose canvases are compared step by step; their distributions lie in host memory."""
+"""Their distributions lie in host memory."""
 
 ALL = "all"
 
@@ -72,6 +75,21 @@ class Row:
     same: Estimate
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pair:
+    """What two models did with one question.
+
+    Attributes:
+        first, second: their answers, one a seed.
+        divergence, agreement: on the first model's canvases; None where those were not walked.
+    """
+
+    first: Sequence[Answer]
+    second: Sequence[Answer]
+    divergence: float | None
+    agreement: float | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """Everything that two models were measured by."""
@@ -80,7 +98,8 @@ class Comparison:
     second: ModelIdentity
     hardware: str
     seeds: int
-    rows: list[Row] = field(default_factory=list)
+    pairs: list[Pair]
+    rows: list[Row]
 
 
 def compare(
@@ -89,6 +108,9 @@ def compare(
     questions: Sequence[Question],
     options: Sequence[GenerateOptions],
     progress: Progress,
+    *,
+    walks: int = WALKS,
+    width: int = 1,
 ) -> Iterator[Comparison]:
     """Ask a model everything, then hold each of the others against it.
 
@@ -98,52 +120,72 @@ def compare(
         questions: what to ask.
         options: settings of the runs of each question, which differ in their seed.
         progress: told how far it is.
+        walks: questions of a group whose canvases are compared step by step.
+        width: questions that are worked on at once, see `together`; the last bits of a run depend on it.
     """
-    reference = _observe("first", first, questions, options, progress, None)
-    groups = list(dict.fromkeys(question.group for question in questions))
-    members = {group: [i for i, question in enumerate(questions) if question.group == group] for group in groups}
-    if len(groups) > 1:
-        members[ALL] = list(range(len(questions)))
+    walked = frozenset(_walked(questions, walks))
+    observe = partial(_observe, questions=questions, options=options, progress=progress, walked=walked, width=width)
+    reference = observe("first", first, given=None)
     for number, load in enumerate(others, 2):
         which = "second" if len(others) == 1 else f"{number}."
-        other = _observe(which, load, questions, options, progress, reference.canvases)
+        other = observe(which, load, given=reference.canvases)
+        pairs = [_pair(index, reference, other) for index in range(len(questions))]
         yield Comparison(
             first=reference.identity,
             second=other.identity,
             hardware=other.hardware,
             seeds=len(options),
-            rows=[_row(group, indices, reference, other) for group, indices in members.items()],
+            pairs=pairs,
+            rows=tabulate([question.group for question in questions], pairs),
         )
+
+
+def tabulate(groups: Sequence[str], pairs: Sequence[Pair]) -> list[Row]:
+    """A row for each group, and one for all where there are several.
+
+    Args:
+        groups: the group of each question.
+        pairs: what was measured by each question.
+    """
+    members = {group: [pair for its, pair in zip(groups, pairs, strict=True) if its == group] for group in groups}
+    if len(members) > 1:
+        members[ALL] = list(pairs)
+    return [_row(group, its) for group, its in members.items()]
 
 
 def _observe(
     which: str,
     load: Callable[[], Engine],
+    *,
     questions: Sequence[Question],
     options: Sequence[GenerateOptions],
     progress: Progress,
     given: dict[int, tuple[Canvas, ...]] | None,
+    walked: Collection[int],
+    width: int,
 ) -> Observed:
     """One model's answers, and its beliefs on given canvases, or on its own where none are given."""
     progress(f"loading the {which} model")
     engine = load()
-    walked = set(_walked(questions))
-    answers: list[list[Answer]] = []
-    canvases: dict[int, tuple[Canvas, ...]] = {}
-    beliefs = {}
-    for index, question in enumerate(questions):
-        progress(f"{which} model: question {index + 1:,} of {len(questions):,} ({question.group})")
+    number = count(1)
+
+    def work(index: int, engine: Engine) -> tuple[list[Answer], tuple[Canvas, ...], Beliefs | None]:
+        question = questions[index]
+        progress(f"{which} model: question {next(number):,} of {len(questions):,} ({question.group})")
         runs = [ask(engine, question, each) for each in options]
-        answers.append([answer for answer, _ in runs])
-        if index in walked:
-            canvases[index] = runs[0][1] if given is None else given[index]
-            beliefs[index] = believe(engine, question, canvases[index])
+        answers = [answer for answer, _ in runs]
+        if index not in walked:
+            return answers, (), None
+        canvases = runs[0][1] if given is None else given[index]
+        return answers, canvases, believe(engine, question, canvases)
+
+    found = together(engine, [partial(work, index) for index in range(len(questions))], width)
     observed = Observed(
         identity=engine.identity,
         hardware=engine.hardware,
-        answers=answers,
-        beliefs=beliefs,
-        canvases=canvases,
+        answers=[answers for answers, _, _ in found],
+        canvases={index: found[index][1] for index in walked},
+        beliefs={index: beliefs for index, (_, _, beliefs) in enumerate(found) if beliefs is not None},
     )
     del engine
     gc.collect()
@@ -152,34 +194,43 @@ def _observe(
     return observed
 
 
-def _walked(questions: Sequence[Question]) -> Iterator[int]:
-    """The first `WALKS` questions of each group."""
+def _walked(questions: Sequence[Question], count: int) -> Iterator[int]:
+    """The first `count` questions of each group."""
     seen: dict[str, int] = {}
     for index, question in enumerate(questions):
         seen[question.group] = seen.get(question.group, 0) + 1
-        if seen[question.group] <= WALKS:
+        if seen[question.group] <= count:
             yield index
 
 
-def _row(group: str, indices: Sequence[int], first: Observed, second: Observed) -> Row:
-    pairs = [list(zip(first.answers[i], second.answers[i], strict=True)) for i in indices]
-    walked = [i for i in indices if i in first.beliefs]
-    steps = estimate([_mean(a.steps_a_block for a, _ in runs) for runs in pairs])
-    change = estimate([_mean(b.steps_a_block - a.steps_a_block for a, b in runs) for runs in pairs])
-    judged = all(answer.right is not None for runs in pairs for pair in runs for answer in pair)
+def _pair(index: int, first: Observed, second: Observed) -> Pair:
+    walked = index in first.beliefs
+    return Pair(
+        first=first.answers[index],
+        second=second.answers[index],
+        divergence=divergence(first.beliefs[index], second.beliefs[index]) if walked else None,
+        agreement=agreement(first.beliefs[index], second.beliefs[index]) if walked else None,
+    )
+
+
+def _row(group: str, pairs: Sequence[Pair]) -> Row:
+    runs = [list(zip(pair.first, pair.second, strict=True)) for pair in pairs]
+    steps = estimate([_mean(a.steps_a_block for a, _ in each) for each in runs])
+    change = estimate([_mean(b.steps_a_block - a.steps_a_block for a, b in each) for each in runs])
+    judged = all(answer.right is not None for each in runs for pair in each for answer in pair)
     return Row(
         group=group,
-        questions=len(indices),
-        runs=sum(map(len, pairs)),
-        score=estimate([_mean(bool(a.right) for a, _ in runs) for runs in pairs], largest=1.0) if judged else None,
-        score_change=estimate([_mean(bool(b.right) - bool(a.right) for a, b in runs) for runs in pairs], largest=1.0)
+        questions=len(pairs),
+        runs=sum(map(len, runs)),
+        score=estimate([_mean(bool(a.right) for a, _ in each) for each in runs], largest=1.0) if judged else None,
+        score_change=estimate([_mean(bool(b.right) - bool(a.right) for a, b in each) for each in runs], largest=1.0)
         if judged
         else None,
         steps=steps,
         steps_change=change.scaled(1 / steps.mean),
-        divergence=estimate([divergence(first.beliefs[i], second.beliefs[i]) for i in walked]),
-        agreement=estimate([agreement(first.beliefs[i], second.beliefs[i]) for i in walked], largest=1.0),
-        same=estimate([_mean(a.ids == b.ids for a, b in runs) for runs in pairs], largest=1.0),
+        divergence=estimate([pair.divergence for pair in pairs if pair.divergence is not None]),
+        agreement=estimate([pair.agreement for pair in pairs if pair.agreement is not None], largest=1.0),
+        same=estimate([_mean(a.ids == b.ids for a, b in each) for each in runs], largest=1.0),
     )
 
 

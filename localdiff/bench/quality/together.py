@@ -1,0 +1,202 @@
+"""Several generations at once, on one model: the canvases of all of them in one pass.
+
+    generation 1 ──► denoise ─┐                          ┌─► its logits ──► the rest of its step, as always
+    generation 2 ──► denoise ─┼─► one pass over [B, L] ──┤
+    generation B ──► denoise ─┘                          └─► …
+
+Each generation runs in a thread of its own, on an engine like any other. A thread that wants a pass waits until every
+other one that is still at work wants one too, and the last to come makes it for all. So who shares a pass follows from
+the order of work alone, and the same work gives the same bits whatever the machine does besides.
+
+Small models gain: a pass over a few rows costs little more than its overhead. Knows threads and the order of a pass;
+knows nothing about samples or text. Shape letters: B canvases, L canvas, D width, V vocabulary, H heads, d head size.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from ...engine import Engine
+from ...model.attention import Attend, attend_cached
+from ...model.cache import KVCache
+from ...model.diffusion_gemma import DiffusionGemma
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A pass that a generation wants: [L] ids of its canvas, its cache, [L, D] of its last step's belief, or None."""
+
+    canvas: Tensor
+    cache: KVCache
+    soft: Tensor | None
+
+
+class BrokenOffError(RuntimeError):
+    """Another generation of the same passes has failed."""
+
+
+def together(engine: Engine, tasks: Sequence[Callable[[Engine], R]], width: int) -> list[R]:
+    """Do tasks that generate, up to `width` of them at once; their results in their order.
+
+    Args:
+        engine: a loaded one, on which nothing has been generated yet. Only on a CPU passes are shared.
+        tasks: each is given an engine of its own, which has the same model.
+        width: B. Task `i` is done by thread `i % width`, whatever is done first.
+
+    Raises:
+        Exception: the first that a task raised.
+    """
+    width = min(width, len(tasks)) if engine.identity.device == "cpu" else 1
+    if width < 2:
+        return [task(engine) for task in tasks]
+    passes = SharedPasses(engine.model, width)
+
+    def work(member: int) -> list[R]:
+        try:
+            with passes.member(member):
+                mine = copy.copy(engine)
+                return [task(mine) for task in tasks[member::width]]
+        except BaseException:
+            passes.break_off()
+            raise
+
+    with passes.in_force(), ThreadPoolExecutor(width, thread_name_prefix="generation") as pool:
+        futures = [pool.submit(work, member) for member in range(width)]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+        except BaseException:
+            passes.break_off()
+            raise
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    for error in sorted(errors, key=lambda error: isinstance(error, BrokenOffError)):
+        raise error
+    done = [future.result() for future in futures]
+    return [done[index % width][index // width] for index in range(len(tasks))]
+
+
+class SharedPasses:
+    """Where the members of a group meet for a pass. Its methods stand in for those of the model that have their names.
+
+    Args:
+        model: makes the passes.
+        members: how many there are.
+    """
+
+    def __init__(self, model: DiffusionGemma, members: int) -> None:
+        self._model = model
+        self._who = threading.local()
+        self._turn = threading.Condition()
+        self._at_work = members
+        self._wishes: dict[int, Wish] = {}
+        self._logits: dict[int, Tensor] = {}
+        self._broken = False
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """The model's methods are these, until the end of the block."""
+        names = ("encode", "denoise", "soft_embedding")
+        for name in names:
+            setattr(self._model, name, getattr(self, name))
+        try:
+            yield
+        finally:
+            for name in names:
+                delattr(self._model, name)
+
+    @contextmanager
+    def member(self, number: int) -> Iterator[None]:
+        """This thread is a member, until the end of the block."""
+        self._who.number = number
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._at_work -= 1
+                self._pass_if_all_are_here()
+
+    def encode(self, ids: Tensor, cache: KVCache) -> None:
+        """See `DiffusionGemma.encode`."""
+        with self._turn:  # modules keep what they worked out of their last input
+            DiffusionGemma.encode(self._model, ids, cache)
+
+    def soft_embedding(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
+        """See `DiffusionGemma.soft_embedding`."""
+        with self._turn:
+            return DiffusionGemma.soft_embedding(self._model, logits, log_normalizer)
+
+    def denoise(self, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None) -> Tensor:
+        """See `DiffusionGemma.denoise`; waits for all members that are at work.
+
+        Raises:
+            BrokenOffError: one of them will not come.
+        """
+        number: int = self._who.number
+        with self._turn:
+            self._wishes[number] = Wish(canvas_ids, cache, soft)
+            self._pass_if_all_are_here()
+            self._turn.wait_for(lambda: number in self._logits or self._broken)
+            if self._broken:
+                raise BrokenOffError("another generation has failed")
+            return self._logits.pop(number)
+
+    def break_off(self) -> None:
+        """Let nobody wait any longer."""
+        with self._turn:
+            self._broken = True
+            self._turn.notify_all()
+
+    def _pass_if_all_are_here(self) -> None:
+        if self._broken or not self._wishes or len(self._wishes) < self._at_work:
+            return
+        members = sorted(self._wishes)
+        logits = denoise(self._model, [self._wishes[member] for member in members])
+        self._wishes.clear()
+        self._logits.update(zip(members, logits, strict=True))
+        self._turn.notify_all()
+
+
+@torch.inference_mode()
+def denoise(model: DiffusionGemma, wishes: Sequence[Wish]) -> Tensor:
+    """Raw logits [B, L, V] of canvases of one length, each behind its own cache.
+
+    The numbers are those of `DiffusionGemma.denoise`, but for the last bits: products of more rows are summed in
+    another order.
+    """
+    embeddings = model.embed(torch.stack([wish.canvas for wish in wishes]))
+    length = embeddings.shape[1]
+    if any(wish.soft is not None for wish in wishes):
+        # No belief is a soft embedding of zeros: the norm and the products that it goes through have no bias.
+        nothing = torch.zeros_like(embeddings[0])
+        soft = torch.stack([nothing if wish.soft is None else wish.soft for wish in wishes])
+        x = model.self_conditioning.condition(embeddings, soft)
+    else:
+        x = model.self_conditioning.condition(embeddings, None)
+    starts = torch.tensor([wish.cache.length for wish in wishes], device=x.device)
+    positions = starts[:, None] + torch.arange(length, device=x.device)
+    is_canvas = torch.ones(length, dtype=torch.bool, device=x.device)
+    rotary = model.rotary_tables(positions, x.dtype)
+    for index, layer in enumerate(model.layers):
+        attends = [attend_cached(wish.cache.layers[index], wish.cache.length, 0) for wish in wishes]
+        x = layer(x, is_canvas, rotary[model.config.layers[index]], _each(attends))
+    logits: Tensor = model.embed_tokens.logits(model.norm(x).flatten(0, 1))
+    return logits.view(len(wishes), length, -1)
+
+
+def _each(attends: Sequence[Attend]) -> Attend:
+    """Attention of q [B, H, L, d], where each of B goes its own way."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.stack([attend(*rows) for attend, *rows in zip(attends, q, k, v, strict=True)])
+
+    return attend

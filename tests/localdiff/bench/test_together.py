@@ -1,0 +1,122 @@
+"""Several generations on one model: the same numbers as one after the other, and nobody waits for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from localdiff.bench.quality import together as module
+from localdiff.bench.quality.answers import Answer, ask
+from localdiff.bench.quality.comparison import compare
+from localdiff.bench.quality.questions import Question
+from localdiff.bench.quality.together import Wish, denoise, together
+from localdiff.engine import Engine
+from localdiff.model.cache import KVCache
+from localdiff.options import GenerateOptions
+from tests import tiny
+
+TEXTS = ("hello there", "what is 2", "why", "one two three four", "a", "so what", "never")
+
+
+def task(text: str, seed: int = 1) -> Callable[[Engine], Answer]:
+    question = Question(group="g", messages=(("user", text),))
+    options = GenerateOptions(seed=seed, max_tokens=20, context=64)
+    return lambda engine: ask(engine, question, options)[0]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[[], Engine]:
+    return lambda: tiny.engine(tmp_path, network=tiny.model(scale=0.1))
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many canvases each pass had."""
+    sizes: list[int] = []
+
+    def counted(model: object, wishes: Sequence[Wish]) -> torch.Tensor:
+        sizes.append(len(wishes))
+        return denoise(model, wishes)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "denoise", counted)
+    return sizes
+
+
+def test_a_pass_over_many_canvases_is_as_many_passes(load: Callable[[], Engine]) -> None:
+    model, generator = load().model, torch.Generator().manual_seed(0)
+    config = model.config
+    wishes = []
+    for length, conditioned in ((3, True), (11, False), (1, True)):
+        cache = KVCache(config, 16, torch.float32, torch.device("cpu"))
+        model.encode(torch.randint(config.vocab_size, (length,), generator=generator), cache)
+        canvas = torch.randint(config.vocab_size, (config.canvas_length,), generator=generator)
+        soft = torch.randn(config.canvas_length, config.hidden_size, generator=generator) if conditioned else None
+        wishes.append(Wish(canvas, cache, soft))
+    expected = torch.stack([model.denoise(wish.canvas, wish.cache, wish.soft) for wish in wishes])
+    assert torch.allclose(denoise(model, wishes), expected, rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(expected[0], expected[1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 7, 20])
+def test_answers_are_those_of_one_after_the_other(load: Callable[[], Engine], shared: list[int], width: int) -> None:
+    tasks = [task(text, seed) for text in TEXTS for seed in (1, 2)]
+    alone = [each(load()) for each in tasks]
+    assert together(load(), tasks, width) == alone
+    assert sum(shared) == (sum(sum(answer.steps) for answer in alone) if width > 1 else 0)
+    assert max(shared, default=0) == (min(width, len(tasks)) if width > 1 else 0)
+
+
+def test_who_shares_a_pass_does_not_depend_on_time(load: Callable[[], Engine], shared: list[int]) -> None:
+    tasks = [task(text) for text in TEXTS]
+    together(load(), tasks, 3)
+    before = list(shared)
+    shared.clear()
+    together(load(), tasks, 3)
+    assert shared == before
+
+
+def test_an_error_ends_all_of_them(load: Callable[[], Engine]) -> None:
+    def fails(engine: Engine) -> Answer:
+        task("x")(engine)
+        raise ZeroDivisionError("this task's own")
+
+    with pytest.raises(ZeroDivisionError, match="this task's own"):
+        together(load(), [task("a"), fails, *(task(text) for text in TEXTS)], 4)
+
+
+def test_an_error_of_the_model_is_raised(load: Callable[[], Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(model: object, wishes: object) -> torch.Tensor:
+        raise MemoryError("no room for so many")
+
+    monkeypatch.setattr(module, "denoise", broken)
+    with pytest.raises(MemoryError, match="no room for so many"):
+        together(load(), [task(text) for text in TEXTS], 4)
+
+
+def test_a_comparison_is_the_same_at_any_width(load: Callable[[], Engine]) -> None:
+    questions = [Question(group="g", messages=(("user", text),), is_right=lambda text: "a" in text) for text in TEXTS]
+    options = [GenerateOptions(seed=seed, max_tokens=20, context=64) for seed in (1, 2)]
+
+    def changed() -> Engine:
+        engine = load()
+        for parameter in engine.model.parameters():
+            if parameter.dim() > 1:
+                parameter.data *= 1.05
+        return engine
+
+    one, many = (
+        next(iter(compare(load, [changed], questions, options, lambda words: None, width=width, walks=3)))
+        for width in (1, 4)
+    )
+    assert one.rows[0].divergence.mean == pytest.approx(many.rows[0].divergence.mean, rel=1e-3)
+    assert (one.rows[0].divergence.count, one.rows[0].same.count) == (3, len(TEXTS))
+    assert [pair.first for pair in one.pairs] == [pair.first for pair in many.pairs]
+
+
+def test_nothing_to_do(load: Callable[[], Engine]) -> None:
+    assert together(load(), [], 4) == []
+    assert together(load(), [partial(lambda engine: 7)], 4) == [7]
