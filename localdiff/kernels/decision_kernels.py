@@ -54,12 +54,9 @@ def decide_kernel(
     noise = tl.load(fresh + place, mask=inside, other=0)
     shown = tl.load(canvas + place, mask=inside, other=0).to(tl.int32)
     earlier = tl.load(draft + place, mask=inside, other=0)
-    tl.store(canvas + place, tl.where(accepted, drawn, noise).to(tl.int64), mask=inside)
-    tl.store(draft + place, ids, mask=inside)
 
     changed = tl.sum((inside & (ids != earlier)).to(tl.int32), axis=0)
     same = tl.where((step > 1) & (changed == 0), tl.load(run) + 1, 0)
-    tl.store(run, same)
     mean = tl.sum(tl.where(inside, nats, 0.0), axis=0) / length
     stable = same >= stability
     confident = mean < confidence
@@ -69,6 +66,11 @@ def decide_kernel(
     gap = nats - nats
     numbers = tl.sum((inside & (gap == 0.0)).to(tl.int32), axis=0) == length
 
+    # Threads that share a position must all have read it before one of them writes it.
+    tl.debug_barrier()
+    tl.store(canvas + place, tl.where(accepted, drawn, noise).to(tl.int64), mask=inside)
+    tl.store(draft + place, ids, mask=inside)
+    tl.store(run, same)
     tl.store(outcome + 0, stable.to(tl.int32))
     tl.store(outcome + 1, confident.to(tl.int32))
     tl.store(outcome + 2, met.to(tl.int32))

@@ -57,7 +57,7 @@ def _positions(cache: LayerCache, slots: int, length: Tensor) -> Tensor:
     slot = torch.arange(slots, device=cache.keys.device)
     newest = length - 1
     if cache.window is None:
-        return torch.where(slot <= newest, slot, -1)
+        return slot.masked_fill(slot > newest, -1)
     return newest - (newest - slot) % cache.slots
 
 

@@ -57,7 +57,7 @@ class Denoiser:
     Args:
         static: whether steps are static; `for_device` finds out what a device and the switches say.
         triton: whether statistics and decision are Triton's.
-        captured: whether static steps are recorded as CUDA graphs.
+        captured: whether static steps are recorded as CUDA graphs; what they do through torch then must not wait.
         fuses_commits: whether a committed block is written into the cache by the first step behind it.
         sparse: whether self-conditioning takes probable ids alone, where a step has few enough of them.
         ahead: whether a step is sent before the outcome of the last one is read.
@@ -111,7 +111,7 @@ class Denoiser:
             model,
             static=static,
             triton=static and not plain["logits"],
-            captured=static and not plain["graph"] and can_be_captured,
+            captured=static and not plain["graph"] and not plain["logits"] and can_be_captured,
             fuses_commits=not plain["commit"],
             sparse=sparse,
         )

@@ -7,6 +7,7 @@ Shape letters: C commit rows, L canvas rows.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,8 @@ from .buffers import StepBuffers
 from .reading import Read
 
 LEAST_BUCKET = 256
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,9 +67,19 @@ class Recorded:
             return
         self._work(cache)
         if self._pool is not None:
-            graph = torch.cuda.CUDAGraph()
+            self._record(cache)
+
+    def _record(self, cache: KVCache) -> None:
+        graph = torch.cuda.CUDAGraph()
+        try:
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 self._work(cache)
+        except RuntimeError as error:
+            # What was computed is there, and goes on being computed, launch by launch.
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            _log.warning("a denoise step could not be recorded as a CUDA graph (%s)", reason)
+            self._pool = None
+        else:
             self._graph = graph
 
 

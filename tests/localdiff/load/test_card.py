@@ -1,0 +1,34 @@
+"""What the loader says about a card."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+
+from localdiff.errors import UsageError
+from localdiff.load import card
+from quant.cuda.choice import Prepared
+from tests import tiny
+
+CARD = torch.device("cuda", 0)
+
+
+def test_what_is_missing_is_a_warning_and_what_was_done_is_not(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    prepared = Prepared(paths=("experts of 2 layers: w4a16",), lacking="Triton is not installed: slow")
+    monkeypatch.setattr(card, "prepare", lambda *_: prepared)
+    caplog.set_level(logging.INFO, logger="localdiff")
+    card.prepare_card(tiny.model(), CARD)
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", "experts of 2 layers: w4a16"),
+        ("WARNING", "Triton is not installed: slow"),
+    ]
+
+
+def test_a_switch_that_says_nothing_known_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", "a7")
+    with pytest.raises(UsageError, match="LOCALDIFF_CUDA_EXPERTS=a7 should be a16 or a8"):
+        card.prepare_card(tiny.model(), CARD)

@@ -1,0 +1,63 @@
+"""Steps with sparse self-conditioning against exact ones, and what happens where there are too many probable ids."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+
+from localdiff.denoising import BlockContext
+from localdiff.diffusion.noise import SeededNoise
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.events import DenoiseStep
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.static import Denoiser
+from quant.cuda import soft
+from tests.kernels import DEVICE, needs_triton
+from tests.localdiff.bench.step.small import small_subject
+
+pytestmark = needs_triton
+
+STEPS = 3
+
+
+def steps(network: DiffusionGemma, *, sparse: bool) -> list[DenoiseStep]:
+    network.to(DEVICE)
+    length = network.config.canvas_length
+    cache = KVCache(network.config, 64, torch.float32, DEVICE, canvas=length)
+    context = BlockContext(block=1, started=0.0, settings=SamplerSettings(max_steps=STEPS), stop_rule="never", pad_id=0)
+    denoiser = Denoiser(network, static=True, sparse=sparse)
+    assert ("sparse" in denoiser.path) == sparse
+    canvas = torch.arange(length, device=DEVICE)
+    return [step.event for step in denoiser.denoise_block(cache, canvas, SeededNoise(0), context)]
+
+
+def distance(found: list[DenoiseStep], expected: list[DenoiseStep]) -> float:
+    return max(
+        abs(mine - other)
+        for ours, theirs in zip(found, expected, strict=True)
+        for mine, other in zip(ours.entropies, theirs.entropies, strict=True)
+    )
+
+
+@pytest.fixture(scope="module")
+def network() -> DiffusionGemma:
+    return small_subject("4bit").network
+
+
+def test_with_room_for_all_ids_it_is_the_exact_sum(network: DiffusionGemma) -> None:
+    exact = steps(network, sparse=False)
+    assert len(exact) == STEPS
+    assert distance(steps(network, sparse=True), exact) < 1e-2
+
+
+def test_where_there_is_no_room_the_exact_sum_is_taken(
+    network: DiffusionGemma, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With room for one id a row, every step overflows, and none may show it."""
+    monkeypatch.setattr(soft, "CAPACITY", 1)
+    caplog.set_level(logging.DEBUG, logger="localdiff.static.denoiser")
+    assert distance(steps(network, sparse=True), steps(network, sparse=False)) < 1e-4
+    assert caplog.text.count("too many ids") == STEPS

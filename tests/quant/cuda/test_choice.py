@@ -1,0 +1,71 @@
+"""Which modules are replaced on a card, what is said where none can be, and the switches."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from quant.cuda import choice
+from quant.cuda.experts import CudaExperts
+from quant.cuda.support import missing
+from quant.cuda.switches import SwitchError
+from quant.modules import QuantExperts
+from tests.kernels import needs_triton
+from tests.quant.cuda.test_experts import plain_experts
+
+CARD = torch.device("cuda", 0)
+
+
+def model() -> nn.Module:
+    layers = nn.ModuleList(nn.Module() for _ in range(3))
+    for layer, codecs in zip(layers, (("int8", "int8"), ("nf4", "nf4"), ("nf4", "nf4")), strict=True):
+        layer.experts = plain_experts(*codecs)
+    return layers
+
+
+@pytest.fixture
+def works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "missing", lambda _: None)
+
+
+@pytest.mark.usefixtures("works")
+@needs_triton
+def test_experts_are_replaced_layer_by_layer() -> None:
+    network, seen = model(), list[tuple[int, int]]()
+    prepared = choice.prepare(network, CARD, progress=lambda done, of: seen.append((done, of)))
+    assert all(isinstance(layer.experts, CudaExperts) for layer in network.children())
+    assert prepared.paths == (
+        "experts of 1 layers: w8a16, grouped, Triton",
+        "experts of 2 layers: w4a16, grouped, Triton",
+    )
+    assert prepared.lacking is None
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.usefixtures("works")
+@needs_triton
+def test_switches_choose_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", "a8")
+    assert choice.prepare(model(), CARD).paths[1] == "experts of 2 layers: w4a8, grouped, Triton"
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "experts")
+    network = model()
+    assert choice.prepare(network, CARD) == choice.Prepared()
+    assert all(isinstance(layer.experts, QuantExperts) for layer in network.children())
+    monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", "a4")
+    with pytest.raises(SwitchError, match="LOCALDIFF_CUDA_EXPERTS=a4 should be a16 or a8"):
+        choice.prepare(network, CARD)
+
+
+def test_what_is_missing_is_said_once_and_the_plain_way_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "missing", lambda _: "Triton is not installed")
+    network = model()
+    prepared = choice.prepare(network, CARD)
+    assert prepared.lacking is not None
+    assert prepared.lacking.startswith("Triton is not installed: ")
+    assert all(isinstance(layer.experts, QuantExperts) for layer in network.children())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
+def test_without_a_card_it_says_so() -> None:
+    assert missing(CARD) == "there is no CUDA device `cuda:0`"
