@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 TESTS = ("tests/localdiff/static", "tests/localdiff/kernels", "tests/quant/cuda", "tests/test_kernels_aot.py")
 ROWS, TOP_K, EXPERTS, WIDTH, INNER = 256, 8, 128, 2816, 704
 REPEATS = 50
+PARTS = ("tests", "layer", "steps")
 RECIPES, CONTEXTS = ("4bit", "4bit-small", "int8"), (1024, 8192, 32768)
 
 
@@ -194,13 +195,16 @@ class DevicePeak:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Tests and measurements on a GPU.")
-    parser.add_argument("parts", nargs="*", choices=["tests", "layer", "steps", []], help="all of them, unless given")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all of them, unless given")
     parser.add_argument("--recipe", nargs="+", default=list(RECIPES), metavar="NAME")
     parser.add_argument("--context", nargs="+", type=int, default=list(CONTEXTS), metavar="N")
     parser.add_argument("--steps", type=int, default=16, metavar="N")
     parser.add_argument("--vram-limit", metavar="SIZE", help="as on a card of this size, such as 18GB")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"{unknown.pop()} is none of {', '.join(PARTS)}")
+    return options
 
 
 if __name__ == "__main__":

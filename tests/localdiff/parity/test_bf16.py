@@ -81,7 +81,7 @@ def _rounded_scores(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Ten
 
 
 WRONG: dict[str, list[tuple[Any, str, Any]]] = {
-    "embedding scale not rounded": [(DiffusionGemma, "_scale", _unrounded_scale)],
+    "embedding scale not rounded": [(DiffusionGemma, "scale", _unrounded_scale)],
     "erf in place of tanh GELU": [(module, "gelu", F.gelu) for module in (localdiff.model.layers, localdiff.model.moe)],
     "scores rounded before the softmax": [(localdiff.model.attention, "attention", _rounded_scores)],
 }
