@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
@@ -55,6 +56,23 @@ def chat_command(
     no_markdown: Annotated[
         bool, typer.Option("--no-markdown", help="Show answers as they are written.", rich_help_panel="Output")
     ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep a trace of the latest answer in FILE while it comes, for `localdiff replay`. It holds the "
+            "conversation and is readable by its owner alone.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+    record_top_k: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Put the N most probable tokens of every position into traces.",
+            rich_help_panel="Output",
+        ),
+    ] = 0,
     color: options.Color = None,
     model: options.Model = None,
     revision: options.Revision = None,
@@ -85,6 +103,7 @@ def chat_command(
     from localdiff.chat.settings import Looks
     from localdiff.commands.chat import TYPED, ChatRequest
     from localdiff.commands.live import LiveOptions
+    from localdiff.commands.record import RecordOptions
     from localdiff.commands.run import RunRequest
 
     streams = decide(color)
@@ -107,6 +126,7 @@ def chat_command(
                 temperature=temperature,
                 stability=stability,
                 confidence=confidence,
+                alternatives=record_top_k,
             ),
             live=LiveOptions(wish=live, preferred=wish, palette=palette, fps=fps, color=color),
             model=model,
@@ -120,6 +140,7 @@ def chat_command(
         origins=origins_of(context, typed=TYPED),
         resume=resume,
         session=session,
+        record=RecordOptions(file=record),
         private=no_history or os.environ.get("LOCALDIFF_NO_HISTORY", "0") not in ("", "0"),
     )
     stdin = None if sys.stdin is None else sys.stdin.buffer

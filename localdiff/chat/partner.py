@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 from localdiff.events import Channel, Event
 from localdiff.options import GenerateOptions
+from localdiff.ui.observer import Observer
 from localdiff.ui.terminal import LiveWish
 from localdiff.view.paragraphs import Passage
 
@@ -24,6 +25,10 @@ Interruptible: TypeAlias = Callable[[threading.Event], AbstractContextManager[No
 SaveTrace: TypeAlias = Callable[[Sequence[Event], Sequence[Mapping[str, Any]], GenerateOptions, str], str]
 """Writes the recording of a run that answered these messages with these options to a file of this name, or to one that
 it chooses where the name is empty, and says what it has done."""
+
+
+RecordReply: TypeAlias = Callable[[Sequence[Mapping[str, Any]], GenerateOptions], Observer]
+"""The observer that records the run which is about to answer these messages with these options."""
 
 
 class Partner(Protocol):

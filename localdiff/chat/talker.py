@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from localdiff.chat.page import Page
-from localdiff.chat.partner import Interruptible, OpenView, Partner, Render
+from localdiff.chat.partner import Interruptible, OpenView, Partner, RecordReply, Render
 from localdiff.chat.reply import Collector, Reply, next_seed
 from localdiff.chat.settings import Looks
 from localdiff.events import Channel, Event
@@ -37,17 +37,27 @@ class Talker:
         output: the streams of the answer and of everything else.
         open_view: makes the canvas of a run.
         interruptible: lets Ctrl-C stop a run.
+        record: makes the observer that records a run; None records nothing.
 
     Attributes:
         latest: what came of the last run, as far as it went; None where it did not begin.
         events: of the last run.
     """
 
-    def __init__(self, partner: Partner, output: Output, *, open_view: OpenView, interruptible: Interruptible) -> None:
+    def __init__(
+        self,
+        partner: Partner,
+        output: Output,
+        *,
+        open_view: OpenView,
+        interruptible: Interruptible,
+        record: RecordReply | None = None,
+    ) -> None:
         self._partner = partner
         self._output = output
         self._open_view = open_view
         self._interruptible = interruptible
+        self._record = record
         self._is_first = True
         self.latest: Reply | None = None
         self.events: Sequence[Event] = ()
@@ -77,6 +87,8 @@ class Talker:
             status = StatusLine(self._output.stderr, shown=False)
             stack.enter_context(logging_to(status, self._output))
             observers = self._observers(stack, status, cancel, looks)
+            if self._record is not None:
+                observers = (self._record(messages, options), *observers)
             try:
                 for event in self._partner.answer(messages, options, cancel=cancel):
                     collector.on_event(event)

@@ -23,9 +23,10 @@ from localdiff.chat.store import SessionStore
 from localdiff.chat.talker import Talker
 from localdiff.chat.typeahead import typing_ahead, typing_as_usual
 from localdiff.chat.typed import LineReader
-from localdiff.commands.chat_trace import Recorded, trace_saver
+from localdiff.commands.chat_trace import Headers, Recorded, reply_recorder, trace_saver
 from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.live import live_view, mode_of
+from localdiff.commands.record import RecordOptions, TraceFile, trace_file
 from localdiff.commands.run import RunRequest, load_engine
 from localdiff.errors import UsageError
 from localdiff.events import Channel
@@ -47,6 +48,7 @@ class ChatRequest:
         resume: go on with the last session.
         session: go on with the one of this name, or begin it.
         private: keep nothing of what is typed.
+        record: whether to keep a trace of the latest reply.
     """
 
     run: RunRequest
@@ -55,6 +57,7 @@ class ChatRequest:
     resume: bool = False
     session: str | None = None
     private: bool = False
+    record: RecordOptions = RecordOptions()
 
 
 class Speaker(Partner, Recorded, Protocol):
@@ -95,11 +98,25 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
         KeyboardInterrupt: Ctrl-C twice in a hurry.
     """
     mode_of(request.run.live, output, lines_on_stdout=False)  # refuses what cannot be drawn
+    # Remarks and commands are for whoever types, on the terminal that there is.
+    spoken = output if output.stderr.terminal or not output.stdout.terminal else replace(output, stderr=output.stdout)
+    with trace_file(request.record, spoken) as trace:
+        return _talk(request, output, spoken, trace, stdin=stdin, load=load)
+
+
+def _talk(
+    request: ChatRequest,
+    output: Output,
+    spoken: Output,
+    trace: TraceFile | None,
+    *,
+    stdin: BinaryIO | None,
+    load: Load,
+) -> int:
+    """The chat from loading a model to the last line; `spoken` takes what is said to whoever types."""
     store = SessionStore(paths.state_dir() / "sessions")
     session, damage = _session(request, store)
     run = replace(request.run, model=request.run.model or session.model or None)
-    # Remarks and commands are for whoever types, on the terminal that there is.
-    spoken = output if output.stderr.terminal or not output.stdout.terminal else replace(output, stderr=output.stdout)
     keyboard = _keyboard(stdin, spoken)
     with typing_ahead(keyboard):
         partner = _load(run, output, load)
@@ -112,18 +129,24 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
         in_force=lambda options: _in_force(partner, options),
     )
     session.think = settings.options.think
+    headers = Headers(partner, spoken)
+    talker = Talker(
+        partner,
+        output,
+        open_view=_views(request, output, partner),
+        interruptible=_interruptible(keyboard),
+        record=None if trace is None else reply_recorder(partner, headers, trace),
+    )
     desk = Desk(
         partner=partner,
-        talker=Talker(
-            partner, output, open_view=_views(request, output, partner), interruptible=_interruptible(keyboard)
-        ),
+        talker=talker,
         settings=settings,
         session=session,
         store=store,
         private=request.private,
         output=spoken,
         state=paths.state_dir(),
-        save_trace=trace_saver(partner, spoken),
+        save_trace=trace_saver(partner, headers),
         lend_keyboard=lambda: typing_as_usual(keyboard),
     )
     reader = LineReader(stdin) if keyboard is None else _keyboard_reader(request, desk)

@@ -1,4 +1,4 @@
-"""`/trace` in a chat: the last reply as a recording, in a private file.
+"""Recordings of a chat: `--record` keeps the latest reply while it comes, `/trace` the last one afterwards.
 
 Knows what a header needs and where recordings of chats go; knows nothing about the lines themselves.
 """
@@ -6,21 +6,22 @@ Knows what a header needs and where recordings of chats go; knows nothing about 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from localdiff import paths
-from localdiff.chat.partner import SaveTrace
+from localdiff.chat.partner import RecordReply, SaveTrace
 from localdiff.chat.private import make_private_folder, write_private
-from localdiff.commands.record import hashing_shown_by
-from localdiff.commands.trace_header import Recordable, digests_of, header_of
+from localdiff.commands.record import TraceFile, hashing_shown_by
+from localdiff.commands.trace_header import Digests, Recordable, digests_of, header_of
 from localdiff.errors import UsageError
 from localdiff.events import Event, RunStarted
 from localdiff.options import GenerateOptions
 from localdiff.trace.header import Header, Message
 from localdiff.trace.recorder import Recorder
+from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
 
@@ -36,22 +37,57 @@ class Recorded(Protocol):
         """The ids that the model is given for these messages."""
 
 
-def trace_saver(partner: Recorded, output: Output) -> SaveTrace:
+class Headers:
+    """Headers of the recordings of one partner's replies.
+
+    Args:
+        partner: answers.
+        output: where it is said how far the weights have been read for their hash.
+    """
+
+    def __init__(self, partner: Recorded, output: Output) -> None:
+        self._partner = partner
+        self._output = output
+        self._digests: Digests | None = None
+
+    def hash(self) -> Digests:
+        """The hashes of the model's files; made once, which for large weights nobody vouches for takes a minute."""
+        if self._digests is None:
+            status = StatusLine(self._output.stderr)
+            try:
+                self._digests = digests_of(self._partner.engine.identity, hashing_shown_by(status))
+            finally:
+                status.clear()
+        return self._digests
+
+    def of(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> Callable[[RunStarted], Header]:
+        """Makes the header of a run that answers these messages, once it has started."""
+        digests = self.hash()
+
+        def header(started: RunStarted) -> Header:
+            plain = header_of(self._partner.engine, _plain(messages, options), options, started, digests=digests)
+            return replace(plain, prompt_ids=_undetermined(self._partner, messages, options))
+
+        return header
+
+
+def reply_recorder(partner: Recorded, headers: Headers, trace: TraceFile) -> RecordReply:
+    """Records what a partner answers in an open file, each reply in the place of the one before."""
+    headers.hash()  # before the first line is read, not in the middle of a reply
+
+    def record(messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> Observer:
+        return trace.recorder(partner.engine, headers.of(messages, options))
+
+    return record
+
+
+def trace_saver(partner: Recorded, headers: Headers) -> SaveTrace:
     """Writes recordings of what a partner answered."""
 
     def save(
         events: Sequence[Event], messages: Sequence[Mapping[str, Any]], options: GenerateOptions, name: str
     ) -> str:
-        status = StatusLine(output.stderr)
-        try:
-            digests = digests_of(partner.engine.identity, hashing_shown_by(status))
-        finally:
-            status.clear()
-
-        def header(started: RunStarted) -> Header:
-            plain = header_of(partner.engine, _plain(messages, options), options, started, digests=digests)
-            return replace(plain, prompt_ids=_undetermined(partner, messages, options))
-
+        header = headers.of(messages, options)
         file = io.BytesIO()
         tokenizer = partner.engine.tokenizer
         recorder = Recorder(file, header_of=header, piece_of=tokenizer.piece, is_special=tokenizer.is_special)

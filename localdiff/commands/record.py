@@ -86,18 +86,27 @@ class TraceFile:
         messages = conversation(prompt, options.system)
 
         def header(started: RunStarted) -> Header:
-            self._empty()
             return header_of(engine, messages, options, started, digests=digests, gold=self._options.gold, noise=noise)
 
+        return self.recorder(engine, header)
+
+    def recorder(self, engine: Recordable, header: Callable[[RunStarted], Header]) -> Observer:
+        """The observer that records a run under this header, in the place of what was in the file before."""
+
+        def begin(started: RunStarted) -> Header:
+            self._empty()
+            return header(started)
+
         recorder = Recorder(
-            self._file, header_of=header, piece_of=engine.tokenizer.piece, is_special=engine.tokenizer.is_special
+            self._file, header_of=begin, piece_of=engine.tokenizer.piece, is_special=engine.tokenizer.is_special
         )
         return _Careful(recorder, self._path)
 
     def _empty(self) -> None:
         self.begun = True
         if stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
-            self._file.truncate(0)
+            self._file.seek(0)
+            self._file.truncate()
 
 
 def hashing_shown_by(status: StatusLine) -> Callable[[int, int], None]:

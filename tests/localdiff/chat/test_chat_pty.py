@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from localdiff.trace.reader import read_trace
 from localdiff.ui.region import RESTORE
 from tests.processes import TIMEOUT, Terminal, environment, process, terminal
 
@@ -227,6 +228,18 @@ def test_a_kill_costs_no_turn_that_was_over(chats: Chats) -> None:
     assert [line.get("text") for line in chats.session()] == [None, "Hi"]
     again = chats("-c", script=HELLO)
     again.wait_for("1 turn; the last message was: Hi")
+
+
+def test_a_kill_leaves_the_recording_of_the_reply_that_was_coming(chats: Chats, tmp_path: Path) -> None:
+    file = tmp_path / "reply.jsonl"
+    chat = chats("--record", str(file), script=BLOCKS)
+    say(chat, "Hi")
+    chat.wait_for("First part")
+    chat.child.kill()
+    chat.child.wait(TIMEOUT)
+    os.close(chat.master)
+    trace = read_trace(file)
+    assert (trace.complete, trace.header.question, trace.text()) == (False, "Hi", "First part, done.")
 
 
 def test_the_window_may_be_pulled_at(chats: Chats) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from localdiff import paths
 from localdiff.chat.settings import Looks
+from localdiff.commands.record import RecordOptions
 from localdiff.errors import UsageError
 from localdiff.options import GenerateOptions
 from localdiff.trace.reader import read_trace
@@ -297,3 +298,28 @@ def test_a_setting_that_goes_with_no_other_changes_nothing(room: Room) -> None:
 def test_options_that_exclude_each_other_end_the_chat_before_its_first_line(room: Room) -> None:
     with pytest.raises(UsageError, match=r"t_min=2 must be <= t_max=0.8"):
         room(options=GenerateOptions(t_min=2.0))
+
+
+def test_the_latest_reply_is_recorded_while_it_comes(room: Room, tmp_path: Path) -> None:
+    file = tmp_path / "reply.jsonl"
+    room.speaker = ScriptedSpeaker(replies=[said("A long one. " * 40), said("Short.")])
+    shown = room("Hi", "Ho", looks=QUIET, record=RecordOptions(file=file))
+    assert shown.endswith(f"The trace is in {file}; it holds the prompt.\n")
+    trace = read_trace(file)
+    assert (trace.text(), trace.complete) == ("Short.", True)
+    assert [message.content for message in trace.header.messages][::2] == ["Hi", "Ho"]
+    assert mode(file) == 0o600
+
+
+def test_a_chat_without_a_reply_leaves_no_recording(room: Room, tmp_path: Path) -> None:
+    file = tmp_path / "reply.jsonl"
+    room("/help", record=RecordOptions(file=file))
+    assert not file.exists()
+    with pytest.raises(UsageError, match="cannot be written: No such file or directory"):
+        room("Hi", record=RecordOptions(file=tmp_path / "no" / "reply.jsonl"))
+
+
+def test_a_full_disk_under_a_recording_is_said_and_the_chat_goes_on(room: Room) -> None:
+    shown = room("Hi", " there", record=RecordOptions(file=Path("/dev/full")))
+    assert shown.count("error: `/dev/full` cannot be written: No space left on device\n") == 2
+    assert room.asked == [["Hi"], ["Hi there"]]

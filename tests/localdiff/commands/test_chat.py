@@ -11,6 +11,7 @@ from localdiff import cli_chat
 from localdiff.chat.settings import Looks
 from localdiff.commands import chat as command
 from localdiff.commands.chat import ChatRequest
+from localdiff.commands.record import RecordOptions
 from localdiff.options import GenerateOptions
 from tests.fakes_chat import ScriptedSpeaker
 from tests.processes import Cli
@@ -41,7 +42,8 @@ def test_every_option_arrives(cli: Cli, requests: list[ChatRequest]) -> None:
     options = (
         "-m demo -s Brief. --think -c --no-history --no-markdown --device cpu --dtype fp32 --max-memory 2GB --offline "
         "--revision abc --max-tokens 9 --context 99 --steps 8 --cap 7 --entropy-bound 0.2 --t-min 0.3 --t-max 0.9 "
-        "--stability 2 --confidence 0.1 --seed 5 --live off --palette mono --fps 5"
+        "--stability 2 --confidence 0.1 --seed 5 --live off --palette mono --fps 5 "
+        "--record run.jsonl --record-top-k 3"
     )
     assert cli("chat", *options.split()).code == 0
     (request,) = requests
@@ -58,7 +60,9 @@ def test_every_option_arrives(cli: Cli, requests: list[ChatRequest]) -> None:
         stability=2,
         confidence=0.1,
         seed=5,
+        alternatives=3,
     )
+    assert request.record == RecordOptions(file=Path("run.jsonl"))
     run = request.run
     assert (run.model, run.device, run.dtype, run.max_memory) == ("demo", "cpu", "fp32", 2_000_000_000)
     assert (run.offline, run.revision) == (True, "abc")
