@@ -1,7 +1,7 @@
 """Between the engine's thread and the drawing thread: the latest frame wins, and some frames may not be missed.
 
-Knows order and waiting; knows nothing about frames. The engine never waits here for anybody: putting
-something in takes a lock that is only ever held for the time of a list operation.
+Knows order and waiting; knows nothing about frames. The engine never waits here for anybody: putting something in takes
+a lock that is only ever held for the time of a list operation, and wakes nobody who is not waiting for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Mailbox(Generic[T]):
         self._changed = threading.Condition()
         self._kept: list[T] = []
         self._latest: list[T] = []
-        self._closed = False
+        self._closed = threading.Event()
 
     def put(self, item: T, *, keep: bool = False) -> None:
         """Leave `item`; it replaces what was put without `keep` and has not been taken.
@@ -36,24 +36,23 @@ class Mailbox(Generic[T]):
     def take(self, timeout: float | None = None) -> list[T]:
         """Wait until there is something, the box is closed or `timeout` seconds are over; oldest first."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._kept or self._latest, timeout)
+            self._changed.wait_for(lambda: self._closed.is_set() or self._kept or self._latest, timeout)
             items = self._kept + self._latest
             self._kept, self._latest = [], []
             return items
 
     def pause(self, seconds: float) -> None:
         """Wait `seconds`, or until the box is closed."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed, seconds)
+        # Not on the condition: every `put` would wake the thread for nothing, and take time from the one that put.
+        self._closed.wait(seconds)
 
     def close(self) -> None:
         """Wake whoever waits; nothing waits from here on."""
+        self._closed.set()
         with self._changed:
-            self._closed = True
             self._changed.notify_all()
 
     @property
     def closed(self) -> bool:
         """Whether `close` was called; items may still lie inside."""
-        with self._changed:
-            return self._closed
+        return self._closed.is_set()

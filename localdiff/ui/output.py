@@ -29,7 +29,7 @@ class Stream:
         terminal: whether somebody looks at it as it comes.
         color: whether escape codes for colours are welcome.
         moving: whether a line may be rewritten in place.
-        width: columns.
+        width: columns at the start.
         missing: whether the process was started without this stream; what is written is lost.
     """
 
@@ -39,6 +39,14 @@ class Stream:
     moving: bool = False
     width: int = 80
     missing: bool = False
+
+    @property
+    def columns(self) -> int:
+        """Columns now: a window may have been pulled since the start."""
+        try:
+            return os.get_terminal_size(self.file.fileno()).columns or self.width
+        except (OSError, ValueError):
+            return self.width
 
     def write(self, text: str) -> None:
         """Write and flush at once: whoever reads along wants it now."""

@@ -17,12 +17,14 @@ from localdiff.view.layout import Size
 from localdiff.view.paragraphs import Passage
 from localdiff.view.sanitize import safe_text
 from localdiff.view.scene import Scene
-from localdiff.view.style import Style
+from localdiff.view.style import Row, Style
 
 REPAINT_SECONDS = 1.0
 """All rows are sent again this often, which heals what an echoed key or another program left on them."""
 
-RENDER_SHARE = 10
+RENDER_SHARE = 30
+"""Drawing takes the interpreter from the engine, so it may take a thirtieth of the time."""
+
 WRITE_SHARE = 4
 
 
@@ -70,6 +72,7 @@ class Painter:
         self._clock = clock
         self._region = Region()
         self._drawn = Drawn()
+        self._encoded: list[tuple[Row, str]] = []
         self._scene: Scene | None = None
         self._drawn_size: Size | None = None
         self._repainted = clock()
@@ -77,7 +80,7 @@ class Painter:
 
     @property
     def interval(self) -> float:
-        """Seconds until the next frame: drawing may take a tenth of the time and writing a quarter."""
+        """Seconds until the next frame: drawing may take a thirtieth of the time and writing a quarter."""
         return max(self._shortest, RENDER_SHARE * self._render_seconds, WRITE_SHARE * self._write_seconds)
 
     @property
@@ -91,7 +94,7 @@ class Painter:
         size = self._size()
         scene = replace(frame.scene, stopping=True) if self._stopping() else frame.scene
         picture = self._view.picture(scene, size, self._drawn, one_line=self._one_line)
-        rows = [encode_row(row) for row in picture.rows]
+        rows = self._encode(picture.rows)
         if start - self._repainted >= REPAINT_SECONDS:
             self._region.forget()
             self._repainted = start
@@ -117,6 +120,14 @@ class Painter:
         text = encode_above(frames) + encode_passages(passages)
         if text or self.is_drawn:
             self._write(self._region.close(text, self._size()))
+
+    def _encode(self, rows: Sequence[Row]) -> list[str]:
+        """Rows as text; one that stands where it stood in the frame before is not encoded again."""
+        known = self._encoded + [(None, "")] * (len(rows) - len(self._encoded))
+        self._encoded = [
+            (row, text if row == before else encode_row(row)) for row, (before, text) in zip(rows, known, strict=False)
+        ]
+        return [text for _, text in self._encoded]
 
     def _write(self, text: str) -> None:
         if not text:

@@ -58,6 +58,7 @@ class CanvasView:
     def __init__(self, *, piece_of: Callable[[int], str], is_special: Callable[[int], bool], palette: Palette) -> None:
         self.palette = palette
         self._cells = CellMaker(piece_of=piece_of, is_special=is_special, palette=palette)
+        self._layout: tuple[tuple[object, ...], Layout] | None = None
 
     def picture(self, scene: Scene, size: Size, drawn: Drawn | None = None, *, one_line: bool = False) -> Picture:
         """The rows of a scene, none wider than the terminal less one column.
@@ -88,13 +89,13 @@ class CanvasView:
 
     def layout(self, scene: Scene, size: Size) -> Layout:
         """The layout that this scene gets on a terminal of this size; the same for every step of a block."""
-        return layout_of(
-            size,
-            palette=self.palette,
-            canvas_length=len(scene.block.canvas_ids) if scene.block else 0,
-            pending=min(text_width(scene.pending), PENDING_ROWS * size.columns),
-            legend=scene.legend,
-        )
+        length = len(scene.block.canvas_ids) if scene.block else 0
+        key = (size, length, scene.pending, scene.legend)
+        if self._layout is None or self._layout[0] != key:
+            pending = min(text_width(scene.pending), PENDING_ROWS * size.columns)
+            layout = layout_of(size, palette=self.palette, canvas_length=length, pending=pending, legend=scene.legend)
+            self._layout = (key, layout)
+        return self._layout[1]
 
     def _body(self, scene: Scene, reading: Reading, layout: Layout, drawn: Drawn) -> tuple[list[Row], int]:
         page = self._page(scene, reading, layout, drawn)

@@ -110,6 +110,20 @@ class CellMaker:
             found = self._cells[key] = self._make(token, stage, changed)
             return found
 
+    def tokens(
+        self, tokens: Sequence[int], stages: Sequence[int], changed: Sequence[bool]
+    ) -> list[tuple[Cell, ...] | None]:
+        """The same for many positions, of which as a rule all were seen before; None for noise as well."""
+        positions = list(zip(tokens, stages, changed, strict=True))
+        known = self._cells
+        try:
+            return [
+                None if stage == NOISE else known[(token << 3) | (stage << 1) | is_new]
+                for token, stage, is_new in positions
+            ]
+        except KeyError:
+            return [None if position[1] == NOISE else self.token(*position) for position in positions]
+
     def _make(self, token: int, stage: int, changed: bool) -> tuple[Cell, ...] | None:
         piece = self._piece_of(token)
         if self._is_special(token):

@@ -25,7 +25,7 @@ def draft_cells(
     """The cells of a canvas.
 
     Args:
-        ids: the draft, one id a position; ignored where the stage is noise.
+        ids: the draft, one id a position, or none of untouched noise; ignored where the stage is noise.
         reading: stages and end of the draft.
         before: the draft that is on the screen; what differs from it is marked. None marks nothing.
         end_ids: ids that end the answer.
@@ -35,10 +35,15 @@ def draft_cells(
     Returns:
         Cells, and for each of them the position that it belongs to.
     """
+    if not ids:
+        return [cells.noise] * reading.length, list(range(reading.length))
     drawn: list[Cell] = []
     owners: list[int] = []
-    stages, noise, make = reading.stages, cells.noise, cells.token
+    stages, noise = reading.stages, cells.noise
     position, end = 0, reading.end
+    old = ids if before is None else before
+    changed = [was != now for was, now in zip(old[:end], ids[:end], strict=True)]
+    made = cells.tokens(ids[:end], stages[:end], changed)
     while position < end:
         stage = stages[position]
         if stage == NOISE:
@@ -46,12 +51,10 @@ def draft_cells(
             owners.append(position)
             position += 1
             continue
-        token = ids[position]
-        found = make(token, stage, before is not None and before[position] != token)
+        token, found = ids[position], made[position]
         if found is None:
             stop = _end_of_bytes(ids, stages, position, end, cells)
-            changed = [before is not None and before[i] != ids[i] for i in range(position, stop)]
-            for part in cells.byte_run(ids[position:stop], stages[position:stop], changed):
+            for part in cells.byte_run(ids[position:stop], stages[position:stop], changed[position:stop]):
                 drawn += part
                 owners += [position] * len(part)
                 position += 1

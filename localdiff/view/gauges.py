@@ -49,6 +49,7 @@ def position_map(
     """
     length = len(entropies)
     count = min(columns, length)
+    is_marked = any(renoised)
     spans: list[Span] = []
     for index in range(count):
         start, stop = index * length // count, (index + 1) * length // count
@@ -57,7 +58,7 @@ def position_map(
             continue
         worst = max(entropies[start:stop])
         style: Style = palette.stages[stage_of(worst)]
-        if any(renoised[start:stop]):
+        if is_marked and any(renoised[start:stop]):
             style = style.underlined()
         spans.append(Span(palette.glyphs.levels[level_of(worst)], 1, style))
     return tuple(spans)

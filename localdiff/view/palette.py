@@ -134,10 +134,11 @@ LIGHT: Final = Palette(
     foreground="#24292f",
 )
 HEAT: Final = Palette(name="heat", stages=_stages(71, 185, 208, 203), chrome=Style(foreground=245))
-# Bright black is the ground itself in some themes, and plain blue is too dark to read on many dark grounds.
+# Bright black is the ground itself in some themes, plain blue too dark to read on many dark grounds, yellow too bright
+# on light ones. What is left goes from faint to bold: the steps are those of `mono`, and one colour helps.
 SIXTEEN: Final = Palette(
     name="16",
-    stages=(Style(bold=True), Style(foreground=3), Style(foreground=12), Style(dim=True)),
+    stages=(Style(bold=True), PLAIN, Style(foreground=12), Style(dim=True)),
     chrome=Style(dim=True),
 )
 MONO: Final = Palette(

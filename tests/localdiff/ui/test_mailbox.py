@@ -52,3 +52,22 @@ def test_closing_wakes_whoever_waits_and_loses_nothing() -> None:
     assert box.closed
     assert box.take(30) == [1]
     assert box.take(30) == []
+
+
+def test_a_pause_is_not_ended_by_what_comes_meanwhile() -> None:
+    box: Mailbox[int] = Mailbox()
+    woken = threading.Event()
+
+    def wait() -> None:
+        box.pause(30)
+        woken.set()
+
+    sleeper = threading.Thread(target=wait)
+    sleeper.start()
+    for item in range(100):
+        box.put(item, keep=item % 2 == 0)
+    assert not woken.wait(0.1)
+    box.close()
+    sleeper.join(30)
+    assert woken.is_set()
+    assert len(box.take(0)) == 51

@@ -175,6 +175,20 @@ def test_a_hundred_thousand_hostile_pieces() -> None:
     assert len(shown) > 150, "what is harmless stays"
 
 
+def test_many_positions_at_once_are_what_they_are_one_by_one() -> None:
+    rng = random.Random(7)
+    tokens = [rng.choice([*ID.values(), VOCABULARY.id_of("<0x1B>")]) for _ in range(200)]
+    stages = [rng.choice([SETTLED, LEANING, FORMING, NOISE]) for _ in tokens]
+    changed = [rng.random() < 0.5 for _ in tokens]
+    cells = maker()
+    one_by_one = [
+        None if stage == NOISE else maker().token(token, stage, is_new)
+        for token, stage, is_new in zip(tokens, stages, changed, strict=True)
+    ]
+    assert cells.tokens(tokens, stages, changed) == one_by_one, "none was seen before"
+    assert cells.tokens(tokens, stages, changed) == one_by_one, "all were seen before"
+
+
 def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localdiff.view.cells._CACHE_LIMIT", 100)
     cells = CellMaker(piece_of=lambda token: f" {token}", is_special=lambda token: False, palette=DARK)

@@ -1,0 +1,161 @@
+"""The live canvas in a terminal multiplexer, as it is drawn there: no torn frame, and clean text behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.fakes_canvas import SCRIPTS
+from tests.processes import ROOT, environment
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here")
+
+TEXT = SCRIPTS["latin"]
+TIMEOUT = 60.0
+
+
+class Tmux:
+    """One window with one program in it, which stays when the program has ended."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *arguments: str) -> str:
+        done = subprocess.run(["tmux", "-L", self._name, *arguments], capture_output=True, text=True, check=True)
+        return done.stdout
+
+    def screen(self, *options: str) -> list[str]:
+        """Rows, without blanks at their ends and without empty ones at the bottom."""
+        rows = self("capture-pane", "-p", *options).split("\n")
+        return "\n".join(row.rstrip() for row in rows).rstrip("\n").split("\n")
+
+    def has_ended(self) -> bool:
+        """Whether the program is done."""
+        return self("display-message", "-p", "#{pane_dead}").strip() == "1"
+
+    def wait_for(self, words: str) -> None:
+        """Until these words are on the screen."""
+        deadline = time.monotonic() + TIMEOUT
+        while not any(words in row for row in self.screen()):
+            assert time.monotonic() < deadline, self.screen()
+            time.sleep(0.02)
+
+    def frames(self) -> Iterator[list[str]]:
+        """What is on the screen, as often as tmux says it, until the program has ended."""
+        deadline = time.monotonic() + TIMEOUT
+        while not self.has_ended():
+            assert time.monotonic() < deadline, self.screen()
+            yield self.screen()
+
+
+@contextmanager
+def playing(columns: int, rows: int, *options: str, env: str = "", **script: object) -> Iterator[Tmux]:
+    """A made-up run in a window of its own."""
+    program = [sys.executable, "-m", "tests.scripted_cli", json.dumps({"canvas": "latin", "rate": 15} | script)]
+    line = f"exec env {env} {shlex.join([*program, 'run', '-m', 'demo', 'hi', *options])}"
+    # A server takes its environment from whoever starts it, and keeps dead windows only once it is told to.
+    tmux = Tmux(f"localdiff-live-{os.getpid()}-{columns}x{rows}-{time.monotonic_ns()}")
+    start = ["tmux", "-f", "/dev/null", "-L", tmux._name, "set-option", "-g", "remain-on-exit", "on", ";"]
+    start += ["set-option", "-g", "default-terminal", "screen-256color", ";"]
+    start += ["new-session", "-d", "-x", str(columns), "-y", str(rows), line]
+    subprocess.run(start, check=True, cwd=ROOT, env=environment())
+    try:
+        yield tmux
+    finally:
+        tmux("kill-server")
+
+
+def broken(text: str, columns: int) -> list[str]:
+    """Text as a terminal breaks it."""
+    return [
+        line[start : start + columns].rstrip()
+        for line in text.rstrip("\n").split("\n")
+        for start in range(0, max(1, len(line)), columns)
+    ]
+
+
+def without_notice(rows: list[str]) -> list[str]:
+    """Without what tmux itself writes below a program that has ended."""
+    kept = "\n".join(row for row in rows if not row.startswith("Pane is dead"))
+    return kept.rstrip("\n").split("\n")
+
+
+@pytest.mark.parametrize("variables", ["", "NO_COLOR=1", "COLORFGBG=0;15"], ids=["dark", "plain", "light"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (50, 20), (20, 6)], ids=str)
+def test_every_frame_is_whole_and_clean_text_is_left(size: tuple[int, int], variables: str) -> None:
+    columns, rows = size
+    seen = 0
+    with playing(columns, rows, env=shlex.quote(variables) if variables else "") as tmux:
+        heights: set[tuple[str, int]] = set()
+        for frame in tmux.frames():
+            heads = [at for at, row in enumerate(frame) if "/48" in row]
+            assert len(heads) <= 1, frame
+            if not heads:
+                continue
+            seen += 1
+            body = [row for row in frame if row.lstrip().startswith("┃")]
+            block = frame[heads[0]].split()[1] if columns > 24 else ""
+            heights.add((block, len(body)))
+            if columns > 24:
+                first = frame.index(body[0])
+                assert frame[first : first + len(body)] == body, "the page has no hole"
+                assert first - heads[0] in (1, 2)
+        colored = any("38;5;" in row for row in tmux.screen("-e"))
+        left = without_notice(tmux.screen("-S", "-"))
+    assert seen > 10
+    assert len(heights) == len({block for block, _ in heights}), f"a page never changes its height: {heights}"
+    assert not colored
+    text = broken(TEXT, columns)
+    assert left[: len(text)] == text
+    assert "".join(left[len(text) :]).startswith("198 tok")
+
+
+def test_resized_in_the_middle_of_a_run() -> None:
+    """Wider, taller and lower; narrower is in `test_live_pty`, since tmux itself scrolls rows away then."""
+    with playing(100, 30, rate=20, repeat=2) as tmux:
+        tmux.wait_for("settled")
+        for columns, rows in ((120, 40), (130, 20), (140, 30), (150, 12), (160, 40)):
+            tmux("resize-window", "-x", str(columns), "-y", str(rows))
+            time.sleep(0.2)
+        for _ in tmux.frames():
+            time.sleep(0.05)
+        left = without_notice(tmux.screen("-S", "-"))
+    words = " ".join(left).split()
+    assert not any(mark in words for mark in ("settled", "┃", "renoised")), left
+    assert sum(row.startswith(TEXT.split("\n")[0][:40]) for row in left) == 2
+
+
+def test_a_narrower_window_has_one_canvas() -> None:
+    with playing(100, 30, hold_at=4) as tmux:
+        tmux.wait_for("step  4/48")
+        tmux("resize-window", "-x", "60", "-y", "30")
+        deadline = time.monotonic() + TIMEOUT
+        while "settled" not in "".join(tmux.screen()[1:2]):
+            assert time.monotonic() < deadline, tmux.screen()
+            time.sleep(0.05)
+        assert sum("step  4/48" in row for row in tmux.screen()) == 1
+        tmux("send-keys", "C-c")
+        for _ in tmux.frames():
+            time.sleep(0.05)
+        left = without_notice(tmux.screen("-S", "-"))
+    assert left[-2:] == ["Stopped in block 1 at step 4; kept 0 tokens.", "0 tok · 0.00 tok/s · ctx 15 %"]
+
+
+def test_ctrl_c_in_the_middle_of_a_run() -> None:
+    with playing(80, 24, hold_at=4) as tmux:
+        tmux.wait_for("step  4/48")
+        tmux("send-keys", "C-c")
+        for _ in tmux.frames():
+            time.sleep(0.05)
+        left = without_notice(tmux.screen("-S", "-"))
+    assert left[0] == "Stopped in block 1 at step 4; kept 0 tokens."
+    assert len(left) == 2 and left[1].startswith("0 tokens · ")
