@@ -72,14 +72,14 @@ def output_file(path: Path) -> Iterator[OutputFile]:
         return
     try:
         handle, name = tempfile.mkstemp(prefix=".localdiff-", suffix=".partial", dir=target.parent)
-        os.close(handle)
     except OSError as error:
         raise UsageError(
             f"`{path}` cannot be written: {error.strerror}", "give `-o` a folder that you may write to"
         ) from error
-    os.chmod(name, _mode(target))
     file = OutputFile(path, target, Path(name))
     try:
+        os.close(handle)
+        os.chmod(name, _mode(target))
         yield file
     finally:
         file.discard()
