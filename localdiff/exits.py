@@ -34,6 +34,9 @@ from quant import QuantError
 
 BUG, INTERRUPTED, CLOSED_PIPE, TERMINATED = 1, 130, 141, 143
 
+_REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
+"""What a file system says about a path that a user gave, not about a fault of this program."""
+
 
 class Edge:
     """Runs one command and turns what comes of it into an exit code.
@@ -99,6 +102,9 @@ def _worded(error: Exception) -> LocaldiffError:
         )
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return ResourceError("the disk is full", "free some space, then run the same command again")
+    if isinstance(error, OSError) and error.errno in _REFUSALS and error.filename is not None:
+        name = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
+        return UsageError(f"`{name}` cannot be used: {error.strerror}", "look at its name and its permissions")
     return LocaldiffError(
         f"unexpected {type(error).__name__}: {error}",
         "this is a bug: please report it with the traceback that `LOCALDIFF_DEBUG=1` shows",
@@ -111,7 +117,10 @@ def _usage(error: typer.TyperException) -> UsageError:
     message = message.rstrip(".")
     message = message[:1].lower() + message[1:]
     if (parameter := getattr(error, "param", None)) is not None:
-        message = f"`{max(parameter.opts, key=len)}`: {message}"
+        name = max(parameter.opts, key=len)
+        if not name.startswith("-"):
+            name = (parameter.metavar or name).strip("{}.")
+        message = f"`{name}`: {message}" if message else f"`{name}` is missing"
     context = getattr(error, "ctx", None)
     hint = f"`{context.command_path if context else 'localdiff'} --help` lists what there is"
     if meant:

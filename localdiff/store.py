@@ -70,7 +70,8 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
     for recipe in RECIPES:
         if (name := output_name(MODEL, recipe)) in finished:
             return name
-    others = [name for name in finished if _source(paths.models_dir(env) / name) != DEMO]
+    demos = [name for name in finished if _source(paths.models_dir(env) / name) == DEMO]
+    others = [name for name in finished if name not in demos]
     if len(others) == 1:
         return others[0]
     if others:
@@ -78,9 +79,9 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
             f"no model was named, and {len(others)} are here", f"`-m` takes one of {', '.join(sorted(others))}"
         )
     raise WeightsError(
-        "no model was named, and no quantized model is here to stand in",
+        "no model was named, and no quantized model " + ("but the demo's " if demos else "") + "is here to stand in",
         "`localdiff quantize` makes one of the released weights (a 52 GB download, 15 GB to keep); "
-        "`-m demo` runs the small model of this package",
+        f"`-m {(*demos, DEMO)[0]}` runs the small model of this package",
     )
 
 
@@ -132,8 +133,9 @@ def remove(model: StoredModel) -> None:
             model.directory.rename(grave)
         shutil.rmtree(grave)
     except OSError as error:
+        left = grave if os.path.lexists(grave) else model.directory
         raise ResourceError(
-            f"`{model.directory}` cannot be deleted: {error.strerror}", "delete it by hand; nothing else refers to it"
+            f"`{left}` cannot be deleted: {error.strerror}", "delete it by hand; nothing else refers to it"
         ) from error
 
 
@@ -149,12 +151,12 @@ def record_verified(directory: Path, *, now: datetime | None = None, env: Mappin
 def _directories(env: Mapping[str, str]) -> Iterator[Path]:
     folder = paths.models_dir(env)
     if folder.is_dir():
-        yield from sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+        yield from sorted(path for path in folder.iterdir() if os.path.isdir(path) and not path.name.startswith("."))
 
 
 def _is_finished(directory: Path) -> bool:
     """Whether a directory has the name and the manifest of a model; a job ends by giving it that name."""
-    return not directory.name.endswith((PARTIAL, DISCARDED)) and (directory / MANIFEST).is_file()
+    return not directory.name.endswith((PARTIAL, DISCARDED)) and os.path.isfile(directory / MANIFEST)
 
 
 def _look_at(directory: Path, record: _Record) -> StoredModel:
@@ -191,7 +193,7 @@ def _said(directory: Path, section: str, key: str) -> str | None:
 def _size(directory: Path) -> int:
     total = 0
     for path in directory.rglob("*"):
-        with suppress(FileNotFoundError):  # a job may be at work in it
+        with suppress(OSError):  # a job may be at work in it, or it may not be looked into
             total += path.lstat().st_size if path.is_file() else 0
     return total
 

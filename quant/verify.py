@@ -55,6 +55,13 @@ def worst_tensors(manifest: Manifest, count: int = 5) -> tuple[tuple[str, str, f
 
 
 def _file_problem(path: Path, entry: FileEntry) -> str | None:
+    try:
+        return _content_problem(path, entry)
+    except OSError as error:
+        return f"`{path.name}` cannot be read: {error.strerror}"
+
+
+def _content_problem(path: Path, entry: FileEntry) -> str | None:
     if not path.is_file():
         return f"`{path.name}` is missing"
     if path.stat().st_size != entry.nbytes:
@@ -85,6 +92,8 @@ def _shard_problem(directory: Path, name: str, entry: ShardEntry, manifest: Mani
                 return f"`{name}` does not match its manifest (SHA-256 differs)"
     except SourceError as error:
         return error.message
+    except OSError as error:
+        return f"`{name}` cannot be read: {error.strerror}"
     if endless:
         return f"`{name}` holds values that are not finite, in `{endless[0]}`"
     for tensor, stored in members.items():

@@ -83,9 +83,9 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
     named = quantized_directory(reference)
     if reference == DEMO:
         source = ModelSource(directory=_demo_directory(), name=DEMO)
-    elif reference and path.is_dir():
+    elif reference and os.path.isdir(path):
         source = ModelSource(directory=path, name=reference)
-    elif path.is_file():
+    elif os.path.isfile(path):
         raise WeightsError(
             f"`{reference}` is a file, not the directory of a model", f"`--model {path.parent}` may be it"
         )
@@ -110,7 +110,7 @@ def quantized_directory(name: str) -> Path | None:
     if not name or name in (".", "..") or "/" in name or os.sep in name or name.endswith(UNFINISHED):
         return None
     directory = paths.models_dir() / name
-    return directory if (directory / MANIFEST).is_file() else None
+    return directory if os.path.isfile(directory / MANIFEST) else None
 
 
 def show_downloads(shown: bool) -> None:

@@ -91,6 +91,8 @@ def test_help_of_run_says_what_each_limit_does(cli: Cli) -> None:
         (["run", "--t-min", "0.9", "--t-max", "0.8", "hi"], "t_min=0.9 must be <= t_max=0.8", "`localdiff run"),
         (["run", "--entropy-bound", "nan", "hi"], "entropy_bound=nan must be a finite number", "`localdiff run"),
         (["run", "-q", "-v", "hi"], "`-q` and `-v` exclude each other", "leave out one of the two"),
+        (["models", "rm"], "`NAME` is missing", "`localdiff models rm --help`"),
+        (["bench", "quality", "demo"], "`B` is missing", "`localdiff bench quality --help`"),
         (["run", "-q", "--stats", "hi"], "`-q` and `--stats` exclude each other", "leave out one of the two"),
     ],
 )
@@ -113,6 +115,9 @@ def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str, hint: str
         (VerificationError("a byte differs"), 5, "error: a byte differs\n"),
         (MemoryError(), 4, "error: out of memory\nhint: use a smaller `--context`"),
         (OSError(28, "No space left on device"), 4, "error: the disk is full\nhint: free some space"),
+        (PermissionError(13, "Permission denied", "x"), 2, "error: `x` cannot be used: Permission denied\nhint: look"),
+        (OSError(36, "File name too long", b"x"), 2, "error: `x` cannot be used: File name too long\n"),
+        (OSError(5, "Input/output error", "x"), 1, "error: unexpected OSError"),
         (KeyboardInterrupt(), 130, ""),
         (
             ZeroDivisionError("division by zero"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from localdiff import store
-from localdiff.errors import UsageError, WeightsError
+from localdiff.errors import ResourceError, UsageError, WeightsError
 from localdiff.store import default_model, find, is_default, output_name, record_verified, remove, stored_models
 
 RELEASED = "diffusiongemma-26B-A4B-it"
@@ -65,8 +66,9 @@ def test_the_released_model_is_the_default_in_the_first_recipe_that_is_here(env:
 
 def test_the_demo_model_never_stands_in(env: dict[str, str]) -> None:
     make(env, "demo-4bit", source="demo")
-    with pytest.raises(WeightsError, match="no quantized model is here to stand in"):
+    with pytest.raises(WeightsError, match="no quantized model but the demo's is here to stand in") as raised:
         default_model(env)
+    assert (raised.value.hint or "").endswith("`-m demo-4bit` runs the small model of this package")
     make(env, "mine-4bit")
     assert default_model(env) == "mine-4bit"
 
@@ -149,6 +151,38 @@ def test_a_removal_that_is_cut_short_leaves_nothing_that_could_be_taken_for_a_mo
     make(env, "b-4bit")
     remove(find("b-4bit", env))
     assert not list(model.parent.iterdir())
+
+
+def test_a_removal_that_is_refused_names_what_is_left(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    make(env, "x-4bit")
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    with pytest.raises(ResourceError, match=r"x-4bit\.discarded` cannot be deleted: Permission denied"):
+        remove(find("x-4bit", env))
+    assert [model.name for model in stored_models(env)] == ["x-4bit.discarded"]
+
+
+def test_what_may_not_be_looked_into_is_listed_and_no_default(
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = make(env, "locked-4bit")
+    mine = make(env, "mine-4bit")
+    real = os.stat
+
+    def refuse(path: object, **options: object) -> os.stat_result:
+        if isinstance(path, str | Path) and str(path).startswith(f"{locked}/"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, **options)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr("os.stat", refuse)
+    assert default_model(env) == mine.name
+    assert [(model.name, model.state) for model in stored_models(env)] == [
+        ("locked-4bit", "unfinished"),
+        ("mine-4bit", "finished"),
+    ]
 
 
 def test_what_was_being_removed_can_be_removed(env: dict[str, str]) -> None:

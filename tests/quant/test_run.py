@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -358,6 +359,23 @@ def test_missing_and_shortened_files_are_named(source: Path, tmp_path: Path) -> 
         (output / name).unlink()
         assert f"`{name}` is missing" in [checked.problem for checked in verify(output)]
         (output / name).write_bytes(before)
+
+
+def test_files_that_cannot_be_read_are_named(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "out"
+    finish(make_job(source, output))
+    real = Path.open
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name in (SHARDS[1], "config.json"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert [checked.problem for checked in verify(output) if checked.problem] == [
+        f"`{SHARDS[1]}` cannot be read: Permission denied",
+        "`config.json` cannot be read: Permission denied",
+    ]
 
 
 def test_a_rerun_rebuilds_only_the_damaged_shard(source: Path, tmp_path: Path) -> None:
