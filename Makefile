@@ -4,7 +4,16 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 EXAMPLE := localdiff/trace/example.jsonl
-PROMPT  ?= Spell the word "canvas".
+
+# The run that `make run`, the example trace and the pictures of it show: positions are taken back, and the answer is right.
+# After a new demo model `python -m tests.bench.live_prompts` helps to choose another one, `make example-trace` does the rest.
+SHOWN      := Write a long text about quantization.
+SHOWN_SEED := 2
+ifndef PROMPT
+PROMPT     := $(SHOWN)
+SEED       ?= $(SHOWN_SEED)
+endif
+quoted      = '$(subst ','\'',$(1))'
 
 # PYTHON may name the interpreter for the environment; without it the first one that is new enough is taken.
 PYTHON     ?=
@@ -36,8 +45,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-run: setup  ## run the demo model: make run PROMPT="…"
-	@$(BIN)/localdiff run --model demo '$(subst ','\'',$(PROMPT))'
+run: setup  ## run the demo model: make run PROMPT="…" SEED=N
+	@$(BIN)/localdiff run --model demo $(if $(SEED),--seed $(call quoted,$(SEED))) $(call quoted,$(PROMPT))
 
 test: setup  ## run the tests, without the slow ones and those that need a GPU or a network
 	TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q
@@ -58,23 +67,26 @@ format: setup  ## let ruff repair what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: setup  ## write the generated pages of docs/
+docs: setup  ## write the generated pages and pictures of docs/
 	$(BIN)/python -m tests.cli_reference > docs/cli.md.partial && mv docs/cli.md.partial docs/cli.md
+	$(BIN)/python -m tests.terminal_page > docs/terminal.md.partial && mv docs/terminal.md.partial docs/terminal.md
+	$(BIN)/python -m tests.canvas_picture > docs/canvas.svg.partial && mv docs/canvas.svg.partial docs/canvas.svg
 
 demo-model: setup  ## train a small model like the one that ships, about an hour on two cores
-	$(BIN)/python -m localdiff.demo.train build/demo-work --updates 3000 --decay 900
-	$(BIN)/python -m localdiff.demo.train build/demo-work --updates 3000 --decay 900 --export build/demo-model
+	$(BIN)/python -m localdiff.demo.train build/demo-work --updates 1800 --decay 700
+	$(BIN)/python -m localdiff.demo.train build/demo-work --updates 1800 --decay 700 --export build/demo-model
 	$(BIN)/python -m localdiff.demo.evaluate --model build/demo-model --prompts 50
 
 full-width: setup  ## write a two-layer checkpoint with random weights at full width into build/ (5 GB)
 	$(BIN)/python -m tests.full_width build/full-width
 
-example-trace: setup  ## record the trace that ships with the package, after a new demo model
+example-trace: setup  ## record the trace that ships with the package, after a new demo model, and draw it
 	rm -f $(EXAMPLE)
-	OMP_NUM_THREADS=1 $(BIN)/localdiff run --model demo --device cpu --seed 2 --live off --record $(EXAMPLE) \
-	  --record-top-k 3 'Write a long text about quantization.'
+	OMP_NUM_THREADS=1 $(BIN)/localdiff run --model demo --device cpu --seed $(SHOWN_SEED) --live off \
+	  --record $(EXAMPLE) --record-top-k 3 $(call quoted,$(SHOWN))
 	$(BIN)/localdiff trace check $(EXAMPLE) --rerun
 	chmod 644 $(EXAMPLE)
+	$(MAKE) docs
 
 demo-values: setup  ## store what `localdiff doctor` compares with, after a new demo model
 	$(BIN)/python -m localdiff.doctor.write_values

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from localdiff.hub import reference
+from tests import canvas_picture, terminal_page
 from tests.checkpoints import Spec, write_checkpoint
 from tests.cli_reference import render
 from tests.processes import ROOT
@@ -17,6 +18,12 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 def test_cli_page_is_current() -> None:
     assert (ROOT / "docs" / "cli.md").read_text() == render(), "run `make docs`"
+
+
+def test_page_and_picture_of_the_canvas_are_current() -> None:
+    """Both follow from the trace that ships with the package."""
+    assert (ROOT / "docs" / "terminal.md").read_text() == terminal_page.render(), "run `make docs`"
+    assert (ROOT / "docs" / "canvas.svg").read_text() == canvas_picture.render(), "run `make docs`"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

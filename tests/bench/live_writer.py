@@ -145,7 +145,8 @@ def torn_share(writes: list[str], size: Size) -> float:
 
 
 def rows_on(terminal: FakeTerminal) -> int:
-    return sum(bool(row.strip()) for row in terminal.screen.display)
+    buffer = terminal.screen.buffer
+    return sum(any(cell.data != " " for cell in buffer[y].values()) for y in range(terminal.screen.lines))
 
 
 def left_by_resize(
