@@ -27,7 +27,11 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> Callable
     def ask(question: str) -> bool:
         while True:
             stream.write(f"\n{question} {'[Y/n]' if default else '[y/N]'} ")
-            line = keyboard.readline()
+            try:
+                line = keyboard.readline()
+            except KeyboardInterrupt:
+                stream.write("\n")  # whatever comes next does not belong behind the question
+                raise
             answer = line.strip().lower()
             if not line:  # Ctrl-D
                 stream.write("\n")

@@ -39,3 +39,16 @@ def test_nobody_is_asked_who_cannot_see_or_answer() -> None:
     assert asker(Stream(file=io.StringIO(), terminal=True), None, default=True) is None
     assert asker(Stream(file=io.StringIO(), terminal=True), io.StringIO("y\n"), default=True) is None
     assert asker(Stream(file=io.StringIO()), Keyboard("y\n"), default=True) is None
+
+
+def test_ctrl_c_ends_the_line() -> None:
+    class Interrupted(Keyboard):
+        def readline(self, _size: int | None = -1, /) -> str:
+            raise KeyboardInterrupt
+
+    shown = io.StringIO()
+    ask = asker(Stream(file=shown, terminal=True), Interrupted(), default=True)
+    assert ask is not None
+    with pytest.raises(KeyboardInterrupt):
+        ask("Continue?")
+    assert shown.getvalue() == "\nContinue? [Y/n] \n"
