@@ -6,6 +6,7 @@ ships that and the assembler. It says nothing about speed. Exits with 1 where a 
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -58,7 +59,7 @@ class Use:
 
 def builds() -> list[Build]:
     """Every kernel in every variant that a released recipe uses."""
-    return [*_logits(), *_experts(), *_soft()]
+    return [*_logits(), *_experts(), *_linear(), *_soft()]
 
 
 def _logits() -> Iterator[Build]:
@@ -163,6 +164,29 @@ def _experts() -> Iterator[Build]:
         aligned=("width",),
         warps=2,
     )
+
+
+def _linear() -> Iterator[Build]:
+    from quant.cuda.linear import COLUMNS, STAGES, TILES
+
+    for codec, int8, (rows, warps) in itertools.product(("w4", "w8"), (False, True), TILES):
+        yield Build(
+            module="quant.cuda.linear_kernels",
+            kernel="linear_kernel",
+            name=f"linear {codec}a{8 if int8 else 16}, {rows} rows",
+            pointers={
+                "x": "i8" if int8 else "bf16",
+                "x_scales": "fp32" if int8 else "bf16",
+                "codes": "u8" if codec == "w4" else "i8",
+                "scales": "bf16",
+                "levels": "i8" if int8 else "fp32",
+                "out": "bf16",
+            },
+            constants={"NF4": codec == "w4", "INT8": int8, "PERMUTED": True, "ROWS": rows, "COLUMNS": COLUMNS},
+            aligned=("rows", "width", "out_width", "code_row", "code_group"),
+            warps=warps,
+            stages=STAGES,
+        )
 
 
 def _soft() -> Iterator[Build]:

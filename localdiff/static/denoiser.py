@@ -21,7 +21,7 @@ from torch import Tensor
 
 from quant.cuda.soft import SparseSoft
 from quant.cuda.support import missing
-from quant.cuda.switches import PARTS, SOFT, SwitchError, choice, is_plain
+from quant.cuda.switches import PARTS, SOFT, SwitchError, chosen, is_plain
 from quant.modules import QuantEmbedding
 
 from ..denoising import BlockContext, Step, denoise_block, not_numbers
@@ -101,7 +101,7 @@ class Denoiser:
         can_be_captured = all(getattr(module, "can_be_captured", False) for module in experts)
         try:
             plain = {part: is_plain(part) for part in PARTS}
-            sparse = choice(SOFT, "exact", "sparse")
+            sparse = chosen(SOFT, "exact", "sparse") == "sparse"
         except SwitchError as error:
             raise UsageError(str(error)) from error
         if device.type != "cuda" or not one_device:

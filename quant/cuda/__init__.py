@@ -6,6 +6,7 @@
     row_kernels, rows activations as int8, a scale a row and group
     expert_kernels    device code: routing and the two products of all experts of a layer
     experts           the module over them
+    linear_kernels, linear        linear layers and the output head, where that is asked for
     soft_kernels, embedding       self-conditioning over the probable ids alone
     choice            which module is replaced by which, on this card
 

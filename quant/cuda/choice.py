@@ -1,25 +1,34 @@
 """Which quantized module is replaced by which fast one, on a card.
 
-    experts     nf4 and int8, grouped products in Triton
-    others      stay plain: decoded, then multiplied
+    experts          grouped products in Triton
+    linear, head     plain (decoded, then multiplied), unless `LOCALDIFF_CUDA_DENSE` says otherwise
 
 A weight is moved, never kept twice: a module's stored parts are let go before the next module's turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
 
+from ..modules.embedding import QuantEmbedding
 from ..modules.experts import QuantExperts
-from .experts import Activations, CudaExperts
+from ..modules.linear import QuantLinear
+from .experts import CudaExperts
+from .linear import CudaEmbedding, CudaLinear, can_multiply
 from .support import missing
-from .switches import EXPERTS, SwitchError, choice, is_plain
+from .switches import DENSE, EXPERTS, SwitchError, chosen, is_plain
 
 __all__ = ["Prepared", "SwitchError", "prepare"]
+
+_COST = "experts are decoded one by one, and the program waits for the card in each layer"
+_KINDS: dict[type[nn.Module], str] = {QuantExperts: "experts", QuantLinear: "linear layers", QuantEmbedding: "head"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,22 +53,48 @@ def prepare(model: nn.Module, device: torch.device, *, progress: Callable[[int, 
     Raises:
         SwitchError: an environment variable says what it cannot say.
     """
-    activations: Activations = "a8" if choice(EXPERTS, "a16", "a8") else "a16"
-    found = [path for path, module in model.named_modules() if isinstance(module, QuantExperts)]
-    if not found or is_plain("experts"):
+    experts, dense = chosen(EXPERTS, "a16", "a8"), chosen(DENSE, "plain", "a16", "a8")
+    make = _makers("plain" if is_plain("experts") else experts, dense)
+    found = [path for path, module in model.named_modules() if _fast(make, module) is not None]
+    if not found:
         return Prepared()
     reason = missing(device)
     if reason is not None:
-        return Prepared(
-            lacking=f"{reason}: experts are decoded one by one, and the program waits for the card in each layer"
-        )
-    paths = []
+        return Prepared(lacking=f"{reason}: {_COST}")
+    paths: dict[str, list[str]] = defaultdict(list)
     for done, path in enumerate(found, 1):
         parent, _, attribute = path.rpartition(".")
         owner = model.get_submodule(parent)
-        fast = CudaExperts(getattr(owner, attribute), activations).eval()
+        plain = getattr(owner, attribute)
+        maker = _fast(make, plain)
+        assert maker is not None
+        fast = maker(plain).eval()
         setattr(owner, attribute, fast)
-        paths.append(fast.path)
+        paths[_KINDS[type(plain)]].append(fast.path)
         if progress is not None:
             progress(done, len(found))
-    return Prepared(paths=tuple(f"experts of {paths.count(path)} layers: {path}" for path in dict.fromkeys(paths)))
+    return Prepared(
+        paths=tuple(
+            f"{kind} ({made.count(path)}): {path}" for kind, made in paths.items() for path in dict.fromkeys(made)
+        )
+    )
+
+
+def _makers(experts: str, dense: str) -> dict[type[nn.Module], Callable[[Any], Any]]:
+    """What makes the fast module of each plain kind, as far as the switches have it."""
+    made: dict[type[nn.Module], Callable[[Any], Any]] = {}
+    if experts != "plain":
+        made[QuantExperts] = partial(CudaExperts, activations="a8" if experts == "a8" else "a16")
+    if dense != "plain":
+        made[QuantLinear] = partial(CudaLinear, activations="a8" if dense == "a8" else "a16")
+        made[QuantEmbedding] = CudaEmbedding
+    return made
+
+
+def _fast(make: Mapping[type[nn.Module], Callable[[Any], Any]], module: nn.Module) -> Callable[[Any], Any] | None:
+    maker = make.get(type(module))
+    if isinstance(module, QuantLinear | QuantEmbedding) and not can_multiply(module.weight):
+        return None
+    if isinstance(module, QuantEmbedding) and module.weight.codec.name != "int8":
+        return None
+    return maker

@@ -132,7 +132,7 @@ class CudaExperts(nn.Module):
 
     def _weight(self, part: Tiled) -> tuple[Tensor, Tensor, Tensor]:
         """Codes, scales, and nf4's table in the type that is computed in."""
-        return part.codes, part.scales, _levels(part.codes.device, self.activations)
+        return part.codes, part.scales, levels(part.codes.device, self.activations)
 
     def _choices(self, part: Tiled, block_rows: int) -> dict[str, Any]:
         return {
@@ -163,7 +163,8 @@ def _words(part: Tiled, activations: Activations) -> str:
 
 
 @lru_cache(maxsize=32)
-def _levels(device: torch.device, activations: Activations) -> Tensor:
+def levels(device: torch.device, activations: Activations) -> Tensor:
+    """nf4's table in the type that is computed in: int8 or fp32."""
     if activations == "a8":
         return torch.tensor([round(127 * level) for level in LEVELS], dtype=torch.int8, device=device)
     return torch.tensor(LEVELS, dtype=torch.float32, device=device)

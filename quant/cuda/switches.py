@@ -2,6 +2,7 @@
 
     LOCALDIFF_CUDA_PLAIN=experts,step     these parts take the plain way; `all` is every part
     LOCALDIFF_CUDA_EXPERTS=a8             activations of the experts in int8 rather than in their own type
+    LOCALDIFF_CUDA_DENSE=a16              linear layers and head through Triton too, `a8` with activations in int8
     LOCALDIFF_CUDA_SOFT=sparse            self-conditioning over probable ids, the exact sum where they are too many
 
 Knows names; knows nothing about what they turn on.
@@ -16,7 +17,8 @@ Part: TypeAlias = Literal["experts", "logits", "step", "graph", "commit"]
 """Grouped products; statistics and decision in Triton; the static step; its capture; the fused commit."""
 
 PARTS: tuple[Part, ...] = get_args(Part)
-PLAIN, EXPERTS, SOFT = "LOCALDIFF_CUDA_PLAIN", "LOCALDIFF_CUDA_EXPERTS", "LOCALDIFF_CUDA_SOFT"
+PLAIN, SOFT = "LOCALDIFF_CUDA_PLAIN", "LOCALDIFF_CUDA_SOFT"
+EXPERTS, DENSE = "LOCALDIFF_CUDA_EXPERTS", "LOCALDIFF_CUDA_DENSE"
 
 
 class SwitchError(ValueError):
@@ -36,13 +38,13 @@ def is_plain(part: Part) -> bool:
     return part in named or "all" in named
 
 
-def choice(name: str, default: str, other: str) -> bool:
-    """Whether a variable says `other`, and not `default`.
+def chosen(name: str, *options: str) -> str:
+    """What a variable says; the first option where it says nothing.
 
     Raises:
-        SwitchError: it says something else.
+        SwitchError: it says something that is no option.
     """
-    value = os.environ.get(name, default)
-    if value not in (default, other):
-        raise SwitchError(f"{name}={value} should be {default} or {other}")
-    return value == other
+    value = os.environ.get(name, options[0])
+    if value not in options:
+        raise SwitchError(f"{name}={value} should be {', '.join(options[:-1])} or {options[-1]}")
+    return value

@@ -5,6 +5,7 @@
 
     tests    those marked `gpu`, and those of the kernels, compiled
     layer    the experts of one layer of the released shape: each kernel's variant, and bf16 `grouped_mm` of torch
+    dense    a linear layer: decoded and multiplied, and each kernel's variant
     steps    `localdiff bench step` with random weights, a process for each recipe and context
 
 Needs torch and Triton, pytest for the tests, and for the steps what localdiff itself needs; what is missing is said and
@@ -28,9 +29,9 @@ import torch
 
 ROOT = Path(__file__).parents[2]
 TESTS = ("tests/localdiff/static", "tests/localdiff/kernels", "tests/quant/cuda", "tests/test_kernels_aot.py")
-ROWS, TOP_K, EXPERTS, WIDTH, INNER = 256, 8, 128, 2816, 704
+ROWS, TOP_K, EXPERTS, WIDTH, INNER, OUT = 256, 8, 128, 2816, 704, 4096
 REPEATS = 50
-PARTS = ("tests", "layer", "steps")
+PARTS = ("tests", "layer", "dense", "steps")
 RECIPES, CONTEXTS = ("4bit", "4bit-small", "int8"), (1024, 8192, 32768)
 
 
@@ -43,7 +44,7 @@ def main() -> int:
         print("there is no CUDA device here", file=sys.stderr)
         return 1
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, CUDA {torch.version.cuda}", flush=True)
-    parts = {"tests": run_tests, "layer": layer, "steps": lambda: steps(options)}
+    parts = {"tests": run_tests, "layer": layer, "dense": dense, "steps": lambda: steps(options)}
     return max([parts[name]() for name in options.parts or parts], default=0)
 
 
@@ -102,6 +103,33 @@ def layer() -> int:
         return (out.view(ROWS, TOP_K, WIDTH) * weight[..., None]).sum(dim=1)
 
     print(f"  {'bf16, torch grouped_mm':40} {_median(in_bf16):9.1f} µs", flush=True)
+    return 0
+
+
+@torch.inference_mode()
+def dense() -> int:
+    """Microseconds of one linear layer, int8 and nf4, decoded first and on the way."""
+    from quant.codecs import CODECS
+    from quant.cuda.experts import Activations
+    from quant.cuda.linear import CudaLinear
+    from quant.modules import QuantLinear, QuantTensor
+
+    generator = torch.Generator("cuda").manual_seed(0)
+    x = torch.randn(ROWS, WIDTH, generator=generator, device="cuda", dtype=torch.bfloat16)
+    weight = torch.randn(OUT, WIDTH, generator=generator, device="cuda", dtype=torch.bfloat16) / WIDTH**0.5
+    print(f"a linear layer, {ROWS} rows of {WIDTH:,} to {OUT:,}, median of {REPEATS}:")
+    print(f"  {'bf16':40} {_median(lambda: torch.nn.functional.linear(x, weight)):9.1f} µs", flush=True)
+    choices: list[Activations] = ["a16", "a8"]
+    for codec in ("int8", "nf4"):
+        plain = QuantLinear(CODECS[codec], WIDTH, OUT)
+        plain.weight = QuantTensor.of(CODECS[codec], weight)
+        print(
+            f"  {codec + ', decoded, then multiplied':40} {_median(lambda plain=plain: plain(x)):9.1f} µs", flush=True
+        )
+        for activations in choices:
+            plain.weight = QuantTensor.of(CODECS[codec], weight)
+            fast = CudaLinear(plain, activations)
+            print(f"  {fast.path:40} {_median(lambda fast=fast: fast(x)):9.1f} µs", flush=True)
     return 0
 
 

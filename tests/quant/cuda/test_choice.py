@@ -8,10 +8,12 @@ from torch import nn
 
 from quant.cuda import choice
 from quant.cuda.experts import CudaExperts
+from quant.cuda.linear import CudaEmbedding
 from quant.cuda.support import missing
 from quant.cuda.switches import SwitchError
-from quant.modules import QuantExperts
+from quant.modules import QuantExperts, QuantLinear
 from tests.kernels import needs_triton
+from tests.localdiff.bench.step.small import small_subject
 from tests.quant.cuda.test_experts import plain_experts
 
 CARD = torch.device("cuda", 0)
@@ -36,8 +38,8 @@ def test_experts_are_replaced_layer_by_layer() -> None:
     prepared = choice.prepare(network, CARD, progress=lambda done, of: seen.append((done, of)))
     assert all(isinstance(layer.experts, CudaExperts) for layer in network.children())
     assert prepared.paths == (
-        "experts of 1 layers: w8a16, grouped, Triton",
-        "experts of 2 layers: w4a16, grouped, Triton",
+        "experts (1): w8a16, grouped, Triton",
+        "experts (2): w4a16, grouped, Triton",
     )
     assert prepared.lacking is None
     assert seen == [(1, 3), (2, 3), (3, 3)]
@@ -47,7 +49,7 @@ def test_experts_are_replaced_layer_by_layer() -> None:
 @needs_triton
 def test_switches_choose_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", "a8")
-    assert choice.prepare(model(), CARD).paths[1] == "experts of 2 layers: w4a8, grouped, Triton"
+    assert choice.prepare(model(), CARD).paths[1] == "experts (2): w4a8, grouped, Triton"
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "experts")
     network = model()
     assert choice.prepare(network, CARD) == choice.Prepared()
@@ -55,6 +57,24 @@ def test_switches_choose_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", "a4")
     with pytest.raises(SwitchError, match="LOCALDIFF_CUDA_EXPERTS=a4 should be a16 or a8"):
         choice.prepare(network, CARD)
+
+
+@pytest.mark.usefixtures("works")
+@needs_triton
+def test_dense_layers_are_replaced_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for a weight that does not divide into the columns of a program."""
+    network = small_subject("4bit").network
+    assert choice.prepare(network, CARD).paths == (
+        "experts (2): w8a16, grouped, Triton",
+        "experts (2): w4a16, grouped, Triton",
+    )
+    monkeypatch.setenv("LOCALDIFF_CUDA_DENSE", "a8")
+    prepared = choice.prepare(network, CARD)
+    assert {path.split(" (")[0] for path in prepared.paths} == {"linear layers", "head"}
+    assert isinstance(network.embed_tokens, CudaEmbedding)
+    left = [module for module in network.modules() if type(module) is QuantLinear]
+    assert left
+    assert all(module.weight.shape[0] % 64 for module in left)
 
 
 def test_what_is_missing_is_said_once_and_the_plain_way_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,67 @@
+"""Device code: rows of activations times one quantized weight, decoded tile by tile on the way.
+
+Shape letters: M rows of activations, N rows of the weight, K its input.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .weight_kernels import add_product
+
+
+@triton.jit
+def linear_kernel(
+    x,
+    x_scales,
+    codes,
+    scales,
+    levels,
+    out,
+    rows,
+    width,
+    out_width,
+    code_row,
+    code_group,
+    scale_row,
+    scale_group,
+    NF4: tl.constexpr,
+    INT8: tl.constexpr,
+    PERMUTED: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """`out` [M, N] = x [M, K] times the weight, summed in fp32. Grid: (M / ROWS rounded up, N / COLUMNS).
+
+    Programs of the same columns are next to each other, so that a weight comes from memory once.
+
+    Args:
+        code_row, code_group, scale_row, scale_group: strides of codes and scales, so that int8 is read as it is stored.
+    """
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    valid = row < rows
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    k = tl.arange(0, 32)
+    groups = width // 64
+    weight_codes = codes + column[:, None].to(tl.int64) * code_row + k[None, :]
+    weight_scales = scales + column.to(tl.int64) * scale_row
+    x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
+    x_row_scales = x_scales + row * groups
+    total = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+    for group in range(groups):
+        total = add_product(
+            total,
+            x_rows + group * 64,
+            x_row_scales + group,
+            weight_codes + group * code_group,
+            weight_scales + group * scale_group,
+            levels,
+            k,
+            valid[:, None],
+            NF4,
+            INT8,
+            PERMUTED,
+        )
+    to = out + row[:, None].to(tl.int64) * out_width + column[None, :]
+    tl.store(to, total.to(out.dtype.element_ty), mask=valid[:, None])

@@ -1,0 +1,74 @@
+"""Linear layers and the head of a card against the plain ones."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from quant.codecs import CODECS
+from quant.cuda import linear as module
+from quant.cuda.linear import CudaEmbedding, CudaLinear, tile_of
+from quant.modules import QuantEmbedding, QuantLinear, QuantTensor
+from tests.kernels import DEVICE, needs_triton
+
+pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
+
+IN, OUT = 128, 64
+
+
+def plain_linear(codec: str) -> QuantLinear:
+    with torch.device("meta"):
+        made = QuantLinear(CODECS[codec], IN, OUT)
+    weight = torch.randn(OUT, IN, generator=torch.Generator().manual_seed(2)) / IN**0.5
+    made.weight = QuantTensor.of(CODECS[codec], weight.to(DEVICE))
+    return made
+
+
+def rows(count: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(count, IN, generator=torch.Generator().manual_seed(count)).to(DEVICE, dtype)
+
+
+@pytest.mark.parametrize("codec", ["nf4", "int8"])
+@pytest.mark.parametrize("count", [0, 1, 20])
+def test_with_activations_as_they_are_it_is_the_same_product(codec: str, count: int) -> None:
+    plain, x = plain_linear(codec), rows(count)
+    expected = plain(x)
+    torch.testing.assert_close(CudaLinear(plain, "a16")(x), expected, atol=3e-6, rtol=2e-5)
+
+
+@pytest.mark.parametrize("codec", ["nf4", "int8"])
+def test_with_activations_in_int8_the_error_is_that_of_int8(codec: str) -> None:
+    plain, x = plain_linear(codec), rows(3)
+    expected = plain(x)
+    fast = CudaLinear(plain, "a8")
+    assert fast.path == f"{'w4' if codec == 'nf4' else 'w8'}a8, Triton"
+    error = (fast(x) - expected).norm() / expected.norm()
+    assert 1e-4 < error < 0.02
+
+
+def test_axes_before_the_last_stay() -> None:
+    plain, x = plain_linear("int8"), rows(6).view(2, 3, IN)
+    torch.testing.assert_close(CudaLinear(plain, "a16")(x), plain(x), atol=3e-6, rtol=2e-5)
+
+
+def test_more_rows_than_one_program_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TILES", ((16, 4),))
+    plain, x = plain_linear("int8"), rows(40)
+    torch.testing.assert_close(CudaLinear(plain, "a16")(x), plain(x), atol=3e-6, rtol=2e-5)
+
+
+def test_the_head_reads_the_embedding_as_it_is_stored() -> None:
+    with torch.device("meta"):
+        plain = QuantEmbedding(CODECS["int8"], 192, IN, torch.float32)
+    weight = torch.randn(192, IN, generator=torch.Generator().manual_seed(4))
+    plain.weight = QuantTensor.of(CODECS["int8"], weight.to(DEVICE))
+    fast, hidden = CudaEmbedding(plain), rows(5)
+    torch.testing.assert_close(fast.logits(hidden), plain.logits(hidden), atol=2e-5, rtol=2e-5)
+    ids = torch.tensor([3, 191], device=DEVICE)
+    assert torch.equal(fast.lookup(ids), plain.lookup(ids))
+    assert fast.weight is plain.weight
+
+
+@pytest.mark.parametrize(("count", "tile"), [(1, (16, 4)), (17, (64, 4)), (256, (128, 8))])
+def test_tiles_follow_the_rows(count: int, tile: tuple[int, int]) -> None:
+    assert tile_of(count) == tile
