@@ -1,6 +1,6 @@
 """Everything that wants a GPU, on a machine that has one and little else: `make bench-gpu`, or this module by itself.
 
-    python -m tests.bench.gpu                                tests, layer, steps, in this order
+    python -m tests.bench.gpu                                everything, in this order
     python -m tests.bench.gpu steps --recipe 4bit --context 8192 32768 --vram-limit 18GB
 
     tests    those marked `gpu`, and those of the kernels, compiled
@@ -8,8 +8,8 @@
     dense    a linear layer: decoded and multiplied, and each kernel's variant
     steps    `localdiff bench step` with random weights, a process for each recipe and context
 
-Needs torch and Triton, pytest for the tests, and for the steps what localdiff itself needs; what is missing is said and
-left out. `--vram-limit` caps torch's allocator, so that a large card behaves like a small one, and the peak that is
+Needs torch and Triton, safetensors for the steps, and for the tests what tests need; what is missing is said and left
+out. `--vram-limit` caps torch's allocator, so that a large card behaves like a small one, and the peak that is
 reported is the whole device's: context, libraries and workspaces included, and whatever else was on it before.
 """
 
@@ -161,9 +161,8 @@ def _median(work: Callable[[], object]) -> float:
 
 def steps(options: argparse.Namespace) -> int:
     """A process for each recipe and context, so that one that does not fit leaves nothing behind."""
-    lacking = [name for name in ("huggingface_hub", "typer", "tokenizers") if importlib.util.find_spec(name) is None]
-    if lacking:
-        print(f"steps: left out, there is no {', '.join(lacking)} here")
+    if importlib.util.find_spec("safetensors") is None:
+        print("steps: left out, there is no safetensors here")
         return 0
     failed = 0
     for recipe in options.recipe:

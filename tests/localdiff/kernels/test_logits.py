@@ -46,6 +46,27 @@ def test_statistics_equal_the_plain_reading(vocab: int, dtype: torch.dtype, soft
     torch.testing.assert_close(ours.cpu().float(), plain.float(), **tolerance)
 
 
+def test_a_vocabulary_of_full_size() -> None:
+    """As many blocks as the released model has, against fp64."""
+    from localdiff.kernels.logits import statistics
+
+    logits = 12 * torch.randn(2, 1 << 18, generator=torch.Generator().manual_seed(0))
+    logits[1, 200_000] = 80.0
+    uniforms, temperature = torch.tensor([0.3, 0.9]), torch.tensor([0.5])
+    found = statistics(
+        logits.to(DEVICE), softcap=30.0, temperature=temperature.to(DEVICE), uniforms=uniforms.to(DEVICE)
+    )
+    scores = torch.tanh(logits.double() / 30) * 30 / 0.5
+    probs = scores.softmax(dim=-1)
+    entropy = -(probs * probs.log()).sum(dim=-1)
+    torch.testing.assert_close(found.entropy.cpu().double(), entropy, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(found.argmax_prob.cpu().double(), probs.amax(dim=-1), atol=1e-6, rtol=1e-4)
+    assert torch.equal(found.argmax.cpu(), scores.argmax(dim=-1))
+    above = probs.cumsum(dim=-1).gather(1, found.sampled.cpu()[:, None])[:, 0]
+    below = above - probs.gather(1, found.sampled.cpu()[:, None])[:, 0]
+    assert ((below <= uniforms + 1e-5) & (uniforms <= above + 1e-5)).all()
+
+
 def test_bf16_is_read_as_it_is() -> None:
     """The interpreter cuts where it should round to bf16, so what rounding decides is left to fp16 above."""
     from localdiff.kernels.logits import statistics
@@ -71,7 +92,7 @@ def test_samples_follow_the_law() -> None:
     """Evenly spread uniforms give every id its share, to within one of them; and ids of no weight never come."""
     from localdiff.kernels.logits import statistics
 
-    count, vocab = 100, 60
+    count, vocab = 40, 60
     row = torch.randn(vocab, generator=torch.Generator().manual_seed(3))
     row[::7] = -1e30
     uniforms = (torch.arange(count) + 0.5) / count
