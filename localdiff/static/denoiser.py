@@ -14,6 +14,7 @@ import logging
 import time
 import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,7 +32,6 @@ from ..errors import UsageError
 from ..events import DenoiseStep
 from ..kernels.decision import (
     CONFIDENT,
-    CONTROLS,
     HEADER,
     NUMBERS,
     OVERFLOW,
@@ -82,6 +82,7 @@ class Denoiser:
         self._read: Read = read_through_triton if triton else read_through_torch
         self._pool: Any = torch.cuda.graph_pool_handle() if captured else None
         self._sparse = _sparse_soft(model) if static and sparse else None
+        self._is_busy = False
         self._cache: weakref.ref[KVCache] | None = None
         self._programs: dict[Shape, Program] = {}
         self._buffers: StepBuffers | None = None
@@ -137,31 +138,36 @@ class Denoiser:
             commit_ids: a block that the first step writes into the cache beside its own work.
         """
         fits = cache.canvas == len(canvas) and len(commit_ids) in (0, len(canvas))
-        if not (self._static and fits and isinstance(noise, SeededNoise) and not context.alternatives):
+        if not (self._static and fits and isinstance(noise, SeededNoise)) or context.alternatives or self._is_busy:
             commit = torch.tensor(commit_ids, dtype=torch.int64, device=canvas.device) if commit_ids else None
-            return denoise_block(self._model, cache, canvas, noise, context, commit)
-        return self._statically(cache, canvas, noise, context, commit_ids)
+            yield from denoise_block(self._model, cache, canvas, noise, context, commit)
+            return
+        self._is_busy = True  # the buffers are one block's at a time; a run beside this one takes the plain step
+        try:
+            yield from self._statically(cache, canvas, noise, context, commit_ids)
+        finally:
+            self._is_busy = False
 
     @torch.inference_mode()
     def _statically(
         self, cache: KVCache, canvas: Tensor, noise: SeededNoise, context: BlockContext, commit_ids: Sequence[int]
     ) -> Iterator[Step]:
         buffers, last = self._prepare(cache, canvas), context.settings.steps
-        exchange = Exchange(buffers)
+        block = _Block(Exchange(buffers), buffers, cache, noise, context)
         ahead = self._ahead and type(noise) is SeededNoise  # others are told of a step before they draw for the next
         began = time.perf_counter()
         buffers.canvas.copy_(canvas)
         buffers.soft.zero_()
         if commit_ids:
             buffers.commit.copy_(torch.tensor(commit_ids, dtype=torch.int64))
-        program = self._launch(exchange, 1, cache, noise, context, len(commit_ids))
+        program = self._launch(block, 1, len(commit_ids))
         cache.advance(len(commit_ids))
         for step in range(1, last + 1):
             mark = noise.mark()
             sent = ahead and step < last
             if sent:
-                program = self._launch(exchange, step + 1, cache, noise, context, 0)
-            outcome = exchange.take(step)
+                program = self._launch(block, step + 1)
+            outcome = block.exchange.take(step)
             if not outcome[NUMBERS]:
                 raise not_numbers(step, context.block)
             if self._sparse is not None:
@@ -176,7 +182,7 @@ class Denoiser:
             if converged or step == last:
                 return
             if not sent:
-                program = self._launch(exchange, step + 1, cache, noise, context, 0)
+                program = self._launch(block, step + 1)
 
     def _prepare(self, cache: KVCache, canvas: Tensor) -> StepBuffers:
         """Buffers, which stay, and no programs of another cache: they know its addresses."""
@@ -188,18 +194,11 @@ class Denoiser:
             self._cache = weakref.ref(cache)
         return self._buffers
 
-    def _launch(
-        self,
-        exchange: Exchange,
-        step: int,
-        cache: KVCache,
-        noise: SeededNoise,
-        context: BlockContext,
-        commit_rows: int,
-    ) -> Program:
+    def _launch(self, block: _Block, step: int, commit_rows: int = 0) -> Program:
+        """Sends a step, runs it, and asks for its outcome; waits for none of that."""
+        cache, noise, context = block.cache, block.noise, block.context
         settings, config = context.settings, self._model.config
-        controls = [0] * CONTROLS
-        controls[:] = (
+        controls = (
             bits_of(temperature_at(step, settings)),
             bits_of(settings.entropy_bound),
             bits_of(settings.confidence),
@@ -210,7 +209,7 @@ class Denoiser:
             cache.length,
         )
         uniforms = None if settings.greedy else noise.uniforms(config.canvas_length)
-        exchange.send(step, controls, uniforms, noise.canvas(config.canvas_length, config.vocab_size))
+        block.exchange.send(step, controls, uniforms, noise.canvas(config.canvas_length, config.vocab_size))
         shape = Shape(
             bucket=bucket_of(cache.length + commit_rows, cache.capacity),
             commit_rows=commit_rows,
@@ -218,12 +217,11 @@ class Denoiser:
         )
         program = self._programs.get(shape)
         if program is None:
-            assert self._buffers is not None
             program = self._programs[shape] = Program(
-                self._model, self._buffers, shape, read=self._read, sparse=self._sparse, pool=self._pool
+                self._model, block.buffers, shape, read=self._read, sparse=self._sparse, pool=self._pool
             )
         program.run(cache)
-        exchange.ask(step)
+        block.exchange.ask(step)
         return program
 
     def _check_tail(self, program: Program, outcome: Tensor, cache: KVCache) -> None:
@@ -234,6 +232,17 @@ class Denoiser:
         )
         if overflow:
             program.make_soft_exact(cache)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What the steps of one block have in common."""
+
+    exchange: Exchange
+    buffers: StepBuffers
+    cache: KVCache
+    noise: SeededNoise
+    context: BlockContext
 
 
 def _sparse_soft(model: DiffusionGemma) -> SparseSoft | None:

@@ -7,6 +7,7 @@ Triton's interpreter in one test.
 from __future__ import annotations
 
 import dataclasses
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,18 @@ def test_cancelled_in_the_middle_the_context_can_still_be_used(tmp_path: Path) -
             break
     again = list(made.generate(PROMPT, options(), context=context))
     assert_same(again, list(engine(tmp_path).generate(PROMPT, options())))
+
+
+def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path) -> None:
+    expected = [list(engine(tmp_path).generate(PROMPT, options(seed=seed))) for seed in (1, 2)]
+    made = engine(tmp_path, static=True, fuses_commits=True)
+    runs = [made.generate(PROMPT, options(seed=seed)) for seed in (1, 2)]
+    found: list[list[Event]] = [[], []]
+    for events in zip_longest(*runs):
+        for into, event in zip(found, events, strict=True):
+            into += [event] if event is not None else []
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_same(ours, theirs)
 
 
 @needs_triton
