@@ -3,13 +3,16 @@
 Writes the variants of `tests.bench.quality_variants`, holds each against the bf16 weights as `localdiff bench quality`
 does, and prints a table a variant and the one of `docs/quantization.md`; `--write` puts that into the page. The
 questions are shared out over processes with one thread each, and every process makes the passes of several runs as one
-(`localdiff.bench.quality.together`).
+(`localdiff.bench.quality.together`). With `--keep DIR` what is finished of a run that was stopped is used by the next
+one on the same weights; whoever changes the program in between starts with an empty directory.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import multiprocessing
+import pickle
 import sys
 import tempfile
 import textwrap
@@ -29,7 +32,9 @@ from localdiff.bench.quality.report import table
 from localdiff.demo.skills import SKILLS
 from localdiff.engine import Engine
 from localdiff.options import GenerateOptions
+from quant.disk import Disk, put
 from quant.pool import available_workers
+from quant.writer import file_sha256
 from tests.bench.quality_variants import write_variants
 
 PAGE = Path(__file__).parents[2] / "docs" / "quantization.md"
@@ -52,12 +57,21 @@ LONGEST = 512
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Share:
-    """What one process does: every `processes`-th question, from `number` on."""
+    """What one process does: every `processes`-th question, from `number` on.
+
+    Attributes:
+        folder: where the variants are.
+        weights: SHA-256 of what they were made from.
+        kept: directory of what earlier runs have finished, or None.
+    """
 
     number: int
     processes: int
     model: str
+    folder: str
     variants: tuple[str, ...]
+    weights: str
+    kept: str | None
     skills: tuple[str, ...]
     count: int
     seeds: int
@@ -68,23 +82,38 @@ class Share:
         """Its questions."""
         return skill_questions(self.skills, self.count)[self.number :: self.processes]
 
+    def file(self, variant: str) -> Path | None:
+        """Where the result of a variant is kept, under a name of all that it depends on."""
+        if self.kept is None:
+            return None
+        settings = (self.weights, self.number, self.processes, self.skills, self.count, self.seeds, self.width, LONGEST)
+        return Path(self.kept, f"{variant}-{hashlib.sha256(repr(settings).encode()).hexdigest()[:16]}.pickle")
+
 
 def work(share: Share) -> list[Comparison]:
-    """Hold every variant against the model, on one thread."""
-    torch.set_num_threads(1)
+    """Hold every variant against the model."""
     load = partial(Engine.load, device="cpu")
     options = [GenerateOptions(seed=seed, max_tokens=LONGEST) for seed in range(share.seeds)]
-    return list(
-        compare(
+    found = {}
+    for name in share.variants:
+        if (file := share.file(name)) is not None and file.exists():
+            found[name] = pickle.loads(file.read_bytes())
+    missing = [name for name in share.variants if name not in found]
+    if missing:
+        comparisons = compare(
             partial(load, share.model),
-            [partial(load, variant) for variant in share.variants],
+            [partial(load, str(Path(share.folder, name))) for name in missing],
             share.questions,
             options,
             _teller(share.number),
             walks=-(-WALKS // share.processes),
             width=share.width,
         )
-    )
+        for name, comparison in zip(missing, comparisons, strict=True):
+            found[name] = comparison
+            if (file := share.file(name)) is not None:
+                put(Disk(), file, pickle.dumps(comparison))
+    return [found[name] for name in share.variants]
 
 
 def merged(shares: Sequence[Share], parts: Sequence[Comparison]) -> Comparison:
@@ -154,17 +183,26 @@ def main() -> None:
     parser.add_argument("--variants", nargs="+", choices=list(LABELS), default=list(LABELS))
     parser.add_argument("--processes", type=int, default=available_workers())
     parser.add_argument("--width", type=int, default=16, help="runs that share their passes")
+    parser.add_argument(
+        "--keep", metavar="DIR", type=Path, help="for results, so that a run which is stopped can go on"
+    )
     parser.add_argument("--write", action="store_true", help="put the table into docs/quantization.md")
     arguments = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        write_variants(hub.resolve(arguments.model).directory, Path(folder, "variants"))
+        source = hub.resolve(arguments.model).directory
+        write_variants(source, Path(folder, "variants"))
+        if arguments.keep is not None:
+            arguments.keep.mkdir(parents=True, exist_ok=True)
         shares = [
             Share(
                 number=number,
                 processes=arguments.processes,
                 model=arguments.model,
-                variants=tuple(str(Path(folder, "variants", name)) for name in arguments.variants),
+                folder=str(Path(folder, "variants")),
+                variants=tuple(arguments.variants),
+                weights=file_sha256(source / "model.safetensors"),
+                kept=None if arguments.keep is None else str(arguments.keep),
                 skills=tuple(arguments.skills),
                 count=arguments.count,
                 seeds=arguments.seeds,
@@ -172,7 +210,12 @@ def main() -> None:
             )
             for number in range(arguments.processes)
         ]
-        with ProcessPoolExecutor(arguments.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        with ProcessPoolExecutor(
+            arguments.processes,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=torch.set_num_threads,
+            initargs=(1,),
+        ) as pool:
             found = list(pool.map(work, shares))
     rows = {}
     for name, *parts in zip(arguments.variants, *found, strict=True):
