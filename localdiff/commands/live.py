@@ -74,6 +74,8 @@ def mode_of(
     """
     wish = options.wish or options.preferred or _wish_of(env)
     obstacle = _obstacle(output, lines_on_stdout, env)
+    if lines_on_stdout and output.stdout.piped and options.wish is None:
+        obstacle = obstacle or "the reader of `--events -` may print on the same screen"
     mode = live_mode(wish, stream=output.stderr.file, env=env) if obstacle is None else "off"
     if obstacle is not None and options.wish in ("on", "line"):
         raise UsageError(f"`--live {options.wish}` has nowhere to draw: {obstacle}", "leave it out")
@@ -92,6 +94,7 @@ def live_view(
     pieces: Pieces,
     *,
     prints: Collection[Channel],
+    elsewhere: Collection[Channel] = (),
     cancelled: Callable[[], bool],
     legend: bool = True,
     render: Callable[[Passage, int], str] | None = None,
@@ -104,6 +107,7 @@ def live_view(
         output: the streams.
         pieces: what ids look like.
         prints: channels whose text is left on stderr's terminal.
+        elsewhere: channels whose text goes into a pipe.
         cancelled: whether the run has been asked to stop.
         legend: explain the colours.
         render: lays final text out.
@@ -116,6 +120,7 @@ def live_view(
         piece_of=pieces.piece,
         is_special=pieces.is_special,
         prints=prints,
+        elsewhere=elsewhere,
         mode=mode,
         palette=options.palette,
         color=color,

@@ -179,12 +179,14 @@ def _generate(
             # Two writers on one screen would draw over each other.
             shares = answer is not None and is_same_terminal(answer.file, output.stderr.file)
             channels: tuple[Channel, ...] = ("answer", "thought") if shares else ("thought",)
+            piped: tuple[Channel, ...] = ("answer",) if answer is not None and answer.piped else ()
             live = live_view(
                 request.live,
                 mode,
                 output,
                 engine.tokenizer,
                 prints=channels,
+                elsewhere=piped,
                 cancelled=cancel.is_set,
             )
             answer = None if shares else answer

@@ -10,6 +10,7 @@ the screen.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -29,7 +30,7 @@ from localdiff.events import (
 )
 from localdiff.ui.mailbox import Mailbox
 from localdiff.ui.painter import Frame, Painter
-from localdiff.ui.terminal import LiveMode, TerminalGuard, terminal_size
+from localdiff.ui.terminal import LiveMode, TerminalGuard, takes_output, terminal_size
 from localdiff.view.canvas_view import CanvasView
 from localdiff.view.layout import Size
 from localdiff.view.palette import Palette, resolve_palette
@@ -42,6 +43,7 @@ LINE_FPS = 4.0
 _POLL_SECONDS = 0.25
 _PATIENCE_SECONDS = 2.0
 _NAP_SECONDS = 0.05
+_ASIDE_SECONDS = 0.15
 
 
 class LiveView:
@@ -56,6 +58,8 @@ class LiveView:
         is_special: whether a token id is a control token.
         prints: channels whose committed text goes to this terminal too. The answer does where stdout is the same
             terminal: only one of them may move the cursor.
+        elsewhere: channels whose text goes into a pipe, whose reader may print it on this terminal: the canvas steps
+            aside for every line of it.
         mode: `canvas`, or `line` for one status line, drawn four times a second at most.
         palette: a palette or the name of one, which is resolved with `env`, `color` and the stream's
             encoding.
@@ -79,6 +83,7 @@ class LiveView:
         piece_of: Callable[[int], str],
         is_special: Callable[[int], bool],
         prints: Collection[Channel],
+        elsewhere: Collection[Channel] = (),
         mode: LiveMode = "canvas",
         palette: Palette | str = "auto",
         color: bool | None = None,
@@ -100,13 +105,13 @@ class LiveView:
         if isinstance(palette, str):
             palette = resolve_palette(palette, env=env, encoding=stream.encoding, color=color)
         self._stream = stream
-        self._prints = frozenset(prints)
+        self._prints, self._elsewhere = frozenset(prints), frozenset(elsewhere)
         self._render = render
         self._size = size or (lambda: terminal_size(stream))
         self._answers = "answer" in self._prints
         self._slow = slow
         self._cancelled = cancelled
-        self._sleep = sleep
+        self._clock, self._sleep = clock, sleep
         self._painter = Painter(
             stream=stream,
             view=CanvasView(piece_of=piece_of, is_special=is_special, palette=palette),
@@ -121,6 +126,8 @@ class LiveView:
         self._transcript = Transcript()
         self._mailbox: Mailbox[Frame] = Mailbox()
         self._undrawn: list[Frame] = []
+        self._screen = threading.Lock()
+        self._rests_until = -math.inf
         self._failure: BaseException | None = None
         self._resumed = False
         self._closed = False
@@ -149,6 +156,8 @@ class LiveView:
             case TextCommitted():
                 # Drawn with the next block: until then the settled page stays, and no frame is empty.
                 self._transcript.add(event)
+                if event.channel in self._elsewhere and "\n" in event.text:
+                    self._step_aside()
             case BlockStarted():
                 finished = self._transcript.take_finished()
                 self._scene = replace(self._scene, pending=self._transcript.pending)
@@ -224,11 +233,13 @@ class LiveView:
 
     def _draw(self) -> None:
         while True:
-            self._undrawn += self._mailbox.take(_POLL_SECONDS)
-            if self._mailbox.closed and (self._hurry or not self._undrawn):
+            self._undrawn += self._mailbox.take(0 if self._undrawn else _POLL_SECONDS)
+            if self._mailbox.closed and (self._hurry or self._rests or not self._undrawn):
                 return
             try:
-                self._draw_frames()
+                with self._screen:
+                    if not self._rests:
+                        self._draw_frames()
             except BaseException as error:  # raised again by `close`
                 self._failure = error
                 return
@@ -243,6 +254,22 @@ class LiveView:
         while self._undrawn and not self._hurry:
             self._painter.paint(self._undrawn[0])
             self._undrawn.pop(0)
+
+    @property
+    def _rests(self) -> bool:
+        return self._clock() < self._rests_until
+
+    def _step_aside(self) -> None:
+        # Only the drawing thread may be made to wait by a terminal that takes nothing.
+        if self._thread is None or not takes_output(self._stream) or not self._screen.acquire(timeout=_NAP_SECONDS):
+            return
+        try:
+            self._rests_until = self._clock() + _ASIDE_SECONDS
+            self._painter.step_aside()
+        except OSError as error:
+            self._failure = self._failure or error
+        finally:
+            self._screen.release()
 
     def _on_resumed(self) -> None:
         self._resumed = True

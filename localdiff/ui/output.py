@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import shlex
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,6 +48,14 @@ class Stream:
             return os.get_terminal_size(self.file.fileno()).columns or self.width
         except (OSError, ValueError):
             return self.width
+
+    @property
+    def piped(self) -> bool:
+        """Whether a program reads what is written; it may print that wherever it likes."""
+        try:
+            return stat.S_ISFIFO(os.fstat(self.file.fileno()).st_mode)
+        except (OSError, ValueError):
+            return False
 
     def write(self, text: str) -> None:
         """Write and flush at once: whoever reads along wants it now."""

@@ -48,6 +48,7 @@ class Painter:
         fps: frames a second at most.
         stopping: whether the run has been asked to stop, which is then said.
         clock: seconds, monotonic.
+        work_clock: seconds of work of the calling thread; what it waits for others takes nothing from the engine.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Painter:
         fps: float = 20.0,
         stopping: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
+        work_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         if not fps > 0:
             raise ValueError(f"{fps=} should be greater than 0")
@@ -69,7 +71,7 @@ class Painter:
         self._one_line = one_line
         self._shortest = 1.0 / fps
         self._stopping = stopping
-        self._clock = clock
+        self._clock, self._work_clock = clock, work_clock
         self._region = Region()
         self._drawn = Drawn()
         self._encoded: list[tuple[Row, str]] = []
@@ -90,7 +92,7 @@ class Painter:
 
     def paint(self, frame: Frame) -> None:
         """Draw a frame; raises what the stream raises."""
-        start = self._clock()
+        start, began = self._clock(), self._work_clock()
         size = self._size()
         scene = replace(frame.scene, stopping=True) if self._stopping() else frame.scene
         picture = self._view.picture(scene, size, self._drawn, one_line=self._one_line)
@@ -99,7 +101,7 @@ class Painter:
             self._region.forget()
             self._repainted = start
         text = self._region.frame(rows, size, above=encode_above([frame]))
-        self._render_seconds = self._clock() - start
+        self._render_seconds = self._work_clock() - began
         self._write(text)
         self._scene, self._drawn, self._drawn_size = scene, picture.drawn, size
 
@@ -114,6 +116,12 @@ class Painter:
         """Begin a new region below, at the next refresh at the latest: something else has been on the screen."""
         self._region.abandon()
         self._drawn_size = None
+
+    def step_aside(self) -> None:
+        """Take the region away so that somebody else can print there; the next frame begins a new one below."""
+        if self.is_drawn:
+            self._write(self._region.close("", self._size()))
+            self._drawn_size = None
 
     def finish(self, frames: Sequence[Frame], passages: Sequence[Passage]) -> None:
         """Leave in place of the region what frames that were not drawn had to say, and final text."""

@@ -122,12 +122,12 @@ class _Text:
     """Text on its way to a stream: exact into a pipe or a file, made safe on a terminal.
 
     Where stderr is a terminal too, both share a screen and only whole lines are written, so that a remark begins in the
-    first column.
+    first column. A pipe's reader may share it as well.
     """
 
     def __init__(self, stream: Stream, *, whole_lines: bool, style: str | None = None) -> None:
         self._stream = stream
-        self._whole_lines = whole_lines and stream.terminal
+        self._whole_lines = whole_lines and (stream.terminal or stream.piped)
         self._style = style
         self._held = ""
         self._open = False

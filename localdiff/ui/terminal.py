@@ -8,6 +8,7 @@ are put back.
 from __future__ import annotations
 
 import atexit
+import io
 import os
 import select
 import signal
@@ -57,6 +58,16 @@ def is_same_terminal(one: TextIO, other: TextIO) -> bool:
     try:
         devices = {os.fstat(one.fileno()).st_rdev, os.fstat(other.fileno()).st_rdev}
         return len(devices) == 1 or os.stat("/dev/tty").st_rdev in devices
+    except (OSError, ValueError):
+        return False
+
+
+def takes_output(stream: TextIO, *, patience: float = 0.0) -> bool:
+    """Whether a terminal takes output within some seconds; one that is held with Ctrl-S does not."""
+    try:
+        return bool(select.select([], [stream.fileno()], [], patience)[1])
+    except io.UnsupportedOperation:
+        return True  # no file at all: it never blocks
     except (OSError, ValueError):
         return False
 
@@ -115,9 +126,8 @@ class TerminalGuard:
         """Take a picture away and put the terminal in order, now; never waits long for a terminal that is stuck."""
         self._echo_keys()
         try:
-            descriptor = self._stream.fileno()
-            if select.select([], [descriptor], [], _PATIENCE)[1]:
-                os.write(descriptor, LEAVE.encode())
+            if takes_output(self._stream, patience=_PATIENCE):
+                os.write(self._stream.fileno(), LEAVE.encode())
         except (OSError, ValueError):
             # The terminal is gone, and with it everything there was to restore.
             return

@@ -81,7 +81,7 @@ def test_drawing_takes_a_thirtieth_of_the_time_at_most() -> None:
         clock.now += 0.02
         return Size(80, 24)
 
-    painter = Painter(stream=FakeTerminal(), view=view, size=size, fps=100, clock=clock)
+    painter = Painter(stream=FakeTerminal(), view=view, size=size, fps=100, clock=clock, work_clock=clock)
     assert painter.interval == 0.01
     painter.paint(Frame(scene=made[0]))
     assert painter.interval == pytest.approx(0.6)
