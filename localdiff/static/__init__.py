@@ -6,6 +6,7 @@
     buffers      the tensors that a step reads and leaves behind
     reading      statistics and decision, in Triton or through torch
     program      a step over one bucket of the cache; on a card captured as a CUDA graph after its first run
+    outcome      what it told, as an event
     denoiser     blocks over such programs, or over the plain step where that is asked for
 
 On a CPU the same code runs as it stands, and is held there against `localdiff.denoising`.

@@ -29,22 +29,11 @@ from ..denoising import BlockContext, Step, denoise_block, not_numbers
 from ..diffusion.noise import Noise, SeededNoise
 from ..diffusion.schedule import temperature_at
 from ..errors import UsageError
-from ..events import DenoiseStep
-from ..kernels.decision import (
-    CONFIDENT,
-    HEADER,
-    NUMBERS,
-    OVERFLOW,
-    ROWS,
-    RULES,
-    STABLE,
-    STOP,
-    TAIL,
-    bits_of,
-)
+from ..kernels.decision import NUMBERS, OVERFLOW, RULES, STOP, TAIL, bits_of
 from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
 from .buffers import Exchange, StepBuffers
+from .outcome import event_of
 from .program import Program, Shape, bucket_of
 from .reading import Read, read_through_torch, read_through_triton
 
@@ -176,7 +165,7 @@ class Denoiser:
             if converged and sent:
                 noise.return_to(mark)
             now = time.perf_counter()
-            event = _event(outcome, step, context, now - began, now)
+            event = event_of(outcome, step, context, seconds=now - began, now=now)
             began = now
             yield Step(event=event, converged=converged)
             if converged or step == last:
@@ -250,25 +239,3 @@ def _sparse_soft(model: DiffusionGemma) -> SparseSoft | None:
     if isinstance(embedding, QuantEmbedding) and embedding.weight.codec.name == "int8":
         return SparseSoft(embedding)
     return None
-
-
-def _event(outcome: Tensor, step: int, context: BlockContext, seconds: float, now: float) -> DenoiseStep:
-    rows = outcome[HEADER:].view(ROWS, -1)
-    entropy = rows[2].view(torch.float32)
-    return DenoiseStep(
-        block=context.block,
-        step=step,
-        max_steps=context.settings.steps,
-        temperature=temperature_at(step, context.settings),
-        argmax_ids=tuple(rows[0].tolist()),
-        argmax_probs=tuple(rows[1].view(torch.float32).tolist()),
-        entropies=tuple(entropy.tolist()),
-        accepted=tuple(rows[3].bool().tolist()),
-        sampled_ids=tuple(rows[4].tolist()),
-        shown_ids=tuple(rows[5].tolist()),
-        mean_entropy=float(entropy.mean()),
-        stable=bool(outcome[STABLE]),
-        confident=bool(outcome[CONFIDENT]),
-        seconds=seconds,
-        elapsed=now - context.started,
-    )

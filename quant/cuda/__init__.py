@@ -1,14 +1,13 @@
 """Quantized modules that are fast on an NVIDIA card, beside the plain ones of `quant.modules`.
 
-    support           whether there is a working Triton, and what is missing
-    layout            codes and scales in the order in which kernels read them
-    weight_kernels    device code: codes to weights, the levels of nf4 by byte permutation
-    row_kernels, rows activations as int8, a scale a row and group
-    expert_kernels    device code: routing and the two products of all experts of a layer
-    experts           the module over them
-    linear_kernels, linear        linear layers and the output head, where that is asked for
-    soft_kernels, embedding       self-conditioning over the probable ids alone
-    choice            which module is replaced by which, on this card
+    support                     whether there is a working Triton, and what is missing
+    layout                      codes and scales in the order in which kernels read them
+    weight_kernels              codes to weights, the levels of nf4 by byte permutation
+    row_kernels, rows           activations as int8, a scale a row and group
+    expert_kernels, experts     routing and the two products of all experts of a layer
+    linear_kernels, linear      linear layers and the output head, where that is asked for
+    soft_kernels, soft          self-conditioning over the probable ids alone
+    switches, choice            which module is replaced by which, on this card
 
 Each computes what its plain twin computes, within an error that its own page tells, and says in `path` how it does so.
 None of them waits for the device, so that a step over them can be captured in a CUDA graph. They know modules and

@@ -1,0 +1,42 @@
+"""What a step told its host, as an event.
+
+Knows the layout of an outcome and the fields of an event; computes nothing but a mean.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..denoising import BlockContext
+from ..diffusion.schedule import temperature_at
+from ..events import DenoiseStep
+from ..kernels.decision import CONFIDENT, HEADER, ROWS, STABLE
+
+
+def event_of(outcome: Tensor, step: int, context: BlockContext, *, seconds: float, now: float) -> DenoiseStep:
+    """The event of a step.
+
+    Args:
+        outcome: on the host; `localdiff.kernels.decision` has its layout.
+        seconds: what the step took; now: when it was there, on the clock of `context.started`.
+    """
+    rows = outcome[HEADER:].view(ROWS, -1)
+    entropy = rows[2].view(torch.float32)
+    return DenoiseStep(
+        block=context.block,
+        step=step,
+        max_steps=context.settings.steps,
+        temperature=temperature_at(step, context.settings),
+        argmax_ids=tuple(rows[0].tolist()),
+        argmax_probs=tuple(rows[1].view(torch.float32).tolist()),
+        entropies=tuple(entropy.tolist()),
+        accepted=tuple(rows[3].bool().tolist()),
+        sampled_ids=tuple(rows[4].tolist()),
+        shown_ids=tuple(rows[5].tolist()),
+        mean_entropy=float(entropy.mean()),
+        stable=bool(outcome[STABLE]),
+        confident=bool(outcome[CONFIDENT]),
+        seconds=seconds,
+        elapsed=now - context.started,
+    )
