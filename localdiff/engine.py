@@ -113,7 +113,7 @@ class Engine:
 
         Where the model does not fit the device, `auto` uses all CUDA devices, and leaves layers in host memory if
         that is still too little; a warning tells the cost. A device that was named takes all of it or none, unless
-        `max_memory` allows the same.
+        `max_memory` allows the same. A small model on a CPU sets torch to one thread (`localdiff.load.settle_threads`).
 
         Args:
             device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
@@ -126,12 +126,13 @@ class Engine:
             ResourceError: the device or the memory is not there.
         """
         from .hub import resolve
-        from .load import further_devices, load_model, open_weights, resolve_device, resolve_dtype
+        from .load import further_devices, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
 
         source = resolve(model, revision=revision, offline=offline)
         weights = open_weights(source.directory)
         where = resolve_device(device)
         kind = resolve_dtype(dtype, where, weights)
+        settle_threads(weights.text_parameters(), where)
         tokenizer = Tokenizer(source.directory)
         loaded = load_model(
             weights,

@@ -5,6 +5,7 @@
     devices      what `--device` and `--dtype` mean here, and how much memory there is
     placement    which layer lies where
     card         fast modules on an NVIDIA card
+    threads      how many threads a small model computes on
     offload      layers that are not kept where they compute
     loader       all of it, in order
 
@@ -16,6 +17,7 @@ from .devices import further_devices, resolve_device, resolve_dtype
 from .loader import DEFAULT_CONTEXT, LoadedModel, load_model
 from .placement import Placement
 from .stored import StoredWeights, open_weights
+from .threads import settle_threads
 
 __all__ = [
     "DEFAULT_CONTEXT",
@@ -29,4 +31,5 @@ __all__ = [
     "open_weights",
     "resolve_device",
     "resolve_dtype",
+    "settle_threads",
 ]

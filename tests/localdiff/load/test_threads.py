@@ -1,0 +1,38 @@
+"""A small model computes on one thread, and everything else is left as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from localdiff.load.threads import SMALL, settle_threads
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_small_model_on_a_processor_gets_one_thread() -> None:
+    settle_threads(SMALL - 1, CPU, {})
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize(
+    ("weights", "device", "env"),
+    [
+        (SMALL, CPU, {}),
+        (1000, torch.device("cuda:0"), {}),
+        (1000, CPU, {"OMP_NUM_THREADS": "2"}),
+    ],
+)
+def test_a_large_one_a_card_and_a_wish_change_nothing(weights: int, device: torch.device, env: dict[str, str]) -> None:
+    settle_threads(weights, device, env)
+    assert torch.get_num_threads() == 2
