@@ -14,6 +14,9 @@ from tests.processes import Cli
 # minutes. It is read when torch is loaded, which is later than this.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+# Settles whether kernels are interpreted, before a library that some test imports has loaded Triton.
+import tests.kernels  # noqa: F401
+
 # A shell that starts the tests in the background, or `nohup`, has them ignore these, and children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
