@@ -38,9 +38,9 @@ def state_dir(env: Mapping[str, str] = os.environ) -> Path:
 def hub_cache_dir(env: Mapping[str, str] = os.environ) -> Path:
     """Where `huggingface_hub` keeps what it downloads, by that library's own rules."""
     if cache := env.get("HF_HUB_CACHE"):
-        return Path(cache).expanduser()
+        return expanded(cache)
     if home := env.get("HF_HOME"):
-        return Path(home).expanduser() / "hub"
+        return expanded(home) / "hub"
     return _xdg(env, "XDG_CACHE_HOME", ".cache") / "huggingface" / "hub"
 
 
@@ -57,7 +57,7 @@ def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:
 
 def _base(env: Mapping[str, str], variable: str, default: str) -> Path:
     if home := env.get("LOCALDIFF_HOME"):
-        return Path(home).expanduser()
+        return expanded(home)
     return _xdg(env, variable, default) / "localdiff"
 
 

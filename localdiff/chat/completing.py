@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from localdiff.chat import settings
 from localdiff.chat.slash import BY_WORD, COMMANDS
+from localdiff.paths import expanded
 
 MOST_PATHS = 200
 _UNSAFE = re.compile(r"""([\s"'\\])""")
@@ -64,7 +64,7 @@ def _paths(argument: str) -> tuple[int, list[str]]:
     folder, name = os.path.split(typed)
     found = []
     try:
-        with os.scandir(Path(folder or ".").expanduser()) as entries:
+        with os.scandir(expanded(folder or ".")) as entries:
             for entry in entries:
                 if entry.name.startswith(name) and (name.startswith(".") or not entry.name.startswith(".")):
                     path = os.path.join(folder, entry.name) + ("/" if entry.is_dir() else "")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from localdiff.chat.session import Attachment
 from localdiff.errors import UsageError
+from localdiff.paths import expanded
 
 MAX_BYTES = 16_000_000
 _IMAGES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".heic", ".svg", ".avif"}
@@ -28,7 +29,7 @@ def split_paths(argument: str) -> list[Path]:
         raise UsageError(
             f"a quote is left open in `{argument:.60}`", 'a path with blanks is `"my notes.txt"`'
         ) from None
-    return [Path(word).expanduser() for word in words]
+    return [expanded(word) for word in words]
 
 
 def read_attachment(path: Path) -> Attachment:

@@ -19,6 +19,7 @@ from localdiff.commands.trace_header import Digests, Recordable, digests_of, hea
 from localdiff.errors import UsageError
 from localdiff.events import Event, RunStarted
 from localdiff.options import GenerateOptions
+from localdiff.paths import expanded
 from localdiff.trace.header import Header, Message
 from localdiff.trace.recorder import Recorder
 from localdiff.ui.observer import Observer
@@ -93,7 +94,7 @@ def trace_saver(partner: Recorded, headers: Headers) -> SaveTrace:
         recorder = Recorder(file, header_of=header, piece_of=tokenizer.piece, is_special=tokenizer.is_special)
         for event in events:
             recorder.on_event(event)
-        path = Path(name).expanduser() if name else _unused()
+        path = expanded(name) if name else _unused()
         if name and path.exists():
             raise UsageError(f"`{name:.60}` exists already", "`/trace` takes the name of a new file")
         try:

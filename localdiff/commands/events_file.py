@@ -11,6 +11,7 @@ from pathlib import Path
 
 from localdiff.errors import ResourceError, UsageError
 from localdiff.events import Event
+from localdiff.paths import expanded
 from localdiff.ui.jsonl import JsonLines
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
@@ -31,8 +32,8 @@ def event_recorders(events: str | None, answer: Path | None, output: Output) -> 
     if events == STDOUT:
         yield [JsonLines(output.stdout.file, escaped=output.stdout.terminal)]
         return
-    path = Path(events).expanduser()
-    if answer is not None and path.resolve() == answer.expanduser().resolve():
+    path = expanded(events)
+    if answer is not None and path.resolve() == expanded(answer).resolve():
         raise UsageError(f"`-o` and `--events` both name `{events}`", "give them two files")
     try:
         file = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115

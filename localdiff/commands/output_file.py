@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from localdiff.errors import ResourceError, UsageError
+from localdiff.paths import expanded
 
 
 class OutputFile:
@@ -62,7 +63,7 @@ def output_file(path: Path) -> Iterator[OutputFile]:
     Raises:
         UsageError: the path is a directory, or its folder is missing or refuses new files.
     """
-    target = Path(os.path.realpath(path.expanduser()))
+    target = Path(os.path.realpath(expanded(path)))
     if target.is_dir():
         raise UsageError(f"`{path}` is a directory", "`-o` takes the name of a file")
     if not target.parent.is_dir():

@@ -5,10 +5,10 @@ Knows how the three combine and what is no prompt; knows nothing about templates
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import BinaryIO
 
 from localdiff.errors import UsageError
+from localdiff.paths import expanded
 
 STDIN = "-"
 
@@ -57,7 +57,7 @@ def _all(stdin: BinaryIO | None) -> bytes:
 
 def _file(path: str) -> bytes:
     try:
-        return Path(path).expanduser().read_bytes()
+        return expanded(path).read_bytes()
     except FileNotFoundError:
         raise UsageError(f"no such file: `{path}`", "the prompt is read from FILE in `-f FILE`") from None
     except IsADirectoryError:

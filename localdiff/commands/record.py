@@ -18,6 +18,7 @@ from localdiff.commands.trace_header import Recordable, conversation, digests_of
 from localdiff.errors import ResourceError, UsageError
 from localdiff.events import Event, RunStarted
 from localdiff.options import GenerateOptions
+from localdiff.paths import expanded
 from localdiff.trace.header import Header
 from localdiff.trace.recorder import Recorder
 from localdiff.ui.observer import Observer
@@ -136,9 +137,9 @@ def trace_file(
     if options.file is None:
         yield None
         return
-    path = options.file.expanduser()
+    path = expanded(options.file)
     for option, other in others:
-        if other is not None and Path(other).expanduser().resolve() == path.resolve():
+        if other is not None and expanded(other).resolve() == path.resolve():
             raise UsageError(f"`{option}` and `--record` both name `{options.file}`", "give them two files")
     is_new = not path.exists()
     try:

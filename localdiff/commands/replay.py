@@ -17,6 +17,7 @@ from typing import Literal, TextIO, TypeAlias, get_args
 from localdiff.commands.output_file import output_file
 from localdiff.commands.replay_screen import ReplayScreen, is_possible
 from localdiff.errors import UsageError
+from localdiff.paths import expanded
 from localdiff.trace.example import EXAMPLE, example_path
 from localdiff.trace.exports import movie, plain
 from localdiff.trace.exports.asciicast import asciicast
@@ -98,7 +99,7 @@ class ReplayRequest:
 
 def open_trace(name: str) -> Trace:
     """The trace of that name; `example` is the one that ships with the package, `./example` a file called so."""
-    return read_trace(example_path() if name == EXAMPLE else Path(name).expanduser())
+    return read_trace(example_path() if name == EXAMPLE else expanded(name))
 
 
 def replay(

@@ -25,6 +25,7 @@ from localdiff.errors import UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.hub.reference import quantized_directory
 from localdiff.options import MAX_SEED, GenerateOptions
+from localdiff.paths import expanded
 from localdiff.trace.reader import read_trace
 from localdiff.trace.trace import Trace
 from localdiff.ui.log import logging_to
@@ -101,7 +102,7 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
     models = _models(request)
     form = diff_form(request.to, request.output, output)
     prompt = read_prompt(request.prompt, request.file, stdin)
-    keep = None if request.keep is None else request.keep.expanduser()
+    keep = None if request.keep is None else expanded(request.keep)
     if keep is not None and not keep.is_dir():
         raise UsageError(f"there is no folder `{request.keep}`", "create it first, or give `--keep` another name")
     seed = secrets.randbelow(MAX_SEED + 1) if request.options.seed is None else request.options.seed

@@ -101,6 +101,7 @@ def test_files_that_are_no_prompt(tmp_path: Path) -> None:
         empty: f"`{empty}` is empty",
         binary: f"`{binary}` is not text: it has a zero byte",
         missing: f"no such file: `{missing}`",
+        Path("~nobody-has-this-name/x"): "no such file: `~nobody-has-this-name/x`",
         tmp_path: f"`{tmp_path}` is a directory",
         empty / "below": f"`{empty / 'below'}` cannot be read: Not a directory",
     }
