@@ -13,11 +13,10 @@ import typer
 from localdiff import cli_options as options
 from localdiff.commands.bench_quality import QualityRequest, bench_quality
 from localdiff.commands.bench_step import StepRequest, bench_step
-from localdiff.exits import Edge
+from localdiff.exits import decide_streams
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
 from localdiff.ui.help import Command, Group
-from localdiff.ui.output import Output, decide
 
 bench = typer.Typer(name="bench", cls=Group, help="Measure what this machine and these weights do.")
 
@@ -102,7 +101,7 @@ def step_command(
         dtype=dtype,
         json=json,
     )
-    return bench_step(request, _streams(context, quiet=quiet))
+    return bench_step(request, decide_streams(context, quiet=quiet))
 
 
 @bench.command("quality", cls=Command)
@@ -180,11 +179,4 @@ def quality_command(
         offline=offline,
         json=json,
     )
-    return bench_quality(request, _streams(context, quiet=quiet))
-
-
-def _streams(context: typer.Context, *, quiet: bool) -> Output:
-    streams = decide(None, quiet=quiet)
-    if isinstance(context.obj, Edge):
-        context.obj.output = streams
-    return streams
+    return bench_quality(request, decide_streams(context, quiet=quiet))

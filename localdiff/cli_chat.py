@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from localdiff import cli_options as options
-from localdiff.exits import Edge
+from localdiff.exits import decide_streams
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
 from localdiff.ui.configured import GENERATING, configured, live_wish, origins_of
-from localdiff.ui.output import Output, decide
+from localdiff.ui.output import Output
 
 if TYPE_CHECKING:
     from localdiff.commands.chat import ChatRequest
@@ -106,9 +106,7 @@ def chat_command(
     from localdiff.commands.record import RecordOptions
     from localdiff.commands.run import RunRequest
 
-    streams = decide(color)
-    if isinstance(context.obj, Edge):
-        context.obj.output = streams
+    streams = decide_streams(context, color)
     wish = live_wish(context)
     request = ChatRequest(
         run=RunRequest(

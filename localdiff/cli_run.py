@@ -14,11 +14,10 @@ import typer
 
 from localdiff import cli_options as options
 from localdiff.errors import UsageError
-from localdiff.exits import Edge
+from localdiff.exits import decide_streams
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
 from localdiff.ui.configured import GENERATING, configured, live_wish
-from localdiff.ui.output import decide
 
 
 def add_to(app: typer.Typer) -> None:
@@ -146,9 +145,7 @@ def run_command(
         raise UsageError(f"`-q` and `{'-v' if verbose else '--stats'}` exclude each other", "leave out one of the two")
     if record_top_k and record is None and events is None:
         raise UsageError("`--record-top-k` has nowhere to put them", "add `--record FILE`")
-    streams = decide(color, quiet=quiet, verbose=verbose, stats=stats)
-    if isinstance(context.obj, Edge):
-        context.obj.output = streams
+    streams = decide_streams(context, color, quiet=quiet, verbose=verbose, stats=stats)
     request = RunRequest(
         options=GenerateOptions(
             max_tokens=max_tokens,

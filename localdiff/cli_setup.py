@@ -11,9 +11,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from localdiff.exits import Edge
+from localdiff.exits import decide_streams
 from localdiff.ui.help import Command, Group
-from localdiff.ui.output import Output, decide
 from localdiff.ui.shells import SCRIPTS
 
 _COLOR = typer.Option(help="Whether to use colour.")
@@ -53,7 +52,7 @@ def doctor_command(
     from localdiff.commands.doctor import DoctorRequest, doctor
 
     request = DoctorRequest(quick=quick, json=json, report=report)
-    return doctor(request, _streams(context, color, quiet=quiet), keyboard=sys.stdin)
+    return doctor(request, decide_streams(context, color, quiet=quiet), keyboard=sys.stdin)
 
 
 @config_app.callback(invoke_without_command=True)
@@ -70,7 +69,7 @@ def config_command(
         return 0
     from localdiff.commands.config import show_settings
 
-    return show_settings(_streams(context, color), as_json=json)
+    return show_settings(decide_streams(context, color), as_json=json)
 
 
 @config_app.command("paths", cls=Command)
@@ -82,7 +81,7 @@ def paths_command(
     from localdiff.commands.config import show_paths
 
     is_json = json or (context.parent is not None and bool(context.parent.params["json"]))
-    return show_paths(_streams(context, None), as_json=is_json)
+    return show_paths(decide_streams(context), as_json=is_json)
 
 
 def completion_command(
@@ -97,14 +96,5 @@ def completion_command(
     completion zsh). fish: localdiff completion fish > ~/.config/fish/completions/localdiff.fish. PowerShell, in
     $PROFILE: localdiff completion powershell | Out-String | Invoke-Expression.
     """
-    _streams(context, None).stdout.write(SCRIPTS[shell])
+    decide_streams(context).stdout.write(SCRIPTS[shell])
     return 0
-
-
-def _streams(
-    context: typer.Context, color: Literal["auto", "always", "never"] | None, *, quiet: bool = False
-) -> Output:
-    streams = decide(color, quiet=quiet)
-    if isinstance(context.obj, Edge):
-        context.obj.output = streams
-    return streams

@@ -14,11 +14,10 @@ import typer
 
 from localdiff import cli_options as options
 from localdiff import store
-from localdiff.exits import Edge
+from localdiff.exits import decide_streams
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
 from localdiff.ui.help import Command, Group
-from localdiff.ui.output import Output, decide
 
 trace = typer.Typer(name="trace", cls=Group, help="Check recorded runs and compare them.")
 
@@ -85,7 +84,7 @@ def replay_command(
     Keys: space plays and pauses, arrows left and right go a step, up and down a block, + and - change the speed,
     Home and End go to the ends, q leaves. Where there is no terminal to play in, the answer is printed.
     """
-    streams = _streams(context, color, quiet)
+    streams = decide_streams(context, color, quiet=quiet)
     from localdiff.commands.replay import ReplayRequest, replay, standard_input
 
     request = ReplayRequest(
@@ -121,7 +120,7 @@ def diff_command(
 
     For two recipes, two seeds or two machines; the traces may be of anything.
     """
-    streams = _streams(context, None, quiet)
+    streams = decide_streams(context, quiet=quiet)
     from localdiff.commands.trace_diff import DiffRequest, trace_diff
 
     return trace_diff(DiffRequest(files=(one, other), to=to, output=output), streams)
@@ -156,7 +155,7 @@ def check_command(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only on stderr.")] = False,
 ) -> int:
     """Check that a trace is whole and as it was recorded; the exit code is 5 if it is not."""
-    streams = _streams(context, None, quiet)
+    streams = decide_streams(context, quiet=quiet)
     from localdiff.commands.trace_check import CheckRequest, trace_check
 
     request = CheckRequest(file=file, rerun=rerun, model=model, device=device, offline=offline)
@@ -226,7 +225,7 @@ def pair_command(
     The way to see what quantization costs: wherever both runs are at the same step of the same block, they draw the
     same random numbers.
     """
-    streams = _streams(context, None, quiet)
+    streams = decide_streams(context, quiet=quiet)
     from localdiff.commands.trace_pair import PairRequest, trace_pair
 
     request = PairRequest(
@@ -246,10 +245,3 @@ def pair_command(
         output=output,
     )
     return trace_pair(request, streams, stdin=None if sys.stdin is None else sys.stdin.buffer)
-
-
-def _streams(context: typer.Context, color: Literal["auto", "always", "never"] | None, quiet: bool) -> Output:
-    streams = decide(color, quiet=quiet)
-    if isinstance(context.obj, Edge):
-        context.obj.output = streams
-    return streams

@@ -14,11 +14,10 @@ import typer
 from localdiff.commands.models import list_models, remove_model
 from localdiff.commands.quantize import QuantizeRequest, quantize
 from localdiff.commands.question import asker
-from localdiff.exits import Edge
+from localdiff.exits import decide_streams
 from localdiff.store import MODEL
 from localdiff.ui.configured import configured
 from localdiff.ui.help import Command, Group
-from localdiff.ui.output import Output, decide
 from quant import DEFAULT_RECIPE, RECIPES
 
 _RESULT = "Result"
@@ -105,7 +104,7 @@ def quantize_command(
         offline=offline,
         revision=revision,
     )
-    streams = _streams(context)
+    streams = decide_streams(context)
     return quantize(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))
 
 
@@ -113,7 +112,7 @@ def models_command(context: typer.Context) -> int:
     """List the quantized models on this machine: name, recipe, size, and when they were last verified here."""
     if context.invoked_subcommand is not None:
         return 0
-    return list_models(_streams(context))
+    return list_models(decide_streams(context))
 
 
 def remove_command(
@@ -122,12 +121,5 @@ def remove_command(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> int:
     """Delete a quantized model, after a question."""
-    streams = _streams(context)
+    streams = decide_streams(context)
     return remove_model(name, streams, ask=asker(streams.stderr, sys.stdin, default=False), yes=yes)
-
-
-def _streams(context: typer.Context) -> Output:
-    streams = decide()
-    if isinstance(context.obj, Edge):
-        context.obj.output = streams
-    return streams

@@ -29,7 +29,7 @@ from typing import NoReturn
 import typer
 
 from localdiff.errors import LocaldiffError, ResourceError, UsageError
-from localdiff.ui.output import Output, decide
+from localdiff.ui.output import Color, Output, decide
 from quant import QuantError
 
 BUG, INTERRUPTED, CLOSED_PIPE, TERMINATED = 1, 130, 141, 143
@@ -82,6 +82,21 @@ class Edge:
         worded = _worded(error)
         (self.output or decide()).error(worded.message, worded.hint)
         return worded.exit_code
+
+
+def decide_streams(
+    context: typer.Context,
+    color: Color | None = None,
+    *,
+    quiet: bool = False,
+    verbose: bool = False,
+    stats: bool = False,
+) -> Output:
+    """The streams of a command, as `ui.output.decide` has them; from now on its errors go there too."""
+    decided = decide(color, quiet=quiet, verbose=verbose, stats=stats)
+    if isinstance(context.obj, Edge):
+        context.obj.output = decided
+    return decided
 
 
 def _worded(error: Exception) -> LocaldiffError:

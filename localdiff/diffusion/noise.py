@@ -15,19 +15,23 @@ from ..errors import UsageError
 from .search import inverse_cumulative
 
 
-class Noise(Protocol):
-    """A source of canvases and samples. `whole_canvas` sources must be given all L rows of probabilities at once."""
+class SampleNoise(Protocol):
+    """A source of samples. `whole_canvas` sources must be given all L rows of probabilities at once."""
 
     whole_canvas: bool
-
-    def canvas(self, length: int, vocab_size: int) -> Tensor:
-        """[L] int64 ids, uniform over the vocabulary, on the CPU: a new canvas, and what re-noises an old one."""
 
     def start_step(self, length: int) -> None:
         """Called once before the samples of a denoise step are drawn."""
 
     def sample(self, probs: Tensor, first_row: int) -> Tensor:
         """[R] ids drawn from `probs` [R, V] fp32, for canvas rows `first_row ...`."""
+
+
+class Noise(SampleNoise, Protocol):
+    """A source of canvases and samples."""
+
+    def canvas(self, length: int, vocab_size: int) -> Tensor:
+        """[L] int64 ids, uniform over the vocabulary, on the CPU: a new canvas, and what re-noises an old one."""
 
 
 class SeededNoise:

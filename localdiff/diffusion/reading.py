@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .noise import Noise
+from .noise import SampleNoise
 from .search import argmax
 
 # A block of rows stays under 8 M elements: 32 rows of the full vocabulary, 34 MB in fp32.
@@ -48,7 +48,12 @@ class Reading:
 
 
 def read_logits(
-    logits: Tensor, *, softcap: float | None, temperature: float | Tensor, noise: Noise | None, alternatives: int = 0
+    logits: Tensor,
+    *,
+    softcap: float | None,
+    temperature: float | Tensor,
+    noise: SampleNoise | None,
+    alternatives: int = 0,
 ) -> Reading:
     """Reads raw logits [L, V] and overwrites them by the processed ones: capped, divided by `temperature`, rounded.
 

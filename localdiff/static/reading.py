@@ -30,9 +30,6 @@ class _Given:
     def __init__(self, uniforms: Tensor) -> None:
         self._uniforms = uniforms
 
-    def canvas(self, length: int, vocab_size: int) -> Tensor:
-        raise NotImplementedError("a step is given its noise")
-
     def start_step(self, length: int) -> None:
         del length
 
