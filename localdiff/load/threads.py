@@ -19,9 +19,9 @@ def settle_threads(weights: int, device: torch.device, env: Mapping[str, str] = 
     """Leaves a small model on a processor to one thread, for the whole process.
 
     The products of a small model are over before a second thread has begun. On a machine with other work it is worse:
-    threads that wait for each other spin, and a step takes as long as the scheduler takes to run them all. The demo
-    model's answer took 42 s on two threads and 7 s on one, on two cores of which one was busy. One thread also adds up
-    in one order, so that a seed gives the same bits on machines with any number of cores.
+    threads that wait for each other spin, and a step takes as long as the scheduler takes to run them all
+    (`OMP_NUM_THREADS=2 localdiff run -m demo …` beside something that keeps a core busy). One thread also adds up
+    in one order, so that what a seed gives does not depend on the number of cores.
 
     Args:
         weights: how many the model has.
