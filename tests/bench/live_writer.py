@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -31,15 +32,17 @@ from tests.screens import FakeTerminal
 BEFORE = [f"text {i}" for i in range(30)]
 
 
-class Writer:
+class Writer(ABC):
     """Something that draws scenes on a stream."""
 
     def __init__(self, stream: io.TextIOBase, script: Script, size: Size) -> None:
         self.size = size
 
+    @abstractmethod
     def draw(self, scene: Scene) -> None:
-        raise NotImplementedError
+        """Draw a scene over the last one."""
 
+    @abstractmethod
     def close(self) -> None:
         """Take the region away."""
 

@@ -28,7 +28,7 @@ from quant.events import (
     TensorDone,
 )
 from quant.job import Job
-from quant.manifest import read_manifest
+from quant.manifest import MANIFEST_FILE, read_manifest
 from quant.plan import make_plan
 from quant.recipe import RECIPES
 from quant.run import run
@@ -271,6 +271,7 @@ def test_a_directory_of_something_else_is_refused_even_with_force(source: Path, 
 def test_an_empty_directory_is_used(source: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     finish(make_job(source, tmp_path / "out"))
+    assert (tmp_path / "out" / MANIFEST_FILE).is_file()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
