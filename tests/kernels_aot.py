@@ -1,7 +1,8 @@
 """Compiles every kernel for the cards that there are, without one, and reports what each takes: `make kernels-aot`.
 
 Registers, spilled bytes and shared memory are what the machine code says, read back from it with `cuobjdump`; Triton
-ships that and the assembler. It says nothing about speed. Exits with 1 where a kernel spills or does not compile.
+ships that and the assembler. It says nothing about speed. Exits with 1 where a kernel spills, takes more shared memory
+than the card has, or does not compile.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 CARDS = {80: "A100", 86: "RTX 30", 89: "RTX 40", 90: "H100, H200", 100: "B200", 120: "RTX 50"}
+SHARED = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
+"""KiB of shared memory that a block may take at most (CUDA programming guide, technical specifications)."""
 
 POINTERS = {"bf16": "*bf16", "fp16": "*fp16", "fp32": "*fp32", "i8": "*i8", "u8": "*u8", "i32": "*i32", "i64": "*i64"}
 
@@ -56,10 +59,59 @@ class Use:
     shared: int
     seconds: float = field(compare=False)
 
+    def fits(self, card: int) -> bool:
+        """Whether nothing is spilled and the card has the shared memory."""
+        return not self.spilled and self.shared <= 1024 * SHARED[card]
+
+    def words(self, *, fits: bool) -> str:
+        """Registers, and what does not fit."""
+        if fits:
+            return f"{self.registers}"
+        return f"{self.registers} ({self.spilled})" if self.spilled else f"{self.shared / 1024:.0f} KiB"
+
 
 def builds() -> list[Build]:
     """Every kernel in every variant that a released recipe uses."""
-    return [*_logits(), *_experts(), *_linear(), *_soft()]
+    return [*_attention(), *_logits(), *_experts(), *_linear(), *_soft()]
+
+
+def _attention() -> Iterator[Build]:
+    from localdiff.kernels.attention import MOST_SPLITS, STAGES, WARPS, tile_of
+
+    module = "localdiff.kernels.attention_kernels"
+    read = dict.fromkeys(("q", "new_keys", "new_values", "keys", "values"), "bf16") | {"length": "i32"}
+    heads = 16
+    for kind, size, group, splits in itertools.chain(
+        (("sliding", 256, 2, splits) for splits in (1, 2)), (("full", 512, 8, splits) for splits in (1, 2))
+    ):
+        tile = tile_of(size)
+        yield Build(
+            module=module,
+            kernel="attention_kernel",
+            name=f"attention, {kind}" + f", {splits} splits" * (splits > 1),
+            pointers=read | {"out": "bf16" if splits == 1 else "fp32", "peaks": "fp32", "masses": "fp32"},
+            constants={
+                "WINDOWED": kind == "sliding",
+                "HEADS": heads,
+                "GROUP": group,
+                "SIZE": size,
+                "WIDTH": size,
+                "SPLITS": splits,
+                "ROWS": tile.rows,
+                "KEYS": tile.keys,
+            },
+            aligned=("rows", "commit_rows", "q_row", "q_head", "new_row", "new_head", "cached_head"),
+            warps=WARPS,
+            stages=STAGES,
+        )
+    yield Build(
+        module=module,
+        kernel="combine_kernel",
+        name="attention, splits combined",
+        pointers={"partial": "fp32", "peaks": "fp32", "masses": "fp32", "out": "bf16"},
+        constants={"SIZE": 512, "WIDTH": 512, "SPLITS": MOST_SPLITS},
+        aligned=("pairs",),
+    )
 
 
 def _logits() -> Iterator[Build]:
@@ -284,14 +336,13 @@ def main(cards: list[int]) -> int:
         for build in all_builds:
             uses = list(pool.map(lambda card, build=build: _told(build, card), cards))
             cells = []
-            for use in uses:
-                failed += not isinstance(use, Use) or use.spilled > 0
-                cells.append(
-                    use if isinstance(use, str) else f"{use.registers}" + f" ({use.spilled})" * bool(use.spilled)
-                )
+            for card, use in zip(cards, uses, strict=True):
+                fits = isinstance(use, Use) and use.fits(card)
+                failed += not fits
+                cells.append(use if isinstance(use, str) else use.words(fits=fits))
             print(f"{build.name:36}" + "".join(f"{cell:>11}" for cell in cells), flush=True)
     seconds = time.perf_counter() - began
-    print(f"{len(all_builds)} kernels for {len(cards)} kinds of cards in {seconds:.0f} s, {failed} spill or fail")
+    print(f"{len(all_builds)} kernels for {len(cards)} kinds of cards in {seconds:.0f} s, {failed} do not fit or fail")
     return 1 if failed else 0
 
 

@@ -24,7 +24,7 @@ def test_nothing_spills() -> None:
     done = report()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "for 6 kinds of cards" in done.stdout
-    assert done.stdout.rstrip().endswith("0 spill or fail")
+    assert done.stdout.rstrip().endswith("0 do not fit or fail")
 
 
 def test_spills_are_seen() -> None:
@@ -34,3 +34,12 @@ def test_spills_are_seen() -> None:
     line = " Function f:\n  REG:255 STACK:96 SHARED:0 LOCAL:0 CONSTANT[0]:380 TEXTURE:0 SURFACE:0 SAMPLER:0\n"
     use = use_of(line, shared=4, seconds=0.5)
     assert (use.registers, use.spilled, use.shared) == (255, 96, 4)
+    assert not use.fits(90)
+
+
+def test_too_much_shared_memory_is_seen() -> None:
+    from tests.kernels_aot import Use
+
+    use = Use(registers=100, spilled=0, shared=120_000, seconds=0.5)
+    assert [use.fits(card) for card in (80, 86, 90, 120)] == [True, False, True, False]
+    assert use.words(fits=False) == "117 KiB"

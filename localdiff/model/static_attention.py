@@ -4,8 +4,9 @@
                      all seen      seen where held
 
 A step writes its canvas rows before the slots and reads a fixed part of the buffer, so that nothing is copied and the
-same launches serve every length up to a bucket's. What a row may see is `localdiff.model.attention`'s business; this
-says the same of slots that it says of positions.
+same launches serve every length up to a bucket's; through Triton nothing is written beside the cache, and they serve
+every length that there is. What a row may see is `localdiff.model.attention`'s business; this says the same of slots
+that it says of positions.
 Shape letters: C commit rows, L canvas rows, H query heads, K key-value heads, T slots read, d head size.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..kernels.attention import attend_cached
 from .attention import Attend, attention
 from .cache import LayerCache
 
@@ -48,6 +50,27 @@ def attend_static(cache: LayerCache, length: Tensor, commit_rows: int, bucket: i
         first = room - canvas_rows
         parts.append(attention(q[:, commit_rows:], both_keys[:, first:], both_values[:, first:], visible[None]))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    return attend
+
+
+def attend_through_triton(cache: LayerCache, length: Tensor, commit_rows: int) -> Attend:
+    """The same in one launch or two, whatever the length, and the writing of commit rows behind it."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        y = attend_cached(
+            q,
+            k,
+            v,
+            keys=cache.keys,
+            values=cache.values,
+            length=length,
+            commit_rows=commit_rows,
+            window=cache.window,
+        )
+        if commit_rows:
+            _write(cache, k[:, :commit_rows], v[:, :commit_rows], length)
+        return y
 
     return attend
 

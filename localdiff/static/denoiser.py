@@ -29,6 +29,7 @@ from ..denoising import BlockContext, Step, denoise_block, not_numbers
 from ..diffusion.noise import Noise, SeededNoise
 from ..diffusion.schedule import temperature_at
 from ..errors import UsageError
+from ..kernels.attention import can_attend
 from ..kernels.decision import NUMBERS, OVERFLOW, RULES, STOP, TAIL, bits_of
 from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
@@ -46,6 +47,7 @@ class Denoiser:
     Args:
         static: whether steps are static; `for_device` finds out what a device and the switches say.
         triton: whether statistics and decision are Triton's.
+        attention: whether attention is Triton's; one program then serves every number of positions.
         captured: whether static steps are recorded as CUDA graphs; what they do through torch then must not wait.
         fuses_commits: whether a committed block is written into the cache by the first step behind it.
         sparse: whether self-conditioning takes probable ids alone, where a step has few enough of them.
@@ -61,6 +63,7 @@ class Denoiser:
         *,
         static: bool = False,
         triton: bool = False,
+        attention: bool = False,
         captured: bool = False,
         fuses_commits: bool = False,
         sparse: bool = False,
@@ -71,12 +74,14 @@ class Denoiser:
         self._read: Read = read_through_triton if triton else read_through_torch
         self._pool: Any = torch.cuda.graph_pool_handle() if captured else None
         self._sparse = _sparse_soft(model) if static and sparse else None
+        self._attention = static and attention
         self._is_busy = False
         self._cache: weakref.ref[KVCache] | None = None
         self._programs: dict[Shape, Program] = {}
         self._buffers: StepBuffers | None = None
         words = ["static step" if static else "plain step"]
         words += ["CUDA graph"] * captured + ["logits in Triton"] * (static and triton)
+        words += ["attention in Triton"] * self._attention
         words += ["commit fused"] * fuses_commits + ["sparse self-conditioning"] * (self._sparse is not None)
         self.path = ", ".join(words)
 
@@ -101,12 +106,18 @@ class Denoiser:
             model,
             static=static,
             triton=static and not plain["logits"],
+            attention=static and not plain["attention"] and _can_attend(model),
             captured=static and not plain["graph"] and not plain["logits"] and can_be_captured,
             fuses_commits=not plain["commit"],
             sparse=sparse,
         )
         _log.info("steps: %s", denoiser.path)
         return denoiser
+
+    @property
+    def programs(self) -> tuple[Shape, ...]:
+        """What the steps that were made so far are made for."""
+        return tuple(self._programs)
 
     @property
     def canvas_room(self) -> int:
@@ -200,14 +211,20 @@ class Denoiser:
         uniforms = None if settings.greedy else noise.uniforms(config.canvas_length)
         block.exchange.send(step, controls, uniforms, noise.canvas(config.canvas_length, config.vocab_size))
         shape = Shape(
-            bucket=bucket_of(cache.length + commit_rows, cache.capacity),
+            bucket=cache.capacity if self._attention else bucket_of(cache.length + commit_rows, cache.capacity),
             commit_rows=commit_rows,
             sampled=not settings.greedy,
         )
         program = self._programs.get(shape)
         if program is None:
             program = self._programs[shape] = Program(
-                self._model, block.buffers, shape, read=self._read, sparse=self._sparse, pool=self._pool
+                self._model,
+                block.buffers,
+                shape,
+                read=self._read,
+                attention=self._attention,
+                sparse=self._sparse,
+                pool=self._pool,
             )
         program.run(cache)
         block.exchange.ask(step)
@@ -232,6 +249,10 @@ class _Block:
     cache: KVCache
     noise: SeededNoise
     context: BlockContext
+
+
+def _can_attend(model: DiffusionGemma) -> bool:
+    return all(can_attend(model.norm.weight.dtype, layer.head_dim) for layer in model.config.layers)
 
 
 def _sparse_soft(model: DiffusionGemma) -> SparseSoft | None:

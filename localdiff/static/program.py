@@ -18,9 +18,10 @@ from torch import Tensor
 from quant.cuda.soft import SparseSoft
 
 from ..kernels.decision import LENGTH, OVERFLOW, TAIL
-from ..model.cache import KVCache
+from ..model.attention import Attend
+from ..model.cache import KVCache, LayerCache
 from ..model.diffusion_gemma import DiffusionGemma
-from ..model.static_attention import attend_static
+from ..model.static_attention import attend_static, attend_through_triton
 from .buffers import StepBuffers
 from .reading import Read
 
@@ -34,7 +35,7 @@ class Shape:
     """What a program is made for.
 
     Attributes:
-        bucket: most positions in the cache that its canvas rows see.
+        bucket: most positions in the cache that its canvas rows see; attention in Triton asks the device for that.
         commit_rows: rows of a committed block that it writes first; it is then the first step of the next block.
         sampled: whether ids are drawn, rather than the most probable ones taken.
     """
@@ -88,6 +89,7 @@ class Program:
 
     Args:
         read: statistics and decision.
+        attention: whether attention is Triton's.
         sparse: the sparse form of self-conditioning; None takes the exact one.
         pool: see `Recorded`.
 
@@ -103,10 +105,12 @@ class Program:
         shape: Shape,
         *,
         read: Read,
+        attention: bool = False,
         sparse: SparseSoft | None = None,
         pool: Any | None = None,
     ) -> None:
         self._model, self._buffers, self._shape, self._read, self._sparse = model, buffers, shape, read, sparse
+        self._attention = attention
         self._kept: tuple[Tensor, Tensor] | None = None
         self.run = Recorded(self._step, pool)
         self.make_soft_exact = Recorded(self._exact_soft, pool)
@@ -120,7 +124,7 @@ class Program:
             buffers.canvas,
             None if shape.commit_rows else buffers.soft,
             length + torch.arange(rows, device=length.device),
-            (attend_static(layer, length, shape.commit_rows, shape.bucket) for layer in cache.layers),
+            (self._attend(layer, length) for layer in cache.layers),
         )
         logits = model.embed_tokens.logits(hidden)
         normalizer = self._read(logits, buffers, model.config.softcap, shape.sampled)
@@ -132,6 +136,11 @@ class Program:
         buffers.soft.copy_(model.scale(soft.embedding))
         buffers.outcome[OVERFLOW] = soft.overflow.any()
         buffers.outcome[TAIL] = soft.tail.max().view(torch.int32)
+
+    def _attend(self, layer: LayerCache, length: Tensor) -> Attend:
+        if self._attention:
+            return attend_through_triton(layer, length, self._shape.commit_rows)
+        return attend_static(layer, length, self._shape.commit_rows, self._shape.bucket)
 
     def _exact_soft(self, cache: KVCache) -> None:
         del cache

@@ -6,6 +6,7 @@
     tests    those marked `gpu`, and those of the kernels, compiled
     layer    the experts of one layer of the released shape: each kernel's variant, and bf16 `grouped_mm` of torch
     dense    a linear layer: decoded and multiplied, and each kernel's variant
+    attention    a layer of each kind: the kernel and the plain way, and how far apart their answers are
     steps    `localdiff bench step` with random weights, a process for each recipe and context
 
 Needs torch and Triton, safetensors for the steps, and for the tests what tests need; what is missing is said and left
@@ -18,20 +19,19 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import statistics
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+from .gpu_clock import REPEATS, median_microseconds
+
 ROOT = Path(__file__).parents[2]
 TESTS = ("tests/localdiff/static", "tests/localdiff/kernels", "tests/quant/cuda", "tests/test_kernels_aot.py")
 ROWS, TOP_K, EXPERTS, WIDTH, INNER, OUT = 256, 8, 128, 2816, 704, 4096
-REPEATS = 50
-PARTS = ("tests", "layer", "dense", "steps")
+PARTS = ("tests", "layer", "dense", "attention", "steps")
 RECIPES, CONTEXTS = ("4bit", "4bit-small", "int8"), (1024, 8192, 32768)
 
 
@@ -44,7 +44,13 @@ def main() -> int:
         print("there is no CUDA device here", file=sys.stderr)
         return 1
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, CUDA {torch.version.cuda}", flush=True)
-    parts = {"tests": run_tests, "layer": layer, "dense": dense, "steps": lambda: steps(options)}
+    parts = {
+        "tests": run_tests,
+        "layer": layer,
+        "dense": dense,
+        "attention": lambda: attention(options),
+        "steps": lambda: steps(options),
+    }
     return max([parts[name]() for name in options.parts or parts], default=0)
 
 
@@ -81,7 +87,7 @@ def layer() -> int:
             )
             tensor.scales = torch.full_like(tensor.scales, 0.01)
         fast = CudaExperts(plain, activations)
-        print(f"  {fast.path:40} {_median(lambda fast=fast: fast(x, index, weight)):9.1f} µs", flush=True)
+        print(f"  {fast.path:40} {median_microseconds(lambda fast=fast: fast(x, index, weight)):9.1f} µs", flush=True)
         del fast, plain
     grouped = getattr(torch.nn.functional, "grouped_mm", None)
     if grouped is None:
@@ -102,7 +108,7 @@ def layer() -> int:
         out[order] = outputs
         return (out.view(ROWS, TOP_K, WIDTH) * weight[..., None]).sum(dim=1)
 
-    print(f"  {'bf16, torch grouped_mm':40} {_median(in_bf16):9.1f} µs", flush=True)
+    print(f"  {'bf16, torch grouped_mm':40} {median_microseconds(in_bf16):9.1f} µs", flush=True)
     return 0
 
 
@@ -118,45 +124,27 @@ def dense() -> int:
     x = torch.randn(ROWS, WIDTH, generator=generator, device="cuda", dtype=torch.bfloat16)
     weight = torch.randn(OUT, WIDTH, generator=generator, device="cuda", dtype=torch.bfloat16) / WIDTH**0.5
     print(f"a linear layer, {ROWS} rows of {WIDTH:,} to {OUT:,}, median of {REPEATS}:")
-    print(f"  {'bf16':40} {_median(lambda: torch.nn.functional.linear(x, weight)):9.1f} µs", flush=True)
+    print(f"  {'bf16':40} {median_microseconds(lambda: torch.nn.functional.linear(x, weight)):9.1f} µs", flush=True)
     choices: list[Activations] = ["a16", "a8"]
     for codec in ("int8", "nf4"):
         plain = QuantLinear(CODECS[codec], WIDTH, OUT)
         plain.weight = QuantTensor.of(CODECS[codec], weight)
         print(
-            f"  {codec + ', decoded, then multiplied':40} {_median(lambda plain=plain: plain(x)):9.1f} µs", flush=True
+            f"  {codec + ', decoded, then multiplied':40} {median_microseconds(lambda plain=plain: plain(x)):9.1f} µs",
+            flush=True,
         )
         for activations in choices:
             plain.weight = QuantTensor.of(CODECS[codec], weight)
             fast = CudaLinear(plain, activations)
-            print(f"  {fast.path:40} {_median(lambda fast=fast: fast(x)):9.1f} µs", flush=True)
+            print(f"  {fast.path:40} {median_microseconds(lambda fast=fast: fast(x)):9.1f} µs", flush=True)
     return 0
 
 
-def _median(work: Callable[[], object]) -> float:
-    """Microseconds of one run with a cold second-level cache; it is recorded as a graph where that can be."""
-    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    for _ in range(3):
-        work()
-    run = work
-    graph = torch.cuda.CUDAGraph()
-    try:
-        with torch.cuda.graph(graph):
-            work()
-        run = graph.replay
-    except RuntimeError as error:
-        torch.cuda.synchronize()
-        print(f"    not recorded: {str(error).splitlines()[0]}")
-    times = []
-    for _ in range(REPEATS):
-        flush.zero_()
-        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        began.record()
-        run()
-        ended.record()
-        torch.cuda.synchronize()
-        times.append(1000 * began.elapsed_time(ended))
-    return statistics.median(times)
+def attention(options: argparse.Namespace) -> int:
+    """Microseconds of a layer's attention at each context."""
+    from .gpu_attention import attention as measured
+
+    return measured(options.context, ROWS)
 
 
 def steps(options: argparse.Namespace) -> int:

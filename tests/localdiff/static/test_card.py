@@ -65,7 +65,7 @@ def blocks(model: DiffusionGemma, count: int, **how: bool) -> list[tuple[tuple[i
     return found
 
 
-FAST = {"static": True, "triton": True, "captured": HAS_CARD, "fuses_commits": True}
+FAST = {"static": True, "triton": True, "attention": True, "captured": HAS_CARD, "fuses_commits": True}
 
 
 def test_recorded_steps_compute_what_eager_ones_do() -> None:

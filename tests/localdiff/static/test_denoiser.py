@@ -150,10 +150,31 @@ def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path) -> None:
 
 
 @needs_triton
-def test_through_triton_it_is_the_same(tmp_path: Path) -> None:
-    values = options(max_tokens=12, cap=3)
+@pytest.mark.parametrize("how", [{"triton": True}, {"attention": True}, {"attention": True, "fuses_commits": True}])
+def test_through_triton_it_is_the_same(tmp_path: Path, how: Any) -> None:
+    values = options(max_tokens=20, cap=3)
     expected = list(engine(tmp_path).generate(PROMPT, values))
-    assert_same(list(engine(tmp_path, static=True, triton=True).generate(PROMPT, values)), expected)
+    assert_same(list(engine(tmp_path, static=True, **how).generate(PROMPT, values)), expected)
+
+
+@needs_triton
+def test_with_attention_in_triton_one_program_serves_every_length() -> None:
+    """A program's attention asks the device how many positions are held, so that none is made when they grow."""
+    network = tiny.model(scale=0.25)
+    context = BlockContext(
+        block=1, started=0.0, settings=SamplerSettings(max_steps=1), stop_rule="never", pad_id=tiny.PAD
+    )
+    caches = [KVCache(network.config, 600, torch.float32, CPU, canvas=tiny.CANVAS) for _ in range(2)]
+    denoisers = Denoiser(network), Denoiser(network, static=True, attention=True)
+    for length in (0, 9, 290):
+        found = []
+        for denoiser, cache in zip(denoisers, caches, strict=True):
+            with torch.inference_mode():
+                network.encode(torch.arange(length - cache.length) % tiny.VOCAB_SIZE, cache)
+            canvas = torch.arange(tiny.CANVAS)
+            found += [step.event for step in denoiser.denoise_block(cache, canvas, SeededNoise(0), context)]
+        assert_same([found[1]], [found[0]])
+    assert [shape.bucket for shape in denoisers[1].programs] == [600]
 
 
 def test_noise_that_follows_steps_is_not_drawn_ahead() -> None:

@@ -1,0 +1,139 @@
+"""Attention of `[commit rows | canvas rows]` through Triton: what `localdiff.model.attention` does, in a launch or two.
+
+Keys and values of the rows are read where the projections left them and those of the cache where they lie; nothing is
+copied together, and the number of positions held is read on the device, so that the same launch serves every length.
+256 rows over few key-value heads are little to do side by side: where programs are fewer than a card's processors, the
+keys are split among several, and a second launch puts their shares together.
+Shape letters: N rows (C commit + L canvas), H query heads, K key-value heads, G = H / K, T slots, d head size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+LARGEST_HEAD = 512
+"""Head size beyond which a program's rows and keys do not fit the shared memory of all cards, in two-byte types."""
+WARPS, STAGES = 8, 2
+MOST_SPLITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Rows and keys that a program takes at a time."""
+
+    rows: int
+    keys: int
+
+
+SMALL_HEADS, LARGE_HEADS = Tile(64, 32), Tile(32, 32)
+"""Head sizes up to 256, and up to 512: 70 and 100 KB of shared memory on cards that have 101."""
+
+
+def can_attend(dtype: torch.dtype, head_dim: int) -> bool:
+    """Whether a card has the shared memory for rows of this type and size."""
+    return dtype.itemsize == 2 and head_dim <= LARGEST_HEAD
+
+
+def attend_cached(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    keys: Tensor,
+    values: Tensor,
+    length: Tensor,
+    commit_rows: int,
+    window: int | None,
+    splits: int | None = None,
+) -> Tensor:
+    """Attends rows to what they see of the cache and of each other; writes nothing but the answer.
+
+    Args:
+        q: [H, N, d]; k, v: [K, N, d], elements of a row next to each other.
+        keys, values: [K, T, d], slots as they were before this pass: position p lies in slot `p % T`.
+        length: whole number on the device, positions held.
+        commit_rows: C, the first of the N rows, at the positions from `length` on, causal among themselves; the others
+            stand behind them and see each other.
+        window: positions that a row sees, itself included (all canvas rows see the same); None sees everything.
+        splits: among how many programs the keys of a row are split; by default what fills the card.
+
+    Returns:
+        [H, N, d] in the type of `q`, a view of [N, H, d].
+    """
+    from .attention_kernels import attention_kernel, combine_kernel
+
+    heads, rows, size = q.shape
+    kv_heads = k.shape[0]
+    group = heads // kv_heads
+    k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (k, v))
+    if v.stride() != k.stride():
+        k, v = k.contiguous(), v.contiguous()
+    if q.stride(-1) != 1:
+        q = q.contiguous()
+    out = q.new_empty(rows, heads, size)
+    if not rows:
+        return out.transpose(0, 1)
+    tile = tile_of(size)
+    programs = -(-rows * group // tile.rows) * kv_heads
+    splits = splits or _splits(programs, q.device)
+    partial, peaks = out, out
+    if splits > 1:
+        partial = q.new_empty(splits, rows, heads, size, dtype=torch.float32)
+        peaks = q.new_empty(2, splits, rows, heads, dtype=torch.float32)
+    width = max(16, 1 << (size - 1).bit_length())
+    with torch.cuda.device_of(q):  # type: ignore[no-untyped-call]  # Triton launches on the current device
+        attention_kernel[(programs // kv_heads, kv_heads, splits)](
+            q,
+            k,
+            v,
+            keys,
+            values,
+            length,
+            partial,
+            peaks[0],
+            peaks[-1],
+            rows,
+            commit_rows,
+            keys.shape[1],
+            window or 0,
+            q.stride(1),
+            q.stride(0),
+            k.stride(1),
+            k.stride(0),
+            keys.stride(0),
+            WINDOWED=window is not None,
+            HEADS=heads,
+            GROUP=group,
+            SIZE=size,
+            WIDTH=width,
+            SPLITS=splits,
+            ROWS=tile.rows,
+            KEYS=tile.keys,
+            num_warps=WARPS,
+            num_stages=STAGES,
+        )
+        if splits > 1:
+            pairs = rows * heads
+            combine_kernel[(pairs,)](
+                partial, peaks[0], peaks[1], out, pairs, SIZE=size, WIDTH=width, SPLITS=splits, num_warps=4
+            )
+    return out.transpose(0, 1)
+
+
+def tile_of(head_dim: int) -> Tile:
+    """Rows and keys of a program."""
+    return SMALL_HEADS if head_dim <= 256 else LARGE_HEADS
+
+
+def _splits(programs: int, device: torch.device) -> int:
+    """Splits that give each processor one program, which is as many as it holds."""
+    return max(1, min(MOST_SPLITS, _processors(device) // programs))
+
+
+@lru_cache(maxsize=8)
+def _processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1

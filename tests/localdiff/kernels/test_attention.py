@@ -1,0 +1,161 @@
+"""Attention through Triton against the plain one: in the interpreter, or on a card where there is one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from localdiff.model.attention import attend_cached as attend_plainly
+from localdiff.model.cache import LayerCache
+from localdiff.model.config import LayerConfig, RopeConfig
+from tests.kernels import DEVICE, HAS_CARD, needs_triton
+
+pytestmark = needs_triton
+
+ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
+CAPACITY = 90
+DTYPES = [torch.float16] if HAS_CARD else [torch.float32, torch.float16]
+
+
+def filled(window: int | None, length: int, *, kv_heads: int, head_dim: int, dtype: torch.dtype) -> LayerCache:
+    """A cache of `length` random positions; what lies in slots that hold none is no number."""
+    kind = "full" if window is None else "sliding"
+    layer = LayerConfig(kind=kind, head_dim=head_dim, num_kv_heads=kv_heads, window=window, rope=ROPE)
+    cache = LayerCache(layer, CAPACITY, dtype, DEVICE, canvas=4)
+    for buffer in cache.with_canvas:
+        buffer.fill_(torch.nan)
+    new = rows_of(2 * kv_heads, length, head_dim, dtype, seed=1).view(2, kv_heads, length, head_dim)
+    cache.write(new[0], new[1], 0)
+    return cache
+
+
+def rows_of(heads: int, rows: int, head_dim: int, dtype: torch.dtype, *, seed: int) -> Tensor:
+    """[heads, rows, d] as projections leave them: a view of [rows, heads, d]."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, heads, head_dim, generator=generator).to(dtype).to(DEVICE).transpose(0, 1)
+
+
+def both(
+    *,
+    window: int | None,
+    length: int,
+    commit: int,
+    canvas: int,
+    kv_heads: int,
+    group: int,
+    head_dim: int,
+    splits: int | None,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor]:
+    """What the kernel and the plain way answer to the same rows over the same cache."""
+    from localdiff.kernels.attention import attend_cached
+
+    cache = filled(window, length, kv_heads=kv_heads, head_dim=head_dim, dtype=dtype)
+    rows = commit + canvas
+    q = rows_of(kv_heads * group, rows, head_dim, dtype, seed=2)
+    k, v = (rows_of(kv_heads, rows, head_dim, dtype, seed=seed) for seed in (3, 4))
+    found = attend_cached(
+        q,
+        k,
+        v,
+        keys=cache.keys,
+        values=cache.values,
+        length=torch.tensor(length, dtype=torch.int32, device=DEVICE),
+        commit_rows=commit,
+        window=window,
+        splits=splits,
+    )
+    return found, attend_plainly(cache, length, commit)(q, k, v)
+
+
+@given(
+    window=st.one_of(st.none(), st.integers(1, 70)),
+    length=st.integers(0, CAPACITY - 20),
+    commit=st.integers(0, 20),
+    canvas=st.integers(0, 20),
+    kv_heads=st.sampled_from([1, 2]),
+    group=st.sampled_from([1, 2, 3, 8]),
+    head_dim=st.sampled_from([8, 16, 24, 64]),
+    splits=st.sampled_from([1, 2, 3, 8]),
+    dtype=st.sampled_from(DTYPES),
+)
+@example(
+    window=None, length=0, commit=0, canvas=1, kv_heads=1, group=1, head_dim=16, splits=8, dtype=torch.float16
+).via("most splits have nothing to do")
+@example(
+    window=40, length=70, commit=20, canvas=20, kv_heads=2, group=8, head_dim=16, splits=2, dtype=torch.float16
+).via("a ring that has gone round, and commit rows that overwrite what the first of them needs")
+@settings(max_examples=30, deadline=None)
+def test_it_is_the_plain_attention(
+    window: int | None,
+    length: int,
+    commit: int,
+    canvas: int,
+    kv_heads: int,
+    group: int,
+    head_dim: int,
+    splits: int,
+    dtype: torch.dtype,
+) -> None:
+    found, expected = both(
+        window=window,
+        length=length,
+        commit=commit,
+        canvas=canvas if commit else max(1, canvas),
+        kv_heads=kv_heads,
+        group=group,
+        head_dim=head_dim,
+        splits=splits,
+        dtype=dtype,
+    )
+    assert found.shape == expected.shape and found.dtype == dtype
+    tolerance = 2e-5 if dtype == torch.float32 else 6e-3
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+@pytest.mark.parametrize(
+    ("window", "kv_heads", "group", "head_dim"),
+    [(64, 8, 2, 256), (None, 2, 8, 512)],
+    ids=["a sliding layer", "a full layer"],
+)
+def test_the_released_heads(window: int | None, kv_heads: int, group: int, head_dim: int, splits: int) -> None:
+    found, expected = both(
+        window=window,
+        length=80,
+        commit=8,
+        canvas=16,
+        kv_heads=kv_heads,
+        group=group,
+        head_dim=head_dim,
+        splits=splits,
+        dtype=torch.float16,
+    )
+    torch.testing.assert_close(found, expected, atol=6e-3, rtol=6e-3)
+
+
+def test_scores_far_apart_overflow_nothing() -> None:
+    """Unscaled scores grow to hundreds: a softmax relative to the wrong score would be infinite or empty."""
+    from localdiff.kernels.attention import attend_cached
+
+    cache = filled(None, 50, kv_heads=1, head_dim=16, dtype=torch.float16)
+    cache.keys[:, 10:20] *= 40
+    q, k, v = (rows_of(1, 5, 16, torch.float16, seed=seed) for seed in (5, 6, 7))
+    length = torch.tensor([50], device=DEVICE)
+    found = attend_cached(
+        10 * q, k, v, keys=cache.keys, values=cache.values, length=length, commit_rows=0, window=None, splits=3
+    )
+    expected = attend_plainly(cache, 50, 0)(10 * q, k, v)
+    assert found.isfinite().all()
+    torch.testing.assert_close(found, expected, atol=6e-3, rtol=6e-3)
+
+
+def test_which_rows_a_card_has_the_memory_for() -> None:
+    from localdiff.kernels.attention import can_attend
+
+    assert can_attend(torch.bfloat16, 512) and can_attend(torch.bfloat16, 256)
+    assert not can_attend(torch.bfloat16, 1024)
+    assert not can_attend(torch.float32, 256)
