@@ -12,6 +12,7 @@ equals a prefill of the ids that are held.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
@@ -93,37 +94,34 @@ class Context:
     def read(self, ids: Sequence[int]) -> None:
         """Writes more ids into the cache, behind those that are held."""
         for part in self._parts(ids):
-            # A pass that breaks off has overwritten some rings already; nothing of them can be used then.
-            self._is_whole = False
-            self._model.encode(torch.tensor(part, device=self._device), self.cache)
-            if self._device.type == "cuda":
-                torch.cuda.synchronize(self._device)  # so that seconds are the device's, not the launches'
-            self._ids += part
-            self._is_whole = True
-            if len(self._ids) == self.fork:
-                self.cache.snapshot()
+            with self.written(part):
+                self._model.encode(torch.tensor(part, device=self._device), self.cache)
+                if self._device.type == "cuda":
+                    torch.cuda.synchronize(self._device)  # so that seconds are the device's, not the launches'
 
-    def leave(self, ids: Sequence[int]) -> bool:
-        """Leaves it to whoever computes next to write `ids` behind those that are held, in a pass of their own.
+    def before_fork(self, ids: Sequence[int]) -> list[int]:
+        """Those of the next `ids` that must be read in a pass of their own, because the fork lies behind them."""
+        ahead = 0 if self.fork is None else self.fork - len(self._ids)
+        return list(ids[:ahead]) if 0 < ahead < len(ids) else []
 
-        Returns:
-            Whether it may be left; where the rings are to be kept within these ids it may not. Nothing that is held can
-            be used again until `wrote` says that it was done.
+    @contextmanager
+    def written(self, ids: Sequence[int]) -> Iterator[None]:
+        """Around a pass in which somebody else writes `ids` into the cache, behind those that are held.
+
+        A pass that breaks off has overwritten some rings already: then nothing that is held can be used again. The fork
+        may lie at the end of these ids, not within them.
         """
-        if self.fork is not None and len(self._ids) < self.fork <= len(self._ids) + len(ids):
-            return False
         self._is_whole = False
-        return True
-
-    def wrote(self, ids: Sequence[int]) -> None:
-        """Says that `ids`, which were left to somebody, are in the cache."""
+        yield
         self._ids += ids
         self._is_whole = True
+        if len(self._ids) == self.fork:
+            self.cache.snapshot()
 
     def _parts(self, ids: Sequence[int]) -> Iterator[list[int]]:
         """The ids, cut in two where the fork lies within them."""
-        until_fork = 0 if self.fork is None else min(max(self.fork - len(self._ids), 0), len(ids))
-        for part in (ids[:until_fork], ids[until_fork:]):
+        first = self.before_fork(ids)
+        for part in (first, ids[len(first) :]):
             if part:
                 yield list(part)
 

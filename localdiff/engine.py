@@ -12,25 +12,26 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from .context import Context
-from .denoising import BlockContext
+from .denoising import BlockContext, Step
 from .detok import ReplyDecoder
 from .diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from .diffusion.settings import SamplerSettings
 from .diffusion.stopping import StopRule
-from .errors import ContextError, UsageError, WeightsError
+from .errors import ContextError, WeightsError
 from .events import (
     BlockCommitted,
     BlockReason,
     BlockStarted,
     Event,
     FinishReason,
-    Prefilled,
     RunFinished,
     RunStarted,
     TextCommitted,
@@ -39,13 +40,14 @@ from .generation import Generation
 from .hardware import cpu_name
 from .model.diffusion_gemma import DiffusionGemma
 from .options import MAX_SEED, GenerateOptions
+from .prefill import prefill, read_last
+from .prompt import Prompt, prompt_ids
 from .static import Denoiser
 from .stats import StatsKeeper
 from .template import ChatTemplate
 from .tokenizer import Tokenizer
 
-Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int]
-"""A user message, a conversation as `role` and `content`, or token ids as they are."""
+__all__ = ["Engine", "ModelIdentity", "Prompt"]
 
 PREFILL_CHUNK = 1024
 
@@ -198,20 +200,23 @@ class Engine:
         return Context(self.model, self.layer_devices, canvas_room=self.denoiser.canvas_room)
 
     def _answer(self, run: Generation, cancel: threading.Event) -> Iterator[Event]:
-        # 2. The encoder writes them into the cache.
-        yield from self._prefill(run, cancel)
+        # 2. The encoder writes them into the cache; the last of them may be left to the first denoise step.
+        left = yield from prefill(run, cancel, chunk=self.prefill_chunk, left=self._most_left)
         finish: FinishReason | None = "cancelled" if cancel.is_set() else None
-        block, left = 0, tuple[int, ...]()
+        block = 0
         while finish is None:
             # 3. A canvas of noise.
             block += 1
             canvas = run.noise.canvas(run.event.canvas_length, run.event.vocab_size).to(self._device)
-            yield BlockStarted(
+            started = BlockStarted(
                 block=block,
                 max_blocks=-(-run.event.max_tokens // run.event.canvas_length),
                 position=len(run.prompt) + len(run.kept),
                 canvas_ids=tuple(canvas.tolist()),
             )
+            ends_prompt = bool(left) and block == 1
+            if not ends_prompt:
+                yield started
             # 4. Denoise steps, until the draft is stable and confident.
             block_context = BlockContext(
                 block=block,
@@ -224,10 +229,13 @@ class Engine:
             draft: tuple[int, ...] = ()
             reason: BlockReason = "step_limit"
             steps, began = 0, time.perf_counter()
-            for step in self.denoiser.denoise_block(run.context.cache, canvas, run.noise, block_context, left):
-                if left:
-                    run.context.wrote(left)
-                    left = ()
+            denoising = self._denoise(run, canvas, block_context, left)
+            if ends_prompt:
+                denoising = chain((next(denoising),), denoising)
+                yield read_last(run)
+                yield started
+            left = ()
+            for step in denoising:
                 draft, steps = step.event.argmax_ids, step.event.step
                 yield step.event
                 if step.converged:
@@ -246,7 +254,7 @@ class Engine:
             for channel, text in run.take(final, last=finish is not None):
                 yield TextCommitted(block=block, channel=channel, text=text)
             # 6. Another causal pass writes the block into the cache, or the next block's first step does.
-            if finish is None and self.denoiser.fuses_commits and run.context.leave(final):
+            if finish is None and self.denoiser.fuses_commits and not run.context.before_fork(final):
                 left = final
             elif finish is None:
                 run.context.read(final)
@@ -299,8 +307,10 @@ class Engine:
         stop_rule: StopRule,
         context: Context | None,
     ) -> Generation:
-        ids = self._prompt_ids(prompt, options)
         config, size = self.model.config, self.context_size(options)
+        ids = prompt_ids(
+            prompt, options, template=self.template, tokenizer=self.tokenizer, vocab_size=config.vocab_size
+        )
         if len(ids) >= size:
             raise ContextError(
                 f"the prompt has {len(ids):,} tokens and the context holds {size:,}, the answer included",
@@ -336,31 +346,6 @@ class Engine:
             reply=ReplyDecoder(self.tokenizer, tool_calls=options.tool_calls, prompt=ids),
         )
 
-    def _prompt_ids(self, prompt: Prompt, options: GenerateOptions) -> list[int]:
-        """Ids of a prompt in any of its forms; text goes through the chat template, ids are taken as they are."""
-        if isinstance(prompt, str):
-            prompt = [{"role": "user", "content": prompt}]
-        ids = [token for token in prompt if isinstance(token, int)]
-        messages = [message for message in prompt if not isinstance(message, int)]
-        if ids and messages:
-            raise UsageError("a prompt is either token ids or messages, this one has both")
-        if ids and (options.system is not None or options.think):
-            raise UsageError("`system` and `think` shape messages, and this prompt is token ids already")
-        if messages:
-            if options.system is not None:
-                messages.insert(0, {"role": "system", "content": options.system})
-            ids = self.template.encode(self.tokenizer, messages, think=options.think)
-        if not ids:
-            raise UsageError("the prompt is empty", "give some text, or `-f FILE`")
-        vocab_size = self.model.config.vocab_size
-        beyond = next((token for token in ids if not 0 <= token < vocab_size), None)
-        if beyond is not None:
-            raise WeightsError(
-                f"the tokenizer gives id {beyond}, the model has {vocab_size} embeddings",
-                "use the tokenizer.json that was published with the weights",
-            )
-        return ids
-
     def _noise(self, options: GenerateOptions, seed: int) -> Noise:
         if options.noise == "reference":
             return ReferenceNoise(seed, device=self._device, dtype=self._dtype)
@@ -372,18 +357,20 @@ class Engine:
         context.clear()
         return context
 
-    def _prefill(self, run: Generation, cancel: threading.Event) -> Iterator[Prefilled]:
-        began, total = time.perf_counter(), len(run.prompt)
-        if run.held:
-            yield Prefilled(done=run.held, total=total, seconds=0.0)
-        for start in range(run.held, total, self.prefill_chunk):
-            if cancel.is_set():
-                return
-            chunk = run.prompt[start : start + self.prefill_chunk]
-            run.context.read(chunk)
-            progress = Prefilled(done=start + len(chunk), total=total, seconds=time.perf_counter() - began)
-            run.stats.prefilled(progress.seconds)
-            yield progress
+    @property
+    def _most_left(self) -> int:
+        """Ids of the prompt that the first step may read beside its canvas; no pass has more rows for it."""
+        canvas, chunk = self.model.config.canvas_length, self.prefill_chunk
+        return min(chunk, max(canvas, chunk - canvas)) if self.denoiser.fuses_commits else 0
+
+    def _denoise(self, run: Generation, canvas: Tensor, block: BlockContext, left: Sequence[int]) -> Iterator[Step]:
+        """The steps of a block, the first of which writes what was left to it."""
+        steps = self.denoiser.denoise_block(run.context.cache, canvas, run.noise, block, left)
+        if left:
+            with run.context.written(left):
+                first = next(steps)
+            yield first
+        yield from steps
 
 
 def _end_ids(generation_config: Mapping[str, Any]) -> tuple[int, ...]:

@@ -49,7 +49,8 @@ class RunStarted:
 class Prefilled:
     """One chunk of the prompt is in the cache; the last one has `done == total`.
 
-    In a conversation the first one has 0 seconds and tells how much was there before.
+    In a conversation the first one has 0 seconds and tells how much was there before. Where the end of the prompt is
+    read by the first denoise step beside its own work, the last one comes when that step is over.
 
     Attributes:
         done: prompt tokens in the cache so far.
@@ -172,7 +173,7 @@ class RunStats:
 
     Attributes:
         prompt_tokens: tokens of the prompt.
-        prompt_seconds: wall time of the prefill.
+        prompt_seconds: wall time of the prefill, up to where the last of the prompt is in the cache.
         tokens: committed, visible tokens (no end token, no padding).
         seconds: wall time from the start of the first denoise step to the end.
         tok_per_s: `tokens / seconds`.

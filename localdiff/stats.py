@@ -13,12 +13,14 @@ class StatsKeeper:
     """Counts passes and seconds of one run.
 
     The clock of `tok_per_s` starts with the first denoise step: loading and prefill stand apart, and so nothing but
-    committed, visible tokens over denoising and commit time goes into the rate.
+    committed, visible tokens over denoising and commit time goes into the rate. Where the first step reads the end of
+    the prompt too, its time is in both: neither figure is better than it was.
     """
 
     def __init__(self, *, prompt_tokens: int, device: torch.device) -> None:
         self._prompt_tokens = prompt_tokens
         self._device = device
+        self._prompt_began = time.perf_counter()
         self._prompt_seconds = 0.0
         self._started: float | None = None
         self._denoise_passes = 0
@@ -27,9 +29,14 @@ class StatsKeeper:
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
 
-    def prefilled(self, seconds: float) -> None:
-        """The prompt, so far, took `seconds`."""
-        self._prompt_seconds = seconds
+    def start_prefill(self) -> None:
+        """The prompt begins to be read."""
+        self._prompt_began = time.perf_counter()
+
+    def prefilled(self) -> float:
+        """More of the prompt is read; returns the seconds that it took so far."""
+        self._prompt_seconds = time.perf_counter() - self._prompt_began
+        return self._prompt_seconds
 
     def start_clock(self) -> float:
         """When the first denoise step of the run began; the first call sets it."""

@@ -49,7 +49,8 @@ class Denoiser:
         triton: whether statistics and decision are Triton's.
         attention: whether attention is Triton's; one program then serves every number of positions.
         captured: whether static steps are recorded as CUDA graphs; what they do through torch then must not wait.
-        fuses_commits: whether a committed block is written into the cache by the first step behind it.
+        fuses_commits: whether a committed block, or the end of a prompt, is written into the cache by the first step
+            behind it.
         sparse: whether self-conditioning takes probable ids alone, where a step has few enough of them.
         ahead: whether a step is sent before the outcome of the last one is read.
 
@@ -135,9 +136,9 @@ class Denoiser:
         """Denoises `canvas` [L], as `localdiff.denoising.denoise_block` does.
 
         Args:
-            commit_ids: a block that the first step writes into the cache beside its own work.
+            commit_ids: a block, or the end of a prompt, that the first step writes into the cache beside its own work.
         """
-        fits = cache.canvas == len(canvas) and len(commit_ids) in (0, len(canvas))
+        fits = cache.canvas == len(canvas)
         if not (self._static and fits and isinstance(noise, SeededNoise)) or context.alternatives or self._is_busy:
             commit = torch.tensor(commit_ids, dtype=torch.int64, device=canvas.device) if commit_ids else None
             yield from denoise_block(self._model, cache, canvas, noise, context, commit)
@@ -158,9 +159,7 @@ class Denoiser:
         began = time.perf_counter()
         buffers.canvas.copy_(canvas)
         buffers.soft.zero_()
-        if commit_ids:
-            buffers.commit.copy_(torch.tensor(commit_ids, dtype=torch.int64))
-        program = self._launch(block, 1, len(commit_ids))
+        program = self._launch(block, 1, commit_ids)
         cache.advance(len(commit_ids))
         for step in range(1, last + 1):
             mark = noise.mark()
@@ -194,8 +193,9 @@ class Denoiser:
             self._cache = weakref.ref(cache)
         return self._buffers
 
-    def _launch(self, block: _Block, step: int, commit_rows: int = 0) -> Program:
+    def _launch(self, block: _Block, step: int, commit_ids: Sequence[int] = ()) -> Program:
         """Sends a step, runs it, and asks for its outcome; waits for none of that."""
+        commit_rows = len(commit_ids)
         cache, noise, context = block.cache, block.noise, block.context
         settings, config = context.settings, self._model.config
         controls = (
@@ -215,19 +215,29 @@ class Denoiser:
             commit_rows=commit_rows,
             sampled=not settings.greedy,
         )
+        program = self._program(block, shape)
+        if commit_ids:
+            program.commit.copy_(torch.tensor(commit_ids, dtype=torch.int64))
+        program.run(cache)
+        block.exchange.ask(step)
+        return program
+
+    def _program(self, block: _Block, shape: Shape) -> Program:
+        """A step of this shape: kept, and on a card recorded, but for the end of a prompt, which has any length."""
+        keeps = shape.commit_rows in (0, len(block.buffers.canvas))
         program = self._programs.get(shape)
         if program is None:
-            program = self._programs[shape] = Program(
+            program = Program(
                 self._model,
                 block.buffers,
                 shape,
                 read=self._read,
                 attention=self._attention,
                 sparse=self._sparse,
-                pool=self._pool,
+                pool=self._pool if keeps else None,
             )
-        program.run(cache)
-        block.exchange.ask(step)
+        if keeps:
+            self._programs[shape] = program
         return program
 
     def _check_tail(self, program: Program, outcome: Tensor, cache: KVCache) -> None:

@@ -36,7 +36,8 @@ class Shape:
 
     Attributes:
         bucket: most positions in the cache that its canvas rows see; attention in Triton asks the device for that.
-        commit_rows: rows of a committed block that it writes first; it is then the first step of the next block.
+        commit_rows: rows of a committed block, or of the end of a prompt, that it writes first; it is then the first
+            step of the block behind them.
         sampled: whether ids are drawn, rather than the most probable ones taken.
     """
 
@@ -94,6 +95,7 @@ class Program:
         pool: see `Recorded`.
 
     Attributes:
+        commit: int64 [C], the ids that it writes.
         run: computes a step, its soft embedding included.
         make_soft_exact: computes that soft embedding again, exactly, after `run` with a sparse one.
     """
@@ -111,6 +113,10 @@ class Program:
     ) -> None:
         self._model, self._buffers, self._shape, self._read, self._sparse = model, buffers, shape, read, sparse
         self._attention = attention
+        if shape.commit_rows == len(buffers.commit):
+            self.commit = buffers.commit
+        else:
+            self.commit = torch.zeros(shape.commit_rows, dtype=torch.int64, device=buffers.commit.device)
         self._kept: tuple[Tensor, Tensor] | None = None
         self.run = Recorded(self._step, pool)
         self.make_soft_exact = Recorded(self._exact_soft, pool)
@@ -120,7 +126,7 @@ class Program:
         length = buffers.controls[LENGTH]
         rows = shape.commit_rows + len(buffers.canvas)
         hidden = model.rows(
-            buffers.commit[: shape.commit_rows],
+            self.commit,
             buffers.canvas,
             None if shape.commit_rows else buffers.soft,
             length + torch.arange(rows, device=length.device),

@@ -51,9 +51,13 @@ def test_the_rate_counts_from_the_first_denoise_step_to_the_end(keeper: StatsKee
     assert figures.prompt_tokens == 12
 
 
-def test_prompt_time_stands_apart_and_is_that_of_the_last_chunk(keeper: StatsKeeper) -> None:
-    keeper.prefilled(0.5)
-    keeper.prefilled(1.25)
+def test_prompt_time_stands_apart_and_is_that_of_the_last_chunk(keeper: StatsKeeper, clock: Clock) -> None:
+    clock.now += 3
+    keeper.start_prefill()
+    clock.now += 0.5
+    assert keeper.prefilled() == 0.5
+    clock.now += 0.75
+    assert keeper.prefilled() == 1.25
     figures = keeper.finish(tokens=0)
     assert figures.prompt_seconds == 1.25
     assert figures.seconds == 0

@@ -107,7 +107,7 @@ def test_a_fused_commit_is_the_same_as_two_passes(tmp_path: Path, noise: Any) ->
 
 
 @pytest.mark.parametrize("how", [{"static": True}, {"fuses_commits": True}, {"static": True, "fuses_commits": True}])
-@pytest.mark.parametrize("fork", [None, 25])
+@pytest.mark.parametrize("fork", [None, 19, 25])
 def test_a_conversation_goes_on_from_what_was_held(tmp_path: Path, how: Any, fork: int | None) -> None:
     """The next prompt begins with what was committed, part of which is in the cache; then it parts from it."""
     answers = []

@@ -1,0 +1,156 @@
+"""How a prompt is cut up, and the end of it read beside the first denoise step, against reading it alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from localdiff.context import Context
+from localdiff.engine import Engine
+from localdiff.events import BlockStarted, DenoiseStep, Event, Prefilled, RunFinished
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.options import GenerateOptions
+from localdiff.static import Denoiser
+from tests import caches, tiny
+
+FUSED = [{"fuses_commits": True}, {"fuses_commits": True, "static": True}]
+PROMPT = list(range(9, 28))
+OPTIONS = GenerateOptions(seed=3, max_tokens=12, entropy_bound=1.5, cap=2)
+
+
+def engine(directory: Path, **how: Any) -> Engine:
+    network = tiny.model(scale=0.25)
+    made = tiny.engine(directory, network=network, eos_token_id=[tiny.VOCAB_SIZE])
+    made.denoiser = Denoiser(network, **how)
+    return made
+
+
+def told(events: Sequence[Event]) -> list[tuple[Any, ...]]:
+    """What was drafted and committed."""
+    return [(e.block, e.argmax_ids, e.accepted, e.sampled_ids) for e in events if isinstance(e, DenoiseStep)] + [
+        e.token_ids for e in events if isinstance(e, RunFinished)
+    ]
+
+
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Commit rows and canvas rows of every pass from now on."""
+    seen: list[tuple[int, int]] = []
+    plain = DiffusionGemma.rows
+
+    def rows(self: DiffusionGemma, commit: torch.Tensor, canvas: torch.Tensor, *rest: Any) -> torch.Tensor:
+        seen.append((len(commit), len(canvas)))
+        return plain(self, commit, canvas, *rest)
+
+    monkeypatch.setattr(DiffusionGemma, "rows", rows)
+    return seen
+
+
+@pytest.mark.parametrize("how", FUSED, ids=str)
+def test_the_end_of_a_prompt_costs_no_pass_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any
+) -> None:
+    expected = list(engine(tmp_path).generate(PROMPT, OPTIONS))
+    seen = passes(monkeypatch)
+    found = list(engine(tmp_path, **how).generate(PROMPT, OPTIONS))
+    assert told(found) == told(expected)
+    canvas = tiny.CANVAS
+    assert seen[:5] == [(4, 0), (4, 0), (4, 0), (4, 0), (3, canvas)], "chunks of 4, and what is left of 19"
+
+
+@pytest.mark.parametrize("how", FUSED, ids=str)
+def test_it_is_told_when_it_was_read(tmp_path: Path, how: Any) -> None:
+    """The last `Prefilled` comes before the block and behind the pass; the prompt's seconds hold all of that pass."""
+    events = list(engine(tmp_path, **how).generate(PROMPT, OPTIONS))
+    read = [event for event in events if isinstance(event, Prefilled)]
+    assert [event.done for event in read] == [4, 8, 12, 16, 19]
+    assert all(event.total == 19 for event in read)
+    at = events.index(read[-1])
+    assert isinstance(events[at + 1], BlockStarted) and isinstance(events[at + 2], DenoiseStep)
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert finished.stats.prompt_seconds == read[-1].seconds
+    assert read[-1].seconds - read[-2].seconds >= events[at + 2].seconds
+    assert finished.stats.seconds >= events[at + 2].seconds, "the rate of the answer is none the better for it"
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    turns=st.lists(
+        st.tuples(st.integers(0, 30), st.lists(st.integers(9, 60), min_size=1, max_size=14), st.integers(0, 50)),
+        min_size=1,
+        max_size=3,
+    ),
+    how=st.sampled_from(FUSED),
+    chunk=st.sampled_from([3, 8, 40]),
+)
+def test_whatever_came_before_the_cache_is_what_the_ids_say(
+    tmp_path: Path, turns: list[tuple[int, list[int], int]], how: Any, chunk: int
+) -> None:
+    """Prompts that part from each other anywhere, forks anywhere in them: drafts as without fusing, caches exact."""
+    plain, fused = engine(tmp_path), engine(tmp_path, **how)
+    plain.prefill_chunk = fused.prefill_chunk = chunk
+    contexts = plain.new_context(), fused.new_context()
+    prompt = list(PROMPT)
+    for keep, more, fork in turns:
+        prompt = [*prompt[:keep], *more]
+        results = []
+        for made, context in zip((plain, fused), contexts, strict=True):
+            context.fork = fork or None
+            results.append(told(list(made.generate(prompt, OPTIONS, context=context))))
+        assert results[0] == results[1]
+        assert contexts[0].ids == contexts[1].ids
+        context = contexts[1]
+        caches.assert_same(fused.model, context.cache, caches.prefill(fused.model, context.ids, 64))
+
+
+def test_a_fork_at_the_end_of_the_prompt_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rings have gone round by the next prompt; from the snapshot nothing but the new ids is read."""
+    made = engine(tmp_path, fuses_commits=True)
+    context = made.new_context()
+    context.reserve(64)
+    context.fork = len(PROMPT)
+    list(made.generate(PROMPT, OPTIONS, context=context))
+    seen = passes(monkeypatch)
+    again = list(made.generate([*PROMPT, 11], OPTIONS, context=context))
+    first = next(event for event in again if isinstance(event, Prefilled))
+    assert (first.done, first.seconds) == (len(PROMPT), 0.0)
+    assert seen[0] == (1, tiny.CANVAS)
+
+
+@pytest.mark.parametrize("events", [1, 3])
+def test_given_up_before_the_first_step_nothing_is_lost(tmp_path: Path, events: int) -> None:
+    made = engine(tmp_path, fuses_commits=True)
+    context, cancel = made.new_context(), threading.Event()
+    run = made.generate(PROMPT, OPTIONS, context=context, cancel=cancel)
+    for _ in range(events):
+        next(run)
+    cancel.set()
+    assert isinstance(list(run)[-1], RunFinished)
+    held = len(context.ids)
+    assert held == 4 * (events - 1)
+    assert context.open(PROMPT, len(PROMPT)) == held
+
+
+def test_a_first_step_that_breaks_off_leaves_nothing_that_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pass may have overwritten some rings and not others."""
+    made = engine(tmp_path, fuses_commits=True)
+    context = made.new_context()
+
+    def broken(*_: Any) -> torch.Tensor:
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DiffusionGemma, "commit_and_denoise", broken)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            list(made.generate(PROMPT, OPTIONS, context=context))
+    assert context.open(PROMPT, 40) == 0
+    assert isinstance(context, Context)
