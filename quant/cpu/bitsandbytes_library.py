@@ -37,9 +37,13 @@ class Nf4Library:
     Raises:
         OSError: it cannot be opened.
         AttributeError: it lacks a function.
+
+    Attributes:
+        path: as given.
     """
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         library = ctypes.CDLL(str(path))
         self._functions = {}
         for dtype, name in FUNCTIONS.items():

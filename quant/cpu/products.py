@@ -8,8 +8,9 @@ Shape letters: R rows, P chosen pairs of row and expert in the order of experts,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,6 +19,10 @@ from ..modules.tensor import QuantTensor
 from .bitsandbytes_library import Nf4Library
 from .int8_weight import Int8Weight, relative_error
 from .rows import quantize_rows
+from .sharing import MOST, share_out
+
+Multiply: TypeAlias = Callable[[int, slice], Tensor]
+"""The product [out, M] of an expert with its part of the P pairs."""
 
 
 class ExpertProduct(Protocol):
@@ -54,10 +59,11 @@ class DecodedProduct:
 
     def __call__(self, x: Tensor, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
         rows = (x if chosen is None else x[chosen]).to(self._compute)
-        parts = [
-            torch.mm(self._tensor.decode(self._compute, expert), rows[part].t()).t() for expert, part in _parts(counts)
-        ]
-        return torch.cat(parts).to(x.dtype)
+
+        def multiply(expert: int, part: slice) -> Tensor:
+            return torch.mm(self._tensor.decode(self._compute, expert), rows[part].t())
+
+        return _products(lambda: multiply, counts, x.new_empty(len(rows), self._tensor.shape[1]))
 
 
 class LibraryProduct:
@@ -75,8 +81,13 @@ class LibraryProduct:
 
     def __call__(self, x: Tensor, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
         rows = (x if chosen is None else x[chosen]).to(self._compute)
-        decode = self._library.decoder(self._codes, self._scales, self._compute)
-        return torch.cat([torch.mm(decode(expert), rows[part].t()).t() for expert, part in _parts(counts)]).to(x.dtype)
+
+        def multiplier() -> Multiply:
+            decode = self._library.decoder(self._codes, self._scales, self._compute)
+            return lambda expert, part: torch.mm(decode(expert), rows[part].t())
+
+        out = x.new_empty(len(rows), self._codes.shape[1])
+        return _products(multiplier, counts, out, self._library.path)
 
 
 class Int8Product:
@@ -100,7 +111,11 @@ class Int8Product:
         if chosen is not None:
             rows = rows.take(chosen)
         pieces = rows.split(counts)
-        return torch.cat([self._weights[expert].times(pieces[expert], x.dtype) for expert, _ in _parts(counts)])
+
+        def multiply(expert: int, part: slice) -> Tensor:
+            return self._weights[expert].times(pieces[expert], x.dtype).t()
+
+        return _products(lambda: multiply, counts, x.new_empty(len(rows.codes), self._weights[0].shape[0]))
 
 
 def short(dtype: torch.dtype) -> str:
@@ -108,7 +123,25 @@ def short(dtype: torch.dtype) -> str:
     return {torch.bfloat16: "bf16", torch.float32: "fp32"}[dtype]
 
 
-def _parts(counts: Sequence[int]) -> Iterator[tuple[int, slice]]:
+def _products(
+    multiplier: Callable[[], Multiply], counts: Sequence[int], out: Tensor, library: Path | None = None
+) -> Tensor:
+    """Fills `out` [P, out] expert by expert; every thread makes a multiplier of its own, with memory of its own."""
+
+    def work() -> Callable[[tuple[int, slice]], None]:
+        multiply = multiplier()
+
+        def fill(item: tuple[int, slice]) -> None:
+            expert, part = item
+            out[part] = multiply(expert, part).t()
+
+        return fill
+
+    share_out([work() for _ in range(min(torch.get_num_threads(), MOST))], expert_parts(counts), library)
+    return out
+
+
+def expert_parts(counts: Sequence[int]) -> Iterator[tuple[int, slice]]:
     """(expert, its part of the P pairs) of every expert that was chosen."""
     start = 0
     for expert, count in enumerate(counts):

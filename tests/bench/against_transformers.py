@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from transformers import DiffusionGemmaConfig, DiffusionGemmaForBlockDiffusion
 
 from localdiff.bench.step.random_weights import random_model
 from localdiff.bench.step.released import LAYERS, released_config
@@ -25,12 +24,10 @@ from localdiff.hardware import cpu_name
 from localdiff.model.cache import KVCache
 from quant.cpu import prepare
 from quant.recipe import recipe_named
-from tests import released
-from tests.checkpoints import VISION
+from tests.bench.reference_weights import first_layers, random_reference
 from tests.reference import Reference
 
 CPU = torch.device("cpu")
-SPREAD = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +44,13 @@ class Seconds:
 
 def reference_seconds(layers: int, context: int, steps: int) -> Seconds:
     """`transformers` in bf16, as it is set up by default."""
-    config = released.released_config()
-    text = config["text_config"]
-    text |= {"num_hidden_layers": layers, "layer_types": text["layer_types"][:layers]}
-    with torch.device("meta"):
-        model = DiffusionGemmaForBlockDiffusion(DiffusionGemmaConfig(**(config | {"vision_config": dict(VISION)})))
-    model = model.to(torch.bfloat16).to_empty(device=CPU).eval()
-    model.tie_weights()
-    _fill(model)
+    config = first_layers(layers)
+    vocab_size = config["text_config"]["vocab_size"]
+    model = random_reference(config, CPU)
     reference = Reference.of(model)
-    ids, canvas = _ids(text["vocab_size"], context, config["canvas_length"])
+    ids, canvas = _ids(vocab_size, context, config["canvas_length"])
     cache = reference.encode(ids)
-    believed = torch.randn(len(canvas), text["vocab_size"])
+    believed = torch.randn(len(canvas), vocab_size)
     return _seconds(model.model.decoder.layers, lambda: reference.logits(canvas, cache, believed), steps)
 
 
@@ -83,20 +75,6 @@ def our_seconds(layers: int, context: int, steps: int, recipe: str) -> Seconds:
 def _ids(vocab_size: int, context: int, canvas: int) -> tuple[Tensor, Tensor]:
     ids = torch.randint(vocab_size, (context + canvas,), generator=torch.Generator().manual_seed(0))
     return ids[:context], ids[context:]
-
-
-def _fill(model: DiffusionGemmaForBlockDiffusion) -> None:
-    """Values for a model whose memory has none; only those of the rotary tables mean anything."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.normal_(0.0, SPREAD)
-            else:
-                parameter.fill_(1.0)
-        for buffer in model.buffers():
-            buffer.fill_(1.0)
-    for network in (model.model.encoder.language_model, model.model.decoder):
-        network.rotary_emb = type(network.rotary_emb)(network.config)
 
 
 def _seconds(layers: Sequence[nn.Module] | nn.ModuleList, forward: Callable[[], object], steps: int) -> Seconds:

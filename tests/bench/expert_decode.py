@@ -1,8 +1,9 @@
 """`python -m tests.bench.expert_decode`: where the time of a layer's experts goes on a processor.
 
 All 128 experts of a layer of the released size, 16 rows each, which is what a canvas of 256 rows and top-8 routing
-gives them: decoding NF4 with bitsandbytes' library, the products alone with one decoded weight, both as the CPU path
-does them, and bitsandbytes' own product from packed 4-bit weights.
+gives them: decoding NF4 with bitsandbytes' library, the products alone with one decoded weight, both with every
+operation split over the threads, both as the CPU path does them, and bitsandbytes' own product from packed 4-bit
+weights.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from torch import Tensor
 
 from localdiff.hardware import cpu_name
 from quant.codec import GROUP
-from quant.cpu.bitsandbytes_library import nf4_library
+from quant.codecs import CODECS
+from quant.cpu.bitsandbytes_library import Nf4Library, nf4_library
+from quant.cpu.products import LibraryProduct
+from quant.modules import QuantTensor
 
 EXPERTS, ROWS, REPEATS = 128, 16, 3
 SHAPES = {"gate and up": (1408, 2816), "down": (2816, 704)}
@@ -26,27 +30,40 @@ Work: TypeAlias = Callable[[int], object]
 """What is done for one expert."""
 
 
-def milliseconds(work: Work) -> float:
-    """Least of a few runs over all experts, after one that warms up."""
+def milliseconds(layer: Callable[[], object]) -> float:
+    """Least of a few runs, after one that warms up."""
     taken = []
     for _ in range(REPEATS + 1):
         began = time.perf_counter()
-        for expert in range(EXPERTS):
-            work(expert)
+        layer()
         taken.append(1e3 * (time.perf_counter() - began))
     return min(taken[1:])
 
 
-def plain_product(weight: Tensor, rows: Tensor) -> Work:
-    """A decoded weight times rows, the weight first."""
-    columns = rows.t()
-    return lambda _expert: torch.mm(weight, columns)
+def one_by_one(work: Work) -> Callable[[], None]:
+    """A layer's experts after one another."""
+
+    def layer() -> None:
+        for expert in range(EXPERTS):
+            work(expert)
+
+    return layer
 
 
-def decoded_product(decode: Callable[[int], Tensor], rows: Tensor) -> Work:
-    """The same, decoded anew for every expert."""
-    columns = rows.t()
-    return lambda expert: torch.mm(decode(expert), columns)
+def random_experts(out: int, width: int) -> QuantTensor:
+    """NF4 weights `[128, out, width]`, any codes and scales."""
+    with torch.device("meta"):
+        tensor = QuantTensor(CODECS["nf4"], (EXPERTS, out, width))
+    tensor.codes = torch.randint(0, 256, (EXPERTS, out, width // 2), dtype=torch.uint8)
+    tensor.scales = (torch.rand(EXPERTS, out, width // GROUP) * 0.02).bfloat16()
+    return tensor
+
+
+def as_it_is_done(tensor: QuantTensor, library: Nf4Library) -> Callable[[], Tensor]:
+    """The product of the CPU path, rows in the order of their experts."""
+    product = LibraryProduct(tensor, torch.bfloat16, library)
+    rows = torch.randn(EXPERTS * ROWS, tensor.shape[-1]).bfloat16()
+    return lambda: product(rows, None, [ROWS] * EXPERTS)
 
 
 def packed_product(weight: Tensor, rows: Tensor) -> Work:
@@ -63,22 +80,23 @@ def main() -> None:
     library = nf4_library()
     if library is None:
         raise SystemExit("bitsandbytes' CPU library is not there")
-    print(f"{cpu_name()}, {torch.get_num_threads()} threads; ms for {EXPERTS} experts of {ROWS} rows")
-    print(f"{'':14}{'decode':>9}{'product':>9}{'both':>9}{'packed':>9}")
+    print(
+        f"{cpu_name()}, {torch.get_num_threads()} threads; ms for {EXPERTS} experts of {ROWS} rows, least of {REPEATS}"
+    )
+    print(f"{'':14}{'decode':>9}{'product':>9}{'split':>9}{'shared':>9}{'packed':>9}")
     for name, (out, width) in SHAPES.items():
-        codes = torch.randint(0, 256, (EXPERTS, out, width // 2), dtype=torch.uint8)
-        scales = (torch.rand(EXPERTS, out, width // GROUP) * 0.02).bfloat16()
-        rows = torch.randn(ROWS, width).bfloat16()
-        decode = library.decoder(codes, scales, torch.bfloat16)
+        experts = random_experts(out, width)
+        columns = torch.randn(ROWS, width).bfloat16().t()
+        decode = library.decoder(experts.codes, experts.scales, torch.bfloat16)
         weight = decode(0).clone()
-        works = (
-            decode,
-            plain_product(weight, rows),
-            decoded_product(decode, rows),
-            packed_product(weight, rows),
+        layers = (
+            one_by_one(decode),
+            one_by_one(lambda _, weight=weight, columns=columns: torch.mm(weight, columns)),  # type: ignore[misc]
+            one_by_one(lambda expert, decode=decode, columns=columns: torch.mm(decode(expert), columns)),  # type: ignore[misc]
+            as_it_is_done(experts, library),
+            one_by_one(packed_product(weight, columns.t())),
         )
-        figures = [milliseconds(work) for work in works]
-        print(f"{name:14}" + "".join(f"{figure:9.0f}" for figure in figures))
+        print(f"{name:14}" + "".join(f"{milliseconds(layer):9.0f}" for layer in layers))
 
 
 if __name__ == "__main__":
