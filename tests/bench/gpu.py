@@ -8,6 +8,7 @@
     dense    a linear layer: decoded and multiplied, and each kernel's variant
     attention    a layer of each kind: the kernel and the plain way, and how far apart their answers are
     steps    `localdiff bench step` with random weights, a process for each recipe and context
+    transformers    a step of `transformers` in bf16, eager and compiled, and of each recipe, with the same layers
 
 Needs torch and Triton, safetensors for the steps, and for the tests what tests need; what is missing is said and left
 out. `--vram-limit` caps torch's allocator, so that a large card behaves like a small one, and the peak that is
@@ -31,7 +32,7 @@ from .gpu_clock import REPEATS, median_microseconds
 ROOT = Path(__file__).parents[2]
 TESTS = ("tests/localdiff/static", "tests/localdiff/kernels", "tests/quant/cuda", "tests/test_kernels_aot.py")
 ROWS, TOP_K, EXPERTS, WIDTH, INNER, OUT = 256, 8, 128, 2816, 704, 4096
-PARTS = ("tests", "layer", "dense", "attention", "steps")
+PARTS = ("tests", "layer", "dense", "attention", "steps", "transformers")
 RECIPES, CONTEXTS = ("4bit", "4bit-small", "int8"), (1024, 8192, 32768)
 
 
@@ -50,6 +51,7 @@ def main() -> int:
         "dense": dense,
         "attention": lambda: attention(options),
         "steps": lambda: steps(options),
+        "transformers": lambda: against(options),
     }
     return max([parts[name]() for name in options.parts or parts], default=0)
 
@@ -162,6 +164,13 @@ def steps(options: argparse.Namespace) -> int:
                 command += ["--vram-limit", options.vram_limit]
             failed |= subprocess.run(command, cwd=ROOT, check=False).returncode
     return min(failed, 1)
+
+
+def against(options: argparse.Namespace) -> int:
+    """Milliseconds a step of the reference and of ours, in bf16 and in each recipe, over layers that fit in bf16."""
+    from .gpu_transformers import against_transformers
+
+    return against_transformers(["bf16", *options.recipe], options.context, options.steps)
 
 
 def step_here(recipe: str, context: int, count: int, vram_limit: str | None) -> int:

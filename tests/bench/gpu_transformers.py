@@ -1,0 +1,187 @@
+"""A whole denoise step, sampling included, of `transformers` in bf16 and of localdiff, on one card in one run.
+
+    transformers, eager       `generate` as it is called by default
+    transformers, compiled    the same with a static cache, which makes `generate` compile its passes
+    localdiff, RECIPE         what `localdiff run` does on this card
+
+Random weights at the released width, with the same number of layers, context and steps; a process each, so that one
+leaves nothing to the next. Where bf16 does not fit, there are fewer layers for all of them, and the output says so.
+What an installed `transformers` cannot do is said too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from localdiff.bench.step.released import LAYERS, released_config
+from localdiff.model.diffusion_gemma import DiffusionGemma
+
+if TYPE_CHECKING:
+    from transformers import DiffusionGemmaForBlockDiffusion
+
+ROOT = Path(__file__).parents[2]
+ROOM = 6_000_000_000
+"""Bytes beside the weights: the reference makes several fp32 copies of its logits, 268 MB each, and compiles."""
+WARM_UP = 3
+"""First steps of a block that are not counted; compiled, they are those that record graphs."""
+REFERENCES = {"transformers, eager": False, "transformers, compiled": True}
+
+
+def bytes_of(layers: int) -> int:
+    """Bytes of so many layers of the released model in bf16, and of what is outside of them."""
+    with torch.device("meta"):
+        return sum(2 * parameter.numel() for parameter in DiffusionGemma(released_config(layers)).parameters())
+
+
+def layers_that_fit(free: int) -> int:
+    """Layers of the released model that fit in bf16; 0 where not even one does."""
+    return next((layers for layers in range(LAYERS, 0, -1) if bytes_of(layers) + ROOM <= free), 0)
+
+
+class StepClock:
+    """A streamer of drafts: `generate` hands each over on the host, so that the step is done by then."""
+
+    def __init__(self) -> None:
+        self.marks: list[float] = []
+
+    def put(self, value: Tensor) -> None:
+        """The prompt, or a block."""
+
+    def put_draft(self, value: Tensor) -> None:
+        """A step is done."""
+        self.marks.append(time.perf_counter())
+
+    def end(self) -> None:
+        """The run is over."""
+
+
+def reference_seconds(
+    model: DiffusionGemmaForBlockDiffusion, context: int, steps: int, *, compiled: bool, blocks: int = 2
+) -> list[float]:
+    """Seconds of the last `steps` steps of the last block; the blocks before it warm up.
+
+    Nothing converges: neither the draft's age nor its entropy can be what the settings ask for.
+    """
+    from transformers.models.diffusion_gemma.generation_diffusion_gemma import (
+        DiffusionGemmaGenerationConfig,
+        EntropyBoundSamplerConfig,
+    )
+
+    canvas, vocab_size = model.config.canvas_length, model.config.text_config.vocab_size
+    settings = DiffusionGemmaGenerationConfig(
+        max_new_tokens=blocks * canvas,
+        max_denoising_steps=WARM_UP + steps,
+        sampler_config=EntropyBoundSamplerConfig(entropy_bound=0.1),
+        t_min=0.4,
+        t_max=0.8,
+        stability_threshold=1_000_000,
+        confidence_threshold=1e-30,
+        cache_implementation="static" if compiled else None,
+        pad_token_id=0,
+    )
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(10, min(vocab_size, 200_000), (1, context), generator=generator).to(model.device)
+    clock = StepClock()
+    with torch.inference_mode():
+        model.generate(ids, generation_config=settings, streamer=clock)
+    last = clock.marks[-(steps + 1) :]
+    return [after - before for before, after in zip(last, last[1:], strict=False)]
+
+
+def our_seconds(recipe: str, layers: int, context: int, steps: int, device: str) -> tuple[list[float], str]:
+    """Seconds of our steps, and how they are computed."""
+    from localdiff.bench.step.measure import Stopwatch
+    from localdiff.bench.step.subject import random_subject
+
+    make = random_subject(recipe=recipe, layers=layers, context=context, device=device, dtype="bf16")
+    subject = make(lambda _: None)
+    watch = Stopwatch(subject.network, subject.dtype, subject.device, context=context)
+    return list(watch.measure(steps).steps.timed), watch.denoiser.path
+
+
+def row(way: str, layers: int, context: int, steps: int) -> str:
+    """Measures one way in this process."""
+    device = torch.device("cuda", 0)
+    if way in REFERENCES:
+        from tests.bench.reference_weights import first_layers, random_reference
+
+        model = random_reference(first_layers(layers), device)
+        seconds = reference_seconds(model, context, steps, compiled=REFERENCES[way])
+        how = f"experts `{model.config.text_config._experts_implementation}`, attention `{_attention_of(model)}`"
+    else:
+        seconds, how = our_seconds(way.removeprefix("localdiff, "), layers, context, steps, str(device))
+    spread = f"{1000 * min(seconds):.2f} to {1000 * max(seconds):.2f}"
+    peak = torch.cuda.max_memory_allocated(device) / 1e9
+    return f"  {way:24} {1000 * statistics.median(seconds):9.2f} ms a step ({spread}), peak {peak:.1f} GB; {how}"
+
+
+def _attention_of(model: Any) -> str:
+    return str(model.config.text_config._attn_implementation)
+
+
+def against_transformers(recipes: Sequence[str], contexts: Sequence[int], steps: int) -> int:
+    """Both, at each context; 1 where one of ours failed."""
+    lacking = _lacking()
+    layers = layers_that_fit(torch.cuda.mem_get_info()[0])
+    if layers == 0:
+        print(f"transformers: left out, one layer in bf16 takes {(bytes_of(1) + ROOM) / 1e9:.0f} GB")
+        return 0
+    print(f"a step with {layers} of {LAYERS} layers, random weights, median of {steps}:")
+    if layers < LAYERS:
+        print(
+            f"  all of them in bf16 take {(bytes_of(LAYERS) + ROOM) / 1e9:.0f} GB; no figure here is of the whole model"
+        )
+    if lacking is not None:
+        print(f"  transformers: left out, {lacking}")
+    failed = 0
+    for context in contexts:
+        print(f" {context:,} tokens of context", flush=True)
+        for way in [*([] if lacking else REFERENCES), *(f"localdiff, {recipe}" for recipe in recipes)]:
+            command = [sys.executable, "-m", "tests.bench.gpu_transformers", way, "--layers", str(layers)]
+            command += ["--context", str(context), "--steps", str(steps)]
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                print(done.stdout.rstrip(), flush=True)
+                continue
+            reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+            print(f"  {way:24} failed: {reason}", flush=True)
+            failed |= way not in REFERENCES
+    return int(failed)
+
+
+def _lacking() -> str | None:
+    """What keeps the reference from being measured."""
+    try:
+        import transformers
+    except ImportError:
+        return "it is not installed"
+    try:
+        from transformers import DiffusionGemmaForBlockDiffusion  # noqa: F401
+    except ImportError:
+        return f"transformers {transformers.__version__} has no DiffusionGemmaForBlockDiffusion"
+    return None
+
+
+def main() -> None:
+    """Measure one way, and print its row."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.gpu_transformers")
+    parser.add_argument("way")
+    parser.add_argument("--layers", type=int, required=True)
+    parser.add_argument("--context", type=int, required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    arguments = parser.parse_args()
+    print(row(arguments.way, arguments.layers, arguments.context, arguments.steps))
+
+
+if __name__ == "__main__":
+    main()

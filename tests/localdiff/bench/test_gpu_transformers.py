@@ -1,0 +1,108 @@
+"""The comparison with `transformers` on a card, as far as it shows without one: its clock, its sizes, its words."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+from typing import Any
+
+import pytest
+import torch
+
+from tests import tiny
+from tests.bench import gpu_transformers
+from tests.bench.gpu_transformers import WARM_UP, StepClock, against_transformers, bytes_of, layers_that_fit
+
+
+def test_it_times_whole_steps_of_the_last_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.bench.reference_weights import random_reference
+
+    clocks: list[StepClock] = []
+
+    class Kept(StepClock):
+        def __init__(self) -> None:
+            super().__init__()
+            clocks.append(self)
+
+    monkeypatch.setattr(gpu_transformers, "StepClock", Kept)
+    model = random_reference(tiny.config_json(), torch.device("cpu"))
+    seconds = gpu_transformers.reference_seconds(model, 20, 2, compiled=False)
+    assert len(seconds) == 2 and min(seconds) > 0
+    assert len(clocks[0].marks) == 2 * (WARM_UP + 2), "no step converges, and no block is left out"
+    assert seconds[-1] == clocks[0].marks[-1] - clocks[0].marks[-2]
+
+
+def test_as_many_layers_as_fit() -> None:
+    assert bytes_of(30) == 50_501_973_624, "25,250,986,812 parameters"
+    assert layers_that_fit(bytes_of(30) + gpu_transformers.ROOM) == 30
+    assert layers_that_fit(24_000_000_000) == 10
+    assert layers_that_fit(bytes_of(1)) == 0
+
+
+def said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], free: int, failing: str = "none"
+) -> tuple[int, str]:
+    """What is printed on a card with so much memory, when every way but one is measured at once."""
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        way = command[3]
+        if failing in way:
+            return subprocess.CompletedProcess(command, 1, "", "Traceback\nCUDA out of memory\n")
+        return subprocess.CompletedProcess(command, 0, f"  {way}: row of {command[5]} layers\n", "")
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, free))
+    monkeypatch.setattr(subprocess, "run", run)
+    code = against_transformers(["bf16", "4bit"], [1024], 8)
+    return code, capsys.readouterr().out
+
+
+def test_each_way_has_a_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = said(monkeypatch, capsys, 80_000_000_000)
+    assert code == 0
+    assert out.splitlines() == [
+        "a step with 30 of 30 layers, random weights, median of 8:",
+        " 1,024 tokens of context",
+        "  transformers, eager: row of 30 layers",
+        "  transformers, compiled: row of 30 layers",
+        "  localdiff, bf16: row of 30 layers",
+        "  localdiff, 4bit: row of 30 layers",
+    ]
+
+
+def test_a_small_card_gets_fewer_layers_for_all(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out = said(monkeypatch, capsys, 24_000_000_000)
+    assert code == 0
+    assert "all of them in bf16 take 57 GB; no figure here is of the whole model" in out
+    assert "localdiff, 4bit: row of 10 layers" in out
+    assert said(monkeypatch, capsys, 1) == (0, "transformers: left out, one layer in bf16 takes 9 GB\n")
+
+
+@pytest.mark.parametrize(("failing", "code"), [("compiled", 0), ("4bit", 1)])
+def test_what_fails_is_said_and_the_rest_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failing: str, code: int
+) -> None:
+    """That the reference cannot do something is a finding; that we cannot is a failure."""
+    found, out = said(monkeypatch, capsys, 80_000_000_000, failing)
+    assert found == code
+    assert out.count("failed: CUDA out of memory") == 1
+    assert out.count("row of 30 layers") == 3
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [("4.57.0", "transformers 4.57.0 has no DiffusionGemmaForBlockDiffusion"), (None, "it is not installed")],
+)
+def test_without_the_reference_ours_is_measured_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], version: str | None, words: str
+) -> None:
+    older = None if version is None else types.ModuleType("transformers")
+    if older is not None:
+        older.__dict__["__version__"] = version
+    monkeypatch.setitem(sys.modules, "transformers", older)
+    code, out = said(monkeypatch, capsys, 80_000_000_000)
+    assert code == 0
+    assert f"  transformers: left out, {words}\n" in out
+    assert out.count("row of 30 layers") == 2
