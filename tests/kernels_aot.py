@@ -173,9 +173,12 @@ def _experts() -> Iterator[Build]:
         ("w8", "a16", MANY_ROWS),
         ("w8", "a8", ROWS["a8"]),
         ("w8", "a8", MANY_ROWS),
+        ("w16", "a16", ROWS["a16"]),
+        ("w16", "a16", MANY_ROWS),
     ):
         int8 = activations == "a8"
-        weights = {"codes": "u8" if codec == "w4" else "i8", "scales": "bf16", "levels": "i8" if int8 else "fp32"}
+        codes = {"w4": "u8", "w8": "i8", "w16": "bf16"}[codec]
+        weights = {"codes": codes, "scales": "bf16", "levels": "i8" if int8 else "fp32"}
         x, scales = ("i8", "fp32") if int8 else ("bf16", "bf16")
         constants = {"NF4": codec == "w4", "INT8": int8, "PERMUTED": True, "ROWS": rows, "COLUMNS": 64}
         name = f"{codec}{activations}, {rows} rows"

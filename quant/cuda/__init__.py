@@ -1,4 +1,4 @@
-"""Quantized modules that are fast on an NVIDIA card, beside the plain ones of `quant.modules`.
+"""Modules that are fast on an NVIDIA card, beside the plain ones of `quant.modules`; experts as published are one.
 
     support                     whether there is a working Triton, and what is missing
     layout                      codes and scales in the order in which kernels read them

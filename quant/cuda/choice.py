@@ -1,6 +1,6 @@
-"""Which quantized module is replaced by which fast one, on a card.
+"""Which module is replaced by which fast one, on a card.
 
-    experts          grouped products in Triton
+    experts          grouped products in Triton, quantized or as published
     linear, head     plain (decoded, then multiplied), unless `LOCALDIFF_CUDA_DENSE` says otherwise
 
 A weight is moved, never kept twice: a module's stored parts are let go before the next module's turn.
@@ -20,7 +20,7 @@ from torch import nn
 from ..modules.embedding import QuantEmbedding
 from ..modules.experts import QuantExperts
 from ..modules.linear import QuantLinear
-from .experts import CudaExperts
+from .experts import CudaExperts, can_group
 from .linear import CudaEmbedding, CudaLinear, can_multiply
 from .support import missing
 from .switches import DENSE, EXPERTS, SwitchError, chosen, is_plain
@@ -70,7 +70,7 @@ def prepare(model: nn.Module, device: torch.device, *, progress: Callable[[int, 
         assert maker is not None
         fast = maker(plain).eval()
         setattr(owner, attribute, fast)
-        paths[_KINDS[type(plain)]].append(fast.path)
+        paths[_KINDS.get(type(plain), "experts")].append(fast.path)
         if progress is not None:
             progress(done, len(found))
     return Prepared(
@@ -92,7 +92,7 @@ def _makers(experts: str, dense: str) -> dict[type[nn.Module], Callable[[Any], A
 
 
 def _fast(make: Mapping[type[nn.Module], Callable[[Any], Any]], module: nn.Module) -> Callable[[Any], Any] | None:
-    maker = make.get(type(module))
+    maker = make.get(QuantExperts if can_group(module) else type(module))
     if isinstance(module, QuantLinear | QuantEmbedding) and not can_multiply(module.weight):
         return None
     if isinstance(module, QuantEmbedding) and module.weight.codec.name != "int8":

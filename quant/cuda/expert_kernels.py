@@ -5,7 +5,8 @@
     down      a block of rows times the down projection, put back to their pairs
     combine   a row's K outputs, weighted and summed in the order of its slots
 
-No program waits for another and no sum depends on the order in which they run: the same rows give the same bits.
+Weights are tiles of codes (`quant.cuda.layout`) or, where they are as published, rows of their own type. No program
+waits for another and no sum depends on the order in which they run: the same rows give the same bits.
 Shape letters: N rows, K experts a row, P = N · K pairs (row-major), E experts, D width, I expert width.
 """
 
@@ -113,10 +114,12 @@ def gate_up_kernel(
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     k = tl.arange(0, 32)
     groups = width // 64
+    WHOLE: tl.constexpr = codes.dtype.element_ty.is_floating()
     SIZE: tl.constexpr = 32 if NF4 else 64
     both = 2 * inner
     base = expert.to(tl.int64) * groups * both
-    gate_codes = codes + (base + column[:, None]) * SIZE + k[None, :]
+    code_row, code_group = (width, 64) if WHOLE else (SIZE, both * SIZE)
+    gate_codes = codes + base * SIZE + column[:, None] * code_row + k[None, :]
     gate_scales = scales + base + column
     x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
     x_row_scales = x_scales + row * groups
@@ -128,7 +131,7 @@ def gate_up_kernel(
             gate,
             x_rows + group * 64,
             x_row_scales + group,
-            gate_codes + at * SIZE,
+            gate_codes + group * code_group,
             gate_scales + at,
             levels,
             k,
@@ -141,7 +144,7 @@ def gate_up_kernel(
             up,
             x_rows + group * 64,
             x_row_scales + group,
-            gate_codes + (at + inner) * SIZE,
+            gate_codes + group * code_group + inner * code_row,
             gate_scales + at + inner,
             levels,
             k,
@@ -193,9 +196,11 @@ def down_kernel(
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     k = tl.arange(0, 32)
     groups = inner // 64
+    WHOLE: tl.constexpr = codes.dtype.element_ty.is_floating()
     SIZE: tl.constexpr = 32 if NF4 else 64
     base = expert.to(tl.int64) * groups * width
-    down_codes = codes + (base + column[:, None]) * SIZE + k[None, :]
+    code_row, code_group = (inner, 64) if WHOLE else (SIZE, width * SIZE)
+    down_codes = codes + base * SIZE + column[:, None] * code_row + k[None, :]
     down_scales = scales + base + column
     rows = hidden + place[:, None].to(tl.int64) * inner + k[None, :]
     row_scales = hidden_scales + place * groups
@@ -205,7 +210,7 @@ def down_kernel(
             total,
             rows + group * 64,
             row_scales + group,
-            down_codes + group * width * SIZE,
+            down_codes + group * code_group,
             down_scales + group * width,
             levels,
             k,

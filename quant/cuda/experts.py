@@ -1,9 +1,9 @@
-"""The experts of a layer on a card: two grouped products over quantized weights, without a word to the host.
+"""The experts of a layer on a card: two grouped products over stored weights, without a word to the host.
 
 Shapes depend on how many rows there are and on nothing else, so that a pass can be captured. With activations in their
 own type (`a16`) the weights are those of the codec, bit for bit, and products are summed in fp32; with activations in
 int8 (`a8`) the tensor cores of most cards work two to four times as fast, and rows, the products' inner rows, and the
-levels of nf4 are rounded to int8 with a scale a group of 64.
+levels of nf4 are rounded to int8 with a scale a group of 64. Weights as published are multiplied as they are.
 Shape letters: N rows, D width, E experts, K experts a row, I expert width, P = N · K pairs.
 """
 
@@ -20,7 +20,7 @@ from ..codec import GROUP
 from ..modules.experts import QuantExperts
 from ..modules.tensor import QuantTensor
 from ..nf4 import LEVELS
-from .layout import Tiled, tiled
+from .layout import Tiled, Whole, tiled
 from .rows import quantize_rows
 
 Activations: TypeAlias = Literal["a16", "a8"]
@@ -32,23 +32,26 @@ ROWS: dict[Activations, int] = {"a16": 16, "a8": 32}
 """Rows of a block where an expert gets few: uniform routing of 256 rows gives each of 128 experts 16."""
 MANY_ROWS = 64
 
+_NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+
 
 class CudaExperts(nn.Module):
-    """Gated MLPs `down(gelu(gate(x)) * up(x))`, tanh form of GELU, over tiled weights.
+    """Gated MLPs `down(gelu(gate(x)) * up(x))`, tanh form of GELU, over tiled weights or weights as published.
 
     Args:
-        experts: the plain module; its stored parts are let go one after the other.
-        activations: type of what is multiplied.
+        experts: the plain module, of `QuantTensor`s or of parameters; what it stores is let go, one after the other.
+        activations: type of what is multiplied; weights as published are multiplied in their own.
     """
 
     can_be_captured = True
 
-    def __init__(self, experts: QuantExperts, activations: Activations = "a16") -> None:
+    def __init__(self, experts: nn.Module, activations: Activations = "a16") -> None:
         super().__init__()
-        self._gate_up, self._down = _take(experts.gate_up_proj), _take(experts.down_proj)
-        self.activations = activations
+        self._gate_up, self._down = (_take(getattr(experts, name)) for name in ("gate_up_proj", "down_proj"))
+        is_whole = isinstance(self._gate_up, Whole)
+        self.activations: Activations = "a16" if is_whole else activations
         self.path = (
-            " and ".join(dict.fromkeys(_words(part, activations) for part in (self._gate_up, self._down)))
+            " and ".join(dict.fromkeys(_words(part, self.activations) for part in (self._gate_up, self._down)))
             + ", grouped, Triton"
         )
 
@@ -130,11 +133,11 @@ class CudaExperts(nn.Module):
         )
         return combined
 
-    def _weight(self, part: Tiled) -> tuple[Tensor, Tensor, Tensor]:
+    def _weight(self, part: Tiled | Whole) -> tuple[Tensor, Tensor, Tensor]:
         """Codes, scales, and nf4's table in the type that is computed in."""
         return part.codes, part.scales, levels(part.codes.device, self.activations)
 
-    def _choices(self, part: Tiled, block_rows: int) -> dict[str, Any]:
+    def _choices(self, part: Tiled | Whole, block_rows: int) -> dict[str, Any]:
         return {
             "NF4": part.is_nf4,
             "INT8": self.activations == "a8",
@@ -151,14 +154,32 @@ def is_interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def _take(tensor: QuantTensor) -> Tiled:
+def can_group(experts: nn.Module) -> bool:
+    """Whether a module is the experts of a layer in fused tensors that divide into groups and programs."""
+    if isinstance(experts, QuantExperts):
+        return True
+    parts = [getattr(experts, name, None) for name in ("gate_up_proj", "down_proj")]
+    return all(
+        isinstance(part, nn.Parameter)
+        and part.dim() == 3
+        and part.shape[1] % COLUMNS == 0
+        and part.shape[2] % GROUP == 0
+        for part in parts
+    )
+
+
+def _take(tensor: QuantTensor | nn.Parameter) -> Tiled | Whole:
     """The weight in the kernels' order; the stored parts are given up."""
+    if isinstance(tensor, nn.Parameter):
+        return Whole(tensor.detach())
     part = tiled(tensor.codec, tensor.encoded)
     tensor.codes, tensor.scales = tensor.codes.new_empty(0), tensor.scales.new_empty(0)
     return part
 
 
-def _words(part: Tiled, activations: Activations) -> str:
+def _words(part: Tiled | Whole, activations: Activations) -> str:
+    if isinstance(part, Whole):
+        return _NAMES.get(part.weight.dtype, str(part.weight.dtype))
     return f"{'w4' if part.is_nf4 else 'w8'}{activations}"
 
 

@@ -46,6 +46,31 @@ class Tiled:
         return experts, rows, groups * GROUP
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A weight `[E, N, K]` as published, which kernels read row by row."""
+
+    weight: Tensor
+
+    is_nf4 = False
+
+    @property
+    def codes(self) -> Tensor:
+        """What is multiplied."""
+        return self.weight
+
+    @property
+    def scales(self) -> Tensor:
+        """Something to point at: there are none."""
+        return self.weight
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """E, N, K."""
+        experts, rows, width = self.weight.shape
+        return experts, rows, width
+
+
 def tiled(codec: Codec, encoded: Encoded) -> Tiled:
     """A stored weight `[E, N, K]`, expert by expert, so that what is needed beside it is small."""
     experts, rows, groups = encoded.scales.shape

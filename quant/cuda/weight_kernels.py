@@ -1,5 +1,7 @@
 """Device code: tiles of codes to tiles of weights, and their products with rows of activations.
 
+Weights as published are multiplied as they are.
+
 The sixteen levels of nf4 are looked up in a table of fp32, which gives the weights that the codec gives, bit for bit;
 or, for int8 arithmetic, in a table of int8, which adds 0.02 points to their relative error and on a card is a
 permutation of bytes: two tables of eight, a selection between them, 4 weights at a time, no memory.
@@ -79,13 +81,18 @@ def add_product(
     Args:
         x: pointers [M, 32] to the first half of the group; the second one follows.
         x_scales: pointers [M] to the scales of int8 activations.
-        codes: pointers [N, 32] to the group's bytes (nf4) or to the first half of its codes (int8).
-        scales: pointers [N].
+        codes: pointers [N, 32] to the group's bytes (nf4), to the first half of its codes (int8), or to that of its
+            weights where they are as published.
+        scales: pointers [N]; weights as published have none.
         levels: nf4's table, fp32 or, for int8 arithmetic, int8.
         k: [32], 0 to 31; valid_rows: [M, 1].
     """
+    WHOLE: tl.constexpr = codes.dtype.element_ty.is_floating()
     first = tl.load(x, mask=valid_rows, other=0)
     second = tl.load(x + 32, mask=valid_rows, other=0)
+    if WHOLE:
+        total = tl.dot(first, tl.trans(tl.load(codes)), total, input_precision="ieee")
+        return tl.dot(second, tl.trans(tl.load(codes + 32)), total, input_precision="ieee")
     scale = tl.load(scales).to(tl.float32)
     if INT8:
         if NF4:

@@ -4,7 +4,7 @@
     python -m tests.bench.gpu steps --recipe 4bit --context 8192 32768 --vram-limit 18GB
 
     tests    those marked `gpu`, and those of the kernels, compiled
-    layer    the experts of one layer of the released shape: each kernel's variant, and bf16 `grouped_mm` of torch
+    layer    the experts of one layer of the released shape: each kernel's variant, and `grouped_mm` of torch in bf16
     dense    a linear layer: decoded and multiplied, and each kernel's variant
     attention    a layer of each kind: the kernel and the plain way, and how far apart their answers are
     steps    `localdiff bench step` with random weights, a process for each recipe and context
@@ -91,12 +91,16 @@ def layer() -> int:
         fast = CudaExperts(plain, activations)
         print(f"  {fast.path:40} {median_microseconds(lambda fast=fast: fast(x, index, weight)):9.1f} µs", flush=True)
         del fast, plain
+    gate_up = torch.randn(EXPERTS, 2 * INNER, WIDTH, device=device, dtype=torch.bfloat16)
+    down = torch.randn(EXPERTS, WIDTH, INNER, device=device, dtype=torch.bfloat16)
+    published = torch.nn.Module()
+    published.gate_up_proj, published.down_proj = (torch.nn.Parameter(part, False) for part in (gate_up, down))
+    fast = CudaExperts(published)
+    print(f"  {fast.path:40} {median_microseconds(lambda: fast(x, index, weight)):9.1f} µs", flush=True)
     grouped = getattr(torch.nn.functional, "grouped_mm", None)
     if grouped is None:
         print("  bf16 grouped_mm: left out, this torch has none")
         return 0
-    gate_up = torch.randn(EXPERTS, 2 * INNER, WIDTH, device=device, dtype=torch.bfloat16)
-    down = torch.randn(EXPERTS, WIDTH, INNER, device=device, dtype=torch.bfloat16)
 
     def in_bf16() -> torch.Tensor:
         flat = index.flatten()

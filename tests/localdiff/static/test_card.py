@@ -17,7 +17,6 @@ from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.static import Denoiser
 from quant.cuda.experts import Activations, CudaExperts
-from quant.modules import QuantExperts
 from quant.recipe import recipe_named
 from tests.kernels import DEVICE, HAS_CARD, needs_triton
 from tests.localdiff.bench.step.small import small_config
@@ -35,9 +34,7 @@ def network(recipe: str = "4bit") -> DiffusionGemma:
 
 def with_fast_experts(model: DiffusionGemma, activations: Activations = "a16") -> DiffusionGemma:
     for layer in model.layers:
-        plain = layer.get_submodule("experts")
-        assert isinstance(plain, QuantExperts)
-        layer.experts = CudaExperts(plain, activations).eval()
+        layer.experts = CudaExperts(layer.get_submodule("experts"), activations).eval()
     return model
 
 
@@ -78,7 +75,7 @@ def test_the_same_seed_gives_the_same_bits() -> None:
     assert blocks(model, 3, **FAST) == blocks(model, 3, **FAST)
 
 
-@pytest.mark.parametrize("recipe", ["4bit", "4bit-small", "mixed", "int8"])
+@pytest.mark.parametrize("recipe", ["4bit", "4bit-small", "mixed", "int8", "bf16"])
 def test_a_first_step_is_the_plain_one(recipe: str) -> None:
     """Later steps may part, as roundings to bf16 do; the first one differs by those alone."""
     expected = blocks(network(recipe), 1)[0]

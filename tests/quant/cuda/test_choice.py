@@ -47,6 +47,23 @@ def test_experts_are_replaced_layer_by_layer() -> None:
 
 @pytest.mark.usefixtures("works")
 @needs_triton
+def test_experts_as_published_are_replaced_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a step in bf16 can be recorded, too: the plain ones ask the host how many rows each expert gets."""
+    network = small_subject("bf16").network
+    assert not any(getattr(layer.experts, "can_be_captured", False) for layer in network.layers)
+    plain = [layer.experts for layer in network.layers]
+    assert choice.prepare(network, CARD).paths == ("experts (4): fp32, grouped, Triton",)
+    x = torch.randn(9, 64, generator=torch.Generator().manual_seed(0))
+    for layer, before in zip(network.layers, plain, strict=True):
+        assert layer.experts.can_be_captured
+        index, weight = layer.router(x)
+        torch.testing.assert_close(layer.experts(x, index, weight), before(x, index, weight), atol=1e-5, rtol=1e-4)
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "experts")
+    assert choice.prepare(small_subject("bf16").network, CARD) == choice.Prepared()
+
+
+@pytest.mark.usefixtures("works")
+@needs_triton
 def test_switches_choose_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", "a8")
     assert choice.prepare(model(), CARD).paths[1] == "experts (2): w4a8, grouped, Triton"

@@ -7,9 +7,10 @@ from itertools import product
 
 import pytest
 import torch
+from torch import nn
 
 from quant.codecs import CODECS
-from quant.cuda.experts import CudaExperts
+from quant.cuda.experts import CudaExperts, can_group
 from quant.cuda.layout import tiled
 from quant.cuda.rows import quantize_rows
 from quant.modules import QuantExperts, QuantTensor
@@ -55,6 +56,47 @@ def test_with_activations_as_they_are_it_is_the_same_product(gate_up: str, down:
     tolerance = {"atol": 2e-6, "rtol": 2e-5} if dtype == torch.float32 else {"atol": 3e-3, "rtol": 3e-3}
     torch.testing.assert_close(found, expected, **tolerance)
     assert torch.equal(fast(x, index, weight), found), "the same bits every time"
+
+
+class Published(nn.Module):
+    """Fused experts whose tensors are parameters, as a checkpoint has them."""
+
+    def __init__(self, dtype: torch.dtype, *, inner: int = INNER) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(6)
+        for name, rows, columns in (("gate_up_proj", 2 * inner, WIDTH), ("down_proj", WIDTH, inner)):
+            weight = torch.randn(EXPERTS, rows, columns, generator=generator) / columns**0.5
+            setattr(self, name, nn.Parameter(weight.to(dtype).to(DEVICE), requires_grad=False))
+
+    def forward(self, x: torch.Tensor, index: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """One pair after the other."""
+        out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
+        for row, slot in product(range(len(x)), range(index.shape[1])):
+            expert = index[row, slot]
+            gate, up = (self.gate_up_proj[expert] @ x[row]).chunk(2)
+            inner = nn.functional.gelu(gate, approximate="tanh") * up
+            out[row] += weight[row, slot] * (self.down_proj[expert] @ inner).float()
+        return out.to(x.dtype)
+
+
+@pytest.mark.parametrize("rows", [1, 21, 70])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_experts_as_published_are_multiplied_as_they_are(dtype: torch.dtype, rows: int) -> None:
+    x, index, weight = routed(rows, dtype)
+    plain = Published(dtype)
+    expected = plain(x, index, weight)
+    fast = CudaExperts(plain, "a8")
+    assert fast.path == {torch.float32: "fp32", torch.float16: "fp16"}[dtype] + ", grouped, Triton"
+    found = fast(x, index, weight)
+    tolerance = {"atol": 2e-6, "rtol": 2e-5} if dtype == torch.float32 else {"atol": 3e-3, "rtol": 3e-3}
+    torch.testing.assert_close(found, expected, **tolerance)
+    assert torch.equal(fast(x, index, weight), found), "the same bits every time"
+
+
+def test_which_experts_divide_into_programs() -> None:
+    assert can_group(plain_experts()) and can_group(Published(torch.float16))
+    assert not can_group(Published(torch.float16, inner=48))
+    assert not can_group(nn.Linear(4, 4))
 
 
 @pytest.mark.parametrize(("gate_up", "down", "path"), [("nf4", "nf4", "w4a8"), ("int8", "int8", "w8a8")])
