@@ -85,8 +85,9 @@ ALLOWED: dict[str, set[str]] = {
     "shield": set(),
     "diffusion": {"kernels"},
     "model": {"quant", "kernels"},
+    "adapter": {"model", "quant"},
     "kernels": set(),
-    "demo": {"model", "diffusion", "tokenizer", "load", "checkpoint", "engine", "events"},
+    "demo": {"adapter", "model", "diffusion", "tokenizer", "load", "checkpoint", "engine", "events"},
     "bench": {
         "demo",
         "engine",

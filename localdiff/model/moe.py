@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quant.modules.beside import Beside
+
 from .config import ModelConfig
 from .layers import gelu, rms_norm
 
@@ -48,19 +50,27 @@ class Experts(nn.Module):
         self.gate_up_proj = nn.Parameter(torch.empty(experts, 2 * inner, width))
         self.down_proj = nn.Parameter(torch.empty(experts, width, inner))
 
-    def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+    def forward(self, x: Tensor, index: Tensor, weight: Tensor, beside: Beside | None = None) -> Tensor:
         """Sums the chosen experts' outputs.
 
         Args:
             x: [N, D] rows; index: [N, K] expert ids; weight: [N, K] routing weights.
+            beside: what is added to the products of each expert.
 
         Returns:
             [N, D] in the type of `x`, accumulated in fp32.
         """
         out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
         for expert, rows, slots in rows_by_expert(index, self.gate_up_proj.shape[0]):
-            gate, up = F.linear(x[rows], self.gate_up_proj[expert]).chunk(2, dim=-1)
-            y = F.linear(gelu(gate) * up, self.down_proj[expert])
+            taken = x[rows]
+            both = F.linear(taken, self.gate_up_proj[expert])
+            if beside is not None and (term := beside.gate_up(expert, taken, rows)) is not None:
+                both = both + term
+            gate, up = both.chunk(2, dim=-1)
+            inner = gelu(gate) * up
+            y = F.linear(inner, self.down_proj[expert])
+            if beside is not None and (term := beside.down(expert, inner, rows)) is not None:
+                y = y + term
             out.index_add_(0, rows, (y * weight[rows, slots, None]).float())
         return out.to(x.dtype)
 

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .products import ExpertProduct
+from ..modules.beside import Beside
+from .products import ExpertProduct, expert_parts
 
 
 class CpuExperts(nn.Module):
@@ -28,11 +29,12 @@ class CpuExperts(nn.Module):
         self._gate_up, self._down, self._experts = gate_up, down, experts
         self.path = gate_up.path if gate_up.path == down.path else f"{gate_up.path}, then {down.path}"
 
-    def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+    def forward(self, x: Tensor, index: Tensor, weight: Tensor, beside: Beside | None = None) -> Tensor:
         """Sums the chosen experts' outputs.
 
         Args:
             x: [N, D] rows; index: [N, K] expert ids; weight: [N, K] routing weights.
+            beside: what is added to the products of each expert.
 
         Returns:
             [N, D] in the type of `x`. Outputs and routing weights are rounded to that type, sums are kept in fp32.
@@ -43,8 +45,19 @@ class CpuExperts(nn.Module):
         flat = index.flatten()
         order = flat.argsort(stable=True)
         counts = torch.bincount(flat, minlength=self._experts).tolist()
-        gate, up = self._gate_up(x, order // top_k, counts).chunk(2, dim=-1)
-        outputs = self._down(F.gelu(gate, approximate="tanh").mul_(up), None, counts)
+        of_pair = order // top_k
+        both = self._gate_up(x, of_pair, counts)
+        if beside is not None:
+            for expert, part in expert_parts(counts):
+                if (term := beside.gate_up(expert, x[of_pair[part]], of_pair[part])) is not None:
+                    both[part] += term
+        gate, up = both.chunk(2, dim=-1)
+        inner = F.gelu(gate, approximate="tanh").mul_(up)
+        outputs = self._down(inner, None, counts)
+        if beside is not None:
+            for expert, part in expert_parts(counts):
+                if (term := beside.down(expert, inner[part], of_pair[part])) is not None:
+                    outputs[part] += term
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order))
         of_row = outputs[place].view(rows, top_k, -1)

@@ -3,10 +3,11 @@
 Plain and correct: each decodes what it needs, where it lies, and multiplies. They know no names, files or canvases.
 """
 
+from .beside import Beside
 from .embedding import QuantEmbedding
 from .experts import QuantExperts
 from .linear import QuantLinear
 from .swap import swap_modules
 from .tensor import QuantTensor
 
-__all__ = ["QuantEmbedding", "QuantExperts", "QuantLinear", "QuantTensor", "swap_modules"]
+__all__ = ["Beside", "QuantEmbedding", "QuantExperts", "QuantLinear", "QuantTensor", "swap_modules"]

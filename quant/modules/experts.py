@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..codec import Codec
+from .beside import Beside
 from .tensor import QuantTensor
 
 
@@ -31,19 +32,27 @@ class QuantExperts(nn.Module):
         self.gate_up_proj = QuantTensor(gate_up_codec, (experts, 2 * inner, width))
         self.down_proj = QuantTensor(down_codec, (experts, width, inner))
 
-    def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+    def forward(self, x: Tensor, index: Tensor, weight: Tensor, beside: Beside | None = None) -> Tensor:
         """Sums the chosen experts' outputs.
 
         Args:
             x: [N, D] rows; index: [N, K] expert ids; weight: [N, K] routing weights.
+            beside: what is added to the products of each expert.
 
         Returns:
             [N, D] in the type of `x`, accumulated in fp32.
         """
         out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
         for expert, rows, slots in _by_expert(index, self.gate_up_proj.shape[0]):
-            gate, up = F.linear(x[rows], self.gate_up_proj.decode(x.dtype, expert)).chunk(2, dim=-1)
-            y = F.linear(F.gelu(gate, approximate="tanh") * up, self.down_proj.decode(x.dtype, expert))
+            taken = x[rows]
+            both = F.linear(taken, self.gate_up_proj.decode(x.dtype, expert))
+            if beside is not None and (term := beside.gate_up(expert, taken, rows)) is not None:
+                both = both + term
+            gate, up = both.chunk(2, dim=-1)
+            inner = F.gelu(gate, approximate="tanh") * up
+            y = F.linear(inner, self.down_proj.decode(x.dtype, expert))
+            if beside is not None and (term := beside.down(expert, inner, rows)) is not None:
+                y = y + term
             out.index_add_(0, rows, (y * weight[rows, slots, None]).float())
         return out.to(x.dtype)
 

@@ -1,0 +1,21 @@
+"""Low-rank adapters (LoRA) beside a model's own weights, in PEFT's layout.
+
+    targets    what can be adapted, and what the released checkpoint calls it
+    lowrank    the term that is added to a product, for encoder rows, canvas rows, or both
+    rows       which rows of a pass are canvas rows
+    modules    the modules that add it: linear layers and experts
+    attach     their places in a model
+    fresh      a new adapter, to be trained
+    base       which weights an adapter belongs to
+    save       the two files
+
+Knows modules and files; knows nothing about sampling or text. Nothing is merged: the model's weights stay as they are,
+quantized or not.
+"""
+
+from .attach import attach
+from .fresh import add_adapter, terms_of
+from .lowrank import LowRank
+from .save import save_adapter
+
+__all__ = ["LowRank", "add_adapter", "attach", "save_adapter", "terms_of"]

@@ -1,0 +1,80 @@
+"""Low-rank terms take their places in a model.
+
+Knows which module stands for which target; knows no files. The model's own modules stay inside the new ones, and none
+of its weights is copied.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+
+from torch import nn
+
+from ..model.diffusion_gemma import DiffusionGemma
+from .lowrank import LowRank, Terms
+from .modules import AdaptedExperts, AdaptedLinear
+from .rows import RowKinds
+from .targets import EXPERT_PARAMETERS, SIDES, Side, Target, targets
+
+
+def attach(network: DiffusionGemma, terms: Mapping[tuple[Side, str], LowRank]) -> None:
+    """Puts terms beside the products that their keys name; either all of them or none.
+
+    Args:
+        network: with its weights, and with the modules that are to compute.
+        terms: by side and path of a target. One object under both sides is computed once, and trained as one.
+
+    Raises:
+        ValueError: a key is no target, a module has an adapter already, or cannot take one.
+    """
+    found = targets(network.config)
+    paths: dict[str, list[Target]] = {}
+    for side, path in terms:
+        if path not in found or side not in found[path].sides:
+            raise ValueError(f"{path=} of {side=} is no target")
+        of_module = paths.setdefault(found[path].module, [])
+        if found[path] not in of_module:
+            of_module.append(found[path])
+    kinds = RowKinds()
+    made = {module: _adapted(network, module, of_module, terms, kinds) for module, of_module in paths.items()}
+    for path, module in made.items():
+        parent, _, attribute = path.rpartition(".")
+        setattr(network.get_submodule(parent), attribute, module)
+    for path in _layers_that_tell(made):
+        kinds.watch(network.get_submodule(path))
+
+
+def _adapted(
+    network: DiffusionGemma,
+    module: str,
+    of_module: list[Target],
+    terms: Mapping[tuple[Side, str], LowRank],
+    kinds: RowKinds,
+) -> AdaptedLinear | AdaptedExperts:
+    base = network.get_submodule(module)
+    if isinstance(base, AdaptedLinear | AdaptedExperts):
+        raise ValueError(f"{module=} has an adapter already")
+    if of_module[0].experts is None:
+        return AdaptedLinear(base, _terms(of_module[0], terms), kinds)
+    if "beside" not in inspect.signature(base.forward).parameters:
+        raise ValueError(f"{module=} ({type(base).__name__}) takes no terms beside its products")
+    by_parameter = {target.path.rpartition(".")[2]: _terms(target, terms) for target in of_module}
+    gate_up, down = (by_parameter.get(name) for name in EXPERT_PARAMETERS)
+    return AdaptedExperts(base, gate_up, down, kinds)
+
+
+def _terms(target: Target, terms: Mapping[tuple[Side, str], LowRank]) -> Terms:
+    encoder, decoder = (terms.get((side, target.path)) for side in SIDES)
+    if target.sides == ("decoder",):
+        encoder = decoder  # its module is given canvas rows only, so there is nothing to tell apart
+    return Terms(encoder, decoder)
+
+
+def _layers_that_tell(made: Mapping[str, nn.Module]) -> list[str]:
+    """Layers with a module that must know its rows."""
+    found: dict[str, None] = {}
+    for path, module in made.items():
+        if any(isinstance(part, Terms) and part.tell_rows_apart for part in module.modules()):
+            found[".".join(path.split(".")[:2])] = None
+    return list(found)

@@ -1,0 +1,85 @@
+"""A new adapter on a model, to be trained.
+
+Knows how its factors begin; knows no optimizer and no files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import torch
+from torch import nn
+
+from ..model.diffusion_gemma import DiffusionGemma
+from .attach import attach
+from .lowrank import LowRank, Terms
+from .modules import AdaptedExperts, AdaptedLinear
+from .targets import EXPERT_PARAMETERS, SIDES, Side, choose, targets
+
+
+def add_adapter(
+    network: DiffusionGemma,
+    names: Sequence[str],
+    *,
+    rank: int,
+    alpha: float,
+    rows: Literal["both", "encoder", "decoder"] = "both",
+    seed: int = 0,
+) -> list[nn.Parameter]:
+    """Adds terms that change nothing yet: A is drawn as PEFT draws it, B is zero.
+
+    Nothing is frozen here. May be called again for other targets, with another rank.
+
+    Args:
+        network: not adapted at these targets, and not quantized if it is to be trained through.
+        names: paths of targets or their ends, such as `q_proj`, `mlp.down_proj` or `experts.gate_up_proj`.
+        rank, alpha: the term is `alpha / rank · B A x`.
+        rows: whose rows get it. `both` is one term for encoder and canvas rows; self-conditioning has canvas rows only.
+        seed: of A.
+
+    Returns:
+        The new parameters, in the order of the targets: fp32 A [r, in] and B [out, r] of a linear layer,
+        A [E, r, in] and B [E, out, r] of experts.
+
+    Raises:
+        ValueError: a name is no target, or one that has an adapter; or `rank` is less than 1.
+    """
+    if rank < 1:
+        raise ValueError(f"{rank=} must be at least 1")
+    generator = torch.Generator().manual_seed(seed)
+    terms: dict[tuple[Side, str], LowRank] = {}
+    parameters: list[nn.Parameter] = []
+    for target in choose(targets(network.config), names):
+        lead = () if target.experts is None else (target.experts,)
+        device = next(network.get_submodule(target.module).parameters()).device
+        bound = 1 / math.sqrt(target.inputs)  # what kaiming_uniform_ with a = √5 comes to
+        a = torch.empty(*lead, rank, target.inputs).uniform_(-bound, bound, generator=generator)
+        b = torch.zeros(*lead, target.outputs, rank)
+        term = LowRank(a.to(device), b.to(device), alpha / rank)
+        sides = [side for side in target.sides if rows in ("both", side)]
+        terms |= {(side, target.path): term for side in sides}
+        if sides:
+            parameters += [term.lora_A, term.lora_B]
+    attach(network, terms)
+    return parameters
+
+
+def terms_of(network: DiffusionGemma) -> Iterator[tuple[Side, str, LowRank]]:
+    """(side, path, term) of all that a model has beside its own products; a shared term comes once for each side."""
+    found = targets(network.config)
+    for path, module in network.named_modules():
+        if isinstance(module, AdaptedLinear):
+            yield from _sides(path, found[path].sides, module.terms)
+        elif isinstance(module, AdaptedExperts):
+            for name, terms in zip(EXPERT_PARAMETERS, (module.gate_up, module.down), strict=True):
+                if terms is not None:
+                    yield from _sides(f"{path}.{name}", SIDES, terms)
+
+
+def _sides(path: str, sides: tuple[Side, ...], terms: Terms) -> Iterator[tuple[Side, str, LowRank]]:
+    for side in sides:
+        term = terms.shared or (terms.encoder if side == "encoder" else terms.decoder)
+        if term is not None:
+            yield side, path, term

@@ -1,0 +1,65 @@
+"""Modules that add low-rank terms to what another module computes, and have its interface.
+
+The other module stays as it is, plain, quantized or fast, and its weights with it. Linear layers get the term behind
+their product; experts are fused, so theirs is handed in (`quant.modules.Beside`).
+Shape letters: N rows, D width, E experts, K experts a row, I expert width.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from .lowrank import Terms
+from .rows import RowKinds
+
+
+class AdaptedLinear(nn.Module):
+    """`base(x)` and the term of each row."""
+
+    def __init__(self, base: nn.Module, terms: Terms, kinds: RowKinds) -> None:
+        super().__init__()
+        self.base, self.terms = base, terms
+        self._kinds = kinds
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[..., in]` to `[..., out]`."""
+        is_canvas = self._kinds.are_canvas(x.shape[-2], x.device) if self.terms.tell_rows_apart else None
+        out: Tensor = self.base(x) + self.terms(x, is_canvas)
+        return out
+
+
+class AdaptedExperts(nn.Module):
+    """Experts whose products with gate and up rows, or with the down projections, or both, have terms beside them."""
+
+    can_be_captured = False
+
+    def __init__(self, base: nn.Module, gate_up: Terms | None, down: Terms | None, kinds: RowKinds) -> None:
+        super().__init__()
+        self.base, self.gate_up, self.down = base, gate_up, down
+        self._kinds = kinds
+
+    def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+        """Sums the chosen experts' outputs: rows [N, D], index and weight [N, K], to [N, D]."""
+        apart = any(terms is not None and terms.tell_rows_apart for terms in (self.gate_up, self.down))
+        is_canvas = self._kinds.are_canvas(len(x), x.device) if apart else None
+        out: Tensor = self.base(x, index, weight, _Beside(self.gate_up, self.down, is_canvas))
+        return out
+
+
+class _Beside:
+    """The terms of one pass."""
+
+    def __init__(self, gate_up: Terms | None, down: Terms | None, is_canvas: Tensor | None) -> None:
+        self._gate_up, self._down, self._is_canvas = gate_up, down, is_canvas
+
+    def gate_up(self, expert: int, x: Tensor, rows: Tensor) -> Tensor | None:
+        return self._term(self._gate_up, expert, x, rows)
+
+    def down(self, expert: int, inner: Tensor, rows: Tensor) -> Tensor | None:
+        return self._term(self._down, expert, inner, rows)
+
+    def _term(self, terms: Terms | None, expert: int, x: Tensor, rows: Tensor) -> Tensor | None:
+        if terms is None:
+            return None
+        term: Tensor = terms(x, None if self._is_canvas is None else self._is_canvas[rows], expert)
+        return term

@@ -1,0 +1,117 @@
+"""An adapter becomes two files in PEFT's layout.
+
+    adapter_config.json          rank, alpha, and the names of what is adapted, in full
+    adapter_model.safetensors    base_model.model.NAME.lora_A.weight [r, in] and .lora_B.weight [out, r]
+
+The terms of fused experts lie in two matrices, A [E · r, in] by expert and B [out, r · E] by rank. Where both
+parameters of experts are adapted, the first stands under `NAME.base_layer`. Knows names and files; knows no training.
+Shape letters: E experts, r rank, in, out features of a product.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ..model.diffusion_gemma import DiffusionGemma
+from .base import fingerprint
+from .fresh import terms_of
+from .lowrank import LowRank
+from .targets import EXPERT_PARAMETERS, PREFIXES, targets
+
+CONFIG_FILE = "adapter_config.json"
+WEIGHTS_FILE = "adapter_model.safetensors"
+FINGERPRINT = "localdiff.base"
+"""Key of the base's fingerprint in the metadata of the weights, where PEFT looks at nothing."""
+
+PEFT_PREFIX = "base_model.model."
+INNER = ".base_layer"
+PEFT_VERSION = "0.21.2"
+"""Whose layout is written; before 0.19.1 the factors of fused experts were the other way round."""
+
+
+def save_adapter(
+    network: DiffusionGemma, directory: Path, *, base: str | None, dtype: torch.dtype | None = None
+) -> None:
+    """Writes all low-rank terms of a model, each file at once.
+
+    A term that encoder and canvas rows share is written under both names, because PEFT has two modules for it.
+
+    Args:
+        directory: made where it is not there; an adapter in it is replaced.
+        base: name of the model that was adapted, for `base_model_name_or_path`.
+        dtype: of the stored factors; by default as they are.
+
+    Raises:
+        ValueError: the model has no adapter.
+    """
+    found = targets(network.config)
+    terms = {PREFIXES[side] + path: (found[path].experts, term) for side, path, term in terms_of(network)}
+    if not terms:
+        raise ValueError("the model has no adapter")
+    tensors: dict[str, Tensor] = {}
+    for name, (experts, term) in terms.items():
+        key = name
+        if experts is not None:
+            owner, _, parameter = name.rpartition(".")
+            is_inner = parameter == EXPERT_PARAMETERS[0] and f"{owner}.{EXPERT_PARAMETERS[1]}" in terms
+            key = owner + INNER * is_inner
+        for factor, tensor in zip(("lora_A", "lora_B"), _peft_factors(term), strict=True):
+            stored = tensor.detach().to("cpu", dtype or tensor.dtype, copy=True).contiguous()
+            tensors[f"{PEFT_PREFIX}{key}.{factor}.weight"] = stored
+    config = _config({name: term for name, (_, term) in terms.items()}, base)
+    config["target_modules"] = sorted(name for name, (experts, _) in terms.items() if experts is None)
+    config["target_parameters"] = sorted(name for name, (experts, _) in terms.items() if experts is not None) or None
+    directory.mkdir(parents=True, exist_ok=True)
+    weights = directory / (WEIGHTS_FILE + ".partial")
+    save_file(tensors, weights, metadata={"format": "pt", FINGERPRINT: fingerprint(network)})
+    weights.chmod(0o644)  # safetensors writes for the owner alone
+    weights.replace(directory / WEIGHTS_FILE)
+    text = directory / (CONFIG_FILE + ".partial")
+    text.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    text.replace(directory / CONFIG_FILE)
+
+
+def _peft_factors(term: LowRank) -> tuple[Tensor, Tensor]:
+    if term.lora_A.dim() == 2:
+        return term.lora_A, term.lora_B
+    return term.lora_A.flatten(0, 1), term.lora_B.permute(1, 2, 0).flatten(1)
+
+
+def _config(terms: dict[str, LowRank], base: str | None) -> dict[str, Any]:
+    """The keys of PEFT's `LoraConfig`; what most terms have in common, and by name what others have."""
+    ranks = {name: term.rank for name, term in terms.items()}
+    alphas = {name: _whole(term.scale * term.rank) for name, term in terms.items()}
+    rank, alpha = (Counter(values.values()).most_common(1)[0][0] for values in (ranks, alphas))
+    return {
+        "peft_type": "LORA",
+        "peft_version": PEFT_VERSION,
+        "auto_mapping": None,
+        "task_type": None,
+        "base_model_name_or_path": base,
+        "revision": None,
+        "inference_mode": True,
+        "r": rank,
+        "lora_alpha": alpha,
+        "rank_pattern": {name: value for name, value in ranks.items() if value != rank},
+        "alpha_pattern": {name: value for name, value in alphas.items() if value != alpha},
+        "use_rslora": False,
+        "use_dora": False,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "lora_bias": False,
+        "fan_in_fan_out": False,
+        "modules_to_save": None,
+        "init_lora_weights": True,
+    }
+
+
+def _whole(number: float) -> float:
+    """A whole number as one: 16, not 16.000000000000004."""
+    return round(number) if abs(number - round(number)) < 1e-9 else number

@@ -1,0 +1,91 @@
+"""What of a model an adapter can change, and what the released checkpoint calls it.
+
+Knows paths of modules, fused parameters of experts, and shapes, all from the configuration: what computes a product may
+be quantized by then. Knows no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import nn
+
+from ..model.config import ModelConfig
+from ..model.diffusion_gemma import DiffusionGemma
+from ..model.moe import Experts
+
+Side: TypeAlias = Literal["encoder", "decoder"]
+"""Whose rows: those of prompt and committed blocks, or those of the canvas."""
+
+SIDES: tuple[Side, Side] = ("encoder", "decoder")
+PREFIXES: dict[Side, str] = {"encoder": "model.encoder.language_model.", "decoder": "model.decoder."}
+"""Where the reference model has its two sides. Their weights are tied; what an adapter adds to them need not be."""
+
+EXPERT_PARAMETERS = ("gate_up_proj", "down_proj")
+"""Fused parameters of experts, in the order in which they are declared."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """One weight that a term can stand beside.
+
+    Attributes:
+        path: of the linear layer in the model, or of a parameter of experts.
+        experts: number of experts of a fused parameter, None for a linear layer.
+        inputs, outputs: features of the product.
+    """
+
+    path: str
+    experts: int | None
+    inputs: int
+    outputs: int
+
+    @property
+    def module(self) -> str:
+        """Path of the module that is replaced."""
+        return self.path if self.experts is None else self.path.rpartition(".")[0]
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Sides that have it; self-conditioning belongs to the canvas."""
+        return SIDES if self.path.startswith("layers.") else ("decoder",)
+
+
+def targets(config: ModelConfig) -> dict[str, Target]:
+    """Every target of a model, by its path."""
+    with torch.device("meta"):
+        network = DiffusionGemma(config)
+    found = {}
+    for path, module in network.named_modules():
+        if isinstance(module, nn.Linear):
+            found[path] = Target(path=path, experts=None, inputs=module.in_features, outputs=module.out_features)
+        elif isinstance(module, Experts):
+            for name in EXPERT_PARAMETERS:
+                experts, outputs, inputs = module.get_parameter(name).shape
+                key = f"{path}.{name}"
+                found[key] = Target(path=key, experts=experts, inputs=inputs, outputs=outputs)
+    return found
+
+
+def matches(path: str, name: str) -> bool:
+    """Whether a name, whole or the end of it behind a dot, means a path: the rule of PEFT's lists."""
+    return path == name or path.endswith("." + name)
+
+
+def choose(found: Mapping[str, Target], names: Iterable[str]) -> list[Target]:
+    """The targets that any of `names` means.
+
+    Raises:
+        ValueError: a name means none.
+    """
+    chosen: dict[str, Target] = {}
+    for name in names:
+        meant = {path: target for path, target in found.items() if matches(path, name)}
+        if not meant:
+            ends = sorted({path.rpartition(".")[2] for path in found})
+            raise ValueError(f"{name=} is none of the model's {', '.join(ends)}")
+        chosen |= meant
+    return list(chosen.values())

@@ -1,0 +1,86 @@
+"""A new adapter: it changes nothing until it is trained, learns where it may, and tells rows apart."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from localdiff.adapter import LowRank, add_adapter, attach, terms_of
+from localdiff.demo.batched import batched_logits
+from tests import tiny
+from tests.localdiff.adapter.helpers import EVERYTHING, hidden, randomize
+
+
+def test_a_new_adapter_changes_nothing() -> None:
+    network = tiny.model()
+    before = hidden(network)
+    add_adapter(network, EVERYTHING, rank=3, alpha=6)
+    for one, other in zip(before, hidden(network), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_every_factor_learns_and_no_weight_does() -> None:
+    network = tiny.model()
+    parameters = add_adapter(network, EVERYTHING, rank=3, alpha=6)
+    randomize(parameters)
+    ids = torch.randint(tiny.VOCAB_SIZE, (4, 9), generator=torch.Generator().manual_seed(0))
+    canvas = torch.randint(tiny.VOCAB_SIZE, (4, tiny.CANVAS), generator=torch.Generator().manual_seed(1))
+    soft = torch.randn(4, tiny.CANVAS, 32, generator=torch.Generator().manual_seed(2))
+    logits = batched_logits(network, ids, torch.tensor([9, 4, 7, 2]), canvas, soft)
+    F.cross_entropy(logits.flatten(0, 1), canvas.flatten()).backward()
+    assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in parameters)
+    assert {id(p) for p in network.parameters() if p.grad is not None} == {id(p) for p in parameters}
+
+
+@pytest.mark.parametrize("rows", ["encoder", "decoder"])
+def test_an_adapter_of_one_kind_of_rows_leaves_the_other_alone(rows: str) -> None:
+    network = tiny.model()
+    ids = torch.randint(tiny.VOCAB_SIZE, (2, 9), generator=torch.Generator().manual_seed(0))
+    counts = torch.tensor([9, 4])
+    canvas = ids[:, : tiny.CANVAS]
+    plain, plain_keys = hidden(network)
+    plain_batch = batched_logits(network, ids, counts, canvas, None)
+    names = [name for name in EVERYTHING if "conditioning" not in name]
+    randomize(add_adapter(network, names, rank=2, alpha=2, rows=rows))  # type: ignore[arg-type]
+    changed, keys = hidden(network)
+    batch = batched_logits(network, ids, counts, canvas, None)
+    assert torch.equal(keys, plain_keys) == (rows == "decoder")
+    assert not torch.allclose(changed, plain, atol=1e-3)
+    assert not torch.allclose(batch, plain_batch, atol=1e-3)
+
+
+def test_two_equal_halves_are_one_whole() -> None:
+    whole, halves = tiny.model(), tiny.model()
+    randomize(add_adapter(whole, EVERYTHING, rank=2, alpha=4))
+    terms = {
+        (side, path): LowRank(term.lora_A.detach().clone(), term.lora_B.detach().clone(), term.scale)
+        for side, path, term in terms_of(whole)
+    }
+    attach(halves, terms)
+    for one, other in zip(hidden(whole), hidden(halves), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+def test_targets_may_have_ranks_of_their_own() -> None:
+    network = tiny.model()
+    add_adapter(network, ["q_proj"], rank=4, alpha=8)
+    add_adapter(network, ["experts.down_proj"], rank=1, alpha=8, rows="decoder")
+    ranks = {(side, path.rpartition(".")[2]): (term.rank, term.scale) for side, path, term in terms_of(network)}
+    assert ranks == {
+        ("encoder", "q_proj"): (4, 2.0),
+        ("decoder", "q_proj"): (4, 2.0),
+        ("decoder", "down_proj"): (1, 8.0),
+    }
+
+
+def test_what_cannot_be_adapted_is_named() -> None:
+    network = tiny.model()
+    with pytest.raises(ValueError, match="name='c_attn' is none of the model's .*q_proj"):
+        add_adapter(network, ["q_proj", "c_attn"], rank=2, alpha=2)
+    with pytest.raises(ValueError, match="rank=0 must be at least 1"):
+        add_adapter(network, ["q_proj"], rank=0, alpha=2)
+    add_adapter(network, ["k_proj"], rank=2, alpha=2)
+    with pytest.raises(ValueError, match=r"module='layers\.0\.self_attn\.k_proj' has an adapter already"):
+        add_adapter(network, ["q_proj", "k_proj"], rank=2, alpha=2)
+    assert {path.rpartition(".")[2] for _, path, _ in terms_of(network)} == {"k_proj"}  # all of it or nothing
