@@ -55,7 +55,7 @@ test: setup  ## run the tests, without the slow ones and those that need a GPU o
 test-all: setup  ## run the slow tests too
 	TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q -m 'not gpu and not network'
 
-check: lint types test  ## lint, types and tests: what CI runs
+check: lint types test  ## lint, types and tests: what CI runs, and then kernels-aot
 
 lint: setup  ## ruff
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ than the card has, or does not compile.
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 import re
 import subprocess
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -335,11 +336,14 @@ def main(cards: list[int]) -> int:
     os.environ.pop("TRITON_INTERPRET", None)
     began, all_builds, failed = time.perf_counter(), builds(), 0
     print(f"{'registers (spilled bytes)':36}" + "".join(f"{'sm_' + str(card):>11}" for card in cards), flush=True)
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        for build in all_builds:
-            uses = list(pool.map(lambda card, build=build: _told(build, card), cards))
+    # Processes, since much of a compilation is Python.
+    pool = ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=multiprocessing.get_context("spawn"))
+    with pool:
+        tasks = [[pool.submit(_told, build, card) for card in cards] for build in all_builds]
+        for build, row in zip(all_builds, tasks, strict=True):
             cells = []
-            for card, use in zip(cards, uses, strict=True):
+            for card, task in zip(cards, row, strict=True):
+                use = task.result()
                 fits = isinstance(use, Use) and use.fits(card)
                 failed += not fits
                 cells.append(use if isinstance(use, str) else use.words(fits=fits))
