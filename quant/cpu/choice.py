@@ -21,7 +21,7 @@ from functools import cache, partial
 from math import prod
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..modules.embedding import QuantEmbedding
 from ..modules.experts import QuantExperts
@@ -33,6 +33,7 @@ from .embedding import Bf16Embedding
 from .experts import CpuExperts
 from .int8_weight import multiplies_int8, row_bytes
 from .linear import Int8Linear, LastRows
+from .pages import give_back
 from .products import DecodedProduct, ExpertProduct, Int8Product, LibraryProduct
 
 SWITCH = "LOCALDIFF_CPU_PATH"
@@ -63,10 +64,13 @@ def prepare(model: nn.Module, *, spare: int | None = None, progress: Callable[[i
     for done, path in enumerate(found, 1):
         parent, _, attribute = path.rpartition(".")
         owner = model.get_submodule(parent)
-        fast = _fast(getattr(owner, attribute), last, least)
+        plain = getattr(owner, attribute)
+        fast = _fast(plain, last, least)
         if fast is not None and (spare is None or taken + fast.more <= spare):
             setattr(owner, attribute, fast.make().eval())
             taken += fast.more
+            give_back(_made_anew(plain))
+        del plain, fast
         if progress is not None:
             progress(done, len(found))
     return taken
@@ -86,6 +90,13 @@ def _quantized(model: nn.Module) -> Iterator[str]:
             tensors = [part for part in module.modules() if isinstance(part, QuantTensor)]
             if all(tensor.codes.device.type == "cpu" for tensor in tensors):
                 yield path
+
+
+def _made_anew(module: nn.Module) -> Iterator[Tensor]:
+    """The stored parts of a module that the fast one does not read any more."""
+    for tensor in module.modules():
+        if isinstance(tensor, QuantTensor) and (not isinstance(module, QuantExperts) or _by_rows(tensor)):
+            yield from (tensor.codes, tensor.scales)
 
 
 def _fast(module: nn.Module, last: LastRows, least: int) -> _Fast | None:

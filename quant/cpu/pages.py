@@ -1,0 +1,64 @@
+"""Pages of a mapped file that nobody reads any more are given back to the system.
+
+A checkpoint is mapped into memory, and a weight that was made into another form has been read from it once. Its pages
+would count as the process' memory until the system is short of it, as if the weight were there twice. Knows Linux; does
+nothing elsewhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from torch import Tensor
+
+MAPS = "/proc/self/maps"
+
+_DONTNEED = 4
+"""`MADV_DONTNEED`: pages of a mapped file are read anew when somebody asks for them again."""
+
+
+def give_back(tensors: Iterable[Tensor]) -> int:
+    """Gives back the pages that lie within contiguous tensors, where they are a file's.
+
+    Whoever reads such a tensor later reads the file again, so nobody may have written to it.
+
+    Returns:
+        Bytes that were given back.
+    """
+    if not sys.platform.startswith("linux"):
+        return 0
+    files = _FileMappings()
+    return sum(_give_back(tensor, files) for tensor in tensors)
+
+
+def _give_back(tensor: Tensor, files: _FileMappings) -> int:
+    start, stop = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
+    start, stop = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, stop // mmap.PAGESIZE * mmap.PAGESIZE
+    if stop <= start or not tensor.is_contiguous() or not files.hold(start, stop):
+        return 0
+    given = ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _DONTNEED) == 0
+    return stop - start if given else 0
+
+
+class _FileMappings:
+    """Where the process has files in its memory."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+        with open(MAPS, encoding="utf-8", errors="replace") as maps:
+            for line in maps:  # start-stop permissions offset device inode path
+                addresses, _, _, _, inode, *_ = line.split()
+                if inode != "0":
+                    start, stop = addresses.split("-")
+                    self._starts.append(int(start, 16))
+                    self._stops.append(int(stop, 16))
+
+    def hold(self, start: int, stop: int) -> bool:
+        """Whether one of them holds all of these addresses."""
+        found = bisect_right(self._starts, start) - 1
+        return found >= 0 and stop <= self._stops[found]
