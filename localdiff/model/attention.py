@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from .cache import LayerCache
 from .config import LayerConfig, ModelConfig
-from .layers import RMSNorm, rms_norm, rotate
+from .joints import PLAIN, Joints
+from .layers import RMSNorm
 
 Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(q [..., H, N, d], k [..., K, N, d], v like k) -> [..., H, N, d], with a mask and perhaps a cache bound to it."""
@@ -46,15 +47,14 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(d, config.rms_norm_eps)
         self.k_norm = RMSNorm(d, config.rms_norm_eps)
         self._head_dim = d
-        self._eps = config.rms_norm_eps
+        self.eps = config.rms_norm_eps
+        self.joints: Joints = PLAIN
 
     def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
         """Attends rows [..., N, D] to what `attend` lets them see."""
         heads = (*x.shape[:-1], -1, self._head_dim)
-        q = rotate(self.q_norm(self.q_proj(x).view(heads)), rotary)
-        keys = self.k_proj(x).view(heads)
-        k = rotate(self.k_norm(keys), rotary)
-        v = rms_norm(keys if self.v_proj is None else self.v_proj(x).view(heads), None, self._eps)
+        raw_v = None if self.v_proj is None else self.v_proj(x).view(heads)
+        q, k, v = self.joints.heads(self, self.q_proj(x).view(heads), self.k_proj(x).view(heads), raw_v, rotary)
         y = attend(q.transpose(-3, -2), k.transpose(-3, -2), v.transpose(-3, -2))
         out: Tensor = self.o_proj(y.transpose(-3, -2).flatten(-2))
         return out

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .attention import Attend, Attention
 from .config import LayerConfig, ModelConfig
+from .joints import PLAIN, Joints
 from .layers import GatedMLP, RMSNorm
 from .moe import Experts, Router
 
@@ -38,6 +39,8 @@ class Layer(nn.Module):
         self.post_feedforward_layernorm = RMSNorm(width, eps)
         self.layer_scalar = nn.Parameter(torch.ones(1))
         self.encoder_layer_scalar = nn.Parameter(torch.ones(1))
+        self.eps = eps
+        self.joints: Joints = PLAIN
 
     def forward(self, x: Tensor, is_canvas: Tensor, rotary: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
         """Runs rows [..., N, D] through the layer.
@@ -46,10 +49,8 @@ class Layer(nn.Module):
             is_canvas: bool [N], which rows take the canvas scalar.
             rotary: cos, sin of this kind of layer, [N, d] each.
         """
-        x = x + self.post_attention_layernorm(self.self_attn(self.input_layernorm(x), rotary, attend))
-        dense = self.post_feedforward_layernorm_1(self.mlp(self.pre_feedforward_layernorm(x)))
-        rows = x.flatten(0, -2)
-        index, weight = self.router(rows)
-        routed = self.experts(self.pre_feedforward_layernorm_2(rows), index, weight).view(x.shape)
-        x = x + self.post_feedforward_layernorm(dense + self.post_feedforward_layernorm_2(routed))
-        return x * torch.where(is_canvas[:, None], self.layer_scalar, self.encoder_layer_scalar)
+        y = self.self_attn(self.input_layernorm(x), rotary, attend)
+        x, dense, routed, scored = self.joints.after_attention(self, x, y)
+        index, weight = self.router(scored.flatten(0, -2))
+        routed = self.experts(routed.flatten(0, -2), index, weight).view(x.shape)
+        return self.joints.close(self, x, self.mlp(dense), routed, is_canvas)

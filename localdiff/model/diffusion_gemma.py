@@ -26,7 +26,8 @@ from .block import Layer
 from .cache import KVCache
 from .config import LayerConfig, ModelConfig
 from .embedding import TiedEmbedding
-from .layers import RMSNorm, rotary_table
+from .formulas import rotary_table
+from .layers import RMSNorm
 from .self_conditioning import SelfConditioning
 
 

@@ -1,22 +1,15 @@
-"""The small parts every layer is made of: norm, gated MLP, rotary positions.
+"""The small modules every layer is made of: norm and gated MLP.
 
 Knows rows of activations; knows nothing about attention, experts or the cache.
-Shape letters: N rows, D width, H heads, d head size.
+Shape letters: N rows, D width.
 """
 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .config import LayerConfig
-
-
-def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
-    """Root-mean-square norm over the last dimension, computed in fp32; multiplies by `weight`, not by `1 + weight`."""
-    scale = None if weight is None else weight.float()
-    return F.rms_norm(x.float(), (x.shape[-1],), scale, eps).to(x.dtype)
+from .joints import PLAIN, Joints
 
 
 class RMSNorm(nn.Module):
@@ -26,14 +19,10 @@ class RMSNorm(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(size))
         self.eps = eps
+        self.joints: Joints = PLAIN
 
     def forward(self, x: Tensor) -> Tensor:
-        return rms_norm(x, self.weight, self.eps)
-
-
-def gelu(x: Tensor) -> Tensor:
-    """The tanh form of GELU; the erf form is a different model."""
-    return F.gelu(x, approximate="tanh")
+        return self.joints.norm(x, self.weight, self.eps)
 
 
 class GatedMLP(nn.Module):
@@ -44,39 +33,8 @@ class GatedMLP(nn.Module):
         self.gate_proj: nn.Module = nn.Linear(hidden_size, intermediate_size, bias=False)
         self.up_proj: nn.Module = nn.Linear(hidden_size, intermediate_size, bias=False)
         self.down_proj: nn.Module = nn.Linear(intermediate_size, hidden_size, bias=False)
+        self.joints: Joints = PLAIN
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.down_proj(gelu(self.gate_proj(x)) * self.up_proj(x))
+        out: Tensor = self.down_proj(self.joints.gated(self.gate_proj(x), self.up_proj(x)))
         return out
-
-
-def rotary_table(positions: Tensor, layer: LayerConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosines and sines for `rotate`.
-
-    Proportional RoPE keeps the head size as the denominator of every exponent and pads the rotated fraction with zero
-    frequencies, so that element i still pairs with i + d/2 (Gemma 4; `_compute_proportional_rope_parameters` in
-    transformers is the reference).
-
-    Args:
-        positions: [..., N] absolute positions.
-
-    Returns:
-        cos, sin: [..., N, d] in `dtype`; angles are computed in fp32.
-    """
-    rope, head_dim = layer.rope, layer.head_dim
-    rotated = int(rope.rotary_fraction * head_dim // 2)
-    denominator = head_dim if rope.proportional else 2 * rotated
-    exponents = torch.arange(0, 2 * rotated, 2, dtype=torch.float32, device=positions.device) / denominator
-    frequencies = 1.0 / (rope.theta**exponents)
-    if rope.proportional:
-        frequencies = F.pad(frequencies, (0, head_dim // 2 - rotated))
-    angles = positions[..., None].float() * frequencies
-    angles = torch.cat((angles, angles), dim=-1)
-    return angles.cos().to(dtype), angles.sin().to(dtype)
-
-
-def rotate(x: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
-    """Applies rotary positions to `x` [..., N, H, d], pairing element i with i + d/2."""
-    cos, sin = (part.unsqueeze(-2) for part in table)
-    first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat((-second, first), dim=-1) * sin

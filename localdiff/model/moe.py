@@ -14,31 +14,31 @@ from torch import Tensor, nn
 from quant.modules.beside import Beside
 
 from .config import ModelConfig
-from .layers import gelu, rms_norm
+from .formulas import gelu
+from .joints import PLAIN, Joints
 
 
 class Router(nn.Module):
-    """Chooses K experts a row, from the raw residual stream (not from the normed input of the experts)."""
+    """Chooses K experts a row, from the residual stream in its own norm and scale, not from the experts' input.
+
+    `Joints.after_attention` makes what it is given.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.proj: nn.Module = nn.Linear(config.hidden_size, config.num_experts, bias=False)
         self.scale = nn.Parameter(torch.ones(config.hidden_size))
         self.per_expert_scale = nn.Parameter(torch.ones(config.num_experts))
-        self._top_k = config.top_k_experts
-        self._eps = config.rms_norm_eps
+        self.top_k = config.top_k_experts
+        self.joints: Joints = PLAIN
 
-    def forward(self, residual: Tensor) -> tuple[Tensor, Tensor]:
-        """Routes rows [N, D] to experts.
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Routes normed and scaled rows [N, D] to experts.
 
         Returns:
             index: [N, K] expert ids; weight: [N, K] fp32, renormalised over the chosen K, times the per-expert scale.
         """
-        x = rms_norm(residual, None, self._eps) * self.scale * residual.shape[-1] ** -0.5
-        probabilities = self.proj(x).softmax(dim=-1, dtype=torch.float32)
-        weight, index = probabilities.topk(self._top_k, dim=-1)
-        weight = weight / weight.sum(dim=-1, keepdim=True)
-        return index, weight * self.per_expert_scale[index]
+        return self.joints.choose(self, self.proj(x))
 
 
 class Experts(nn.Module):

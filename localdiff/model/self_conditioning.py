@@ -8,7 +8,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from .config import ModelConfig
-from .layers import GatedMLP, RMSNorm, rms_norm
+from .formulas import rms_norm
+from .layers import GatedMLP, RMSNorm
 
 
 class SelfConditioning(GatedMLP):

@@ -12,7 +12,7 @@ from torch.nn.functional import gelu, softmax
 
 from localdiff.model import embedding
 from localdiff.model.embedding import TiedEmbedding
-from localdiff.model.layers import rms_norm, rotary_table, rotate
+from localdiff.model.formulas import rms_norm, rotary_table, rotate
 from localdiff.model.moe import rows_by_expert
 from tests import tiny
 
@@ -48,9 +48,11 @@ def test_experts_sum_what_each_row_chose() -> None:
 
 
 def test_the_router_normalises_the_raw_residual_and_its_choice() -> None:
-    router = tiny.model().layers[0].router
+    layer = tiny.model().layers[0]
+    router = layer.router
     x = torch.randn(6, 32, generator=torch.Generator().manual_seed(0)) * 7
-    index, weight = router(x)
+    *_, scored = layer.joints.after_attention(layer, x, torch.zeros_like(x))
+    index, weight = router(scored)
     normed = x / (x.pow(2).mean(dim=-1, keepdim=True) + 1e-6).sqrt()
     probs = softmax((normed * router.scale / math.sqrt(32)) @ router.proj.weight.T, dim=-1)
     best, expected = probs.topk(2)

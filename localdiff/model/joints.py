@@ -1,0 +1,74 @@
+"""What lies between the products of a layer: norms, rotations, residuals, gates, the choice of experts.
+
+    input norm ─► q, k, v ─► HEADS ─► attention ─► o ─► AFTER ATTENTION ─┬► gate, up ─► GATED ─► down ─┬► CLOSE
+                                                                         ├► experts' rows ─────────────┤
+                                                                         └► router's rows ─► CHOOSE ───┘
+
+Knows the parts of a layer; knows nothing about weights of products or which rows see which. `Joints` is the plain way,
+and what `localdiff.model.fused_joints` is held against.
+Shape letters: N rows, D width, I inner width, H heads, K key-value heads, d head size, E experts, k experts a row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .formulas import gelu, rms_norm, rotate
+
+if TYPE_CHECKING:
+    from .attention import Attention
+    from .block import Layer
+    from .moe import Router
+
+
+class Joints:
+    """Each through torch, one operation after the other."""
+
+    def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+        """`rms_norm` of rows [..., D]."""
+        return rms_norm(x, weight, eps)
+
+    def heads(
+        self, attention: Attention, q: Tensor, k: Tensor, v: Tensor | None, rotary: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [..., N, H, d] and keys [..., N, K, d], normed and rotated, and values, normed.
+
+        Args:
+            v: None where values are the keys before their norm.
+        """
+        values = rms_norm(k if v is None else v, None, attention.eps)
+        q = rotate(rms_norm(q, attention.q_norm.weight, attention.eps), rotary)
+        return q, rotate(rms_norm(k, attention.k_norm.weight, attention.eps), rotary), values
+
+    def after_attention(self, layer: Layer, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The residual stream [..., N, D] behind attention `y`, and what goes into MLP, experts and router."""
+        eps = layer.eps
+        x = x + rms_norm(y, layer.post_attention_layernorm.weight, eps)
+        dense = rms_norm(x, layer.pre_feedforward_layernorm.weight, eps)
+        routed = rms_norm(x, layer.pre_feedforward_layernorm_2.weight, eps)
+        return x, dense, routed, rms_norm(x, None, eps) * layer.router.scale * x.shape[-1] ** -0.5
+
+    def gated(self, gate: Tensor, up: Tensor) -> Tensor:
+        """`gelu(gate) * up`, [..., I]."""
+        return gelu(gate) * up
+
+    def choose(self, router: Router, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Experts [N, k] of the highest scores [N, E], and their weights as `Router` has them."""
+        probabilities = scores.softmax(dim=-1, dtype=torch.float32)
+        weight, index = probabilities.topk(router.top_k, dim=-1)
+        weight = weight / weight.sum(dim=-1, keepdim=True)
+        return index, weight * router.per_expert_scale[index]
+
+    def close(self, layer: Layer, x: Tensor, dense: Tensor, routed: Tensor, is_canvas: Tensor) -> Tensor:
+        """The residual stream at the end of a layer, from both branches [..., N, D]."""
+        eps = layer.eps
+        both = rms_norm(dense, layer.post_feedforward_layernorm_1.weight, eps)
+        both = both + rms_norm(routed, layer.post_feedforward_layernorm_2.weight, eps)
+        x = x + rms_norm(both, layer.post_feedforward_layernorm.weight, eps)
+        return x * torch.where(is_canvas[:, None], layer.layer_scalar, layer.encoder_layer_scalar)
+
+
+PLAIN = Joints()
