@@ -25,7 +25,16 @@ CARDS = {80: "A100", 86: "RTX 30", 89: "RTX 40", 90: "H100, H200", 100: "B200", 
 SHARED = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
 """KiB of shared memory that a block may take at most (CUDA programming guide, technical specifications)."""
 
-POINTERS = {"bf16": "*bf16", "fp16": "*fp16", "fp32": "*fp32", "i8": "*i8", "u8": "*u8", "i32": "*i32", "i64": "*i64"}
+POINTERS = {
+    "bf16": "*bf16",
+    "fp16": "*fp16",
+    "fp32": "*fp32",
+    "i8": "*i8",
+    "u8": "*u8",
+    "i32": "*i32",
+    "i64": "*i64",
+    "i1": "*i1",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +82,59 @@ class Use:
 
 def builds() -> list[Build]:
     """Every kernel in every variant that a released recipe uses."""
-    return [*_attention(), *_logits(), *_experts(), *_linear(), *_soft()]
+    return [*_joints(), *_attention(), *_logits(), *_experts(), *_linear(), *_soft()]
+
+
+def _joints() -> Iterator[Build]:
+    from localdiff.kernels.joints import BLOCK
+
+    module = "localdiff.kernels.joint_kernels"
+    row: dict[str, Any] = {"floats": ("eps", "router_factor"), "aligned": ("width",), "warps": 8}
+    wide = {"WIDTH": 4096}
+    for kernel, pointers in (
+        ("norm_kernel", ("x", "weight", "out")),
+        (
+            "after_attention_kernel",
+            ("x", "y", "attention_weight", "dense_weight", "routed_weight", "router_scale")
+            + ("stream", "dense", "routed", "scored"),
+        ),
+        (
+            "close_kernel",
+            ("x", "dense", "routed", "dense_weight", "routed_weight", "both_weight")
+            + ("canvas_scalar", "encoder_scalar", "out"),
+        ),
+    ):
+        types = dict.fromkeys(pointers, "bf16") | ({"is_canvas": "i1"} if kernel == "close_kernel" else {})
+        name = kernel.removesuffix("_kernel").replace("_", " ")
+        yield Build(module=module, kernel=kernel, name=f"joints: {name}", pointers=types, constants=wide, **row)
+    for size in (256, 512):
+        pointers = ("q", "k", "v", "q_weight", "k_weight", "cosines", "sines", "q_out", "k_out", "v_out")
+        yield Build(
+            module=module,
+            kernel="heads_kernel",
+            name=f"joints: heads of {size}",
+            pointers=dict.fromkeys(pointers, "bf16"),
+            constants={"SIZE": size, "HALF": size // 2},
+            floats=("eps",),
+            warps=1,
+        )
+    yield Build(
+        module=module,
+        kernel="gated_kernel",
+        name="joints: gated",
+        pointers=dict.fromkeys(("gate", "up", "out"), "bf16"),
+        constants={"BLOCK": BLOCK},
+        aligned=("count",),
+    )
+    yield Build(
+        module=module,
+        kernel="choose_kernel",
+        name="joints: choose",
+        pointers={"scores": "bf16", "scale": "bf16", "index": "i64", "weight": "fp32"},
+        constants={"TOP_K": 8, "EXPERTS": 128},
+        aligned=("experts",),
+        warps=1,
+    )
 
 
 def _attention() -> Iterator[Build]:
@@ -105,6 +166,15 @@ def _attention() -> Iterator[Build]:
             warps=WARPS,
             stages=STAGES,
         )
+    yield Build(
+        module=module,
+        kernel="write_kernel",
+        name="attention, commit rows written",
+        pointers=dict.fromkeys(("new_keys", "new_values", "keys", "values"), "bf16") | {"length": "i32"},
+        constants={"SIZE": 512, "WIDTH": 512},
+        aligned=("commit_rows", "new_row", "new_head", "cached_head"),
+        warps=1,
+    )
     yield Build(
         module=module,
         kernel="combine_kernel",

@@ -1,5 +1,6 @@
 """Kernels of a denoise step that work on activations and logits; those that work on weights are in `quant.cuda`.
 
+    joints     norms, rotations, residuals and gates between the products of a layer, and the choice of experts
     attention  rows to the cache and to each other, from keys that all their query heads share
     logits     soft cap, temperature, statistics, argmax and one sample a row, from logits that are read once
     decision   acceptance, renoise and the stop test, in one launch

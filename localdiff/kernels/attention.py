@@ -69,9 +69,7 @@ def attend_cached(
     heads, rows, size = q.shape
     kv_heads = k.shape[0]
     group = heads // kv_heads
-    k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (k, v))
-    if v.stride() != k.stride():
-        k, v = k.contiguous(), v.contiguous()
+    k, v = _alike(k, v)
     if q.stride(-1) != 1:
         q = q.contiguous()
     out = q.new_empty(rows, heads, size)
@@ -84,7 +82,7 @@ def attend_cached(
     if splits > 1:
         partial = q.new_empty(splits, rows, heads, size, dtype=torch.float32)
         peaks = q.new_empty(2, splits, rows, heads, dtype=torch.float32)
-    width = max(16, 1 << (size - 1).bit_length())
+    width = _width(size)
     with torch.cuda.device_of(q):  # type: ignore[no-untyped-call]  # Triton launches on the current device
         attention_kernel[(programs // kv_heads, kv_heads, splits)](
             q,
@@ -122,6 +120,44 @@ def attend_cached(
                 partial, peaks[0], peaks[1], out, pairs, SIZE=size, WIDTH=width, SPLITS=splits, num_warps=4
             )
     return out.transpose(0, 1)
+
+
+def write_cached(k: Tensor, v: Tensor, *, keys: Tensor, values: Tensor, length: Tensor, commit_rows: int) -> None:
+    """Stores the first `commit_rows` of [K, N, d] behind the positions held; arguments as in `attend_cached`."""
+    from .attention_kernels import write_kernel
+
+    kv_heads, slots, size = keys.shape
+    if not (commit_rows and slots):
+        return
+    k, v = _alike(k, v)
+    with torch.cuda.device_of(k):  # type: ignore[no-untyped-call]
+        write_kernel[(commit_rows, kv_heads)](
+            k,
+            v,
+            keys,
+            values,
+            length,
+            commit_rows,
+            slots,
+            k.stride(1),
+            k.stride(0),
+            keys.stride(0),
+            SIZE=size,
+            WIDTH=_width(size),
+            num_warps=1,
+        )
+
+
+def _alike(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Both with the same strides, and elements of a row next to each other."""
+    if k.stride(-1) == 1 and k.stride() == v.stride():
+        return k, v
+    return k.contiguous(), v.contiguous()
+
+
+def _width(size: int) -> int:
+    """The power of 2 from a head's size up, which products of tiles want to be 16 at least."""
+    return max(16, 1 << (size - 1).bit_length())
 
 
 def tile_of(head_dim: int) -> Tile:

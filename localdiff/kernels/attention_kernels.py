@@ -5,6 +5,7 @@
 
     attention   a share's softmax, kept relative to its own largest score; with one split that is the answer
     combine     the shares of a row, put together in their order
+    write       commit rows into the cache, once all rows have read it
 
 What a row may see is one rule over positions (`localdiff.model.attention` has the masks that it stands for): all canvas
 rows stand at the position behind the last commit row, and a row sees keys up to its own position within the window.
@@ -143,3 +144,32 @@ def combine_kernel(partial, peaks, masses, out, pairs, SIZE: tl.constexpr, WIDTH
         mass += tl.load(masses + at) * factor
         total += tl.load(partial + at * SIZE + column, mask=inside, other=0.0) * factor
     tl.store(out + place * SIZE + column, (total / mass).to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def write_kernel(
+    new_keys,
+    new_values,
+    keys,
+    values,
+    length,
+    commit_rows,
+    slots,
+    new_row,
+    new_head,
+    cached_head,
+    SIZE: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
+    """Keys and values of commit rows into their slots; of more rows than slots the last. Grid: (C, K)."""
+    row = tl.program_id(0)
+    head = tl.program_id(1).to(tl.int64)
+    if row < commit_rows - slots:
+        return
+    column = tl.arange(0, WIDTH)
+    inside = column < SIZE
+    slot = (tl.load(length).to(tl.int32) + row) % slots
+    here = head * new_head + row * new_row + column
+    there = head * cached_head + slot.to(tl.int64) * SIZE + column
+    tl.store(keys + there, tl.load(new_keys + here, mask=inside), mask=inside)
+    tl.store(values + there, tl.load(new_values + here, mask=inside), mask=inside)

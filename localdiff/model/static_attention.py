@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..kernels.attention import attend_cached
+from ..kernels.attention import attend_cached, write_cached
 from .attention import Attend, attention
 from .cache import LayerCache
 
@@ -55,7 +55,7 @@ def attend_static(cache: LayerCache, length: Tensor, commit_rows: int, bucket: i
 
 
 def attend_through_triton(cache: LayerCache, length: Tensor, commit_rows: int) -> Attend:
-    """The same in one launch or two, whatever the length, and the writing of commit rows behind it."""
+    """The same in one launch or two, whatever the length, and one that writes commit rows behind it."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         y = attend_cached(
@@ -68,8 +68,7 @@ def attend_through_triton(cache: LayerCache, length: Tensor, commit_rows: int) -
             commit_rows=commit_rows,
             window=cache.window,
         )
-        if commit_rows:
-            _write(cache, k[:, :commit_rows], v[:, :commit_rows], length)
+        write_cached(k, v, keys=cache.keys, values=cache.values, length=length, commit_rows=commit_rows)
         return y
 
     return attend

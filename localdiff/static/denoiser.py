@@ -33,6 +33,7 @@ from ..kernels.attention import can_attend
 from ..kernels.decision import NUMBERS, OVERFLOW, RULES, STOP, TAIL, bits_of
 from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
+from ..model.fused_joints import FusedJoints, set_joints
 from .buffers import Exchange, StepBuffers
 from .outcome import event_of
 from .program import Program, Shape, bucket_of
@@ -48,6 +49,7 @@ class Denoiser:
         static: whether steps are static; `for_device` finds out what a device and the switches say.
         triton: whether statistics and decision are Triton's.
         attention: whether attention is Triton's; one program then serves every number of positions.
+        joints: whether what lies between the products of the model's layers is Triton's, in all of its passes.
         captured: whether static steps are recorded as CUDA graphs; what they do through torch then must not wait.
         fuses_commits: whether a committed block, or the end of a prompt, is written into the cache by the first step
             behind it.
@@ -65,6 +67,7 @@ class Denoiser:
         static: bool = False,
         triton: bool = False,
         attention: bool = False,
+        joints: bool = False,
         captured: bool = False,
         fuses_commits: bool = False,
         sparse: bool = False,
@@ -76,13 +79,15 @@ class Denoiser:
         self._pool: Any = torch.cuda.graph_pool_handle() if captured else None
         self._sparse = _sparse_soft(model) if static and sparse else None
         self._attention = static and attention
+        if static and joints:
+            set_joints(model, FusedJoints())
         self._is_busy = False
         self._cache: weakref.ref[KVCache] | None = None
         self._programs: dict[Shape, Program] = {}
         self._buffers: StepBuffers | None = None
         words = ["static step" if static else "plain step"]
         words += ["CUDA graph"] * captured + ["logits in Triton"] * (static and triton)
-        words += ["attention in Triton"] * self._attention
+        words += ["attention in Triton"] * self._attention + ["norms in Triton"] * (static and joints)
         words += ["commit fused"] * fuses_commits + ["sparse self-conditioning"] * (self._sparse is not None)
         self.path = ", ".join(words)
 
@@ -108,6 +113,7 @@ class Denoiser:
             static=static,
             triton=static and not plain["logits"],
             attention=static and not plain["attention"] and _can_attend(model),
+            joints=static and not plain["norms"],
             captured=static and not plain["graph"] and not plain["logits"] and can_be_captured,
             fuses_commits=not plain["commit"],
             sparse=sparse,

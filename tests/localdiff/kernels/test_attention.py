@@ -137,6 +137,28 @@ def test_the_released_heads(window: int | None, kv_heads: int, group: int, head_
     torch.testing.assert_close(found, expected, atol=6e-3, rtol=6e-3)
 
 
+@given(
+    window=st.one_of(st.none(), st.integers(1, 30)),
+    length=st.integers(0, CAPACITY - 40),
+    commit=st.integers(0, 40),
+    canvas=st.integers(0, 3),
+    head_dim=st.sampled_from([8, 24]),
+)
+@settings(max_examples=40, deadline=None)
+def test_commit_rows_are_written_where_the_plain_way_writes_them(
+    window: int | None, length: int, commit: int, canvas: int, head_dim: int
+) -> None:
+    from localdiff.kernels.attention import write_cached
+
+    caches = [filled(window, length, kv_heads=2, head_dim=head_dim, dtype=torch.float16) for _ in range(2)]
+    k, v = (rows_of(2, commit + canvas, head_dim, torch.float16, seed=seed) for seed in (3, 4))
+    there = torch.tensor(length, dtype=torch.int32, device=DEVICE)
+    write_cached(k, v, keys=caches[0].keys, values=caches[0].values, length=there, commit_rows=commit)
+    caches[1].write(k[:, :commit], v[:, :commit], length)
+    for found, expected in zip(caches[0].with_canvas, caches[1].with_canvas, strict=True):
+        torch.testing.assert_close(found, expected, atol=0.0, rtol=0.0, equal_nan=True)
+
+
 def test_scores_far_apart_overflow_nothing() -> None:
     """Unscaled scores grow to hundreds: a softmax relative to the wrong score would be infinite or empty."""
     from localdiff.kernels.attention import attend_cached

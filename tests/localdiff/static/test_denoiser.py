@@ -150,7 +150,11 @@ def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path) -> None:
 
 
 @needs_triton
-@pytest.mark.parametrize("how", [{"triton": True}, {"attention": True}, {"attention": True, "fuses_commits": True}])
+@pytest.mark.parametrize(
+    "how",
+    [{"triton": True}, {"attention": True}, {"attention": True, "fuses_commits": True}, {"joints": True}],
+    ids=str,
+)
 def test_through_triton_it_is_the_same(tmp_path: Path, how: Any) -> None:
     values = options(max_tokens=20, cap=3)
     expected = list(engine(tmp_path).generate(PROMPT, values))

@@ -1,0 +1,189 @@
+"""What lies between the products of a layer through Triton, in a launch each; `localdiff.model.joints` is plain.
+
+A layer's activations are a few megabytes, read and written by each of some hundred small operations; here each joint
+reads its inputs once. Knows rows and weights; knows no modules.
+Shape letters: N rows, D width, H query heads, K key-value heads, d head size, E experts, k experts a row.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+BLOCK = 1024
+_NARROW = 1024
+"""Widest row, head or table of scores that one warp is enough for."""
+
+
+def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Rows [..., D] over their root mean square, times `weight` [D]."""
+    from .joint_kernels import norm_kernel
+
+    x = x.contiguous()
+    out, width = torch.empty_like(x), x.shape[-1]
+    if x.numel():
+        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]  # Triton launches on the current device
+            norm_kernel[(x.numel() // width,)](x, weight, out, eps, width, WIDTH=_power(width), num_warps=_warps(width))
+    return out
+
+
+def heads(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor | None,
+    q_weight: Tensor,
+    k_weight: Tensor,
+    rotary: tuple[Tensor, Tensor],
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries [N, H, d] and keys [N, K, d] normed and rotated, values [N, K, d] normed.
+
+    Args:
+        v: None where values are the keys as they come.
+        rotary: cosines and sines [N, d], in the type of `q`.
+    """
+    from .joint_kernels import heads_kernel
+
+    q, k = q.contiguous(), k.contiguous()
+    v = k if v is None else v.contiguous()
+    made = torch.empty_like(q), torch.empty_like(k), torch.empty_like(k)
+    rows, count, size = q.shape
+    kv_heads = k.shape[1]
+    if rows:
+        with torch.cuda.device_of(q):  # type: ignore[no-untyped-call]
+            heads_kernel[(rows, count + 2 * kv_heads)](
+                q,
+                k,
+                v,
+                q_weight,
+                k_weight,
+                *rotary,
+                *made,
+                eps,
+                count,
+                kv_heads,
+                SIZE=size,
+                HALF=_power(size // 2),
+                num_warps=1,
+            )
+    return made
+
+
+def after_attention(
+    x: Tensor,
+    y: Tensor,
+    *,
+    attention: Tensor,
+    dense: Tensor,
+    routed: Tensor,
+    router: Tensor,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`x + norm(y)` and three norms of that: for the MLP, for the experts, and scaled by D^-½ for the router.
+
+    Args:
+        x, y: [N, D]; the others: [D], the weights of the four norms.
+    """
+    from .joint_kernels import after_attention_kernel
+
+    x, y = x.contiguous(), y.contiguous()
+    made = torch.empty_like(x), torch.empty_like(x), torch.empty_like(x), torch.empty_like(x)
+    rows, width = x.shape
+    if rows:
+        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
+            after_attention_kernel[(rows,)](
+                x,
+                y,
+                attention,
+                dense,
+                routed,
+                router,
+                *made,
+                eps,
+                width**-0.5,
+                width,
+                WIDTH=_power(width),
+                num_warps=_warps(width),
+            )
+    return made
+
+
+def gated(gate: Tensor, up: Tensor) -> Tensor:
+    """`gelu(gate) * up`, the tanh form, of any shape."""
+    from .joint_kernels import gated_kernel
+
+    gate, up = gate.contiguous(), up.contiguous()
+    out = torch.empty_like(gate)
+    if gate.numel():
+        with torch.cuda.device_of(gate):  # type: ignore[no-untyped-call]
+            gated_kernel[(-(-gate.numel() // BLOCK),)](gate, up, out, gate.numel(), BLOCK=BLOCK, num_warps=4)
+    return out
+
+
+def choose(scores: Tensor, scale: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+    """The experts int64 [N, k] of the highest scores [N, E], and their shares fp32 [N, k] times `scale` [E]."""
+    from .joint_kernels import choose_kernel
+
+    scores = scores.contiguous()
+    rows, experts = scores.shape
+    index = scores.new_empty(rows, top_k, dtype=torch.int64)
+    weight = scores.new_empty(rows, top_k, dtype=torch.float32)
+    if rows:
+        with torch.cuda.device_of(scores):  # type: ignore[no-untyped-call]
+            choose_kernel[(rows,)](
+                scores, scale, index, weight, experts, TOP_K=top_k, EXPERTS=_power(experts), num_warps=1
+            )
+    return index, weight
+
+
+def close(
+    x: Tensor,
+    dense: Tensor,
+    routed: Tensor,
+    *,
+    dense_weight: Tensor,
+    routed_weight: Tensor,
+    both_weight: Tensor,
+    is_canvas: Tensor,
+    canvas_scalar: Tensor,
+    encoder_scalar: Tensor,
+    eps: float,
+) -> Tensor:
+    """`(x + norm(norm(dense) + norm(routed))) * scalar` of rows [N, D].
+
+    Args:
+        dense_weight, routed_weight, both_weight: [D], of the three norms.
+        is_canvas: bool [N], which rows take `canvas_scalar` [1]; the others take `encoder_scalar` [1].
+    """
+    from .joint_kernels import close_kernel
+
+    x, dense, routed = x.contiguous(), dense.contiguous(), routed.contiguous()
+    out = torch.empty_like(x)
+    rows, width = x.shape
+    if rows:
+        with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
+            close_kernel[(rows,)](
+                x,
+                dense,
+                routed,
+                dense_weight,
+                routed_weight,
+                both_weight,
+                is_canvas,
+                canvas_scalar,
+                encoder_scalar,
+                out,
+                eps,
+                width,
+                WIDTH=_power(width),
+                num_warps=_warps(width),
+            )
+    return out
+
+
+def _power(number: int) -> int:
+    return max(2, 1 << (number - 1).bit_length())
+
+
+def _warps(width: int) -> int:
+    return 1 if width <= _NARROW else 8

@@ -1,0 +1,80 @@
+"""The joints of a layer through Triton, one launch each, for a model that computes on a card.
+
+Knows which weights of a layer a joint takes; rows of a batch of sequences, as in training, go the plain way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from ..kernels import joints as kernels
+from .joints import Joints
+
+if TYPE_CHECKING:
+    from .attention import Attention
+    from .block import Layer
+    from .moe import Router
+
+
+class FusedJoints(Joints):
+    """Each in one launch, rounded where the plain way rounds."""
+
+    def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+        """`rms_norm` of rows [..., D]."""
+        return super().norm(x, None, eps) if weight is None else kernels.norm(x, weight, eps)
+
+    def heads(
+        self, attention: Attention, q: Tensor, k: Tensor, v: Tensor | None, rotary: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As `Joints.heads`, of one sequence."""
+        if q.dim() > 3:
+            return super().heads(attention, q, k, v, rotary)
+        return kernels.heads(q, k, v, attention.q_norm.weight, attention.k_norm.weight, rotary, attention.eps)
+
+    def after_attention(self, layer: Layer, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """As `Joints.after_attention`, of one sequence."""
+        if x.dim() > 2:
+            return super().after_attention(layer, x, y)
+        return kernels.after_attention(
+            x,
+            y,
+            attention=layer.post_attention_layernorm.weight,
+            dense=layer.pre_feedforward_layernorm.weight,
+            routed=layer.pre_feedforward_layernorm_2.weight,
+            router=layer.router.scale,
+            eps=layer.eps,
+        )
+
+    def gated(self, gate: Tensor, up: Tensor) -> Tensor:
+        """`gelu(gate) * up`, [..., I]."""
+        return kernels.gated(gate, up)
+
+    def choose(self, router: Router, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """As `Joints.choose`; of experts with the same score the first."""
+        return kernels.choose(scores, router.per_expert_scale, router.top_k)
+
+    def close(self, layer: Layer, x: Tensor, dense: Tensor, routed: Tensor, is_canvas: Tensor) -> Tensor:
+        """As `Joints.close`, of one sequence."""
+        if x.dim() > 2:
+            return super().close(layer, x, dense, routed, is_canvas)
+        return kernels.close(
+            x,
+            dense,
+            routed,
+            dense_weight=layer.post_feedforward_layernorm_1.weight,
+            routed_weight=layer.post_feedforward_layernorm_2.weight,
+            both_weight=layer.post_feedforward_layernorm.weight,
+            is_canvas=is_canvas,
+            canvas_scalar=layer.layer_scalar,
+            encoder_scalar=layer.encoder_layer_scalar,
+            eps=layer.eps,
+        )
+
+
+def set_joints(network: nn.Module, joints: Joints) -> None:
+    """Has all parts of a network that know joints compute them in this way."""
+    for module in network.modules():
+        if isinstance(getattr(module, "joints", None), Joints):
+            setattr(module, "joints", joints)  # noqa: B010  # to a checker every attribute of a module is a tensor

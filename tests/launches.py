@@ -1,0 +1,146 @@
+"""What a layer of a static step launches, counted without a card: `python -m tests.launches`.
+
+The step runs on a CPU, over a small model; kernels in Triton are counted and do nothing, so that what is computed means
+nothing. Counted besides are torch's operations that write memory (views and allocations write none), one launch each.
+`rms_norm` is several operations on a CPU and one launch on a card, and is counted as that. What a library does within
+one operation (a sort in pieces, a split product) is not seen; attention is one launch here, and two on a card that
+splits the keys of a row.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import tests.kernels  # noqa: F401  # kernels are interpreted, and can be replaced
+from localdiff.bench.step.random_weights import random_model
+from localdiff.model.cache import KVCache
+from localdiff.model.fused_joints import FusedJoints, set_joints
+from localdiff.static.buffers import StepBuffers
+from localdiff.static.program import Program, Shape
+from localdiff.static.reading import read_through_torch
+from quant.cuda import choice
+from quant.recipe import recipe_named
+from tests import tiny
+
+CPU = torch.device("cpu")
+ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "_unsafe_view", "detach"}
+
+
+WIDTHS = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "moe_intermediate_size": 64,
+    "head_dim": 32,
+    "global_head_dim": 64,
+    "num_experts": 8,
+}
+"""Everything divides into groups and programs, as in the released model."""
+
+
+class Launches(TorchDispatchMode):
+    """Counts what would be launched, by name, while a layer runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers: list[Counter[str]] = []
+        self._is_inside = False
+
+    def watch(self, layer: nn.Module) -> None:
+        """Counts what a layer does from now on."""
+
+        def enter(*_: Any) -> None:
+            self.layers.append(Counter())
+            self._is_inside = True
+
+        def leave(*_: Any) -> None:
+            self._is_inside = False
+
+        layer.register_forward_pre_hook(enter)
+        layer.register_forward_hook(leave)
+
+    def add(self, name: str) -> None:
+        """Counts one launch."""
+        if self._is_inside:
+            self.layers[-1][name] += 1
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        del types
+        name = func._schema.name
+        if name.startswith("aten::") and not func.is_view and name.removeprefix("aten::") not in ALLOCATIONS:
+            self.add(name.removeprefix("aten::"))
+        return func(*args, **(kwargs or {}))
+
+
+def count(
+    recipe: str, *, commit: bool = False, joints: bool = True, dense: str = "plain"
+) -> tuple[Counter[str], Counter[str]]:
+    """What a sliding and what a full layer launch in a step, by name.
+
+    Args:
+        recipe: how weights are stored.
+        commit: whether a block is written in the same pass.
+        joints: whether what lies between products is Triton's.
+        dense: as `LOCALDIFF_CUDA_DENSE` has it.
+    """
+    config = tiny.config(**WIDTHS)
+    length = config.canvas_length
+    network = random_model(config, recipe_named(recipe), torch.bfloat16, CPU)
+    with mock.patch.dict(os.environ, {"LOCALDIFF_CUDA_DENSE": dense}), mock.patch.object(choice, "missing", _nothing):
+        choice.prepare(network, torch.device("cuda", 0))
+    if joints:
+        set_joints(network, FusedJoints())
+    launches = Launches()
+    for layer in network.layers:
+        launches.watch(layer)
+    buffers = StepBuffers(length, config.hidden_size, torch.bfloat16, CPU)
+    shape = Shape(bucket=64, commit_rows=length if commit else 0, sampled=True)
+    cache = KVCache(config, 64, torch.bfloat16, CPU, canvas=length)
+    # Operations are seen whole under `inference_mode`, and in the pieces that are launched under `no_grad`.
+    with torch.no_grad(), _counted_kernels(launches), launches:
+        Program(network, buffers, shape, read=read_through_torch, attention=True).run(cache)
+    return launches.layers[0], launches.layers[2]
+
+
+def _nothing(_: torch.device) -> None:
+    return None
+
+
+@contextmanager
+def _counted_kernels(launches: Launches) -> Iterator[None]:
+    """Kernels that are counted in place of being run."""
+    from triton.runtime.interpreter import InterpretedFunction
+
+    def run(kernel: Any, *_: Any, **__: Any) -> None:
+        launches.add(kernel.fn.__name__)
+
+    def rms_norm(x: Tensor, *_: Any, **__: Any) -> Tensor:
+        launches.add("rms_norm")
+        return x.new_empty(x.shape)
+
+    with mock.patch.object(InterpretedFunction, "run", run), mock.patch.object(F, "rms_norm", rms_norm):
+        yield
+
+
+def main() -> None:
+    """Print the numbers, and what they are made of."""
+    for recipe, dense in (("bf16", "plain"), ("4bit", "plain"), ("4bit", "a16")):
+        for joints in (False, True):
+            how = f"{recipe}, dense {dense}, " + ("norms in Triton" if joints else "norms plain")
+            sliding, full = count(recipe, joints=joints, dense=dense)
+            commit, _ = count(recipe, joints=joints, dense=dense, commit=True)
+            print(f"{how}: sliding {sliding.total()}, full {full.total()}, sliding with commit {commit.total()}")
+            print("   ", ", ".join(f"{name} {times}" for name, times in sorted(sliding.items())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""What lies between a layer's products through Triton against the plain way: in the interpreter, or on a card."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from localdiff.model.block import Layer
+from localdiff.model.formulas import rotary_table
+from localdiff.model.fused_joints import FusedJoints, set_joints
+from localdiff.model.joints import PLAIN, Joints
+from tests import tiny
+from tests.kernels import DEVICE, HAS_CARD, needs_triton
+
+pytestmark = needs_triton
+
+FUSED = FusedJoints()
+SIZES = [{}, {"hidden_size": 40, "head_dim": 24, "global_head_dim": 40, "num_experts": 5}]
+DTYPES = [torch.float16] if HAS_CARD else [torch.float32, torch.float16]
+ROWS = 7
+
+
+@pytest.fixture(params=DTYPES, ids=str)
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    found: torch.dtype = request.param
+    return found
+
+
+@pytest.fixture(params=SIZES, ids=["powers of two", "other sizes"])
+def layers(request: pytest.FixtureRequest, dtype: torch.dtype) -> tuple[Layer, Layer]:
+    """A sliding layer, which has values of its own, and a full one."""
+    network = tiny.model(**request.param).to(DEVICE, dtype)
+    return network.layers[0], network.layers[2]
+
+
+def rows(*shape: int, dtype: torch.dtype, seed: int = 0, scale: float = 3.0) -> Tensor:
+    return (scale * torch.randn(*shape, generator=torch.Generator().manual_seed(seed))).to(dtype).to(DEVICE)
+
+
+def assert_close(found: Any, expected: Any) -> None:
+    """In fp16 a rounding may fall to the other side, once an operation."""
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
+        tolerance = 2e-6 if theirs.dtype == torch.float32 else 4e-3
+        torch.testing.assert_close(ours, theirs, atol=tolerance * 10, rtol=tolerance)
+
+
+def test_norms(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
+    weight = layers[0].input_layernorm.weight
+    x = rows(2, ROWS, len(weight), dtype=dtype)
+    x[0, 0] = 0.0
+    x[0, 1] *= 1e-4
+    assert_close([FUSED.norm(x, weight, 1e-6)], [PLAIN.norm(x, weight, 1e-6)])
+    assert torch.equal(FUSED.norm(x, None, 1e-6), PLAIN.norm(x, None, 1e-6))
+
+
+def test_heads(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
+    config = tiny.config()
+    for layer, kind in zip(layers, (config.layers[0], config.layers[2]), strict=True):
+        attention = layer.self_attn
+        size = len(attention.q_norm.weight)
+        kv_heads = attention.k_proj.weight.shape[0] // size
+        q, k, v = (
+            rows(ROWS, count, size, dtype=dtype, seed=seed)
+            for seed, count in ((1, config.num_heads), (2, kv_heads), (3, kv_heads))
+        )
+        values = None if attention.v_proj is None else v
+        angles = rows(ROWS, size // 2, dtype=torch.float32, seed=4)
+        angles = torch.cat((angles, angles), dim=-1)
+        table = angles.cos().to(dtype), angles.sin().to(dtype)
+        assert_close(FUSED.heads(attention, q, k, values, table), PLAIN.heads(attention, q, k, values, table))
+        positions = torch.arange(100, 100 + ROWS, device=DEVICE)
+        if size == kind.head_dim:
+            table = rotary_table(positions, kind, dtype)
+            assert_close(FUSED.heads(attention, q, k, values, table), PLAIN.heads(attention, q, k, values, table))
+
+
+def test_after_attention(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
+    layer = layers[0]
+    width = len(layer.input_layernorm.weight)
+    x, y = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2))
+    assert_close(FUSED.after_attention(layer, x, y), PLAIN.after_attention(layer, x, y))
+
+
+def test_gated(dtype: torch.dtype) -> None:
+    gate, up = (rows(ROWS, 300, dtype=dtype, seed=seed) for seed in (1, 2))
+    gate[0, :5] = torch.tensor([0.0, 30.0, -30.0, 1e-3, -1e-3])
+    assert_close([FUSED.gated(gate, up)], [PLAIN.gated(gate, up)])
+
+
+def test_choose(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
+    router = layers[0].router
+    experts = len(router.per_expert_scale)
+    scores = rows(50, experts, dtype=dtype)
+    scores += torch.arange(experts, device=DEVICE).to(dtype) / 64  # none are the same
+    index, weight = FUSED.choose(router, scores)
+    expected, share = PLAIN.choose(router, scores)
+    distinct = scores.sort(dim=-1).values.diff(dim=-1).min(dim=-1).values > 0
+    assert distinct.sum() > 25
+    assert torch.equal(index[distinct], expected[distinct])
+    torch.testing.assert_close(weight[distinct], share[distinct].float(), atol=1e-6, rtol=1e-5)
+
+
+def test_of_experts_with_the_same_score_the_first_is_chosen(layers: tuple[Layer, Layer]) -> None:
+    router = layers[0].router
+    scores = torch.zeros(2, len(router.per_expert_scale), device=DEVICE)
+    scores[1, 3] = torch.nan
+    index, weight = FUSED.choose(router, scores)
+    assert index[0].tolist() == [0, 1]
+    torch.testing.assert_close(weight[0], router.per_expert_scale[:2].float() / 2)
+    assert index.min() >= 0 and index.max() < scores.shape[1], "of scores that are no numbers too"
+
+
+def test_close(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
+    layer = layers[0]
+    width = len(layer.input_layernorm.weight)
+    x, dense, routed = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2, 3))
+    is_canvas = torch.arange(ROWS, device=DEVICE) >= 3
+    found = FUSED.close(layer, x, dense, routed, is_canvas)
+    assert_close([found], [PLAIN.close(layer, x, dense, routed, is_canvas)])
+    assert (found - PLAIN.close(layer, x, dense, routed, ~is_canvas)).abs().max() > 0.1, "the scalars differ"
+
+
+def test_no_rows_are_no_launch(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
+    layer = layers[0]
+    none = rows(0, len(layer.input_layernorm.weight), dtype=dtype)
+    is_canvas = torch.zeros(0, dtype=torch.bool, device=DEVICE)
+    assert FUSED.close(layer, none, none, none, is_canvas).shape == none.shape
+    assert all(made.shape == none.shape for made in FUSED.after_attention(layer, none, none))
+    assert FUSED.choose(layer.router, none[:, : len(layer.router.per_expert_scale)])[0].shape == (0, 2)
+
+
+@pytest.mark.parametrize("batch", [(), (2,)], ids=["a sequence", "a batch"])
+def test_whole_layers(batch: tuple[int, ...]) -> None:
+    """A batch, as in training, goes the plain way where its rows lie apart."""
+    network = tiny.model().to(DEVICE)
+    parts = [module for module in network.modules() if isinstance(getattr(module, "joints", None), Joints)]
+    assert len(parts) > 3 * 12
+    x = rows(*batch, ROWS, 32, dtype=torch.float32)
+    positions = torch.arange(ROWS, device=DEVICE)
+    is_canvas = positions >= 2
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True, scale=1.0)
+
+    answers = []
+    for joints in (PLAIN, FUSED):
+        set_joints(network, joints)
+        assert all(part.joints is joints for part in parts)
+        y = x
+        for layer, config in zip(network.layers, network.config.layers, strict=True):
+            y = layer(y, is_canvas, rotary_table(positions, config, y.dtype), attend)
+        answers.append(y)
+    torch.testing.assert_close(answers[1], answers[0], atol=1e-4, rtol=1e-4)
