@@ -28,6 +28,15 @@ Model: TypeAlias = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+Adapter: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADAPTER",
+        help="Low-rank adapter (LoRA) to add to the model: a directory that PEFT saved, or the name of one that comes "
+        "with this package.",
+        rich_help_panel=MODEL,
+    ),
+]
 Revision: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="REV", help="Branch, tag or commit of a model from the Hub.", rich_help_panel=MODEL),

@@ -54,7 +54,7 @@ PREFILL_CHUNK = 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelIdentity:
-    """What answers: the model's name, recipe and revision, where and in what type it computes, where its files are."""
+    """What answers: name, recipe, revision, where and in what type it computes, and where its files are."""
 
     model: str
     recipe: str
@@ -62,6 +62,8 @@ class ModelIdentity:
     device: str
     dtype: str
     directory: Path | None = None
+    adapter: str | None = None
+    adapter_directory: Path | None = None
 
 
 class Engine:
@@ -110,6 +112,7 @@ class Engine:
         offline: bool = False,
         context: int = 8192,
         max_memory: int | None = None,
+        adapter: str | None = None,
     ) -> Engine:
         """Loads `demo`, a directory (in the released layout, or what `localdiff quantize` wrote), or a Hub id.
 
@@ -122,14 +125,18 @@ class Engine:
             dtype: `auto`, `bf16` or `fp32`; `localdiff.load.resolve_dtype` has the rule for `auto`.
             context: positions of prompt and answer that there must be memory for.
             max_memory: most bytes to take on each device.
+            adapter: name of one that comes with this package, or a directory that PEFT saved: low-rank terms beside
+                the weights, which stay as they are.
 
         Raises:
-            WeightsError: nothing usable is there.
+            WeightsError: nothing usable is there, or the adapter is for another model.
             ResourceError: the device or the memory is not there.
         """
+        from .adapter import open_adapter
         from .hub import resolve
         from .load import further_devices, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
 
+        stored = None if adapter is None else open_adapter(adapter)
         source = resolve(model, revision=revision, offline=offline)
         weights = open_weights(source.directory)
         where = resolve_device(device)
@@ -144,6 +151,8 @@ class Engine:
             context=context,
             max_memory=max_memory,
             may_offload=max_memory is not None or (device == "auto" and where.type == "cuda"),
+            adapter=stored,
+            names=() if source.is_private else (source.name,),
         )
         identity = ModelIdentity(
             model=source.name,
@@ -152,6 +161,8 @@ class Engine:
             device=str(where),
             dtype={torch.bfloat16: "bf16", torch.float32: "fp32"}[kind],
             directory=source.directory,
+            adapter=adapter,
+            adapter_directory=None if stored is None else stored.directory,
         )
         template = ChatTemplate(source.directory)
         return cls(

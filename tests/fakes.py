@@ -47,6 +47,8 @@ class FakeIdentity:
     device: str = "cpu"
     dtype: str = "fp32"
     directory: Path | None = None
+    adapter: str | None = None
+    adapter_directory: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -75,7 +75,7 @@ ALLOWED: dict[str, set[str]] = {
     "channels": {"tokenizer", "events"},
     "stats": {"events"},
     "hardware": set(),
-    "load": {"model", "checkpoint", "quant"},
+    "load": {"adapter", "model", "checkpoint", "quant"},
     "hub": {"events"},
     "store": {"quant"},
     "checkpoint": set(),
@@ -114,7 +114,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 # What only happens inside one function, so that nothing pays for it who does not ask for it.
-ALLOWED_LATE: dict[str, set[str]] = {"engine": {"load", "hub", "checkpoint"}}
+ALLOWED_LATE: dict[str, set[str]] = {"engine": {"adapter", "load", "hub", "checkpoint"}}
 
 TORCH_FREE = {
     "cli",

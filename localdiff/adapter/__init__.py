@@ -7,7 +7,12 @@
     attach     their places in a model
     fresh      a new adapter, to be trained
     base       which weights an adapter belongs to
-    save       the two files
+    save       the two files, written
+    config     adapter_config.json, and what of it is refused
+    keys       names of tensors, taken apart
+    stored     the two files, read, every tensor accounted for
+    shipped    where an adapter is by its name
+    loaded     an adapter for one model
 
 Knows modules and files; knows nothing about sampling or text. Nothing is merged: the model's weights stay as they are,
 quantized or not.
@@ -15,7 +20,9 @@ quantized or not.
 
 from .attach import attach
 from .fresh import add_adapter, terms_of
+from .loaded import Adapter, open_adapter
 from .lowrank import LowRank
 from .save import save_adapter
+from .stored import StoredAdapter
 
-__all__ = ["LowRank", "add_adapter", "attach", "save_adapter", "terms_of"]
+__all__ = ["Adapter", "LowRank", "StoredAdapter", "add_adapter", "attach", "open_adapter", "save_adapter", "terms_of"]

@@ -21,11 +21,11 @@ from torch import Tensor
 
 from ..model.diffusion_gemma import DiffusionGemma
 from .base import fingerprint
+from .config import CONFIG_FILE
 from .fresh import terms_of
 from .lowrank import LowRank
 from .targets import EXPERT_PARAMETERS, PREFIXES, targets
 
-CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
 FINGERPRINT = "localdiff.base"
 """Key of the base's fingerprint in the metadata of the weights, where PEFT looks at nothing."""

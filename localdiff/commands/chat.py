@@ -34,6 +34,7 @@ from localdiff.options import GenerateOptions
 from localdiff.ui.log import logging_to
 from localdiff.ui.output import DIM, Output, printable
 from localdiff.ui.status import StatusLine
+from localdiff.ui.summary import name_of
 from localdiff.ui.terminal import LiveWish
 
 
@@ -152,7 +153,7 @@ def _talk(
     reader = LineReader(stdin) if keyboard is None else _keyboard_reader(request, desk)
     if spoken.notes:
         identity = engine.identity
-        line = f"{printable(identity.model)}, {identity.recipe} weights, {identity.dtype} on {identity.device}"
+        line = f"{name_of(identity)}, {identity.recipe} weights, {identity.dtype} on {identity.device}"
         desk.say(spoken.stderr.styled(f"{line} {spoken.stderr.dot()} /help lists keys and commands", DIM))
         if damage is not None and session.name is not None:
             desk.say(damage_line(session.name, damage))

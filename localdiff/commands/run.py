@@ -32,7 +32,7 @@ from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output, printable
 from localdiff.ui.plain import Plain
 from localdiff.ui.status import StatusLine
-from localdiff.ui.summary import Identity, Summary
+from localdiff.ui.summary import Identity, Summary, name_of
 from localdiff.ui.terminal import LiveMode, is_same_terminal
 
 INTERRUPTED = 130
@@ -48,6 +48,7 @@ class RunRequest:
         prompt: the argument.
         file: file of the prompt, or `-`.
         model: `demo`, a directory or a Hub id.
+        adapter: name or directory of a low-rank adapter.
         revision: revision of a model from the Hub.
         offline: never ask the Hub.
         device: where to compute, in the words of `--device`.
@@ -64,6 +65,7 @@ class RunRequest:
     prompt: str | None = None
     file: str | None = None
     model: str | None = None
+    adapter: str | None = None
     revision: str | None = None
     offline: bool = False
     device: str = "auto"
@@ -100,6 +102,7 @@ def load_engine(request: RunRequest) -> Generator:
         offline=request.offline,
         context=request.options.context,
         max_memory=request.max_memory,
+        adapter=request.adapter,
     )
 
 
@@ -153,7 +156,7 @@ def _load(request: RunRequest, output: Output, status: StatusLine, load: Load) -
     if output.logs:
         identity = engine.identity
         status.above(
-            f"model {printable(identity.model)}: {identity.recipe} weights, {identity.dtype} on {identity.device}, "
+            f"model {name_of(identity)}: {identity.recipe} weights, {identity.dtype} on {identity.device}, "
             f"loaded in {rounded(time.perf_counter() - start)} s"
         )
     return engine

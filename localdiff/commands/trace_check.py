@@ -61,6 +61,7 @@ def load_run(request: CheckRequest, header: Header) -> tuple[LocatedIdentity, Ru
         revision=None if request.model else header.model.revision,
         offline=request.offline,
         context=header.context,
+        adapter=None if header.model.adapter is None else header.model.adapter.name,
     )
     return engine.identity, lambda cancel: again(engine, header, cancel=cancel)
 
@@ -128,8 +129,14 @@ def _followed(events: Iterable[Event], status: StatusLine) -> Iterator[Event]:
 
 
 def _same_files(request: CheckRequest, header: Header, identity: LocatedIdentity) -> None:
-    """Refuse other weights or another vocabulary than the trace names."""
+    """Refuse other weights, another vocabulary or another adapter than the trace names."""
     found = digests_of(identity)
+    adapter = header.model.adapter
+    if adapter is not None and adapter.files is not None and adapter.files != found.adapter:
+        raise WeightsError(
+            f"`{printable(adapter.name)}` has other files than the adapter that the run was recorded with",
+            "put back the adapter that the trace was made with",
+        )
     for what, recorded, here in (
         ("weights", header.model.weights, found.weights),
         ("vocabulary", header.model.tokenizer, found.tokenizer),

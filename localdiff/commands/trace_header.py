@@ -17,8 +17,8 @@ from localdiff import __version__
 from localdiff.commands.live import Pieces
 from localdiff.events import SCHEMA_VERSION, RunStarted
 from localdiff.options import GenerateOptions
-from localdiff.trace.hashing import tokenizer_digest, weights_digest
-from localdiff.trace.header import VERSION, Header, Machine, Message, Model, Sampler
+from localdiff.trace.hashing import adapter_digest, tokenizer_digest, weights_digest
+from localdiff.trace.header import VERSION, Adapter, Header, Machine, Message, Model, Sampler
 from localdiff.ui.summary import Identity
 
 
@@ -65,6 +65,10 @@ class LocatedIdentity(Identity, Protocol):
     def directory(self) -> Path | None:
         """The directory of its checkpoint, if it came from one."""
 
+    @property
+    def adapter_directory(self) -> Path | None:
+        """The directory of the adapter, if one was added."""
+
 
 class Recordable(Protocol):
     """As much of an engine as a header needs."""
@@ -95,13 +99,18 @@ class Digests:
 
     weights: str | None = None
     tokenizer: str | None = None
+    adapter: str | None = None
 
 
 def digests_of(identity: LocatedIdentity, progress: Callable[[int, int], None] = lambda done, total: None) -> Digests:
     """The hashes; reads all weights once unless a manifest or the Hub's cache has vouched for them."""
     if identity.directory is None:
         return Digests()
-    return Digests(weights=weights_digest(identity.directory, progress), tokenizer=tokenizer_digest(identity.directory))
+    return Digests(
+        weights=weights_digest(identity.directory, progress),
+        tokenizer=tokenizer_digest(identity.directory),
+        adapter=None if identity.adapter_directory is None else adapter_digest(identity.adapter_directory),
+    )
 
 
 def header_of(
@@ -127,6 +136,7 @@ def header_of(
             dtype=identity.dtype,
             weights=digests.weights,
             tokenizer=digests.tokenizer,
+            adapter=None if identity.adapter is None else Adapter(name=identity.adapter, files=digests.adapter),
         ),
         machine=Machine(
             device=identity.device,

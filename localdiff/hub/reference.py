@@ -52,6 +52,11 @@ class ModelSource:
     name: str
     revision: str | None = None
 
+    @property
+    def is_private(self) -> bool:
+        """Whether the name is a path or one of this machine's, so that it tells nobody which weights they are."""
+        return self.revision is None and self.name != DEMO
+
 
 def resolve(reference: str, *, revision: str | None = None, offline: bool = False) -> ModelSource:
     """Find a model's files, and fetch them from the Hub if they are not here.

@@ -6,6 +6,7 @@ Knows when to say something; `quant.cuda` knows what can be done.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 import torch
 from torch import nn
@@ -17,17 +18,24 @@ from ..errors import UsageError
 _log = logging.getLogger(__name__)
 
 
-def prepare_card(network: nn.Module, device: torch.device) -> None:
+def prepare_card(network: nn.Module, device: torch.device, keep: Collection[str] = ()) -> None:
     """Replaces what has a faster form on this card, in a network that lies on it as a whole.
+
+    Args:
+        keep: paths of experts that an adapter adds to, which the fused kernels have no place for.
 
     Raises:
         UsageError: an environment variable says what it cannot say.
     """
     try:
-        prepared = prepare(network, device)
+        prepared = prepare(network, device, keep=keep)
     except SwitchError as error:
         raise UsageError(str(error)) from error
     for path in prepared.paths:
         _log.info("%s", path)
+    if keep:
+        _log.warning(
+            "the adapter adds to the experts of %d layers: those are computed one by one, which is slower", len(keep)
+        )
     if prepared.lacking is not None:
         _log.warning("%s", prepared.lacking)

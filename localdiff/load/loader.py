@@ -23,6 +23,7 @@ from quant.cpu import prepare
 from quant.memory import SLACK, Held, MemoryAccount, cache_bytes
 from quant.modules import swap_modules
 
+from ..adapter import Adapter, StoredAdapter
 from ..errors import ResourceError, WeightsError
 from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
@@ -56,6 +57,8 @@ def load_model(
     context: int = DEFAULT_CONTEXT,
     max_memory: int | None = None,
     may_offload: bool | None = None,
+    adapter: StoredAdapter | None = None,
+    names: Sequence[str] = (),
 ) -> LoadedModel:
     """Loads the text model of a checkpoint.
 
@@ -67,9 +70,11 @@ def load_model(
         context: positions of the cache that is to fit beside the weights.
         max_memory: most bytes to take on each device, in place of what is free there.
         may_offload: whether layers may stay in host memory; by default where `max_memory` is given.
+        adapter: low-rank terms to put beside the weights.
+        names: what the model is known as everywhere, `demo` or an id on the Hub, to tell whether the adapter is for it.
 
     Raises:
-        WeightsError: the checkpoint is incomplete, damaged, or another model's.
+        WeightsError: the checkpoint or the adapter is incomplete, damaged, or another model's.
         ResourceError: the model does not fit.
     """
     config = ModelConfig.from_dict(weights.checkpoint.config())
@@ -79,11 +84,18 @@ def load_model(
     if skipped := accounting.skipped():
         _log.info("%s: %s", weights.checkpoint.directory, skipped)
     source_of = accounting.source_of
-    demand = _demand(weights, source_of.values(), config, device, dtype, context)
+    fitting = None if adapter is None else Adapter(adapter, config, dtype)
+    demand = _demand(weights, source_of.values(), config, device, dtype, context, fitting)
     budgets = [_budget(there, max_memory) for there in (device, *further)]
     placement = place(demand, budgets, may_offload=max_memory is not None if may_offload is None else may_offload)
     if warning := cost(demand, budgets, placement, free_bytes(torch.device("cpu"))):
         _log.warning("%s", warning)
+    if fitting is not None and placement.offloaded:
+        raise ResourceError(
+            f"the adapter `{fitting.name}` needs all layers where they compute, and {len(placement.offloaded)} of "
+            f"{len(config.layers)} would be copied there for every pass",
+            "weights of a smaller recipe (`localdiff quantize`) or a smaller `--context` may fit as a whole",
+        )
     _swap(network, {name: weights.fate(source) for name, source in source_of.items()}, dtype)
     _assign(network, weights, source_of, placement, dtype)
     if device.type == "cpu" and not placement.offloaded:
@@ -93,8 +105,11 @@ def load_model(
         free = budgets[0].nbytes
         prepare(network, spare=None if free is None else max(0, free - wanted))
     if device.type == "cuda" and set(placement.layers) == {device} and not placement.offloaded:
-        prepare_card(network, device)
-    return LoadedModel(network=network.requires_grad_(False).eval(), placement=placement)
+        prepare_card(network, device, keep=() if fitting is None else fitting.experts)
+    network = network.requires_grad_(False).eval()
+    if fitting is not None:
+        fitting.attach(network, (*names, *weights.names), placement.layers)
+    return LoadedModel(network=network, placement=placement)
 
 
 def _demand(
@@ -104,6 +119,7 @@ def _demand(
     device: torch.device,
     dtype: torch.dtype,
     context: int,
+    adapter: Adapter | None = None,
 ) -> Demand:
     """What the model takes. On a CPU only what needs memory of its own counts: the rest stays in the file."""
     on_cpu = device.type == "cpu"
@@ -116,8 +132,9 @@ def _demand(
         for source in sources
     ]
     context = min(context, config.max_positions or context)
+    beside = {layer: 0 if adapter is None else adapter.nbytes(layer) for layer in (None, *range(len(config.layers)))}
     memory = MemoryAccount.of(
-        held,
+        [*held, Held(name="adapter", shape=(), nbytes=sum(beside.values()))],
         context=context,
         window=config.sliding_window,
         canvas=config.canvas_length,
@@ -131,10 +148,10 @@ def _demand(
         account=memory,
         layers=tuple(
             LayerDemand(
-                weights=sum(tensor.nbytes for tensor in layer),
+                weights=sum(tensor.nbytes for tensor in layer) + beside[index],
                 cache=cache_bytes(layer, context=context, window=config.sliding_window, itemsize=dtype.itemsize),
             )
-            for layer in layers
+            for index, layer in enumerate(layers)
         ),
     )
 

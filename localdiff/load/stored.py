@@ -42,10 +42,12 @@ class StoredWeights:
     Attributes:
         checkpoint: the stored tensors.
         recipe: how they are stored, in a user's words.
+        names: what their manifest says that they were called, if there is one.
         shapes: published name → shape of the weight, whatever it is stored as.
     """
 
     recipe = PLAIN_RECIPE
+    names: tuple[str, ...] = ()
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
@@ -93,6 +95,7 @@ class QuantizedWeights(StoredWeights):
     def __init__(self, checkpoint: Checkpoint, manifest: Manifest) -> None:
         self.checkpoint = checkpoint
         self.recipe = manifest.recipe.name
+        self.names = () if manifest.model is None else (manifest.model,)
         self.shapes = {name: entry.shape for name, entry in manifest.tensors.items()}
         self._entries = manifest.tensors
         _compare(checkpoint, manifest)

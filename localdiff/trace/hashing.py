@@ -14,6 +14,7 @@ from pathlib import Path
 
 MANIFEST = "quant.json"
 TOKENIZER = "tokenizer.json"
+ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 
 _CHUNK = 1 << 22
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -43,6 +44,12 @@ def weights_digest(directory: Path, progress: Callable[[int, int], None] = lambd
             done += file.stat().st_size
         lines.append(f"{digest}  {file.name}\n")
     return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def adapter_digest(directory: Path) -> str:
+    """SHA-256 over a line `HASH  NAME` for the two files of an adapter, in hex; raises OSError where one is missing."""
+    lines = "".join(f"{file_digest(directory / name)}  {name}\n" for name in ADAPTER)
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def tokenizer_digest(directory: Path) -> str:

@@ -5,12 +5,25 @@ Knows its fields, which `docs/trace-format.md` explains; knows nothing about how
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 VERSION = 1
 
 DEMO = "demo"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Adapter:
+    """Low-rank terms that were added to the weights.
+
+    Attributes:
+        name: what the user called them.
+        files: `hashing.adapter_digest` of their files, or None where they are not known.
+    """
+
+    name: str
+    files: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +37,7 @@ class Model:
         dtype: the type it computed in.
         weights: `hashing.weights_digest` of its files, or None where they are not known.
         tokenizer: SHA-256 of `tokenizer.json`, or None likewise.
+        adapter: what was added to the weights. Traces that do not say were made without.
     """
 
     name: str
@@ -32,6 +46,12 @@ class Model:
     dtype: str
     weights: str | None
     tokenizer: str | None
+    adapter: Adapter | None = None
+
+    @property
+    def title(self) -> str:
+        """Model and adapter, as the user called them."""
+        return self.name if self.adapter is None else f"{self.name} + {self.adapter.name}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,6 +135,13 @@ class Header:
     top_k: int
     seed: int
     sampler: Sampler
+
+    def to_object(self) -> dict[str, Any]:
+        """What is written: every field, but for an adapter where there was none."""
+        fields = asdict(self)
+        if self.model.adapter is None:
+            del fields["model"]["adapter"]
+        return fields
 
     @property
     def question(self) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import BinaryIO
 
 from localdiff.events import DenoiseStep, Event, RunFinished, RunStarted
@@ -48,7 +47,7 @@ class Recorder:
         if isinstance(event, RunStarted):
             header = self._header_of(event)
             self._context.top_k = header.top_k
-            self._write(asdict(header))
+            self._write(header.to_object())
         if isinstance(event, DenoiseStep):
             self._write_pieces(event)
         self._write(encode_event(event, self._context))

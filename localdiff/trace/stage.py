@@ -137,7 +137,7 @@ def _tail(text: str, characters: int) -> str:
 
 def _title(header: Header, complete: bool) -> str:
     model = header.model
-    words = [f"{model.name}, {model.recipe}", f"seed {header.seed}", f"“{' '.join(header.question.split())}”"]
+    words = [f"{model.title}, {model.recipe}", f"seed {header.seed}", f"“{' '.join(header.question.split())}”"]
     if header.is_demo:
         words[0] = "the demo model (a small one, not DiffusionGemma)"
     if not complete:

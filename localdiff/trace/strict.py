@@ -42,7 +42,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def decode(kind: type[T], value: object, where: str, **given: object) -> T:
-    """A dataclass from an object that has exactly its fields.
+    """A dataclass from an object that has exactly its fields; those with a default may be left out.
 
     Args:
         kind: the dataclass; its fields may be whole and other numbers, text, truth values, literals, tuples of one
@@ -58,11 +58,11 @@ def decode(kind: type[T], value: object, where: str, **given: object) -> T:
         raise Malformed(f"`{where}` is not an object")
     hints = _hints(kind)  # type: ignore[arg-type]
     expected = hints.keys() - given.keys()
-    for name in sorted(expected - value.keys()):
+    for name in sorted(expected - _optional(kind) - value.keys()):  # type: ignore[arg-type]
         raise Malformed(f"`{where}` lacks `{name}`")
     for name in sorted(value.keys() - expected):
         raise Malformed(f"`{where}` has an unknown field {name!r:.60}")
-    fields = {name: _value(hints[name], value[name], f"{where}.{name}") for name in expected}
+    fields = {name: _value(hints[name], value[name], f"{where}.{name}") for name in expected & value.keys()}
     return kind(**fields, **given)
 
 
@@ -70,6 +70,11 @@ def decode(kind: type[T], value: object, where: str, **given: object) -> T:
 def _hints(kind: type[Any]) -> Mapping[str, Any]:
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+@cache
+def _optional(kind: type[Any]) -> frozenset[str]:
+    return frozenset(field.name for field in dataclasses.fields(kind) if field.default is not dataclasses.MISSING)
 
 
 def _value(hint: Any, value: object, where: str) -> object:

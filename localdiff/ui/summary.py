@@ -9,6 +9,7 @@ from typing import Protocol
 
 from localdiff import __version__
 from localdiff.events import Event, RunFinished, RunStarted, TextCommitted
+from localdiff.ui.output import printable
 
 
 class Identity(Protocol):
@@ -33,6 +34,16 @@ class Identity(Protocol):
     @property
     def dtype(self) -> str:
         """The type it computed in."""
+
+    @property
+    def adapter(self) -> str | None:
+        """What the user called the adapter that was added, if one was."""
+
+
+def name_of(identity: Identity) -> str:
+    """Model and adapter, to read."""
+    adapter = "" if identity.adapter is None else f" with the adapter {printable(identity.adapter)}"
+    return printable(identity.model) + adapter
 
 
 class Summary:
@@ -79,6 +90,7 @@ class Summary:
             "forward_passes": {"denoise": stats.denoise_passes, "commit": stats.commit_passes},
             "seed": self._started.seed,
             "model": identity.model,
+            "adapter": identity.adapter,
             "recipe": identity.recipe,
             "revision": identity.revision,
             "device": identity.device,

@@ -9,7 +9,7 @@ A weight is moved, never kept twice: a module's stored parts are let go before t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -44,18 +44,25 @@ class Prepared:
     lacking: str | None = None
 
 
-def prepare(model: nn.Module, device: torch.device, *, progress: Callable[[int, int], None] | None = None) -> Prepared:
+def prepare(
+    model: nn.Module,
+    device: torch.device,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    keep: Collection[str] = (),
+) -> Prepared:
     """Replaces the quantized modules of a model that lies on one card, with its weights assigned.
 
     Args:
         progress: called with the number of modules that are done and of all.
+        keep: paths of modules that stay as they are.
 
     Raises:
         SwitchError: an environment variable says what it cannot say.
     """
     experts, dense = chosen(EXPERTS, "a16", "a8"), chosen(DENSE, "plain", "a16", "a8")
     make = _makers("plain" if is_plain("experts") else experts, dense)
-    found = [path for path, module in model.named_modules() if _fast(make, module) is not None]
+    found = [path for path, module in model.named_modules() if path not in keep and _fast(make, module)]
     if not found:
         return Prepared()
     reason = missing(device)

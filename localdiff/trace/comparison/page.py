@@ -54,7 +54,7 @@ def _question(traces: tuple[Trace, Trace]) -> str:
 
 def _head(letter: str, name: str, trace: Trace) -> str:
     model = trace.header.model
-    notes = [f"{model.name}, {model.recipe}", f"seed {trace.header.seed}", trace.header.machine.device]
+    notes = [f"{model.title}, {model.recipe}", f"seed {trace.header.seed}", trace.header.machine.device]
     return (
         f'<div class="head" id="head-{letter.lower()}" data-name="{words.safe(" ".join(name.split()))}">'
         f'<b class="ink-{letter.lower()}">{letter}</b> {words.safe(name)}'

@@ -40,7 +40,7 @@ def _heads(traces: tuple[Trace, Trace], names: tuple[str, str]) -> str:
     rows = []
     for letter, name, trace in zip("AB", names, traces, strict=True):
         model = trace.header.model
-        words = [f"{model.name}, {model.recipe}", f"seed {trace.header.seed}", trace.header.machine.device]
+        words = [f"{model.title}, {model.recipe}", f"seed {trace.header.seed}", trace.header.machine.device]
         if not trace.complete:
             words.append("ends early")
         rows.append([letter, _safe(name), _safe(" · ".join(words))])

@@ -129,8 +129,9 @@ def provenance(trace: Trace) -> str:
         f"entropy bound {sampler.entropy_bound:g}, {temperatures}, stability {sampler.stability}, "
         f"confidence {sampler.confidence:g}, {sampler.noise} noise"
     )
+    adapter = f" with the adapter {header.model.adapter.name}" if header.model.adapter else ""
     rows = [
-        ("model", safe(f"{header.model.name}{revision}")),
+        ("model", safe(f"{header.model.name}{revision}{adapter}")),
         ("recorded", safe(header.created)),
         ("device", safe(f"{header.machine.device}: {header.machine.hardware}")),
         ("sampler", safe(settings)),

@@ -33,6 +33,7 @@ KEYS = [
     "forward_passes",
     "seed",
     "model",
+    "adapter",
     "recipe",
     "revision",
     "device",
@@ -128,7 +129,15 @@ def test_the_engine_is_loaded_with_what_was_asked_for(cli: Cli, monkeypatch: pyt
     module.Engine = Engine  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "localdiff.engine", module)
     assert cli("run", "hi", "-m", "demo", "--device", "cpu").code == 0
-    asked = {"device": "cpu", "dtype": "auto", "revision": None, "offline": False, "context": 8192, "max_memory": None}
+    asked = {
+        "device": "cpu",
+        "dtype": "auto",
+        "revision": None,
+        "offline": False,
+        "context": 8192,
+        "max_memory": None,
+        "adapter": None,
+    }
     assert seen == [("demo", asked)]
 
 

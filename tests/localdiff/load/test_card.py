@@ -19,13 +19,23 @@ def test_what_is_missing_is_a_warning_and_what_was_done_is_not(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     prepared = Prepared(paths=("experts of 2 layers: w4a16",), lacking="Triton is not installed: slow")
-    monkeypatch.setattr(card, "prepare", lambda *_: prepared)
+    monkeypatch.setattr(card, "prepare", lambda *_, **__: prepared)
     caplog.set_level(logging.INFO, logger="localdiff")
     card.prepare_card(tiny.model(), CARD)
     assert [(record.levelname, record.message) for record in caplog.records] == [
         ("INFO", "experts of 2 layers: w4a16"),
         ("WARNING", "Triton is not installed: slow"),
     ]
+
+
+def test_experts_that_an_adapter_adds_to_stay_plain(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept: list[object] = []
+    monkeypatch.setattr(card, "prepare", lambda *_, keep: kept.append(keep) or Prepared())
+    card.prepare_card(tiny.model(), CARD, keep={"layers.1.experts"})
+    assert kept == [{"layers.1.experts"}]
+    assert "the adapter adds to the experts of 1 layers: those are computed one by one" in caplog.text
 
 
 def test_a_switch_that_says_nothing_known_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:

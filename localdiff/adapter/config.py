@@ -1,0 +1,194 @@
+"""`adapter_config.json`, PEFT's `LoraConfig`: what of it counts, and what is refused.
+
+Knows keys and their meaning; knows no tensors. Keys that only matter while an adapter is made or trained are passed
+over. Any other that says something localdiff does not do is an error, unknown keys too: a term left out would change
+the answers, and nobody would see it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from ..errors import WeightsError
+
+CONFIG_FILE = "adapter_config.json"
+
+HINT = "localdiff reads plain LoRA as PEFT saves it: `docs/adapters.md` lists what that is"
+
+_READ = {
+    *("r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora", "target_modules", "target_parameters"),
+    *("peft_type", "peft_version", "base_model_name_or_path"),
+}
+_PASSED_OVER = {
+    *("auto_mapping", "task_type", "revision", "inference_mode", "lora_dropout", "runtime_config"),
+    *("exclude_modules", "layers_to_transform", "layers_pattern", "ensure_weight_tying", "loftq_config", "eva_config"),
+    *("corda_config", "lora_ga_config", "megatron_core", "qalora_group_size", "target_modules_to_tie"),
+}
+_REFUSED_IN_WORDS = {
+    "use_dora": "DoRA",
+    "modules_to_save": "whole modules beside the factors (`modules_to_save`)",
+    "lora_bias": "biases (`lora_bias`)",
+    "fan_in_fan_out": "transposed weights (`fan_in_fan_out`)",
+    "trainable_token_indices": "new embeddings of tokens (`trainable_token_indices`)",
+    "layer_replication": "repeated layers (`layer_replication`)",
+    "alora_invocation_tokens": "activated LoRA (`alora_invocation_tokens`)",
+    "use_qalora": "QALoRA",
+}
+_BEGINNINGS = (True, False, None, "gaussian", "eva", "orthogonal")
+"""Values of `init_lora_weights` that leave the base as it is; others subtract the new term from its weights."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdapterConfig:
+    """What of the file counts.
+
+    Attributes:
+        rank, alpha: of terms that no pattern names.
+        ranks, alphas: pattern → value; PEFT matches a pattern against the end of a name, behind a dot.
+        is_rank_stabilized: whether alpha is divided by the root of the rank.
+        modules, parameters: names that were asked for as lists; empty where there was none, or a pattern.
+        base: the model that was adapted, as PEFT was told, or None.
+        peft_version: which PEFT wrote it, or None.
+    """
+
+    rank: int
+    alpha: float
+    ranks: Mapping[str, int]
+    alphas: Mapping[str, float]
+    is_rank_stabilized: bool
+    modules: tuple[str, ...]
+    parameters: tuple[str, ...]
+    base: str | None
+    peft_version: str | None
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """Reads the file of an adapter's directory.
+
+        Raises:
+            WeightsError: it is missing or damaged, or asks for what localdiff does not do.
+        """
+        path = directory / CONFIG_FILE
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise WeightsError(
+                f"`{directory}` has no `{CONFIG_FILE}`", "an adapter is a directory that PEFT saved"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise WeightsError(f"`{path}` cannot be read ({error})", "copy the adapter again") from error
+        if not isinstance(data, dict):
+            raise WeightsError(f"`{path}` is not a JSON object", "copy the adapter again")
+        return cls.from_dict(data, path)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], path: Path) -> Self:
+        """The configuration that a JSON object says.
+
+        Raises:
+            WeightsError: a value has another type than PEFT gives it, or asks for what localdiff does not do.
+        """
+        _refuse_features(data, path)
+        take = _Taker(data, path)
+        modules = data.get("target_modules")
+        return cls(
+            rank=take.whole("r"),
+            alpha=take.number("lora_alpha"),
+            ranks=take.pattern("rank_pattern", int),
+            alphas=take.pattern("alpha_pattern", (int, float)),
+            is_rank_stabilized=bool(data.get("use_rslora")),
+            modules=() if isinstance(modules, str) else take.names("target_modules"),
+            parameters=take.names("target_parameters"),
+            base=take.text("base_model_name_or_path"),
+            peft_version=take.text("peft_version"),
+        )
+
+    def rank_of(self, name: str) -> int:
+        """Rank of the term at a full name."""
+        return next((rank for pattern, rank in self.ranks.items() if _means(pattern, name)), self.rank)
+
+    def scale_of(self, name: str) -> float:
+        """Factor on the term at a full name."""
+        alpha = next((alpha for pattern, alpha in self.alphas.items() if _means(pattern, name)), self.alpha)
+        rank = self.rank_of(name)
+        return alpha / math.sqrt(rank) if self.is_rank_stabilized else alpha / rank
+
+    @property
+    def turns_experts(self) -> bool:
+        """Whether the factors of fused experts are the other way round, as PEFT had them before 0.19.1."""
+        numbers = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", self.peft_version or "")
+        return numbers is not None and tuple(int(number or 0) for number in numbers.groups()) < (0, 19, 1)
+
+
+def _refuse_features(data: Mapping[str, Any], path: Path) -> None:
+    kind = data.get("peft_type")
+    if kind != "LORA":
+        raise WeightsError(f"`{path}` describes {kind or 'no kind of adapter'}, and localdiff reads LORA alone", HINT)
+    if (beginning := data.get("init_lora_weights", True)) not in _BEGINNINGS:
+        raise WeightsError(
+            f"the adapter began as `{beginning}`, which changes the weights of its base",
+            "PEFT's `path_initial_model_for_weight_conversion` saves it as plain LORA",
+        )
+    if (bias := data.get("bias", "none")) != "none":
+        raise WeightsError(f"the adapter holds biases (`bias` is `{bias}`), which localdiff does not run", HINT)
+    for key, value in data.items():
+        if key not in _READ | _PASSED_OVER | {"init_lora_weights", "bias"} and value:
+            words = _REFUSED_IN_WORDS.get(key, f"`{key}`")
+            raise WeightsError(f"the adapter uses {words}, which localdiff does not run", HINT)
+
+
+class _Taker:
+    """Values of a JSON object, or an error that names their key."""
+
+    def __init__(self, data: Mapping[str, Any], path: Path) -> None:
+        self._data, self._path = data, path
+
+    def whole(self, key: str) -> int:
+        value = self._data.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise self._wrong(key, "a whole number from 1")
+        return value
+
+    def number(self, key: str) -> float:
+        value = self._data.get(key)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+            raise self._wrong(key, "a number")
+        return value
+
+    def text(self, key: str) -> str | None:
+        value = self._data.get(key)
+        if value is not None and not isinstance(value, str):
+            raise self._wrong(key, "text")
+        return value or None
+
+    def names(self, key: str) -> tuple[str, ...]:
+        value = self._data.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            raise self._wrong(key, "a list of names")
+        return tuple(value)
+
+    def pattern(self, key: str, kind: Any) -> dict[str, Any]:
+        value = self._data.get(key) or {}
+        if not isinstance(value, dict) or not all(isinstance(number, kind) and number > 0 for number in value.values()):
+            raise self._wrong(key, "names with numbers above 0")
+        for pattern in value:
+            try:
+                re.compile(pattern)
+            except re.error:
+                raise self._wrong(key, "names or regular expressions") from None
+        return value
+
+    def _wrong(self, key: str, wanted: str) -> WeightsError:
+        shown = json.dumps(self._data.get(key))
+        return WeightsError(f"`{key}` in `{self._path}` is {shown[:40]}, not {wanted}", "copy the adapter again")
+
+
+def _means(pattern: str, name: str) -> bool:
+    """PEFT's rule for `rank_pattern` and `alpha_pattern`."""
+    return re.match(rf"(.*\.)?({pattern})$", name) is not None

@@ -1,0 +1,85 @@
+"""Names of an adapter's tensors, taken apart.
+
+    base_model.model.  model.decoder.layers.3.experts  .base_layer  .lora_A.weight
+    of every key       name of a module                inner        factor
+
+PEFT wraps fused experts once for each parameter that is adapted, in the order of their declaration, so the last one has
+no `base_layer` before its factors, and the one before it has one. Knows names alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from .targets import EXPERT_PARAMETERS, PREFIXES, Side, Target, matches
+
+Factor = Literal["A", "B"]
+
+_KEY = re.compile(r"(?:base_model\.model\.)?(.+?)((?:\.base_layer)*)\.lora_([AB])(?:\.default)?\.weight")
+_VISION = ("model.encoder.vision_tower.", "model.encoder.embed_vision.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Key:
+    """A tensor's name, taken apart.
+
+    Attributes:
+        name: of the module, from the top of the released model.
+        depth: how many wrappers of the module lie around this one's.
+        factor: which of the two it is.
+    """
+
+    name: str
+    depth: int
+    factor: Factor
+
+    @property
+    def is_vision(self) -> bool:
+        """Whether it belongs to the vision tower, which a text model leaves out."""
+        return self.name.startswith(_VISION)
+
+
+def parse(key: str) -> Key | None:
+    """The parts of a key, or None where it is no factor of LoRA."""
+    match = _KEY.fullmatch(key)
+    if match is None:
+        return None
+    name, inner, factor = match.groups()
+    # A trainer may have wrapped the model without its head, whose names begin a level below.
+    name = name if name.startswith("model.") else "model." + name
+    return Key(name=name, depth=inner.count("base_layer"), factor="A" if factor == "A" else "B")
+
+
+def place(key: Key, found: Mapping[str, Target], parameters: Collection[str]) -> tuple[Side, Target] | None:
+    """Whose rows a factor is for, and of which target; None where the model has no such thing.
+
+    Args:
+        parameters: `target_parameters` of the configuration: which of the experts' are adapted.
+    """
+    for side, prefix in PREFIXES.items():
+        if not key.name.startswith(prefix):
+            continue
+        path = key.name.removeprefix(prefix)
+        if f"{path}.{EXPERT_PARAMETERS[0]}" in found:
+            adapted = [name for name in EXPERT_PARAMETERS if _is_meant(f"{key.name}.{name}", parameters)]
+            if key.depth >= len(adapted):
+                return None
+            path = f"{path}.{adapted[-1 - key.depth]}"
+        elif key.depth:
+            return None
+        target = found.get(path)
+        if target is not None and side in target.sides:
+            return side, target
+    return None
+
+
+def released_name(side: Side, target: Target) -> str:
+    """What the released model calls a target, which is what patterns of ranks are matched against."""
+    return PREFIXES[side] + target.path
+
+
+def _is_meant(name: str, parameters: Collection[str]) -> bool:
+    return any(matches(name, parameter) for parameter in parameters)

@@ -1,0 +1,106 @@
+"""A stored adapter, for one model: how much it takes, what must stay plain for it, and its place.
+
+Knows factors, devices and types; knows no file formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+
+from ..errors import WeightsError
+from ..model.config import ModelConfig
+from ..model.diffusion_gemma import DiffusionGemma
+from .attach import attach
+from .base import fingerprint
+from .lowrank import LowRank
+from .shipped import find_adapter
+from .stored import Factors, StoredAdapter
+from .targets import Side, Target
+
+
+def open_adapter(reference: str) -> StoredAdapter:
+    """Opens an adapter by name or directory.
+
+    Raises:
+        WeightsError: it is not there, damaged, or asks for what localdiff does not do.
+    """
+    return StoredAdapter.open(find_adapter(reference), reference)
+
+
+class Adapter:
+    """The terms of an adapter that fits a model.
+
+    Args:
+        stored: its files.
+        config: of the model.
+        dtype: of its activations, which the factors are brought to.
+
+    Attributes:
+        name: what the user called it.
+
+    Raises:
+        WeightsError: it does not fit.
+    """
+
+    def __init__(self, stored: StoredAdapter, config: ModelConfig, dtype: torch.dtype) -> None:
+        self.name = stored.name
+        self._stored, self._dtype = stored, dtype
+        self._factors = _merged(stored.factors(config))
+
+    def nbytes(self, layer: int | None) -> int:
+        """Bytes that the terms of a layer take; None for those of no layer."""
+        terms = {id(factors): factors for (_, target), factors in self._factors.items() if _layer(target) == layer}
+        return sum((factors.a.numel() + factors.b.numel()) * self._dtype.itemsize for factors in terms.values())
+
+    @property
+    def experts(self) -> frozenset[str]:
+        """Paths of experts with terms beside their products; only modules that can take those may compute them."""
+        return frozenset(target.module for _, target in self._factors if target.experts is not None)
+
+    def attach(self, network: DiffusionGemma, names: Iterable[str], layer_devices: Sequence[torch.device]) -> None:
+        """Puts the terms into a model that is ready to compute.
+
+        Args:
+            names: what is known to be a name of the model.
+            layer_devices: where its layers compute.
+
+        Raises:
+            WeightsError: the adapter belongs to another model.
+        """
+        self._stored.check_base(fingerprint(network), names)
+        main = network.norm.weight.device
+        made: dict[int, LowRank] = {}
+        terms: dict[tuple[Side, str], LowRank] = {}
+        for (side, target), factors in self._factors.items():
+            layer = _layer(target)
+            device = main if layer is None else layer_devices[layer]
+            if id(factors) not in made:
+                a, b = (factor.to(device, self._dtype).contiguous() for factor in (factors.a, factors.b))
+                made[id(factors)] = LowRank(a, b, factors.scale).requires_grad_(False)
+            terms[side, target.path] = made[id(factors)]
+        try:
+            attach(network, terms)
+        except ValueError as error:
+            raise WeightsError(f"the adapter `{self.name}` cannot be attached ({error})") from error
+
+
+def _merged(factors: Mapping[tuple[Side, Target], Factors]) -> dict[tuple[Side, Target], Factors]:
+    """One object for both sides wherever they say the same: it is held and computed once."""
+    merged: dict[tuple[Side, Target], Factors] = {}
+    for (side, target), mine in factors.items():
+        other = merged.get(("encoder" if side == "decoder" else "decoder", target))
+        is_same = (
+            other is not None
+            and other.scale == mine.scale
+            and torch.equal(other.a, mine.a)
+            and torch.equal(other.b, mine.b)
+        )
+        merged[side, target] = other if is_same and other is not None else mine
+    return merged
+
+
+def _layer(target: Target) -> int | None:
+    parts = target.path.split(".")
+    return int(parts[1]) if parts[0] == "layers" else None

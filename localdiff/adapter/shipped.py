@@ -1,0 +1,40 @@
+"""From what the user calls an adapter to its directory.
+
+Knows the adapters of this package and directories; reads no file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .. import paths
+from ..errors import WeightsError
+
+SHIPPED = Path(__file__).parents[1] / "demo" / "adapters"
+
+
+def find_adapter(reference: str) -> Path:
+    """The directory of an adapter that comes with this package, or else of that name; `./NAME` is always a directory.
+
+    Raises:
+        WeightsError: there is neither.
+    """
+    names = shipped_adapters()
+    if reference in names:
+        return SHIPPED / reference
+    path = paths.expanded(reference)
+    if reference and path.is_dir():
+        return path
+    if reference and path.is_file():
+        raise WeightsError(
+            f"`{reference}` is a file, not the directory of an adapter", f"`--adapter {path.parent}` may be it"
+        )
+    comes = f"with this package come: {', '.join(names)}" if names else "none comes with this package"
+    raise WeightsError(
+        f"there is no adapter `{reference}`", f"an adapter is a directory that PEFT saved, or a name; {comes}"
+    )
+
+
+def shipped_adapters() -> list[str]:
+    """Names of the adapters that come with this package."""
+    return sorted(path.parent.name for path in SHIPPED.glob("*/adapter_config.json"))

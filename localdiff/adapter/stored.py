@@ -1,0 +1,196 @@
+"""An adapter's directory becomes terms, every tensor accounted for.
+
+Knows PEFT's two files and which weights they belong to; does not know what computes the products. The files are mapped,
+and factors are copied in the type of the activations when they are attached.
+Shape letters: E experts, r rank, in, out features of a product.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from ..errors import WeightsError
+from ..model.config import ModelConfig
+from .config import HINT, AdapterConfig
+from .keys import Factor, Key, parse, place, released_name
+from .save import FINGERPRINT, WEIGHTS_FILE
+from .targets import Side, Target, matches, targets
+
+_OTHER_BASE = "`--model` names the model that the adapter was trained on"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Factors:
+    """A term as it is stored, its experts' factors apart: A [r, in] or [E, r, in], B [out, r] or [E, out, r]."""
+
+    a: Tensor
+    b: Tensor
+    scale: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredAdapter:
+    """An adapter's files.
+
+    Attributes:
+        name: what the user called it.
+        directory: where its files are.
+        fingerprint: of the base it was trained on (`localdiff.adapter.base`), or None where it does not say.
+        tensors: by name, mapped.
+    """
+
+    name: str
+    directory: Path
+    config: AdapterConfig
+    fingerprint: str | None
+    tensors: Mapping[str, Tensor]
+
+    @classmethod
+    def open(cls, directory: Path, name: str) -> Self:
+        """Opens a directory that PEFT or `save_adapter` wrote.
+
+        Raises:
+            WeightsError: a file is missing or damaged, or asks for what localdiff does not do.
+        """
+        config = AdapterConfig.read(directory)
+        path = directory / WEIGHTS_FILE
+        if not path.is_file():
+            is_pickle = (directory / "adapter_model.bin").is_file()
+            raise WeightsError(
+                f"`{directory}` has no `{WEIGHTS_FILE}`",
+                "`adapter_model.bin` may run code and is not read; PEFT saves safetensors unless told otherwise"
+                if is_pickle
+                else "an adapter is a directory that PEFT saved",
+            )
+        try:
+            with safe_open(path, framework="pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            raise WeightsError(f"`{path}` cannot be read ({error})", "copy the adapter again") from error
+        return cls(
+            name=name, directory=directory, config=config, fingerprint=metadata.get(FINGERPRINT), tensors=tensors
+        )
+
+    def factors(self, model: ModelConfig) -> dict[tuple[Side, Target], Factors]:
+        """All terms for a model of this shape.
+
+        Raises:
+            WeightsError: a tensor fits nothing in the model or has another shape, a factor is alone, or a name that
+                was asked for has no tensor.
+        """
+        found = targets(model)
+        pairs: dict[tuple[Side, Target], dict[Factor, str]] = {}
+        vision = 0
+        for text in sorted(self.tensors):
+            key = parse(text)
+            if key is None or not self.tensors[text].is_floating_point():
+                raise WeightsError(f"the adapter `{self.name}` holds `{text}`, which is no factor of LoRA", HINT)
+            if key.is_vision:
+                vision += 1
+                continue
+            placed = place(key, found, self.config.parameters)
+            if placed is None:
+                raise self._unknown(key)
+            pairs.setdefault(placed, {})[key.factor] = text
+        if vision:
+            _log.info("%s: skipped %d vision tensors (localdiff reads text only)", self.name, vision)
+        if not pairs:
+            raise WeightsError(f"the adapter `{self.name}` changes nothing in a text model", HINT)
+        self._check_names()
+        return {placed: self._factors(*placed, texts) for placed, texts in pairs.items()}
+
+    def check_base(self, fingerprint: str, names: Iterable[str]) -> None:
+        """Refuses another base.
+
+        Args:
+            fingerprint: of the model that is loaded.
+            names: what it is known as; of those, `demo` and ids on the Hub tell which weights they are, paths do not.
+
+        Raises:
+            WeightsError: the adapter says that it was trained on something else.
+        """
+        if self.fingerprint is not None:
+            if self.fingerprint != fingerprint:
+                of = "" if self.config.base is None else f" of `{self.config.base}`"
+                raise WeightsError(
+                    f"the adapter `{self.name}` was trained on other weights{of} than those that are loaded",
+                    _OTHER_BASE,
+                )
+            return
+        base, known = self.config.base, [name for name in names if is_public_name(name)]
+        if base is not None and is_public_name(base) and known and base.lower() not in {name.lower() for name in known}:
+            raise WeightsError(
+                f"the adapter `{self.name}` was trained on `{base}`, and the model is `{known[0]}`",
+                f"{_OTHER_BASE}; if both have the same weights, change `base_model_name_or_path` of the adapter",
+            )
+
+    def _factors(self, side: Side, target: Target, texts: Mapping[Factor, str]) -> Factors:
+        for factor, other in (("A", "B"), ("B", "A")):
+            if factor not in texts:
+                raise WeightsError(
+                    f"the adapter `{self.name}` has `{texts[other]}` without its lora_{factor}",  # type: ignore[index]
+                    "copy the adapter again",
+                )
+        name = released_name(side, target)
+        rank, scale = self.config.rank_of(name), self.config.scale_of(name)
+        a, b = self.tensors[texts["A"]], self.tensors[texts["B"]]
+        wide, tall = rank * (target.experts or 1), (target.inputs, target.outputs)
+        as_written = tuple(a.shape) == (wide, tall[0]) and tuple(b.shape) == (tall[1], wide)
+        if target.experts is None:
+            if as_written:
+                return Factors(a=a, b=b, scale=scale)
+        else:
+            turned = tuple(a.shape) == (wide, tall[1]) and tuple(b.shape) == (tall[0], wide)
+            if as_written and not (turned and self.config.turns_experts):
+                return Factors(a=a.view(target.experts, rank, -1), b=_by_expert(b, rank), scale=scale)
+            if turned:
+                by_expert = a.view(target.experts, rank, -1)
+                return Factors(a=_by_expert(b, rank).mT, b=by_expert.mT, scale=scale)
+        raise WeightsError(
+            f"`{texts['A']}` and its lora_B have the shapes {list(a.shape)} and {list(b.shape)}, where rank {rank} "
+            f"beside this model's weight is {[wide, tall[0]]} and {[tall[1], wide]}",
+            "the adapter belongs to another model, or its `adapter_config.json` to another adapter",
+        )
+
+    def _unknown(self, key: Key) -> WeightsError:
+        return WeightsError(
+            f"the adapter `{self.name}` changes `{key.name}`, which is nothing that can be adapted in this model",
+            "it may be for another model; attention, MLP, experts, router and self-conditioning can be adapted",
+        )
+
+    def _check_names(self) -> None:
+        """Every name that was asked for is there: what trained and is lost would be missed by nobody."""
+        keys = [key for key in map(parse, self.tensors) if key is not None]
+        for module in self.config.modules:
+            if not any(matches(key.name, module) for key in keys):
+                raise self._without_tensors(module)
+        for parameter in self.config.parameters:
+            owner = parameter.rpartition(".")[0]
+            if not any(matches(key.name, owner) for key in keys):
+                raise self._without_tensors(parameter)
+
+    def _without_tensors(self, name: str) -> WeightsError:
+        return WeightsError(
+            f"`adapter_config.json` of `{self.name}` targets `{name}`, and no tensor of the adapter is for it",
+            "copy the adapter again, or take the name out of its targets",
+        )
+
+
+def is_public_name(name: str) -> bool:
+    """Whether a model's name means the same on every machine: `demo`, or `owner/name` on the Hub, and no path."""
+    owner, slash, rest = name.partition("/")
+    return name == "demo" or (bool(slash and owner and rest) and "/" not in rest and owner not in (".", "..", "~"))
+
+
+def _by_expert(b: Tensor, rank: int) -> Tensor:
+    """PEFT's [out, r · E], where a rank's experts lie side by side, as [E, out, r]."""
+    return b.view(b.shape[0], rank, -1).permute(2, 0, 1)

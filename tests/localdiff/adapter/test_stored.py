@@ -1,0 +1,258 @@
+"""An adapter's directory: what is read from it, and every way in which it is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from localdiff.adapter import Adapter, StoredAdapter, add_adapter, open_adapter, save_adapter, shipped, terms_of
+from localdiff.errors import WeightsError
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from tests import tiny
+from tests.localdiff.adapter.helpers import EVERYTHING, hidden, randomize
+
+FP32 = torch.float32
+
+
+def save(directory: Path, *names: str, rows: Any = "both", **text: Any) -> DiffusionGemma:
+    network = tiny.model(**text)
+    randomize(add_adapter(network, names or EVERYTHING, rank=3, alpha=6, rows=rows))
+    save_adapter(network, directory, base="tiny")
+    return network
+
+
+def load(directory: Path, network: DiffusionGemma | None = None, *names: str) -> DiffusionGemma:
+    network = network or tiny.model()
+    adapter = Adapter(open_adapter(str(directory)), network.config, FP32)
+    adapter.attach(network, names, [torch.device("cpu")] * len(network.layers))
+    return network
+
+
+def edit_config(directory: Path, **values: Any) -> None:
+    path = directory / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def edit_tensors(directory: Path, change: Callable[[dict[str, Tensor]], object], keep_metadata: bool = True) -> None:
+    path = directory / "adapter_model.safetensors"
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    tensors = load_file(path)
+    change(tensors)
+    copies = {name: tensor.clone() for name, tensor in tensors.items()}
+    save_file(copies, path, metadata=metadata if keep_metadata else None)
+
+
+@pytest.mark.parametrize("rows", ["both", "encoder", "decoder"])
+def test_what_was_saved_comes_back(tmp_path: Path, rows: str) -> None:
+    names = [name for name in EVERYTHING if rows != "encoder" or "conditioning" not in name]
+    network = save(tmp_path, *names, rows=rows)
+    again = load(tmp_path)
+    one = {(side, path): term for side, path, term in terms_of(network)}
+    other = {(side, path): term for side, path, term in terms_of(again)}
+    assert one.keys() == other.keys()
+    for key, term in one.items():
+        assert torch.equal(term.lora_A, other[key].lora_A)
+        assert torch.equal(term.lora_B, other[key].lora_B)
+        assert term.scale == other[key].scale
+    for expected, found in zip(hidden(network), hidden(again), strict=True):
+        assert torch.equal(expected, found)
+
+
+def test_terms_that_are_equal_on_both_sides_are_held_once(tmp_path: Path) -> None:
+    save(tmp_path, "q_proj", "experts.down_proj")
+    network = load(tmp_path)
+    held = {id(term) for _, _, term in terms_of(network)}
+    assert len(held) == 2 * len(network.layers) == len(list(terms_of(network))) / 2
+    adapter = Adapter(open_adapter(str(tmp_path)), network.config, FP32)
+    taken = sum(parameter.nbytes for name, parameter in network.named_parameters() if "lora_" in name)
+    assert sum(adapter.nbytes(layer) for layer in (None, 0, 1, 2)) == taken
+
+
+def test_targets_keep_their_own_ranks_and_scales(tmp_path: Path) -> None:
+    network = tiny.model()
+    randomize(add_adapter(network, ["q_proj"], rank=4, alpha=8))
+    randomize(add_adapter(network, ["layers.1.mlp.up_proj", "experts.gate_up_proj"], rank=2, alpha=5))
+    randomize(add_adapter(network, ["self_conditioning.gate_proj"], rank=1, alpha=0.5))
+    save_adapter(network, tmp_path, base=None)
+    for expected, found in zip(hidden(network), hidden(load(tmp_path)), strict=True):
+        assert torch.equal(expected, found)
+
+
+def test_a_rank_stabilized_scale_divides_by_the_root(tmp_path: Path) -> None:
+    save(tmp_path, "q_proj")
+    edit_config(tmp_path, use_rslora=True)
+    assert {term.scale for _, _, term in terms_of(load(tmp_path))} == {6 / 3**0.5}
+
+
+def test_factors_take_the_type_of_the_activations(tmp_path: Path) -> None:
+    save(tmp_path, "q_proj", "experts.down_proj")
+    network = tiny.model().to(torch.bfloat16)
+    Adapter(open_adapter(str(tmp_path)), network.config, torch.bfloat16).attach(
+        network, (), [torch.device("cpu")] * len(network.layers)
+    )
+    assert {term.lora_A.dtype for _, _, term in terms_of(network)} == {torch.bfloat16}
+    assert not any(parameter.requires_grad for parameter in network.parameters())
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"peft_type": "LOHA"}, "describes LOHA, and localdiff reads LORA alone"),
+        ({"peft_type": None}, "describes no kind of adapter"),
+        ({"use_dora": True}, "uses DoRA"),
+        ({"modules_to_save": ["lm_head"]}, "`modules_to_save`"),
+        ({"bias": "lora_only"}, "holds biases"),
+        ({"lora_bias": True}, "`lora_bias`"),
+        ({"fan_in_fan_out": True}, "`fan_in_fan_out`"),
+        ({"init_lora_weights": "pissa"}, "began as `pissa`"),
+        ({"invented_in_2031": {"x": 1}}, "uses `invented_in_2031`"),
+        ({"r": 0}, "`r` in .* is 0, not a whole number from 1"),
+        ({"r": True}, "`r` in .* is true"),
+        ({"lora_alpha": "16"}, "`lora_alpha` in"),
+        ({"base_model_name_or_path": 5}, "`base_model_name_or_path` in .* is 5, not text"),
+        ({"rank_pattern": {"[": 3}}, "`rank_pattern` in"),
+        ({"target_modules": {"q_proj": 1}}, "`target_modules` in"),
+        ({"target_modules": ["q_proj", "c_attn"]}, "targets `c_attn`, and no tensor of the adapter is for it"),
+        ({"r": 4}, r"have the shapes \[3, 32\] and \[32, 3\], where rank 4 .* is \[4, 32\] and \[32, 4\]"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_configuration_that_asks_for_more_is_refused(tmp_path: Path, values: dict[str, Any], message: str) -> None:
+    save(tmp_path, "q_proj")
+    edit_config(tmp_path, **values)
+    with pytest.raises(WeightsError, match=message) as caught:
+        load(tmp_path)
+    assert caught.value.hint
+    assert caught.value.exit_code == 3
+
+
+KEY = "base_model.model.model.decoder.layers.0.self_attn.q_proj.lora_A.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop(KEY), "without its lora_A"),
+        (lambda t: t.update({KEY: t[KEY][:, :-1].contiguous()}), "have the shapes"),
+        (lambda t: t.update({KEY: t[KEY].to(torch.int32)}), "no factor of LoRA"),
+        (lambda t: t.update({KEY.replace("lora_A.weight", "lora_magnitude_vector"): t[KEY]}), "no factor of LoRA"),
+        (lambda t: t.update({KEY.replace("layers.0", "layers.7"): t[KEY]}), "layers.7.self_attn.q_proj`, which is"),
+        (lambda t: t.update({KEY.replace("self_attn.q_proj", "input_layernorm"): t[KEY]}), "nothing that can be"),
+        (lambda t: t.update({KEY.replace("layers.0.self_attn", "self_conditioning"): t[KEY]}), "self_conditioning"),
+        (lambda t: t.update({"base_model.model.lm_head.lora_A.weight": t[KEY]}), "`model.lm_head`"),
+        (lambda t: t.clear(), "changes nothing"),
+    ],
+)
+def test_tensors_without_a_place_are_refused(
+    tmp_path: Path, change: Callable[[dict[str, Tensor]], object], message: str
+) -> None:
+    save(tmp_path, "q_proj")
+    edit_tensors(tmp_path, change)
+    with pytest.raises(WeightsError, match=message) as caught:
+        load(tmp_path)
+    assert caught.value.hint
+
+
+def test_a_full_layer_has_no_values_to_adapt(tmp_path: Path) -> None:
+    save(tmp_path, "v_proj")
+    text = "layers.2.self_attn.v_proj"
+    edit_tensors(tmp_path, lambda t: t.update({KEY.replace("layers.0.self_attn.q_proj", text): torch.zeros(3, 32)}))
+    with pytest.raises(WeightsError, match=text):
+        load(tmp_path)
+
+
+def test_vision_tensors_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    network = save(tmp_path, "q_proj")
+    vision = "base_model.model.model.encoder.vision_tower.encoder.layers.0.mlp.up_proj.linear.lora_A.weight"
+    edit_tensors(tmp_path, lambda t: t.update({vision: torch.zeros(3, 8)}))
+    with caplog.at_level("INFO", "localdiff"):
+        again = load(tmp_path)
+    assert "skipped 1 vision tensors" in caplog.text
+    assert torch.equal(hidden(network)[0], hidden(again)[0])
+
+
+def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="there is no adapter `nowhere`") as caught:
+        open_adapter("nowhere")
+    assert caught.value.hint is not None and "none comes with this package" in caught.value.hint
+    with pytest.raises(WeightsError, match="has no `adapter_config.json`"):
+        open_adapter(str(tmp_path))
+    save(tmp_path, "q_proj")
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(WeightsError, match="cannot be read"):
+        open_adapter(str(tmp_path))
+    (tmp_path / "adapter_model.safetensors").rename(tmp_path / "adapter_model.bin")
+    with pytest.raises(WeightsError, match="has no `adapter_model.safetensors`") as caught:
+        open_adapter(str(tmp_path))
+    assert caught.value.hint is not None and "may run code" in caught.value.hint
+    with pytest.raises(WeightsError, match="is a file, not the directory of an adapter"):
+        open_adapter(str(tmp_path / "adapter_model.bin"))
+    for text in ("{", "[]"):
+        (tmp_path / "adapter_config.json").write_text(text)
+        with pytest.raises(WeightsError, match="adapter_config.json"):
+            open_adapter(str(tmp_path))
+
+
+def test_an_adapter_of_this_package_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path / "shipped" / "sudoku", "q_proj")
+    save(tmp_path / "here" / "sudoku", "k_proj")
+    monkeypatch.setattr(shipped, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.chdir(tmp_path / "here")
+    assert shipped.find_adapter("sudoku") == tmp_path / "shipped" / "sudoku"
+    assert shipped.find_adapter("./sudoku") == Path("sudoku")
+    with pytest.raises(WeightsError) as caught:
+        shipped.find_adapter("soduku")
+    assert caught.value.hint is not None and "with this package come: sudoku" in caught.value.hint
+
+
+def test_other_weights_of_the_same_shape_are_another_base(tmp_path: Path) -> None:
+    save(tmp_path, "q_proj")
+    with pytest.raises(
+        WeightsError, match="was trained on other weights of `tiny` than those that are loaded"
+    ) as caught:
+        load(tmp_path, tiny.model(seed=1))
+    assert caught.value.hint
+    load(tmp_path, tiny.model(), "owner/any-name")  # the weights say it, whatever they are called
+
+
+@pytest.mark.parametrize(
+    ("base", "names", "refused"),
+    [
+        ("google/diffusiongemma", ("google/diffusiongemma",), False),
+        ("Google/DiffusionGemma", ("google/diffusiongemma",), False),
+        ("google/diffusiongemma", ("4bit", "google/diffusiongemma"), False),
+        ("google/diffusiongemma", ("demo",), True),
+        ("demo", ("google/diffusiongemma",), True),
+        ("meta/other", ("google/diffusiongemma",), True),
+        ("google/diffusiongemma", ("./models/mine", "mine"), False),
+        ("/home/somebody/models/mine", ("google/diffusiongemma",), False),
+        ("", ("google/diffusiongemma",), False),
+        (None, ("demo",), False),
+    ],
+)
+def test_names_tell_another_base_where_weights_do_not(
+    tmp_path: Path, base: str | None, names: tuple[str, ...], refused: bool
+) -> None:
+    save(tmp_path, "q_proj")
+    edit_tensors(tmp_path, lambda t: None, keep_metadata=False)
+    edit_config(tmp_path, base_model_name_or_path=base)
+    if refused:
+        with pytest.raises(WeightsError, match=f"was trained on `{base}`, and the model is `{names[0]}`"):
+            load(tmp_path, None, *names)
+    else:
+        load(tmp_path, None, *names)
+
+
+def test_an_open_adapter_remembers_its_directory(tmp_path: Path) -> None:
+    save(tmp_path, "q_proj")
+    stored = StoredAdapter.open(tmp_path, "mine")
+    assert (stored.name, stored.directory) == ("mine", tmp_path)
