@@ -30,6 +30,7 @@ _PASSED_OVER = {
     *("exclude_modules", "layers_to_transform", "layers_pattern", "ensure_weight_tying", "loftq_config", "eva_config"),
     *("corda_config", "lora_ga_config", "megatron_core", "qalora_group_size", "target_modules_to_tie"),
 }
+_EXCEPTIONS = ("exclude_modules", "layers_to_transform")
 _REFUSED_IN_WORDS = {
     "use_dora": "DoRA",
     "modules_to_save": "whole modules beside the factors (`modules_to_save`)",
@@ -53,6 +54,7 @@ class AdapterConfig:
         ranks, alphas: pattern → value; PEFT matches a pattern against the end of a name, behind a dot.
         is_rank_stabilized: whether alpha is divided by the root of the rank.
         modules, parameters: names that were asked for as lists; empty where there was none, or a pattern.
+        has_exceptions: whether some of what they name was left out on purpose.
         base: the model that was adapted, as PEFT was told, or None.
         peft_version: which PEFT wrote it, or None.
     """
@@ -64,6 +66,7 @@ class AdapterConfig:
     is_rank_stabilized: bool
     modules: tuple[str, ...]
     parameters: tuple[str, ...]
+    has_exceptions: bool
     base: str | None
     peft_version: str | None
 
@@ -105,6 +108,7 @@ class AdapterConfig:
             is_rank_stabilized=bool(data.get("use_rslora")),
             modules=() if isinstance(modules, str) else take.names("target_modules"),
             parameters=take.names("target_parameters"),
+            has_exceptions=any(data.get(key) is not None for key in _EXCEPTIONS),
             base=take.text("base_model_name_or_path"),
             peft_version=take.text("peft_version"),
         )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import warnings
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import peft
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from localdiff.adapter import add_adapter, save_adapter
+from localdiff.adapter import add_adapter, open_adapter, save_adapter
 from localdiff.load import load_model, open_weights
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
@@ -71,3 +76,85 @@ def test_peft_computes_what_was_trained_here(
     randomize(add_adapter(network, names, rank=3, alpha=6, rows=rows))  # type: ignore[arg-type]
     save_adapter(network, tmp_path, base="tiny")
     assert_same(network, with_peft(directory, tmp_path), changes=Reference(directory))
+
+
+LINEAR = r"model\.(encoder\.language_model|decoder)\..*_proj"
+
+
+def trained_with_peft(directory: Path, output: Path, **config: Any) -> Reference:
+    """An adapter as PEFT makes and saves it, every factor of every side drawn on its own; and what PEFT computes."""
+    model = peft.get_peft_model(Reference(directory).model, peft.LoraConfig(**config))
+    randomize(parameter for name, parameter in model.named_parameters() if "lora_" in name)
+    model.save_pretrained(output)
+    return Reference.of(model.eval().get_base_model())
+
+
+EXPERTS = ["experts.gate_up_proj", "experts.down_proj"]
+MADE: dict[str, dict[str, Any]] = {
+    "attention and MLP by a list": {
+        "target_modules": ["self_attn.q_proj", "self_attn.o_proj", "layers.1.mlp.up_proj"],
+        "exclude_modules": r".*vision.*",
+    },
+    "all of it by a pattern": {"target_modules": LINEAR, "target_parameters": EXPERTS, "r": 2, "lora_alpha": 5},
+    "all linear layers": {
+        "target_modules": "all-linear",
+        "exclude_modules": r".*vision.*",
+        "use_rslora": True,
+    },
+    "experts alone": {"target_modules": [], "target_parameters": EXPERTS},
+    "one parameter of experts": {"target_modules": [], "target_parameters": ["experts.gate_up_proj"]},
+    "the other one": {"target_modules": [], "target_parameters": ["layers.1.experts.down_proj"]},
+    "one in one layer, both in another": {
+        "target_modules": [],
+        "target_parameters": ["layers.0.experts.gate_up_proj", "experts.down_proj"],
+    },
+    "the encoder": {"target_modules": r"model\.encoder\.language_model\..*_proj"},
+    "the decoder and the router": {"target_modules": r"model\.decoder\..*(q_proj|router\.proj)"},
+    "patterns of rank and alpha": {
+        "target_modules": LINEAR,
+        "target_parameters": EXPERTS,
+        "rank_pattern": {"q_proj": 5, r"layers\.1\.mlp\.up_proj": 1, "experts.gate_up_proj": 4},
+        "alpha_pattern": {r"decoder\.layers\.\d\.self_attn\.k_proj": 3, "down_proj": 20},
+    },
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_peft_trained_computes_the_same_here(directory: Path, tmp_path: Path, name: str) -> None:
+    reference = trained_with_peft(directory, tmp_path, **({"r": 3, "lora_alpha": 6} | MADE[name]))
+    assert_same(loaded(directory, tmp_path), reference, changes=Reference(directory))
+
+
+@pytest.mark.parametrize("spec", [SPEC, replace(SPEC, hidden=48, expert_mlp=24)], ids=["oblong", "square"])
+def test_experts_as_peft_had_them_before_0_19_1(spec: Spec, tmp_path: Path) -> None:
+    """Factors the other way round: its A was [r · E, out] and its B [in, r · E]. A square weight has either shape."""
+    directory, output = write_checkpoint(spec, tmp_path / "model"), tmp_path / "adapter"
+    reference = trained_with_peft(directory, output, r=2, lora_alpha=6, target_modules=[], target_parameters=EXPERTS)
+    file = output / "adapter_model.safetensors"
+    tensors = load_file(file)
+    turned = {}
+    for key in (key for key in tensors if "lora_A" in key):
+        other = key.replace("lora_A", "lora_B")
+        a = tensors[key].view(spec.experts, 2, -1)  # E r in
+        b = tensors[other].view(-1, 2, spec.experts)  # out r E
+        turned[key] = b.permute(2, 1, 0).flatten(0, 1).contiguous()
+        turned[other] = a.permute(2, 1, 0).flatten(1).contiguous()
+    save_file(turned, file)
+    config = json.loads((output / "adapter_config.json").read_text())
+    (output / "adapter_config.json").write_text(json.dumps(config | {"peft_version": "0.18.1"}))
+    assert_same(loaded(directory, output), reference, changes=Reference(directory))
+
+
+def test_what_is_saved_here_leaves_peft_nothing_to_warn_of(
+    network: DiffusionGemma, directory: Path, tmp_path: Path
+) -> None:
+    randomize(add_adapter(network, ["experts.gate_up_proj"], rank=2, alpha=4, rows="decoder"))
+    save_adapter(network, tmp_path, base="tiny")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        reference = with_peft(directory, tmp_path)
+    assert_same(network, reference, changes=Reference(directory))
+
+
+def loaded(directory: Path, adapter: Path) -> DiffusionGemma:
+    return load_model(open_weights(directory), CPU, torch.float32, adapter=open_adapter(str(adapter))).network
