@@ -16,7 +16,7 @@ Shape letters: C commit rows, L canvas rows, D width, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -29,10 +29,15 @@ from .embedding import TiedEmbedding
 from .formulas import rotary_table
 from .layers import RMSNorm
 from .self_conditioning import SelfConditioning
+from .static_attention import attend_through_triton
 
 
 class DiffusionGemma(nn.Module):
-    """A DiffusionGemma text model with empty weights; `localdiff.load` fills them."""
+    """A DiffusionGemma text model with empty weights; `localdiff.load` fills them.
+
+    Attributes:
+        attends_through_triton: whether rows attend through kernels, on one card; training and other devices do not.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -41,6 +46,7 @@ class DiffusionGemma(nn.Module):
         self.self_conditioning = SelfConditioning(config)
         self.layers = nn.ModuleList(Layer(config, layer) for layer in config.layers)
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.attends_through_triton = False
 
     def forward(self, commit_ids: Tensor, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None) -> Tensor:
         """One pass over commit rows and canvas rows; either may be empty.
@@ -61,10 +67,15 @@ class DiffusionGemma(nn.Module):
         if cache.length + commit_rows > cache.capacity:
             raise ValueError(f"{cache.length=} + {commit_rows=} exceeds {cache.capacity=}")
         positions = torch.arange(cache.length, cache.length + rows, device=commit_ids.device)
-        attends = (attend_cached(layer, cache.length, commit_rows) for layer in cache.layers)
-        hidden = self.rows(commit_ids, canvas_ids, soft, positions, attends)
+        hidden = self.rows(commit_ids, canvas_ids, soft, positions, self._attends(cache, commit_rows))
         cache.advance(commit_rows)
         return hidden
+
+    def _attends(self, cache: KVCache, commit_rows: int) -> Iterator[Attend]:
+        if not self.attends_through_triton:
+            return (attend_cached(layer, cache.length, commit_rows) for layer in cache.layers)
+        length = torch.tensor(cache.length, dtype=torch.int32, device=cache.layers[0].keys.device)
+        return (attend_through_triton(layer, length, commit_rows) for layer in cache.layers)
 
     def rows(
         self,

@@ -48,7 +48,8 @@ class Denoiser:
     Args:
         static: whether steps are static; `for_device` finds out what a device and the switches say.
         triton: whether statistics and decision are Triton's.
-        attention: whether attention is Triton's; one program then serves every number of positions.
+        attention: whether attention is Triton's, in all of the model's passes; one program then serves every number of
+            positions.
         joints: whether what lies between the products of the model's layers is Triton's, in all of its passes.
         captured: whether static steps are recorded as CUDA graphs; what they do through torch then must not wait.
         fuses_commits: whether a committed block, or the end of a prompt, is written into the cache by the first step
@@ -79,6 +80,8 @@ class Denoiser:
         self._pool: Any = torch.cuda.graph_pool_handle() if captured else None
         self._sparse = _sparse_soft(model) if static and sparse else None
         self._attention = static and attention
+        if self._attention:
+            model.attends_through_triton = True
         if static and joints:
             set_joints(model, FusedJoints())
         self._is_busy = False

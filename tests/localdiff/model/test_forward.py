@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests import tiny
+from tests.kernels import DEVICE, needs_triton
 
 CPU = torch.device("cpu")
 TOLERANCE = 1e-4
@@ -134,3 +137,22 @@ def test_without_a_prompt_a_canvas_stands_alone(model: DiffusionGemma) -> None:
     cache = prefilled(model, 0)
     assert cache.length == 0
     assert model.denoise(CANVAS, cache).isfinite().all()
+
+
+@needs_triton
+@given(chunks=st.lists(st.integers(1, 9), min_size=1, max_size=4), canvas=st.integers(0, 4))
+@settings(max_examples=10, deadline=None)
+def test_through_triton_every_pass_is_the_same(chunks: list[int], canvas: int) -> None:
+    """Prompts past the ring's length, in any pieces, and commit and canvas rows together."""
+    model = tiny.model().to(DEVICE)
+    caches = [KVCache(model.config, 64, torch.float32, DEVICE) for _ in range(2)]
+    hidden = []
+    for cache, through_triton in zip(caches, (False, True), strict=True):
+        model.attends_through_triton = through_triton
+        for number, count in enumerate(chunks):
+            ids = random_ids(count, seed=number).to(DEVICE)
+            last = model(ids, random_ids(canvas, seed=9).to(DEVICE), cache)
+        hidden.append(last)
+    torch.testing.assert_close(hidden[1], hidden[0], atol=1e-4, rtol=1e-4)
+    for ours, theirs in zip(contents(caches[1]), contents(caches[0]), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)

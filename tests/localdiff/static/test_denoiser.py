@@ -156,9 +156,9 @@ def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path) -> None:
     ids=str,
 )
 def test_through_triton_it_is_the_same(tmp_path: Path, how: Any) -> None:
-    values = options(max_tokens=20, cap=3)
-    expected = list(engine(tmp_path).generate(PROMPT, values))
-    assert_same(list(engine(tmp_path, static=True, **how).generate(PROMPT, values)), expected)
+    values = options(max_tokens=12, cap=2)  # two blocks; the interpreter takes its time
+    expected = list(engine(tmp_path).generate(PROMPT[-5:], values))
+    assert_same(list(engine(tmp_path, static=True, **how).generate(PROMPT[-5:], values)), expected)
 
 
 @needs_triton
@@ -170,6 +170,7 @@ def test_with_attention_in_triton_one_program_serves_every_length() -> None:
     )
     caches = [KVCache(network.config, 600, torch.float32, CPU, canvas=tiny.CANVAS) for _ in range(2)]
     denoisers = Denoiser(network), Denoiser(network, static=True, attention=True)
+    network.attends_through_triton = False  # the prompts' attention is another test's
     for length in (0, 9, 290):
         found = []
         for denoiser, cache in zip(denoisers, caches, strict=True):
