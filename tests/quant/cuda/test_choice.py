@@ -47,6 +47,17 @@ def test_experts_are_replaced_layer_by_layer() -> None:
 
 @pytest.mark.usefixtures("works")
 @needs_triton
+def test_what_is_to_be_kept_stays_plain() -> None:
+    network = model()
+    assert choice.prepare(network, CARD, keep={"1.experts"}).paths == (
+        "experts (1): w8a16, grouped, Triton",
+        "experts (1): w4a16, grouped, Triton",
+    )
+    assert [type(layer.experts) for layer in network.children()] == [CudaExperts, QuantExperts, CudaExperts]
+
+
+@pytest.mark.usefixtures("works")
+@needs_triton
 def test_experts_as_published_are_replaced_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a step in bf16 can be recorded, too: the plain ones ask the host how many rows each expert gets."""
     network = small_subject("bf16").network

@@ -1,0 +1,77 @@
+"""`--adapter` on the command line, in what is printed and recorded, and the example of the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from localdiff.adapter import add_adapter, open_adapter, save_adapter
+from localdiff.engine import Engine
+from localdiff.trace.reader import read_trace
+from tests.localdiff.adapter.helpers import randomize
+from tests.processes import Cli
+
+PAGE = Path(__file__).parents[3] / "docs" / "adapters.md"
+
+
+@pytest.fixture(scope="module")
+def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that the demo model's answers bear, and its entropies show."""
+    directory = tmp_path_factory.mktemp("adapter")
+    network = Engine.load("demo", device="cpu").model
+    randomize(add_adapter(network, ["q_proj", "experts.down_proj"], rank=2, alpha=2), scale=0.1)
+    save_adapter(network, directory, base="demo", dtype=torch.bfloat16)
+    return directory
+
+
+def test_a_run_says_what_was_added_and_can_be_repeated(cli: Cli, adapter: Path, tmp_path: Path) -> None:
+    traces = {name: tmp_path / f"{name}.jsonl" for name in ("with", "without")}
+    asked = ("run", "-m", "demo", "--device", "cpu", "--seed", "1", "--json", "Spell the word canvas.")
+    result = cli(*asked, "--adapter", str(adapter), "--record", str(traces["with"]), "-v")
+    assert result.code == 0
+    assert json.loads(result.stdout)["adapter"] == str(adapter)
+    assert f"model demo with the adapter {adapter}: bf16 weights" in result.stderr
+    assert json.loads(cli(*asked, "--record", str(traces["without"])).stdout)["adapter"] is None
+
+    found = {name: read_trace(trace) for name, trace in traces.items()}
+    header = found["with"].header
+    assert header.model.adapter is not None and header.model.adapter.name == str(adapter)
+    assert found["without"].header.model.adapter is None
+    assert '"adapter"' not in traces["without"].read_text()  # so that older programs read it
+    first = {name: trace.blocks[0].steps[0].entropies for name, trace in found.items()}
+    assert first["with"] != first["without"]
+
+    checked = cli("trace", "check", str(traces["with"]), "--rerun")
+    assert (checked.code, "is the same" in checked.stdout) == (0, True)
+    config = adapter / "adapter_config.json"
+    kept = config.read_text()
+    try:
+        config.write_text(kept.replace('"lora_alpha": 2', '"lora_alpha": 3'))
+        checked = cli("trace", "check", str(traces["with"]), "--rerun")
+    finally:
+        config.write_text(kept)
+    assert checked.code == 3
+    assert "has other files than the adapter that the run was recorded with" in checked.stderr
+
+
+def test_an_adapter_that_is_not_there(cli: Cli) -> None:
+    for command in ("run", "chat"):
+        result = cli(command, "-m", "demo", "--adapter", "nowhere", *(["hi"] if command == "run" else []))
+        assert result.code == 3
+        assert result.stderr.startswith("error: there is no adapter `nowhere`\nhint: ")
+
+
+def test_the_example_of_the_page_makes_an_adapter(tmp_path: Path) -> None:
+    example = re.search(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert example
+    exec(compile(example[1], str(PAGE), "exec"), {"directory": tmp_path})
+    network = Engine.load("demo", device="cpu").model
+    assert {target.path.rpartition(".")[2] for _, target in open_adapter(str(tmp_path)).factors(network.config)} == {
+        "q_proj",
+        "v_proj",
+        "down_proj",
+    }
