@@ -114,7 +114,8 @@ class Desk:
 
     def new_session(self) -> Session:
         """An empty session with the settings of this one."""
-        return Session(created=stamp(), model=self.session.model, system=self.session.system, think=self.session.think)
+        old = self.session
+        return Session(created=stamp(), model=old.model, adapter=old.adapter, system=old.system, think=old.think)
 
     def open(self, session: Session) -> None:
         """Goes on with a session; nothing of the one before stays."""

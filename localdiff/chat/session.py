@@ -65,6 +65,7 @@ class Session:
         name: what it is called, None as long as it is nowhere kept.
         created: when it began, as in `Turn`.
         model: what answered last, in the words of `--model`.
+        adapter: what was added to it, in those of `--adapter`.
         system: system prompt.
         think: whether the model is asked to think before it answers.
         turns: so far.
@@ -72,6 +73,7 @@ class Session:
 
     created: str
     model: str = ""
+    adapter: str | None = None
     name: str | None = None
     system: str | None = None
     think: bool = False

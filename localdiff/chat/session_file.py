@@ -17,13 +17,17 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Header:
-    """The first line: version of the format, and the fields of `Session` but for its name and turns."""
+    """The first line: version of the format, and the fields of `Session` but for its name and turns.
+
+    `adapter` is left out where there is none.
+    """
 
     session: int
     created: str
     model: str
     system: str | None
     think: bool
+    adapter: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,8 +46,12 @@ def encode(session: Session) -> bytes:
         model=session.model,
         system=session.system,
         think=session.think,
+        adapter=session.adapter,
     )
-    lines = [asdict(header), *(asdict(turn) for turn in session.turns)]
+    fields = asdict(header)
+    if session.adapter is None:
+        del fields["adapter"]
+    lines = [fields, *(asdict(turn) for turn in session.turns)]
     text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
     return text.encode("utf-8", "replace")  # half a surrogate pair, which nobody typed on purpose
 
@@ -70,7 +78,14 @@ def read(data: bytes, name: str) -> Opened:
             f"session `{name}` has version {header.session}, and this program reads version {VERSION}",
             "open it with the localdiff that wrote it",
         )
-    session = Session(name=name, created=header.created, model=header.model, system=header.system, think=header.think)
+    session = Session(
+        name=name,
+        created=header.created,
+        model=header.model,
+        adapter=header.adapter,
+        system=header.system,
+        think=header.think,
+    )
     if lines and not lines[-1]:
         del lines[-1]
     for number, line in enumerate(lines, start=2):

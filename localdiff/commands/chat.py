@@ -28,6 +28,7 @@ from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.live import live_view, mode_of
 from localdiff.commands.record import RecordOptions, TraceFile, trace_file
 from localdiff.commands.run import RunRequest, load_engine
+from localdiff.commands.trace_header import LocatedIdentity
 from localdiff.errors import UsageError
 from localdiff.events import Channel
 from localdiff.options import GenerateOptions
@@ -117,12 +118,12 @@ def _talk(
     """The chat from loading a model to the last line; `spoken` takes what is said to whoever types."""
     store = SessionStore(paths.state_dir() / "sessions")
     session, damage = _session(request, store)
-    run = replace(request.run, model=request.run.model or session.model or None)
+    run = _continued(request.run, session)
     keyboard = _keyboard(stdin, spoken)
     with typing_ahead(keyboard):
         partner = _load(run, output, load)
     engine = partner.engine
-    session.model = engine.identity.model
+    session.model, session.adapter = engine.identity.model, _lasting(engine.identity)
     settings = ChatSettings(
         replace(run.options, system=None),
         replace(request.looks, think=_think(request, session)),
@@ -164,6 +165,20 @@ def _talk(
     if spoken.notes and session is desk.session and session.turns and session.name is not None:
         desk.say(f"Saved as `{session.name}`; `localdiff chat -c` goes on with it.")
     return 0
+
+
+def _continued(run: RunRequest, session: Session) -> RunRequest:
+    """What is asked for, and of a session that is gone on with its model and adapter where none is named."""
+    if run.model is not None:
+        return run
+    return replace(run, model=session.model or None, adapter=run.adapter or session.adapter)
+
+
+def _lasting(identity: LocatedIdentity) -> str | None:
+    """The adapter in words that mean the same from another folder: a name as it is, a directory in full."""
+    if identity.adapter is None or paths.expanded(identity.adapter) != identity.adapter_directory:
+        return identity.adapter
+    return str(identity.adapter_directory.resolve())
 
 
 def _session(request: ChatRequest, store: SessionStore) -> tuple[Session, str | None]:

@@ -58,6 +58,9 @@ def test_what_is_saved_is_what_is_opened(store: SessionStore) -> None:
     opened = store.open("2026-11-21-120000")
     assert opened.damage is None
     assert opened.session == kept
+    kept.adapter = "/home/somebody/adapter"
+    store.save(kept)
+    assert store.open("2026-11-21-120000").session == kept
 
 
 def test_files_and_folder_are_their_owners_alone(store: SessionStore) -> None:
