@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Literal
 
 import torch
@@ -53,7 +54,8 @@ def add_adapter(
     parameters: list[nn.Parameter] = []
     for target in choose(targets(network.config), names):
         lead = () if target.experts is None else (target.experts,)
-        device = next(network.get_submodule(target.module).parameters()).device
+        module = network.get_submodule(target.module)
+        device = next(chain(module.parameters(), module.buffers()), network.norm.weight).device
         bound = 1 / math.sqrt(target.inputs)  # what kaiming_uniform_ with a = √5 comes to
         a = torch.empty(*lead, rank, target.inputs).uniform_(-bound, bound, generator=generator)
         b = torch.zeros(*lead, target.outputs, rank)

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 
 from localdiff.adapter import LowRank, add_adapter, attach, terms_of
 from localdiff.demo.batched import batched_logits
+from quant.codecs import CODECS
+from quant.modules import QuantTensor, swap_modules
 from tests import tiny
 from tests.localdiff.adapter.helpers import EVERYTHING, hidden, randomize
 
@@ -84,3 +86,17 @@ def test_what_cannot_be_adapted_is_named() -> None:
     with pytest.raises(ValueError, match=r"module='layers\.0\.self_attn\.k_proj' has an adapter already"):
         add_adapter(network, ["q_proj", "k_proj"], rank=2, alpha=2)
     assert {path.rpartition(".")[2] for _, path, _ in terms_of(network)} == {"k_proj"}  # all of it or nothing
+
+
+def test_a_quantized_base_takes_a_new_adapter_too() -> None:
+    network = tiny.model(hidden_size=64, intermediate_size=64)
+    before = hidden(network)[0]
+    fates = {f"layers.{layer}.self_attn.q_proj.weight": "int8" for layer in range(3)}
+    weights = {name: network.get_parameter(name).clone() for name in fates}
+    swap_modules(network, fates, torch.float32)
+    for name, weight in weights.items():
+        network.get_submodule(name.rpartition(".")[0]).weight = QuantTensor.of(CODECS["int8"], weight)
+    stored = hidden(network)[0]
+    assert not torch.equal(stored, before)
+    randomize(add_adapter(network, ["q_proj"], rank=2, alpha=2))
+    assert not torch.allclose(hidden(network)[0], stored, atol=1e-2)

@@ -77,6 +77,16 @@ def test_terms_that_are_equal_on_both_sides_are_held_once(tmp_path: Path) -> Non
     assert sum(adapter.nbytes(layer) for layer in (None, 0, 1, 2)) == taken
 
 
+def test_no_weight_of_the_base_is_copied_or_changed(tmp_path: Path) -> None:
+    save(tmp_path)
+    network = tiny.model()
+    before = {parameter.data_ptr(): parameter.clone() for parameter in network.parameters()}
+    load(tmp_path, network)
+    after = {p.data_ptr(): p for name, p in network.named_parameters() if "lora_" not in name}
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[place], before[place]) for place in before)
+
+
 def test_targets_keep_their_own_ranks_and_scales(tmp_path: Path) -> None:
     network = tiny.model()
     randomize(add_adapter(network, ["q_proj"], rank=4, alpha=8))
