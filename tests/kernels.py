@@ -19,3 +19,7 @@ if not HAS_CARD:
     os.environ["TRITON_INTERPRET"] = "1"
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="there is no Triton here")
+needs_interpreter = pytest.mark.skipif(
+    HAS_CARD or importlib.util.find_spec("triton") is None,
+    reason="kernels over memory of the CPU run interpreted alone",
+)

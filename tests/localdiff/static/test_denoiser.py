@@ -25,7 +25,7 @@ from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
 from localdiff.static import Denoiser
 from tests import tiny
-from tests.kernels import needs_triton
+from tests.kernels import needs_interpreter
 
 CPU = torch.device("cpu")
 PROMPT = [2, 4, *range(10, 27)]
@@ -149,7 +149,7 @@ def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path) -> None:
         assert_same(ours, theirs)
 
 
-@needs_triton
+@needs_interpreter
 @pytest.mark.parametrize(
     "how",
     [{"triton": True}, {"attention": True}, {"attention": True, "fuses_commits": True}, {"joints": True}],
@@ -161,7 +161,7 @@ def test_through_triton_it_is_the_same(tmp_path: Path, how: Any) -> None:
     assert_same(list(engine(tmp_path, static=True, **how).generate(PROMPT[-5:], values)), expected)
 
 
-@needs_triton
+@needs_interpreter
 def test_with_attention_in_triton_one_program_serves_every_length() -> None:
     """A program's attention asks the device how many positions are held, so that none is made when they grow."""
     network = tiny.model(scale=0.25)

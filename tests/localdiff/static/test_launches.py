@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kernels import needs_triton
+from tests.kernels import needs_interpreter
 
-pytestmark = needs_triton
+pytestmark = needs_interpreter
 
 
 @pytest.mark.parametrize(

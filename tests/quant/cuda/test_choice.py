@@ -12,7 +12,7 @@ from quant.cuda.linear import CudaEmbedding
 from quant.cuda.support import missing
 from quant.cuda.switches import SwitchError
 from quant.modules import QuantExperts, QuantLinear
-from tests.kernels import needs_triton
+from tests.kernels import DEVICE, needs_triton
 from tests.localdiff.bench.step.small import small_subject
 from tests.quant.cuda.test_experts import plain_experts
 
@@ -60,11 +60,11 @@ def test_what_is_to_be_kept_stays_plain() -> None:
 @needs_triton
 def test_experts_as_published_are_replaced_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a step in bf16 can be recorded, too: the plain ones ask the host how many rows each expert gets."""
-    network = small_subject("bf16").network
+    network = small_subject("bf16").network.to(DEVICE)
     assert not any(getattr(layer.experts, "can_be_captured", False) for layer in network.layers)
     plain = [layer.experts for layer in network.layers]
     assert choice.prepare(network, CARD).paths == ("experts (4): fp32, grouped, Triton",)
-    x = torch.randn(9, 64, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(9, 64, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     for layer, before in zip(network.layers, plain, strict=True):
         assert layer.experts.can_be_captured
         index, weight = layer.router(x)
