@@ -2,6 +2,7 @@
 
     python -m localdiff.demo.evaluate                       every skill, 200 held-out prompts each, seed 0
     python -m localdiff.demo.evaluate --skills sudoku add --seeds 0 1 2 --prompts 50 --model DIR --json
+    python -m localdiff.demo.evaluate --adapter DIR         with an adapter beside the weights
 
 Runs the engine that users run, at the checkpoint's own settings. The prompts follow from the skill's name alone, so
 every model and seed is asked the same ones.
@@ -90,12 +91,13 @@ def _answer(engine: Engine, example: Example, seed: int) -> tuple[str, RunFinish
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m localdiff.demo.evaluate", description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="demo", help="`demo`, or a directory that localdiff.demo.train exported")
+    parser.add_argument("--adapter", help="beside its weights: a directory, or the name of one that ships")
     parser.add_argument("--skills", nargs="+", choices=sorted(SKILLS), default=list(SKILLS))
     parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--json", action="store_true", help="one JSON object a line in place of the table")
     arguments = parser.parse_args()
-    engine = Engine.load(arguments.model, device="cpu", dtype="fp32")
+    engine = Engine.load(arguments.model, device="cpu", dtype="fp32", adapter=arguments.adapter)
     if not arguments.json:
         print(f"{'skill':10} {'runs':>5} {'right':>7}  {'±':>5} {'steps a block':>14} {'converged':>10}")
     for skill in arguments.skills:
