@@ -17,7 +17,7 @@ from localdiff.ui.painter import Frame, Painter
 from localdiff.view.canvas_view import CanvasView
 from localdiff.view.layout import Size
 from localdiff.view.palette import DARK, HEAT, LIGHT, MONO, SIXTEEN, STAGE_NAMES, Palette
-from localdiff.view.paragraphs import Passage, Transcript
+from localdiff.view.paragraphs import Passage, Transcript, finished_lines
 from localdiff.view.scene import Scene, fold
 from localdiff.view.style import Style
 from tests.screens import FakeTerminal
@@ -55,7 +55,7 @@ def screen(trace: Trace, at: Event | None, size: Size) -> str:
     terminal.write(COMMAND.format(prompt=trace.header.question) + "\n")
     view = CanvasView(piece_of=trace.piece, is_special=trace.is_special, palette=DARK)
     painter = Painter(stream=terminal, view=view, size=lambda: size)
-    scene, transcript = Scene(legend=True), Transcript()
+    scene, transcript = Scene(legend=True), Transcript(finished_lines)
     for event in trace.events:
         scene, above = fold(scene, event), tuple[Passage, ...]()
         if isinstance(event, TextCommitted):

@@ -21,8 +21,8 @@ from localdiff.chat.reply import next_seed
 from localdiff.chat.session import Attachment
 from localdiff.errors import UsageError
 from localdiff.options import MAX_SEED
-from localdiff.ui.footer import counted
 from localdiff.ui.output import DIM
+from localdiff.view.words import counted
 
 
 class Leave(Exception):

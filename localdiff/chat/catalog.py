@@ -11,8 +11,8 @@ from localdiff.chat.session import Session
 from localdiff.chat.settings import ChatSettings
 from localdiff.chat.store import SessionStore
 from localdiff.errors import UsageError
-from localdiff.ui.footer import counted
 from localdiff.ui.output import printable
+from localdiff.view.words import counted
 
 SHOWN_SESSIONS = 15
 _EXCERPT = 40

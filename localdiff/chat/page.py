@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from localdiff.chat.width import columns_of
 from localdiff.events import Channel, Event, RunFinished, TextCommitted
 from localdiff.ui.output import DIM, Stream
-from localdiff.view.paragraphs import Passage, Transcript
+from localdiff.view.paragraphs import Passage, Transcript, finished_length
 from localdiff.view.sanitize import safe_text
 
 
@@ -32,7 +32,7 @@ class Page:
     ) -> None:
         self._streams: dict[Channel, Stream | None] = {"answer": answers, "thought": thoughts}
         self._render = render
-        self._transcript = Transcript()
+        self._transcript = Transcript(finished_length)
         self._ends_line = True
 
     def on_event(self, event: Event) -> None:

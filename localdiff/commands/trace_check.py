@@ -20,10 +20,10 @@ from localdiff.events import DenoiseStep, Event
 from localdiff.trace.header import Header
 from localdiff.trace.repeat import first_difference
 from localdiff.trace.trace import Trace
-from localdiff.ui.footer import counted
 from localdiff.ui.log import logging_to
 from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
+from localdiff.view.words import counted
 
 INTERRUPTED = 130
 

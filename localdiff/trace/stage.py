@@ -20,6 +20,7 @@ from localdiff.view.sanitize import safe_piece
 from localdiff.view.scene import Scene
 from localdiff.view.style import PLAIN, SPACE, Row, Span, Style
 from localdiff.view.widths import ascii_text, clip, settled_text, text_width
+from localdiff.view.words import counted
 
 MIN_ROWS = 8
 """Lower screens show the canvas alone."""
@@ -85,7 +86,11 @@ class Stage:
 
     def _ending(self, scene: Scene, columns: int) -> list[Row]:
         """The figures of the whole run."""
-        words = [f"{scene.tokens:,} tokens", f"{len(scene.block_steps)} blocks", f"{scene.passes} steps"]
+        words = [
+            counted(scene.tokens, "token"),
+            counted(len(scene.block_steps), "block"),
+            counted(scene.passes, "step"),
+        ]
         if scene.tok_per_s is not None:
             words.append(f"{scene.tok_per_s:.1f} tok/s")
         return [(), self._chrome(f" {f' {self._palette.glyphs.dot} '.join(words)}", columns)]
@@ -146,4 +151,4 @@ def _title(header: Header, complete: bool) -> str:
 
 
 def _speed(speed: float) -> str:
-    return f"{speed:g}×" if speed >= 1 else f"1/{1 / speed:g}×"
+    return f"{speed:g}×" if speed >= 1 else f"1/{1 / speed:.3g}×"

@@ -6,6 +6,7 @@ Knows wording and rounding; computes no rates, they come from `RunStats`.
 from __future__ import annotations
 
 from localdiff.events import RunStats
+from localdiff.view.words import counted
 
 NARROW = 76
 
@@ -52,11 +53,6 @@ def footer(
         if width is not None and len(f" {dot} ".join(parts.values())) > width:
             parts.pop(name, None)
     return f" {dot} ".join(parts.values())
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 block`, `2,048 tokens`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def rounded(value: float) -> str:

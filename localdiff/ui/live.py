@@ -34,7 +34,7 @@ from localdiff.ui.terminal import LiveMode, TerminalGuard, takes_output, termina
 from localdiff.view.canvas_view import CanvasView
 from localdiff.view.layout import Size
 from localdiff.view.palette import Palette, resolve_palette
-from localdiff.view.paragraphs import Passage, Transcript
+from localdiff.view.paragraphs import Passage, Transcript, finished_length, finished_lines
 from localdiff.view.scene import Scene, fold
 
 DEFAULT_FPS = 20.0
@@ -123,7 +123,7 @@ class LiveView:
         )
         self._guard = TerminalGuard(stream=stream, keyboard=keyboard, resumed=self._on_resumed)
         self._scene = Scene(slowed=slow > 0, legend=legend)
-        self._transcript = Transcript()
+        self._transcript = Transcript(finished_lines if render is None else finished_length)
         self._mailbox: Mailbox[Frame] = Mailbox()
         self._undrawn: list[Frame] = []
         self._screen = threading.Lock()

@@ -18,9 +18,10 @@ from localdiff.events import (
     RunStats,
     TextCommitted,
 )
-from localdiff.ui.footer import counted, footer, rounded
+from localdiff.ui.footer import footer, rounded
 from localdiff.ui.output import DIM, YELLOW, Output, Stream
 from localdiff.view.sanitize import safe_text
+from localdiff.view.words import counted
 
 _CROWDED = 0.8
 

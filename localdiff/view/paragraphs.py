@@ -1,12 +1,13 @@
 """Which committed text may leave the canvas for good.
 
-Knows blank lines, code fences and channels; knows nothing about terminals. A paragraph is finished at a
-blank line outside a fence: before that the next block may still add to its last line, and Markdown could
-not be rendered.
+Knows lines, blank lines, code fences and channels; knows nothing about terminals. Plain text is finished line by line:
+the next block may still add to the last one. Where Markdown is laid out, a paragraph is finished at a blank line
+outside a fence.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from localdiff.events import Channel, TextCommitted
@@ -25,6 +26,11 @@ class Passage:
     channel: Channel
     text: str
     rendered: str | None = None
+
+
+def finished_lines(text: str) -> int:
+    """Characters of `text` up to and with its last newline; 0 where there is none."""
+    return text.rfind("\n") + 1
 
 
 def finished_length(text: str) -> int:
@@ -46,16 +52,21 @@ def finished_length(text: str) -> int:
 
 
 class Transcript:
-    """Committed text on its way out: whole paragraphs first, the rest when the run is over."""
+    """Committed text on its way out: what is finished first, the rest when the run is over.
 
-    def __init__(self) -> None:
+    Args:
+        finished: how many characters of a text are, `finished_lines` or `finished_length`.
+    """
+
+    def __init__(self, finished: Callable[[str], int]) -> None:
+        self._finished = finished
         self._channel: Channel = "answer"
         self._pending = ""
         self._ready: list[Passage] = []
 
     @property
     def pending(self) -> str:
-        """Text of the unfinished paragraph."""
+        """Text that is not finished."""
         return self._pending
 
     def add(self, event: TextCommitted) -> None:
@@ -64,18 +75,18 @@ class Transcript:
             self._finish()
             self._channel = event.channel
         self._pending += event.text
-        length = finished_length(self._pending)
+        length = self._finished(self._pending)
         if length:
             self._ready.append(Passage(channel=self._channel, text=self._pending[:length]))
             self._pending = self._pending[length:]
 
     def take_finished(self) -> tuple[Passage, ...]:
-        """Finished paragraphs that have not been taken yet; every passage ends with a newline."""
+        """Finished text that has not been taken yet; every passage ends with a newline."""
         ready, self._ready = tuple(self._ready), []
         return ready
 
     def take_all(self) -> tuple[Passage, ...]:
-        """Everything that has not been taken yet, the unfinished paragraph included; ends with a newline."""
+        """Everything that has not been taken yet, finished or not; ends with a newline."""
         self._finish()
         return self.take_finished()
 

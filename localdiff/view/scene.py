@@ -7,6 +7,7 @@ because it happens on the engine's thread at every step, while most scenes are n
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from localdiff.events import (
     BlockCommitted,
@@ -86,7 +87,8 @@ def fold(scene: Scene, event: Event) -> Scene:
                 passes=scene.passes + 1,
             )
         case BlockCommitted():
-            tokens = scene.tokens + sum(token not in scene.end_ids for token in event.token_ids)
+            said = takewhile(lambda token: token not in scene.end_ids, event.token_ids)
+            tokens = scene.tokens + sum(1 for _ in said)
             elapsed = scene.step.elapsed if scene.step else 0.0
             return replace(
                 scene,

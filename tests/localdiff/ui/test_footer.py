@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from localdiff.events import BlockStats, RunStats
-from localdiff.ui.footer import counted, footer, rounded
+from localdiff.ui.footer import footer, rounded
+from localdiff.view.words import counted
 
 STATS = RunStats(
     prompt_tokens=1020,

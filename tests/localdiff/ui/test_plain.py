@@ -90,8 +90,8 @@ def test_verbose_lines_stay_above_the_canvas() -> None:
     assert run.finish() == 0
     assert run.lines()[1:] == [
         "block 1: 3 steps, 0.75 s, converged",
-        "block 2: 3 steps, 0.75 s, converged",
         "First line.",
+        "block 2: 3 steps, 0.75 s, converged",
         "Second line.",
         f"{FOOTER} ctx 27/8,192",
     ]

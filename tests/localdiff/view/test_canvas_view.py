@@ -24,7 +24,7 @@ from localdiff.view.ansi import encode_row
 from localdiff.view.canvas_view import CanvasView, Drawn, Picture
 from localdiff.view.layout import Size
 from localdiff.view.palette import ASCII, DARK, PALETTE_NAMES, Palette, resolve_palette
-from localdiff.view.paragraphs import Transcript
+from localdiff.view.paragraphs import Transcript, finished_lines
 from localdiff.view.scene import Scene, fold
 from localdiff.view.style import PLAIN, Row, Style, row_text, row_width
 from tests.fakes_canvas import SCRIPTS, Script
@@ -40,7 +40,7 @@ def frames(script: str) -> tuple[Script, dict[tuple[int, int], tuple[Scene, Scen
     """Scenes by block and step, each with the scene before it."""
     made = Script(text=SCRIPTS[script], canvas=96)
     found: dict[tuple[int, int], tuple[Scene, Scene | None]] = {}
-    scene, before, transcript = Scene(legend=True), None, Transcript()
+    scene, before, transcript = Scene(legend=True), None, Transcript(finished_lines)
     for event in made.events():
         scene = fold(scene, event)
         if isinstance(event, TextCommitted):

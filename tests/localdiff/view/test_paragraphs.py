@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localdiff.events import Channel, TextCommitted
-from localdiff.view.paragraphs import Passage, Transcript, finished_length
+from localdiff.view.paragraphs import Passage, Transcript, finished_length, finished_lines
 
 
 @pytest.mark.parametrize(
@@ -30,12 +30,24 @@ def test_a_paragraph_ends_at_a_blank_line_outside_a_fence(text: str, finished: s
     assert text[: finished_length(text)] == finished
 
 
+@pytest.mark.parametrize(
+    ("text", "finished"), [("one", ""), ("one\ntwo", "one\n"), ("one\n\n", "one\n\n"), ("\n", "\n"), ("", "")]
+)
+def test_plain_text_is_finished_line_by_line(text: str, finished: str) -> None:
+    assert text[: finished_lines(text)] == finished
+    transcript = Transcript(finished_lines)
+    if text:
+        transcript.add(said(text))
+    assert "".join(passage.text for passage in transcript.take_finished()) == finished
+    assert transcript.pending == text[len(finished) :]
+
+
 def said(text: str, channel: Channel = "answer") -> TextCommitted:
     return TextCommitted(block=1, channel=channel, text=text)
 
 
 def test_paragraphs_leave_one_by_one() -> None:
-    transcript = Transcript()
+    transcript = Transcript(finished_length)
     transcript.add(said("one\n\ntw"))
     assert transcript.take_finished() == (Passage(channel="answer", text="one\n\n"),)
     assert transcript.pending == "tw"
@@ -46,13 +58,13 @@ def test_paragraphs_leave_one_by_one() -> None:
 
 
 def test_the_last_line_is_ended() -> None:
-    transcript = Transcript()
+    transcript = Transcript(finished_length)
     transcript.add(said("one"))
     assert transcript.take_all() == (Passage(channel="answer", text="one\n"),)
 
 
 def test_a_change_of_channel_finishes_what_was_begun() -> None:
-    transcript = Transcript()
+    transcript = Transcript(finished_length)
     transcript.add(said("hm", "thought"))
     transcript.add(said("yes"))
     assert transcript.take_finished() == (Passage(channel="thought", text="hm\n"),)
@@ -61,7 +73,7 @@ def test_a_change_of_channel_finishes_what_was_begun() -> None:
 
 @given(st.lists(st.text(alphabet="ab \n`~", max_size=30)))
 def test_nothing_is_lost_or_printed_twice(parts: list[str]) -> None:
-    transcript = Transcript()
+    transcript = Transcript(finished_length)
     out = ""
     for part in parts:
         transcript.add(said(part))
