@@ -39,6 +39,21 @@ def told(events: Sequence[Event]) -> list[tuple[Any, ...]]:
     ]
 
 
+def part_at_a_tie(first: Sequence[tuple[Any, ...]], second: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether a draw fell between two ids that are neighbours; up to there, and without it, both must be equal.
+
+    Sums of another order differ in their last digits, and one draw in some ten thousands falls between them.
+    """
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            assert one[:3] == other[:3]
+            assert sum(a != b for a, b in zip(one[3], other[3], strict=True)) == 1
+            assert all(abs(a - b) <= 1 for a, b in zip(one[3], other[3], strict=True))
+            return True
+    assert len(first) == len(second)
+    return False
+
+
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Commit rows and canvas rows of every pass from now on."""
     seen: list[tuple[int, int]] = []
@@ -104,7 +119,8 @@ def test_whatever_came_before_the_cache_is_what_the_ids_say(
         for made, context in zip((plain, fused), contexts, strict=True):
             context.fork = fork or None
             results.append(told(list(made.generate(prompt, OPTIONS, context=context))))
-        assert results[0] == results[1]
+        if part_at_a_tie(*results):
+            return
         assert contexts[0].ids == contexts[1].ids
         context = contexts[1]
         caches.assert_same(fused.model, context.cache, caches.prefill(fused.model, context.ids, 64))
