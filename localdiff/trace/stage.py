@@ -57,7 +57,7 @@ class Stage:
         self._palette = palette
         self._view = CanvasView(piece_of=piece_of, is_special=is_special, palette=palette)
         self._cells = CellMaker(piece_of=piece_of, is_special=is_special, palette=palette)
-        self._title = _title(header, complete)
+        self._title = _title(header, complete, palette)
 
     def rows(self, player: Player, size: Size, drawn: Drawn | None = None) -> tuple[list[Row], Drawn]:
         """The rows of the whole screen, and what the next call should know about them.
@@ -140,14 +140,15 @@ def _tail(text: str, characters: int) -> str:
     return cut.partition(" ")[2] or cut
 
 
-def _title(header: Header, complete: bool) -> str:
+def _title(header: Header, complete: bool, palette: Palette) -> str:
     model = header.model
-    words = [f"{model.title}, {model.recipe}", f"seed {header.seed}", f"“{' '.join(header.question.split())}”"]
+    quoted = '"{}"' if palette.glyphs.ascii_only else "“{}”"
+    words = [f"{model.title}, {model.recipe}", f"seed {header.seed}", quoted.format(" ".join(header.question.split()))]
     if header.is_demo:
         words[0] = "the demo model (a small one, not DiffusionGemma)"
     if not complete:
         words.insert(0, "ends early")
-    return " " + settled_text(safe_piece(" · ".join(words)))
+    return " " + settled_text(safe_piece(f" {palette.glyphs.dot} ".join(words)))
 
 
 def _speed(speed: float) -> str:

@@ -56,6 +56,17 @@ def test_title_text_canvas_and_controls_stand_in_their_order() -> None:
     assert " ".join(first) in " ".join(shown[1:header])
 
 
+def test_a_title_in_ascii_has_signs_of_its_own() -> None:
+    shown = texts(stage_of(TRACE, ASCII), Player(timeline=Timeline.of(TRACE)), Size(100, 24))
+    assert shown[0] == f' scripted, bf16 {ASCII.glyphs.dot} seed 0 {ASCII.glyphs.dot} "Say hello."'
+
+
+@pytest.mark.parametrize(("speed", "words"), [(0.3, "1/3.33×"), (0.5, "1/2×"), (1, "1×"), (2.5, "2.5×")])
+def test_a_speed_is_short(speed: float, words: str) -> None:
+    player = Player(timeline=Timeline.of(TRACE), speed=speed, playing=False)
+    assert f" {words} " in texts(stage_of(TRACE), player, Size(100, 24))[-1]
+
+
 def test_at_the_end_the_text_and_the_figures_remain() -> None:
     line = Timeline.of(TRACE)
     shown = texts(stage_of(TRACE), Player(timeline=line, index=len(line) - 1, playing=False), Size(100, 30))
