@@ -26,7 +26,8 @@ RESTORE = SYNC_OFF + WRAP_ON + RESET + CURSOR_ON
 """Puts back everything that a frame, whole or cut short, may have changed."""
 
 # Not from the first column: in the corner of the screen, tmux would take that for clearing it, and keep what it clears.
-ERASE_REGION = "\r\x1b[K\x1b[C\x1b[J\r"
+_ERASE_FROM_FIRST_COLUMN = "\x1b[K\x1b[C\x1b[J"
+ERASE_REGION = f"\r{_ERASE_FROM_FIRST_COLUMN}\r"
 """Takes a region away, from where the cursor rests between frames."""
 
 LEAVE = RESTORE + ERASE_REGION
@@ -97,7 +98,8 @@ def _rows(rows: Sequence[str], known: Sequence[str], *, on_screen: int, shrinks:
         clears_below = shrinks and index == last
         if index < len(known) and known[index] == row and not clears_below:
             continue
-        parts += [_down(at, index, on_screen), row, ERASE_BELOW if clears_below else ERASE_REST_OF_ROW, "\r"]
+        below = ERASE_BELOW if _SGR.sub("", row) else _ERASE_FROM_FIRST_COLUMN
+        parts += [_down(at, index, on_screen), row, below if clears_below else ERASE_REST_OF_ROW, "\r"]
         at = index
     # Rows that are not there yet are made even where they are empty.
     parts.append(_down(at, last, on_screen) if on_screen <= last else "")
