@@ -68,7 +68,13 @@ def test_every_frame_is_one_write_and_the_screen_shows_exactly_its_rows() -> Non
 def test_writing_takes_a_quarter_of_the_time_at_most(seconds: float, interval: float) -> None:
     view, made = scenes()
     clock = Clock()
-    painter = Painter(stream=SlowTerminal(clock, seconds), view=view, size=lambda: Size(80, 24), clock=clock)
+    painter = Painter(
+        stream=SlowTerminal(clock, seconds),
+        view=view,
+        size=lambda: Size(80, 24),
+        clock=clock,
+        work_clock=lambda: 0.0,
+    )
     painter.paint(Frame(scene=made[0]))
     assert painter.interval == pytest.approx(interval)
 
