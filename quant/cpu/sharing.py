@@ -1,8 +1,9 @@
 """Many small products shared out to threads, each of which computes alone.
 
 A product of a few rows is over in less than a millisecond, and where every one of them is split over all cores, each
-waits for the slowest: beside a program that kept one core of two busy, the experts of a layer took 20 to 30 times as
-long that way. Shared out, a core that has less time takes fewer of them. Knows threads; knows nothing about weights.
+waits for the slowest: beside a program that kept one core of two busy, the experts of a layer took eight times as long
+that way, and 1.4 times as long shared out, where a core that has less time takes fewer of them
+(`docs/performance.md`). Knows threads; knows nothing about weights.
 """
 
 from __future__ import annotations
