@@ -24,7 +24,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tests.kernels  # noqa: F401  # kernels are interpreted, and can be replaced
 from localdiff.bench.step.random_weights import random_model
 from localdiff.model.cache import KVCache
-from localdiff.model.fused_joints import FusedJoints, set_joints
+from localdiff.model.fused_joints import FusedJoints
+from localdiff.model.joints import set_joints
 from localdiff.static.buffers import StepBuffers
 from localdiff.static.program import Program, Shape
 from localdiff.static.reading import read_through_torch

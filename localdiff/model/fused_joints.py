@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..kernels import joints as kernels
 from .joints import Joints
@@ -71,10 +71,3 @@ class FusedJoints(Joints):
             encoder_scalar=layer.encoder_layer_scalar,
             eps=layer.eps,
         )
-
-
-def set_joints(network: nn.Module, joints: Joints) -> None:
-    """Has all parts of a network that know joints compute them in this way."""
-    for module in network.modules():
-        if isinstance(getattr(module, "joints", None), Joints):
-            setattr(module, "joints", joints)  # noqa: B010  # to a checker every attribute of a module is a tensor

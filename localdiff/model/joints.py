@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .formulas import gelu, rms_norm, rotate
 
@@ -72,3 +72,10 @@ class Joints:
 
 
 PLAIN = Joints()
+
+
+def set_joints(network: nn.Module, joints: Joints) -> None:
+    """Has all parts of a network that know joints compute them in this way."""
+    for module in network.modules():
+        if isinstance(getattr(module, "joints", None), Joints):
+            setattr(module, "joints", joints)  # noqa: B010  # to a checker every attribute of a module is a tensor

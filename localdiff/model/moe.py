@@ -61,14 +61,16 @@ class Experts(nn.Module):
             [N, D] in the type of `x`, accumulated in fp32.
         """
         out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
-        for expert, rows, slots in rows_by_expert(index, self.gate_up_proj.shape[0]):
+        # Taken apart once: each index of its own would cost training a gradient as large as all experts.
+        gate_up, down = self.gate_up_proj.unbind(), self.down_proj.unbind()
+        for expert, rows, slots in rows_by_expert(index, len(gate_up)):
             taken = x[rows]
-            both = F.linear(taken, self.gate_up_proj[expert])
+            both = F.linear(taken, gate_up[expert])
             if beside is not None and (term := beside.gate_up(expert, taken, rows)) is not None:
                 both = both + term
             gate, up = both.chunk(2, dim=-1)
             inner = gelu(gate) * up
-            y = F.linear(inner, self.down_proj[expert])
+            y = F.linear(inner, down[expert])
             if beside is not None and (term := beside.down(expert, inner, rows)) is not None:
                 y = y + term
             out.index_add_(0, rows, (y * weight[rows, slots, None]).float())

@@ -33,7 +33,8 @@ from ..kernels.attention import can_attend
 from ..kernels.decision import NUMBERS, OVERFLOW, RULES, STOP, TAIL, bits_of
 from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
-from ..model.fused_joints import FusedJoints, set_joints
+from ..model.fused_joints import FusedJoints
+from ..model.joints import set_joints
 from .buffers import Exchange, StepBuffers
 from .outcome import event_of
 from .program import Program, Shape, bucket_of

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from localdiff.model.block import Layer
 from localdiff.model.formulas import rotary_table
-from localdiff.model.fused_joints import FusedJoints, set_joints
-from localdiff.model.joints import PLAIN, Joints
+from localdiff.model.fused_joints import FusedJoints
+from localdiff.model.joints import PLAIN, Joints, set_joints
 from tests import tiny
 from tests.kernels import DEVICE, HAS_CARD, needs_triton
 
