@@ -32,5 +32,8 @@ def test_a_few_rows_at_a_time_are_the_whole(codec: str, out: int, groups: int, e
         found, (difference, reference) = requantized(tensor.codec, tensor.encoded)
     assert torch.equal(found.codes, expected.codes)
     assert torch.equal(found.scales, expected.scales)
-    assert reference == pytest.approx(float(stored.double().square().sum()), rel=1e-5)
-    assert difference == pytest.approx(float((expected.decode() - stored).double().square().sum()), rel=1e-3, abs=1e-9)
+    step = max(1, elements // (GROUP * groups))
+    measured = torch.arange(out) // step % 8 == 0
+    stored, made = stored[measured].double(), expected.decode()[measured].double()
+    assert reference == pytest.approx(float(stored.square().sum()), rel=1e-5)
+    assert difference == pytest.approx(float((made - stored).square().sum()), rel=1e-3, abs=1e-9)
