@@ -91,6 +91,11 @@ def _joints() -> Iterator[Build]:
     module = "localdiff.kernels.joint_kernels"
     row: dict[str, Any] = {"floats": ("eps", "router_factor"), "aligned": ("width",), "warps": 8}
     wide = {"WIDTH": 4096}
+    close = ("x", "dense", "routed", "dense_weight", "routed_weight", "both_weight") + (
+        "canvas_scalar",
+        "encoder_scalar",
+        "out",
+    )
     for kernel, pointers in (
         ("norm_kernel", ("x", "weight", "out")),
         (
@@ -98,15 +103,19 @@ def _joints() -> Iterator[Build]:
             ("x", "y", "attention_weight", "dense_weight", "routed_weight", "router_scale")
             + ("stream", "dense", "routed", "scored"),
         ),
-        (
-            "close_kernel",
-            ("x", "dense", "routed", "dense_weight", "routed_weight", "both_weight")
-            + ("canvas_scalar", "encoder_scalar", "out"),
-        ),
     ):
-        types = dict.fromkeys(pointers, "bf16") | ({"is_canvas": "i1"} if kernel == "close_kernel" else {})
+        types = dict.fromkeys(pointers, "bf16")
         name = kernel.removesuffix("_kernel").replace("_", " ")
         yield Build(module=module, kernel=kernel, name=f"joints: {name}", pointers=types, constants=wide, **row)
+    for top_k in (0, 8):
+        yield Build(
+            module=module,
+            kernel="close_kernel",
+            name="joints: close" + f", {top_k} experts summed" * (top_k > 0),
+            pointers=dict.fromkeys(close, "bf16") | {"is_canvas": "i1", "share": "fp32"},
+            constants=wide | {"TOP_K": top_k},
+            **row,
+        )
     for size in (256, 512):
         pointers = ("q", "k", "v", "q_weight", "k_weight", "cosines", "sines", "q_out", "k_out", "v_out")
         yield Build(
@@ -116,6 +125,7 @@ def _joints() -> Iterator[Build]:
             pointers=dict.fromkeys(pointers, "bf16"),
             constants={"SIZE": size, "HALF": size // 2},
             floats=("eps",),
+            aligned=("q_row", "k_row", "v_row"),
             warps=1,
         )
     yield Build(
@@ -124,7 +134,7 @@ def _joints() -> Iterator[Build]:
         name="joints: gated",
         pointers=dict.fromkeys(("gate", "up", "out"), "bf16"),
         constants={"BLOCK": BLOCK},
-        aligned=("count",),
+        aligned=("gate_row", "up_row", "width"),
     )
     yield Build(
         module=module,
@@ -295,11 +305,11 @@ def _experts() -> Iterator[Build]:
 def _linear() -> Iterator[Build]:
     from quant.cuda.linear import COLUMNS, STAGES, TILES
 
-    for codec, int8, (rows, warps) in itertools.product(("w4", "w8"), (False, True), TILES):
+    for codec, int8, gated, (rows, warps) in itertools.product(("w4", "w8"), (False, True), (False, True), TILES):
         yield Build(
             module="quant.cuda.linear_kernels",
             kernel="linear_kernel",
-            name=f"linear {codec}a{8 if int8 else 16}, {rows} rows",
+            name=f"linear {codec}a{8 if int8 else 16}" + ", gated" * gated + f", {rows} rows",
             pointers={
                 "x": "i8" if int8 else "bf16",
                 "x_scales": "fp32" if int8 else "bf16",
@@ -308,7 +318,8 @@ def _linear() -> Iterator[Build]:
                 "levels": "i8" if int8 else "fp32",
                 "out": "bf16",
             },
-            constants={"NF4": codec == "w4", "INT8": int8, "PERMUTED": True, "ROWS": rows, "COLUMNS": COLUMNS},
+            constants={"NF4": codec == "w4", "INT8": int8, "GATED": gated, "PERMUTED": True}
+            | {"ROWS": rows, "COLUMNS": COLUMNS},
             aligned=("rows", "width", "out_width", "code_row", "code_group"),
             warps=warps,
             stages=STAGES,

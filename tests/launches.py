@@ -26,6 +26,7 @@ from localdiff.bench.step.random_weights import random_model
 from localdiff.model.cache import KVCache
 from localdiff.model.fused_joints import FusedJoints
 from localdiff.model.joints import set_joints
+from localdiff.model.products import stack_products
 from localdiff.static.buffers import StepBuffers
 from localdiff.static.program import Program, Shape
 from localdiff.static.reading import read_through_torch
@@ -83,7 +84,7 @@ class Launches(TorchDispatchMode):
 
 
 def count(
-    recipe: str, *, commit: bool = False, joints: bool = True, dense: str = "plain"
+    recipe: str, *, commit: bool = False, joints: bool = True, products: bool = True, dense: str = "plain"
 ) -> tuple[Counter[str], Counter[str]]:
     """What a sliding and what a full layer launch in a step, by name.
 
@@ -91,6 +92,7 @@ def count(
         recipe: how weights are stored.
         commit: whether a block is written in the same pass.
         joints: whether what lies between products is Triton's.
+        products: whether products of the same rows are one.
         dense: as `LOCALDIFF_CUDA_DENSE` has it.
     """
     config = tiny.config(**WIDTHS)
@@ -100,6 +102,8 @@ def count(
         choice.prepare(network, torch.device("cuda", 0))
     if joints:
         set_joints(network, FusedJoints())
+    if products:
+        stack_products(network)
     launches = Launches()
     for layer in network.layers:
         launches.watch(layer)
@@ -135,10 +139,11 @@ def _counted_kernels(launches: Launches) -> Iterator[None]:
 def main() -> None:
     """Print the numbers, and what they are made of."""
     for recipe, dense in (("bf16", "plain"), ("4bit", "plain"), ("4bit", "a16")):
-        for joints in (False, True):
+        for joints, products in ((False, False), (True, False), (True, True)):
             how = f"{recipe}, dense {dense}, " + ("norms in Triton" if joints else "norms plain")
-            sliding, full = count(recipe, joints=joints, dense=dense)
-            commit, _ = count(recipe, joints=joints, dense=dense, commit=True)
+            how += ", products of the same rows in one" * products
+            sliding, full = count(recipe, joints=joints, products=products, dense=dense)
+            commit, _ = count(recipe, joints=joints, products=products, dense=dense, commit=True)
             print(f"{how}: sliding {sliding.total()}, full {full.total()}, sliding with commit {commit.total()}")
             print("   ", ", ".join(f"{name} {times}" for name, times in sorted(sliding.items())))
 

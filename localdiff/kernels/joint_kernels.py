@@ -48,36 +48,44 @@ def heads_kernel(
     eps,
     heads,
     kv_heads,
+    q_row,
+    k_row,
+    v_row,
     SIZE: tl.constexpr,
     HALF: tl.constexpr,
 ):
     """Queries [N, H, d] and keys [N, K, d] normed and rotated, values [N, K, d] normed. Grid: (N, H + 2 K).
 
     `cosines` and `sines` are [N, d]; element i turns with element i + d / 2. SIZE is d, HALF the power of 2 from its
-    half up.
+    half up; `q_row`, `k_row` and `v_row` are how far rows are apart.
     """
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     half = tl.arange(0, HALF)
     inside = half < SIZE // 2
     if head < heads:
-        at = (row * heads + head) * SIZE + half
-        _turned(q, q_weight, cosines, sines, q_out, at, row * SIZE + half, half, inside, eps, SIZE)
+        at = row * q_row + head * SIZE + half
+        to = (row * heads + head) * SIZE + half
+        _turned(q, q_weight, cosines, sines, q_out, at, to, row * SIZE + half, half, inside, eps, SIZE)
     elif head < heads + kv_heads:
-        at = (row * kv_heads + head - heads) * SIZE + half
-        _turned(k, k_weight, cosines, sines, k_out, at, row * SIZE + half, half, inside, eps, SIZE)
+        head -= heads
+        at = row * k_row + head * SIZE + half
+        to = (row * kv_heads + head) * SIZE + half
+        _turned(k, k_weight, cosines, sines, k_out, at, to, row * SIZE + half, half, inside, eps, SIZE)
     else:
-        at = (row * kv_heads + head - heads - kv_heads) * SIZE + half
+        head -= heads + kv_heads
+        at = row * v_row + head * SIZE + half
+        to = (row * kv_heads + head) * SIZE + half
         first = tl.load(v + at, mask=inside, other=0.0).to(tl.float32)
         second = tl.load(v + at + SIZE // 2, mask=inside, other=0.0).to(tl.float32)
         root = tl.sqrt((tl.sum(first * first, axis=0) + tl.sum(second * second, axis=0)) / SIZE + eps)
-        tl.store(v_out + at, (first / root).to(v_out.dtype.element_ty), mask=inside)
-        tl.store(v_out + at + SIZE // 2, (second / root).to(v_out.dtype.element_ty), mask=inside)
+        tl.store(v_out + to, (first / root).to(v_out.dtype.element_ty), mask=inside)
+        tl.store(v_out + to + SIZE // 2, (second / root).to(v_out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _turned(x, weight, cosines, sines, out, at, turn, half, inside, eps, SIZE: tl.constexpr):
-    """One head, in halves at `at`: normed, weighted, rotated by the angles at `turn`."""
+def _turned(x, weight, cosines, sines, out, at, to, turn, half, inside, eps, SIZE: tl.constexpr):
+    """One head, in halves from `at` to `to`: normed, weighted, rotated by the angles at `turn`."""
     first = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
     second = tl.load(x + at + SIZE // 2, mask=inside, other=0.0).to(tl.float32)
     root = tl.sqrt((tl.sum(first * first, axis=0) + tl.sum(second * second, axis=0)) / SIZE + eps)
@@ -87,11 +95,11 @@ def _turned(x, weight, cosines, sines, out, at, turn, half, inside, eps, SIZE: t
     cosine = tl.load(cosines + turn, mask=inside, other=0.0).to(tl.float32)
     sine = tl.load(sines + turn, mask=inside, other=0.0).to(tl.float32)
     turned = rounded(first * cosine, out) - rounded(second * sine, out)
-    tl.store(out + at, turned.to(out.dtype.element_ty), mask=inside)
+    tl.store(out + to, turned.to(out.dtype.element_ty), mask=inside)
     cosine = tl.load(cosines + turn + SIZE // 2, mask=inside, other=0.0).to(tl.float32)
     sine = tl.load(sines + turn + SIZE // 2, mask=inside, other=0.0).to(tl.float32)
     turned = rounded(second * cosine, out) + rounded(first * sine, out)
-    tl.store(out + at + SIZE // 2, turned.to(out.dtype.element_ty), mask=inside)
+    tl.store(out + to + SIZE // 2, turned.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -130,17 +138,21 @@ def after_attention_kernel(
 
 
 @triton.jit
-def gated_kernel(gate, up, out, count, BLOCK: tl.constexpr):
-    """`gelu(gate) * up` of `count` numbers, tanh form. Grid: (count / BLOCK rounded up,)."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < count
-    value = tl.load(gate + at, mask=inside, other=0.0).to(tl.float32)
+def gated_kernel(gate, up, out, gate_row, up_row, width, BLOCK: tl.constexpr):
+    """`gelu(gate) * up` of rows [N, I], tanh form. Grid: (N, I / BLOCK rounded up).
+
+    `gate_row` and `up_row` are how far rows are apart, `width` is I.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = column < width
+    value = tl.load(gate + row * gate_row + column, mask=inside, other=0.0).to(tl.float32)
     inner = 0.7978845608028654 * (value + 0.044715 * value * value * value)
     decay = tl.exp(-2.0 * tl.abs(inner))
     height = (1.0 - decay) / (1.0 + decay)
     opened = rounded(0.5 * value * (1.0 + tl.where(inner < 0.0, -height, height)), out)
-    opened *= tl.load(up + at, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out + at, opened.to(out.dtype.element_ty), mask=inside)
+    opened *= tl.load(up + row * up_row + column, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out + row * width + column, opened.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -178,6 +190,7 @@ def close_kernel(
     x,
     dense,
     routed,
+    share,
     dense_weight,
     routed_weight,
     both_weight,
@@ -187,16 +200,29 @@ def close_kernel(
     out,
     eps,
     width,
+    TOP_K: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """`(x + norm(norm(dense) + norm(routed))) * scalar`, [N, D]; `is_canvas` [N] chooses the scalar. Grid: (N,)."""
+    """`(x + norm(norm(dense) + norm(routed))) * scalar`, [N, D]; `is_canvas` [N] chooses the scalar. Grid: (N,).
+
+    Where TOP_K is not 0, `routed` is [N, k, D], and what is normed is its sum weighted by `share`, fp32 [N, k].
+    """
     column = tl.arange(0, WIDTH)
     inside = column < width
     place = tl.program_id(0)
     at = place.to(tl.int64) * width + column
     one = normed(tl.load(dense + at, mask=inside, other=0.0).to(tl.float32), eps, width)
     one = rounded(one * tl.load(dense_weight + column, mask=inside, other=0.0).to(tl.float32), out)
-    two = normed(tl.load(routed + at, mask=inside, other=0.0).to(tl.float32), eps, width)
+    if TOP_K:
+        two = tl.zeros([WIDTH], dtype=tl.float32)
+        for slot in tl.static_range(TOP_K):
+            pair = place.to(tl.int64) * TOP_K + slot
+            value = tl.load(routed + pair * width + column, mask=inside, other=0.0).to(tl.float32)
+            two += value * tl.load(share + pair)
+        two = rounded(two, routed)
+    else:
+        two = tl.load(routed + at, mask=inside, other=0.0).to(tl.float32)
+    two = normed(two, eps, width)
     two = rounded(two * tl.load(routed_weight + column, mask=inside, other=0.0).to(tl.float32), out)
     both = normed(rounded(one + two, out), eps, width)
     both = rounded(both * tl.load(both_weight + column, mask=inside, other=0.0).to(tl.float32), out)

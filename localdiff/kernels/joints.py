@@ -38,15 +38,17 @@ def heads(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Queries [N, H, d] and keys [N, K, d] normed and rotated, values [N, K, d] normed.
 
+    Rows of each may have gaps between them, as parts of one product have.
+
     Args:
         v: None where values are the keys as they come.
         rotary: cosines and sines [N, d], in the type of `q`.
     """
     from .joint_kernels import heads_kernel
 
-    q, k = q.contiguous(), k.contiguous()
-    v = k if v is None else v.contiguous()
-    made = torch.empty_like(q), torch.empty_like(k), torch.empty_like(k)
+    q, k = _dense_rows(q), _dense_rows(k)
+    v = k if v is None else _dense_rows(v)
+    made = q.new_empty(q.shape), k.new_empty(k.shape), k.new_empty(k.shape)
     rows, count, size = q.shape
     kv_heads = k.shape[1]
     if rows:
@@ -62,6 +64,9 @@ def heads(
                 eps,
                 count,
                 kv_heads,
+                q.stride(0),
+                k.stride(0),
+                v.stride(0),
                 SIZE=size,
                 HALF=_power(size // 2),
                 num_warps=1,
@@ -109,14 +114,17 @@ def after_attention(
 
 
 def gated(gate: Tensor, up: Tensor) -> Tensor:
-    """`gelu(gate) * up`, the tanh form, of any shape."""
+    """`gelu(gate) * up`, the tanh form, of rows [..., I], which may have gaps between them."""
     from .joint_kernels import gated_kernel
 
-    gate, up = gate.contiguous(), up.contiguous()
-    out = torch.empty_like(gate)
-    if gate.numel():
+    width = gate.shape[-1]
+    gates, ups = (_dense_rows(part.reshape(-1, width)) for part in (gate, up))
+    out = gate.new_empty(gate.shape)
+    if out.numel():
         with torch.cuda.device_of(gate):  # type: ignore[no-untyped-call]
-            gated_kernel[(-(-gate.numel() // BLOCK),)](gate, up, out, gate.numel(), BLOCK=BLOCK, num_warps=4)
+            gated_kernel[(len(gates), -(-width // BLOCK))](
+                gates, ups, out, gates.stride(0), ups.stride(0), width, BLOCK=BLOCK, num_warps=4
+            )
     return out
 
 
@@ -140,6 +148,7 @@ def close(
     x: Tensor,
     dense: Tensor,
     routed: Tensor,
+    share: Tensor | None,
     *,
     dense_weight: Tensor,
     routed_weight: Tensor,
@@ -152,6 +161,7 @@ def close(
     """`(x + norm(norm(dense) + norm(routed))) * scalar` of rows [N, D].
 
     Args:
+        routed: [N, D]; or [N, k, D], whose sum weighted by `share` fp32 [N, k] it is then, rounded to its type.
         dense_weight, routed_weight, both_weight: [D], of the three norms.
         is_canvas: bool [N], which rows take `canvas_scalar` [1]; the others take `encoder_scalar` [1].
     """
@@ -159,6 +169,7 @@ def close(
 
     x, dense, routed = x.contiguous(), dense.contiguous(), routed.contiguous()
     out = torch.empty_like(x)
+    share = None if share is None else share.contiguous()
     rows, width = x.shape
     if rows:
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
@@ -166,6 +177,7 @@ def close(
                 x,
                 dense,
                 routed,
+                share,
                 dense_weight,
                 routed_weight,
                 both_weight,
@@ -175,10 +187,16 @@ def close(
                 out,
                 eps,
                 width,
+                TOP_K=0 if share is None else share.shape[1],
                 WIDTH=_power(width),
                 num_warps=_warps(width),
             )
     return out
+
+
+def _dense_rows(x: Tensor) -> Tensor:
+    """Rows [N, ...] without gaps inside a row."""
+    return x if x[:1].is_contiguous() else x.contiguous()
 
 
 def _power(number: int) -> int:

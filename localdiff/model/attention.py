@@ -24,6 +24,7 @@ from .cache import LayerCache
 from .config import LayerConfig, ModelConfig
 from .joints import PLAIN, Joints
 from .layers import RMSNorm
+from .products import SameRows
 
 Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(q [..., H, N, d], k [..., K, N, d], v like k) -> [..., H, N, d], with a mask and perhaps a cache bound to it."""
@@ -32,7 +33,7 @@ Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 _MAX_SCORES = 8 * 1024 * 1024
 
 
-class Attention(nn.Module):
+class Attention(SameRows):
     """Projections and norms of one layer's attention. Scores are not scaled: the norms of q and k take that part."""
 
     def __init__(self, config: ModelConfig, layer: LayerConfig) -> None:
@@ -50,14 +51,20 @@ class Attention(nn.Module):
         self.eps = config.rms_norm_eps
         self.joints: Joints = PLAIN
 
+    def of_same_rows(self) -> tuple[nn.Module, ...]:
+        return (self.q_proj, self.k_proj) if self.v_proj is None else (self.q_proj, self.k_proj, self.v_proj)
+
     def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
         """Attends rows [..., N, D] to what `attend` lets them see."""
-        heads = (*x.shape[:-1], -1, self._head_dim)
-        raw_v = None if self.v_proj is None else self.v_proj(x).view(heads)
-        q, k, v = self.joints.heads(self, self.q_proj(x).view(heads), self.k_proj(x).view(heads), raw_v, rotary)
+        q, k, v = self.joints.heads(self, *self._raw(x), rotary)
         y = attend(q.transpose(-3, -2), k.transpose(-3, -2), v.transpose(-3, -2))
         out: Tensor = self.o_proj(y.transpose(-3, -2).flatten(-2))
         return out
+
+    def _raw(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Heads of queries, keys and values before their norms; values are None where they are the keys."""
+        q, k, *v = (rows.view(*x.shape[:-1], -1, self._head_dim) for rows in self.products(x))
+        return q, k, v[0] if v else None
 
 
 def attend_cached(cache: LayerCache, length: int, commit_rows: int) -> Attend:

@@ -52,5 +52,5 @@ class Layer(nn.Module):
         y = self.self_attn(self.input_layernorm(x), rotary, attend)
         x, dense, routed, scored = self.joints.after_attention(self, x, y)
         index, weight = self.router(scored.flatten(0, -2))
-        routed = self.experts(routed.flatten(0, -2), index, weight).view(x.shape)
-        return self.joints.close(self, x, self.mlp(dense), routed, is_canvas)
+        routed, share = self.joints.experts(self, routed, index, weight)
+        return self.joints.close(self, x, self.mlp(dense), routed, share, is_canvas)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from quant.cuda.experts import CudaExperts
+
 from ..kernels import joints as kernels
 from .joints import Joints
 
@@ -55,14 +57,23 @@ class FusedJoints(Joints):
         """As `Joints.choose`; of experts with the same score the first."""
         return kernels.choose(scores, router.per_expert_scale, router.top_k)
 
-    def close(self, layer: Layer, x: Tensor, dense: Tensor, routed: Tensor, is_canvas: Tensor) -> Tensor:
+    def experts(self, layer: Layer, x: Tensor, index: Tensor, share: Tensor) -> tuple[Tensor, Tensor | None]:
+        """As `Joints.experts`; grouped experts leave their sum to `close`."""
+        if x.dim() > 2 or not isinstance(layer.experts, CudaExperts):
+            return super().experts(layer, x, index, share)
+        return layer.experts(x, index, share, summed=False), share
+
+    def close(
+        self, layer: Layer, x: Tensor, dense: Tensor, routed: Tensor, share: Tensor | None, is_canvas: Tensor
+    ) -> Tensor:
         """As `Joints.close`, of one sequence."""
         if x.dim() > 2:
-            return super().close(layer, x, dense, routed, is_canvas)
+            return super().close(layer, x, dense, routed, share, is_canvas)
         return kernels.close(
             x,
             dense,
             routed,
+            share,
             dense_weight=layer.post_feedforward_layernorm_1.weight,
             routed_weight=layer.post_feedforward_layernorm_2.weight,
             both_weight=layer.post_feedforward_layernorm.weight,

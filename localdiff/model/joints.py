@@ -1,7 +1,7 @@
 """What lies between the products of a layer: norms, rotations, residuals, gates, the choice of experts.
 
     input norm ─► q, k, v ─► HEADS ─► attention ─► o ─► AFTER ATTENTION ─┬► gate, up ─► GATED ─► down ─┬► CLOSE
-                                                                         ├► experts' rows ─────────────┤
+                                                                         ├► experts' rows ─► EXPERTS ──┤
                                                                          └► router's rows ─► CHOOSE ───┘
 
 Knows the parts of a layer; knows nothing about weights of products or which rows see which. `Joints` is the plain way,
@@ -62,9 +62,25 @@ class Joints:
         weight = weight / weight.sum(dim=-1, keepdim=True)
         return index, weight * router.per_expert_scale[index]
 
-    def close(self, layer: Layer, x: Tensor, dense: Tensor, routed: Tensor, is_canvas: Tensor) -> Tensor:
-        """The residual stream at the end of a layer, from both branches [..., N, D]."""
+    def experts(self, layer: Layer, x: Tensor, index: Tensor, share: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What a layer's experts make of rows [..., N, D], as `close` takes it.
+
+        Args:
+            index, share: experts [N, k] of each row, and their weights.
+        """
+        return layer.experts(x.flatten(0, -2), index, share).view(x.shape), None
+
+    def close(
+        self, layer: Layer, x: Tensor, dense: Tensor, routed: Tensor, share: Tensor | None, is_canvas: Tensor
+    ) -> Tensor:
+        """The residual stream at the end of a layer, from both branches [..., N, D].
+
+        Args:
+            routed: with `share` [N, k] the outputs [N, k, D] of each row's experts, which are yet to be summed.
+        """
         eps = layer.eps
+        if share is not None:
+            routed = (routed.float() * share[..., None]).sum(dim=-2).to(routed.dtype)
         both = rms_norm(dense, layer.post_feedforward_layernorm_1.weight, eps)
         both = both + rms_norm(routed, layer.post_feedforward_layernorm_2.weight, eps)
         x = x + rms_norm(both, layer.post_feedforward_layernorm.weight, eps)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .joints import PLAIN, Joints
+from .products import SameRows
 
 
 class RMSNorm(nn.Module):
@@ -25,7 +26,7 @@ class RMSNorm(nn.Module):
         return self.joints.norm(x, self.weight, self.eps)
 
 
-class GatedMLP(nn.Module):
+class GatedMLP(SameRows):
     """`down(gelu(gate(x)) * up(x))`: the dense MLP of a layer and the body of self-conditioning."""
 
     def __init__(self, hidden_size: int, intermediate_size: int) -> None:
@@ -35,6 +36,16 @@ class GatedMLP(nn.Module):
         self.down_proj: nn.Module = nn.Linear(intermediate_size, hidden_size, bias=False)
         self.joints: Joints = PLAIN
 
+    def of_same_rows(self) -> tuple[nn.Module, ...]:
+        return self.gate_proj, self.up_proj
+
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.down_proj(self.joints.gated(self.gate_proj(x), self.up_proj(x)))
+        out: Tensor = self.down_proj(self._inner(x))
         return out
+
+    def _inner(self, x: Tensor) -> Tensor:
+        in_one = self.in_one()
+        if in_one is not None and in_one.gates:
+            return in_one.gated(x)
+        gate, up = self.products(x)
+        return self.joints.gated(gate, up)

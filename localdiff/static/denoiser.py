@@ -35,6 +35,7 @@ from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
 from ..model.fused_joints import FusedJoints
 from ..model.joints import set_joints
+from ..model.products import stack_products
 from .buffers import Exchange, StepBuffers
 from .outcome import event_of
 from .program import Program, Shape, bucket_of
@@ -52,6 +53,7 @@ class Denoiser:
         attention: whether attention is Triton's, in all of the model's passes; one program then serves every number of
             positions.
         joints: whether what lies between the products of the model's layers is Triton's, in all of its passes.
+        products: whether products of the same rows are one, where weights allow it, in all of the model's passes.
         captured: whether static steps are recorded as CUDA graphs; what they do through torch then must not wait.
         fuses_commits: whether a committed block, or the end of a prompt, is written into the cache by the first step
             behind it.
@@ -70,6 +72,7 @@ class Denoiser:
         triton: bool = False,
         attention: bool = False,
         joints: bool = False,
+        products: bool = False,
         captured: bool = False,
         fuses_commits: bool = False,
         sparse: bool = False,
@@ -85,6 +88,7 @@ class Denoiser:
             model.attends_through_triton = True
         if static and joints:
             set_joints(model, FusedJoints())
+        are_stacked = static and products and stack_products(model) > 0
         self._is_busy = False
         self._cache: weakref.ref[KVCache] | None = None
         self._programs: dict[Shape, Program] = {}
@@ -92,6 +96,7 @@ class Denoiser:
         words = ["static step" if static else "plain step"]
         words += ["CUDA graph"] * captured + ["logits in Triton"] * (static and triton)
         words += ["attention in Triton"] * self._attention + ["norms in Triton"] * (static and joints)
+        words += ["products of the same rows in one"] * are_stacked
         words += ["commit fused"] * fuses_commits + ["sparse self-conditioning"] * (self._sparse is not None)
         self.path = ", ".join(words)
 
@@ -118,6 +123,7 @@ class Denoiser:
             triton=static and not plain["logits"],
             attention=static and not plain["attention"] and _can_attend(model),
             joints=static and not plain["norms"],
+            products=static and not plain["products"],
             captured=static and not plain["graph"] and not plain["logits"] and can_be_captured,
             fuses_commits=not plain["commit"],
             sparse=sparse,

@@ -6,6 +6,7 @@
     row_kernels, rows           activations as int8, a scale a row and group
     expert_kernels, experts     routing and the two products of all experts of a layer
     linear_kernels, linear      linear layers and the output head, where that is asked for
+    stacked                     products of the same rows in one
     soft_kernels, soft          self-conditioning over the probable ids alone
     switches, choice            which module is replaced by which, on this card
 

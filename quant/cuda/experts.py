@@ -32,7 +32,7 @@ ROWS: dict[Activations, int] = {"a16": 16, "a8": 32}
 """Rows of a block where an expert gets few: uniform routing of 256 rows gives each of 128 experts 16."""
 MANY_ROWS = 64
 
-_NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
 
 class CudaExperts(nn.Module):
@@ -55,19 +55,22 @@ class CudaExperts(nn.Module):
             + ", grouped, Triton"
         )
 
-    def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+    def forward(self, x: Tensor, index: Tensor, weight: Tensor, *, summed: bool = True) -> Tensor:
         """Sums the chosen experts' outputs.
 
         Args:
             x: [N, D] rows; index: int64 [N, K] expert ids; weight: fp32 [N, K] routing weights.
+            summed: whether outputs are weighted and summed; whoever reads them next may do that on the way.
 
         Returns:
-            [N, D] in the type of `x`. Outputs are rounded to that type, their weighted sums are kept in fp32.
+            [N, D] in the type of `x`: outputs are rounded to that type, their weighted sums are kept in fp32. Or the
+            outputs [N, K, D] as they are.
         """
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]  # Triton launches on the current device
-            return self._forward(x, index, weight)
+            outputs = self._outputs(x, index)
+            return _summed(outputs, weight) if summed else outputs
 
-    def _forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+    def _outputs(self, x: Tensor, index: Tensor) -> Tensor:
         from . import expert_kernels as kernels
 
         rows, width = x.shape
@@ -75,7 +78,7 @@ class CudaExperts(nn.Module):
         top_k = index.shape[1]
         pairs = rows * top_k
         if not pairs:
-            return torch.zeros_like(x)
+            return x.new_empty(rows, top_k, width)
         is_int8 = self.activations == "a8"
         block_rows = ROWS[self.activations] if pairs <= 2 * ROWS[self.activations] * experts else MANY_ROWS
         blocks = min(pairs, pairs // block_rows + experts)
@@ -115,7 +118,7 @@ class CudaExperts(nn.Module):
             COMPUTE=_triton_type(x.dtype),
             **self._choices(self._gate_up, block_rows),
         )
-        outputs = x.new_empty(pairs, width)
+        outputs = x.new_empty(rows, top_k, width)
         kernels.down_kernel[(blocks, width // COLUMNS)](
             hidden,
             hidden_scales,
@@ -127,11 +130,7 @@ class CudaExperts(nn.Module):
             inner,
             **self._choices(self._down, block_rows),
         )
-        combined = torch.empty_like(x)
-        kernels.combine_kernel[(rows, -(-width // COMBINED))](
-            outputs, weight.contiguous(), combined, width, TOP_K=top_k, COLUMNS=COMBINED, num_warps=4
-        )
-        return combined
+        return outputs
 
     def _weight(self, part: Tiled | Whole) -> tuple[Tensor, Tensor, Tensor]:
         """Codes, scales, and nf4's table in the type that is computed in."""
@@ -147,6 +146,19 @@ class CudaExperts(nn.Module):
             "num_warps": WARPS,
             "num_stages": STAGES,
         }
+
+
+def _summed(outputs: Tensor, weight: Tensor) -> Tensor:
+    """Rows [N, D], the outputs [N, K, D] of their slots times their weights [N, K]."""
+    from .expert_kernels import combine_kernel
+
+    rows, top_k, width = outputs.shape
+    combined = outputs.new_empty(rows, width)
+    if rows:
+        combine_kernel[(rows, -(-width // COMBINED))](
+            outputs, weight.contiguous(), combined, width, TOP_K=top_k, COLUMNS=COMBINED, num_warps=4
+        )
+    return combined
 
 
 def is_interpreted() -> bool:
@@ -179,7 +191,7 @@ def _take(tensor: QuantTensor | nn.Parameter) -> Tiled | Whole:
 
 def _words(part: Tiled | Whole, activations: Activations) -> str:
     if isinstance(part, Whole):
-        return _NAMES.get(part.weight.dtype, str(part.weight.dtype))
+        return NAMES.get(part.weight.dtype, str(part.weight.dtype))
     return f"{'w4' if part.is_nf4 else 'w8'}{activations}"
 
 

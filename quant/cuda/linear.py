@@ -8,10 +8,13 @@ Shape letters: M rows, N rows of a weight, K its input, V vocabulary, D width.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
-from ..codec import Encoded
+from ..codec import GROUP, Encoded
 from ..modules.embedding import QuantEmbedding
 from ..modules.linear import QuantLinear
 from ..modules.tensor import QuantTensor
@@ -35,57 +38,97 @@ def tile_of(rows: int) -> tuple[int, int]:
     return next((tile for tile in TILES if rows <= tile[0]), TILES[-1])
 
 
+@dataclass(kw_only=True, slots=True)
 class Weight:
     """A weight [N, K] that rows can be multiplied with.
 
-    Args:
-        tensor: int8 stays where it is and is shared; nf4 is given up for its tiled form.
+    Attributes:
+        codes, scales: int8 as it is stored, [N, K] and [N, K/64]; nf4 tiled, [K/64, N, 32] and [K/64, N].
+        activations: type of what is multiplied.
     """
 
-    def __init__(self, tensor: QuantTensor, activations: Activations) -> None:
-        self._activations: Activations = activations
-        self._is_nf4 = tensor.codec.name == "nf4"
-        self.shape = tensor.shape
-        groups = tensor.shape[1] // 64
-        if self._is_nf4:
-            encoded = tensor.encoded
-            part = tiled(tensor.codec, Encoded(codes=encoded.codes[None], scales=encoded.scales[None]))
-            tensor.codes, tensor.scales = tensor.codes.new_empty(0), tensor.scales.new_empty(0)
-            self._codes, self._scales = part.codes, part.scales
-            self._strides = (32, 32 * self.shape[0], 1, self.shape[0])
-        else:
-            self._codes, self._scales = tensor.codes, tensor.scales
-            self._strides = (self.shape[1], 64, groups, 1)
-        self.path = f"{'w4' if self._is_nf4 else 'w8'}{activations}, Triton"
+    codes: Tensor
+    scales: Tensor
+    activations: Activations
+
+    @classmethod
+    def of(cls, tensor: QuantTensor, activations: Activations) -> Weight:
+        """Int8 stays where it is and is shared; nf4 is given up for its tiled form."""
+        if tensor.codec.name != "nf4":
+            return cls(codes=tensor.codes, scales=tensor.scales, activations=activations)
+        encoded = tensor.encoded
+        part = tiled(tensor.codec, Encoded(codes=encoded.codes[None], scales=encoded.scales[None]))
+        tensor.codes, tensor.scales = tensor.codes.new_empty(0), tensor.scales.new_empty(0)
+        return cls(codes=part.codes[0], scales=part.scales[0], activations=activations)
+
+    @classmethod
+    def stacked(cls, weights: Sequence[Weight]) -> Weight:
+        """One weight of the rows of several in one format; each of them becomes a view of its own rows."""
+        axis = weights[0].axis
+        codes, scales = (torch.cat([getattr(weight, name) for weight in weights], axis) for name in ("codes", "scales"))
+        counts = [weight.rows for weight in weights]
+        for weight, *parts in zip(
+            weights, torch.split(codes, counts, axis), torch.split(scales, counts, axis), strict=True
+        ):
+            weight.codes, weight.scales = parts
+        return cls(codes=codes, scales=scales, activations=weights[0].activations)
+
+    @property
+    def is_nf4(self) -> bool:
+        """Whether a byte holds two codes."""
+        return self.codes.dtype == torch.uint8
+
+    @property
+    def rows(self) -> int:
+        """N."""
+        return self.scales.shape[self.axis]
+
+    @property
+    def path(self) -> str:
+        """How it is multiplied, in words."""
+        return f"{'w4' if self.is_nf4 else 'w8'}{self.activations}, Triton"
+
+    @property
+    def axis(self) -> int:
+        """Which axis rows are."""
+        return 1 if self.is_nf4 else 0
 
     def times(self, x: Tensor) -> Tensor:
         """Rows [M, K] to [M, N], in their type."""
+        return self._product(x, self.rows, gated=False)
+
+    def gated(self, x: Tensor) -> Tensor:
+        """`gelu(gate) * up` [M, N/2] of rows [M, K], where the first half of the weight's rows is the gate's."""
+        return self._product(x, self.rows // 2, gated=True)
+
+    def _product(self, x: Tensor, columns: int, *, gated: bool) -> Tensor:
         from .linear_kernels import linear_kernel
 
         rows, width = x.shape
-        out = x.new_empty(rows, self.shape[0])
+        out = x.new_empty(rows, columns)
         if not rows:
             return out
         source, source_scales = x.contiguous(), x
-        is_int8 = self._activations == "a8"
+        is_int8 = self.activations == "a8"
         block, warps = tile_of(rows)
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
             if is_int8:
                 quantized = quantize_rows(source)
                 source, source_scales = quantized.codes, quantized.scales
-            linear_kernel[(-(-rows // block), self.shape[0] // COLUMNS)](
+            linear_kernel[(-(-rows // block), columns // COLUMNS)](
                 source,
                 source_scales,
-                self._codes,
-                self._scales,
-                levels(x.device, self._activations),
+                self.codes,
+                self.scales,
+                levels(x.device, self.activations),
                 out,
                 rows,
                 width,
-                self.shape[0],
-                *self._strides,
-                NF4=self._is_nf4,
+                columns,
+                *self._strides(),
+                NF4=self.is_nf4,
                 INT8=is_int8,
+                GATED=gated,
                 PERMUTED=not is_interpreted(),
                 ROWS=block,
                 COLUMNS=COLUMNS,
@@ -94,18 +137,24 @@ class Weight:
             )
         return out
 
+    def _strides(self) -> tuple[int, int, int, int]:
+        """From row to row and from group to group, of codes and of scales."""
+        if self.is_nf4:
+            return self.codes.stride(1), self.codes.stride(0), self.scales.stride(1), self.scales.stride(0)
+        return self.codes.stride(0), GROUP, self.scales.stride(0), 1
+
 
 class CudaLinear(nn.Module):
     """`x @ weight.T` without a bias."""
 
     def __init__(self, linear: QuantLinear, activations: Activations) -> None:
         super().__init__()
-        self._weight = Weight(linear.weight, activations)
-        self.path = self._weight.path
+        self.product = Weight.of(linear.weight, activations)
+        self.path = self.product.path
 
     def forward(self, x: Tensor) -> Tensor:
         """`[…, K]` to `[…, N]`, in the type of `x`."""
-        out = self._weight.times(x.reshape(-1, x.shape[-1]))
+        out = self.product.times(x.reshape(-1, x.shape[-1]))
         return out.view(*x.shape[:-1], out.shape[-1])
 
 
@@ -118,7 +167,7 @@ class CudaEmbedding(QuantEmbedding):
     def __init__(self, embedding: QuantEmbedding) -> None:
         nn.Module.__init__(self)
         self.weight, self.dtype = embedding.weight, embedding.dtype
-        self._head = Weight(embedding.weight, "a16")
+        self._head = Weight.of(embedding.weight, "a16")
         self.path = f"{self._head.path}; soft embedding decoded, then multiplied"
 
     def logits(self, hidden: Tensor) -> Tensor:

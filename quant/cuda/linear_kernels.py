@@ -8,6 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .expert_kernels import gelu
 from .weight_kernels import add_product
 
 
@@ -28,13 +29,16 @@ def linear_kernel(
     scale_group,
     NF4: tl.constexpr,
     INT8: tl.constexpr,
+    GATED: tl.constexpr,
     PERMUTED: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     """`out` [M, N] = x [M, K] times the weight, summed in fp32. Grid: (M / ROWS rounded up, N / COLUMNS).
 
-    Programs of the same columns are next to each other, so that a weight comes from memory once.
+    Programs of the same columns are next to each other, so that a weight comes from memory once. Where it is GATED, the
+    weight has 2 N rows, and `out` is `gelu(gate) * up` of the first and the second half of them, both rounded first, as
+    two layers would.
 
     Args:
         code_row, code_group, scale_row, scale_group: strides of codes and scales, so that int8 is read as it is stored.
@@ -49,6 +53,9 @@ def linear_kernel(
     x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
     x_row_scales = x_scales + row * groups
     total = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+    up = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+    up_codes = weight_codes + out_width.to(tl.int64) * code_row
+    up_scales = weight_scales + out_width.to(tl.int64) * scale_row
     for group in range(groups):
         total = add_product(
             total,
@@ -63,5 +70,23 @@ def linear_kernel(
             INT8,
             PERMUTED,
         )
+        if GATED:
+            up = add_product(
+                up,
+                x_rows + group * 64,
+                x_row_scales + group,
+                up_codes + group * code_group,
+                up_scales + group * scale_group,
+                levels,
+                k,
+                valid[:, None],
+                NF4,
+                INT8,
+                PERMUTED,
+            )
+    value = total.to(out.dtype.element_ty)
+    if GATED:
+        opened = gelu(value.to(tl.float32)).to(out.dtype.element_ty)
+        value = (opened.to(tl.float32) * up.to(out.dtype.element_ty).to(tl.float32)).to(out.dtype.element_ty)
     to = out + row[:, None].to(tl.int64) * out_width + column[None, :]
-    tl.store(to, total.to(out.dtype.element_ty), mask=valid[:, None])
+    tl.store(to, value, mask=valid[:, None])

@@ -124,7 +124,7 @@ def _modules(network: DiffusionGemma) -> Iterator[tuple[nn.Module, Part, int | N
         yield layer, "norms, residuals", index
         yield attention, "attention core", index
         for name, module in attention.named_children():
-            if name.endswith("_proj"):
+            if name.endswith("_proj") or name == "stacked":
                 yield module, "attention projections", index
         yield layer.get_submodule("mlp"), "dense MLP", index
         yield layer.get_submodule("router"), "router", index

@@ -7,7 +7,7 @@ that hold weights; knows nothing about how a choice was made.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from torch import nn
@@ -15,6 +15,7 @@ from torch import nn
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear
 
 from ...model.diffusion_gemma import DiffusionGemma
+from ...model.products import SameRows
 from .parts import PARTS, Part
 
 _DECODED = (QuantLinear, QuantExperts, QuantEmbedding)
@@ -36,16 +37,24 @@ def paths_of(network: DiffusionGemma, steps: str = "") -> Paths:
     layers = list(network.layers)
     attention = [layer.get_submodule("self_attn") for layer in layers]
     modules: dict[Part, list[nn.Module]] = {
-        "attention projections": [
-            module for owner in attention for name, module in owner.named_children() if name.endswith("_proj")
-        ],
-        "dense MLP": [module for layer in layers for module in layer.get_submodule("mlp").children()],
+        "attention projections": [module for owner in attention for module in _products(owner)],
+        "dense MLP": [module for layer in layers for module in _products(layer.get_submodule("mlp"))],
         "experts": [layer.get_submodule("experts") for layer in layers],
         "head": [network.embed_tokens],
-        "self-conditioning": list(network.self_conditioning.children())[:3],
+        "self-conditioning": list(_products(network.self_conditioning)),
     }
     words = {part: _words(path_of(module) for module in modules[part]) for part in PARTS if part in modules}
     return Paths(words | {"sampling": steps})
+
+
+def _products(owner: nn.Module) -> Iterator[nn.Module]:
+    """The modules that compute products within a part; what several are stacked to stands for them."""
+    in_one = owner.in_one() if isinstance(owner, SameRows) else None
+    if in_one is not None:
+        yield in_one
+    for name, module in owner.named_children():
+        if name.endswith("_proj") and (in_one is None or not in_one.has(module)):
+            yield module
 
 
 def path_of(module: nn.Module) -> str:

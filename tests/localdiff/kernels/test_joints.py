@@ -12,10 +12,12 @@ from localdiff.model.block import Layer
 from localdiff.model.formulas import rotary_table
 from localdiff.model.fused_joints import FusedJoints
 from localdiff.model.joints import PLAIN, Joints, set_joints
+from quant.cuda.experts import CudaExperts
 from tests import tiny
 from tests.kernels import DEVICE, HAS_CARD, needs_triton
+from tests.localdiff.bench.step.small import small_subject
 
-pytestmark = needs_triton
+pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
 FUSED = FusedJoints()
 SIZES = [{}, {"hidden_size": 40, "head_dim": 24, "global_head_dim": 40, "num_experts": 5}]
@@ -78,6 +80,22 @@ def test_heads(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
             assert_close(FUSED.heads(attention, q, k, values, table), PLAIN.heads(attention, q, k, values, table))
 
 
+def test_heads_may_be_parts_of_one_product(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
+    """Then rows have gaps between them, which the plain way does not see either."""
+    config = tiny.config()
+    attention = layers[0].self_attn
+    size = len(attention.q_norm.weight)
+    counts = [config.num_heads, *2 * [attention.k_proj.weight.shape[0] // size]]
+    whole = rows(ROWS, sum(counts) * size, dtype=dtype)
+    q, k, v = (part.view(ROWS, -1, size) for part in whole.split([count * size for count in counts], dim=-1))
+    table = tuple(rows(ROWS, size, dtype=dtype, seed=seed) for seed in (4, 5))
+    found = FUSED.heads(attention, q, k, v, table)
+    assert_close(found, PLAIN.heads(attention, q, k, v, table))
+    assert all(made.is_contiguous() for made in found)
+    apart = FUSED.heads(attention, q.contiguous(), k.contiguous(), v.contiguous(), table)
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, apart, strict=True))
+
+
 def test_after_attention(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     layer = layers[0]
     width = len(layer.input_layernorm.weight)
@@ -86,9 +104,14 @@ def test_after_attention(layers: tuple[Layer, Layer], dtype: torch.dtype) -> Non
 
 
 def test_gated(dtype: torch.dtype) -> None:
-    gate, up = (rows(ROWS, 300, dtype=dtype, seed=seed) for seed in (1, 2))
+    gate, up = (rows(ROWS, 1100, dtype=dtype, seed=seed) for seed in (1, 2))
     gate[0, :5] = torch.tensor([0.0, 30.0, -30.0, 1e-3, -1e-3])
-    assert_close([FUSED.gated(gate, up)], [PLAIN.gated(gate, up)])
+    expected = PLAIN.gated(gate, up)
+    assert_close([FUSED.gated(gate, up)], [expected])
+    assert_close([FUSED.gated(gate[None], up[None])], [expected[None]])
+    assert_close(
+        [FUSED.gated(*torch.cat((gate, up), dim=-1).split(1100, dim=-1))], [expected]
+    )  # as halves of one product
 
 
 def test_choose(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
@@ -119,16 +142,47 @@ def test_close(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     width = len(layer.input_layernorm.weight)
     x, dense, routed = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2, 3))
     is_canvas = torch.arange(ROWS, device=DEVICE) >= 3
-    found = FUSED.close(layer, x, dense, routed, is_canvas)
-    assert_close([found], [PLAIN.close(layer, x, dense, routed, is_canvas)])
-    assert (found - PLAIN.close(layer, x, dense, routed, ~is_canvas)).abs().max() > 0.1, "the scalars differ"
+    found = FUSED.close(layer, x, dense, routed, None, is_canvas)
+    assert_close([found], [PLAIN.close(layer, x, dense, routed, None, is_canvas)])
+    assert (found - PLAIN.close(layer, x, dense, routed, None, ~is_canvas)).abs().max() > 0.1, "the scalars differ"
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_close_sums_what_a_row_chose(layers: tuple[Layer, Layer], dtype: torch.dtype, slots: int) -> None:
+    layer = layers[0]
+    width = len(layer.input_layernorm.weight)
+    x, dense = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2))
+    routed = rows(ROWS, slots, width, dtype=dtype, seed=3)
+    share = rows(ROWS, slots, dtype=torch.float32, seed=4).abs()
+    is_canvas = torch.arange(ROWS, device=DEVICE) >= 3
+    found = FUSED.close(layer, x, dense, routed, share, is_canvas)
+    assert_close([found], [PLAIN.close(layer, x, dense, routed, share, is_canvas)])
+    summed = (routed.float() * share[..., None]).sum(dim=1).to(dtype)
+    assert_close([found], [PLAIN.close(layer, x, dense, summed, None, is_canvas)])
+
+
+def test_grouped_experts_leave_their_sum_to_close() -> None:
+    """Experts of any other kind are summed as ever, and so are those of a batch."""
+    layer = small_subject("4bit").network.to(DEVICE).layers[0]
+    x, is_canvas = rows(9, 64, dtype=torch.float32), torch.ones(9, dtype=torch.bool, device=DEVICE)
+    index, share = layer.router(x)
+    assert FUSED.experts(layer, x, index, share)[1] is None
+    expected, none = PLAIN.experts(layer, x, index, share)
+    assert none is None
+    layer.experts = CudaExperts(layer.get_submodule("experts"))
+    assert PLAIN.experts(layer, x, index, share)[1] is None
+    assert FUSED.experts(layer, x[None], index, share)[0].shape == x[None].shape
+    outputs, weights = FUSED.experts(layer, x, index, share)
+    assert outputs.shape == (9, 2, 64) and weights is share
+    found = FUSED.close(layer, x, x, outputs, weights, is_canvas)
+    torch.testing.assert_close(found, PLAIN.close(layer, x, x, expected, None, is_canvas), atol=1e-4, rtol=1e-4)
 
 
 def test_no_rows_are_no_launch(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     layer = layers[0]
     none = rows(0, len(layer.input_layernorm.weight), dtype=dtype)
     is_canvas = torch.zeros(0, dtype=torch.bool, device=DEVICE)
-    assert FUSED.close(layer, none, none, none, is_canvas).shape == none.shape
+    assert FUSED.close(layer, none, none, none, None, is_canvas).shape == none.shape
     assert all(made.shape == none.shape for made in FUSED.after_attention(layer, none, none))
     assert FUSED.choose(layer.router, none[:, : len(layer.router.per_expert_scale)])[0].shape == (0, 2)
 

@@ -67,6 +67,7 @@ FAST = {
     "triton": True,
     "attention": True,
     "joints": True,
+    "products": True,
     "captured": HAS_CARD,
     "fuses_commits": True,
 }

@@ -70,7 +70,7 @@ def assert_same(found: list[Event], expected: list[Event]) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("how", [{}, {"ahead": False}, {"fuses_commits": True}], ids=str)
+@pytest.mark.parametrize("how", [{}, {"ahead": False}, {"fuses_commits": True}, {"products": True}], ids=str)
 def test_a_generation_is_the_same_as_with_plain_steps(tmp_path: Path, how: Any, values: Any) -> None:
     expected = list(engine(tmp_path).generate(PROMPT, options(**values)))
     assert len([event for event in expected if isinstance(event, DenoiseStep)]) > 5
@@ -152,7 +152,13 @@ def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path) -> None:
 @needs_interpreter
 @pytest.mark.parametrize(
     "how",
-    [{"triton": True}, {"attention": True}, {"attention": True, "fuses_commits": True}, {"joints": True}],
+    [
+        {"triton": True},
+        {"attention": True},
+        {"attention": True, "fuses_commits": True},
+        {"joints": True},
+        {"joints": True, "products": True},
+    ],
     ids=str,
 )
 def test_through_triton_it_is_the_same(tmp_path: Path, how: Any) -> None:

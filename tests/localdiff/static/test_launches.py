@@ -10,22 +10,30 @@ pytestmark = needs_interpreter
 
 
 @pytest.mark.parametrize(
-    ("recipe", "dense", "sliding", "full"),
-    [("bf16", "plain", 19, 18), ("4bit", "plain", 26, 24), ("4bit", "a16", 19, 18)],
+    ("recipe", "dense", "products", "sliding", "full"),
+    [
+        ("bf16", "plain", True, 15, 15),
+        ("4bit", "plain", True, 19, 19),
+        ("4bit", "a16", True, 14, 14),
+        ("bf16", "plain", False, 18, 17),
+        ("4bit", "plain", False, 25, 23),
+        ("4bit", "a16", False, 18, 17),
+    ],
 )
-def test_of_a_layer_on_a_card(recipe: str, dense: str, sliding: int, full: int) -> None:
+def test_of_a_layer_on_a_card(recipe: str, dense: str, products: bool, sliding: int, full: int) -> None:
     from tests.launches import count
 
-    found = count(recipe, dense=dense)
+    found = count(recipe, dense=dense, products=products)
     assert [layer.total() for layer in found] == [sliding, full]
-    assert [layer.total() for layer in count(recipe, dense=dense, commit=True)] == [sliding + 1, full + 1]
+    committed = count(recipe, dense=dense, products=products, commit=True)
+    assert [layer.total() for layer in committed] == [sliding + 1, full + 1]
 
 
 def test_they_are_counted_where_torch_makes_them() -> None:
     """Joints that are plain are an operation after the other, which shows that operations are seen at all."""
     from tests.launches import count
 
-    sliding, _ = count("bf16", joints=False)
+    sliding, _ = count("bf16", joints=False, products=False)
     assert sliding["rms_norm"] == 11 and sliding["attention_kernel"] == 1
     assert sliding["mm"] == 8 and sliding["topk"] == 1
     assert sliding.total() == 81

@@ -1,0 +1,178 @@
+"""One product in the place of several of the same rows: the weights lie below each other in one tensor.
+
+    gate [N, K] ┐
+    up   [N, K] ┴─► one weight [2 N, K], of which each module keeps a view of its own rows
+
+Nothing is held twice, and whoever saves a module or multiplies with it alone sees what it has always been. Knows linear
+layers, plain, quantized and fast; knows nothing about what they are for. No gradient reaches the modules.
+Shape letters: M rows, N rows of a weight, K its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..codec import Encoded
+from ..modules.linear import QuantLinear
+from .experts import NAMES
+from .linear import CudaLinear, Weight
+
+
+class Stacked(nn.Module):
+    """Several products as one.
+
+    It has parameters and buffers of none: those are the modules' own.
+
+    Args:
+        parts: modules that can be stacked; they keep their places.
+        rows: of the weight of each.
+        path: how it is computed, in words.
+
+    Attributes:
+        gates: whether `gated` can be asked for.
+    """
+
+    gates: ClassVar[bool] = False
+
+    def __init__(self, parts: Sequence[nn.Module], rows: Sequence[int], path: str) -> None:
+        super().__init__()
+        self._parts = tuple(parts)  # in a tuple they are no children of this module
+        self._rows = list(rows)
+        self.path = f"{path}, stacked"
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie."""
+        raise NotImplementedError
+
+    def stands_for(self, modules: Sequence[nn.Module]) -> bool:
+        """Whether modules are still those that were stacked; one may have been wrapped or replaced since."""
+        return len(modules) == len(self._parts) and all(a is b for a, b in zip(modules, self._parts, strict=True))
+
+    def has(self, module: nn.Module) -> bool:
+        """Whether a module is one of those that were stacked."""
+        return any(part is module for part in self._parts)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """What each part makes of rows [..., K]: views [..., N] of one tensor."""
+        return torch.split(self.times(x), self._rows, dim=-1)
+
+    def times(self, x: Tensor) -> Tensor:
+        """All parts' rows next to each other."""
+        raise NotImplementedError
+
+    def gated(self, x: Tensor) -> Tensor:
+        """`gelu(first) * second`, tanh form, of the only two parts, in the same launch."""
+        raise NotImplementedError
+
+
+class StackedLinear(Stacked):
+    """`nn.Linear`s without bias, through torch."""
+
+    def __init__(self, linears: Sequence[nn.Linear]) -> None:
+        weights = [linear.weight.detach() for linear in linears]
+        whole = torch.cat(weights)
+        rows = [len(weight) for weight in weights]
+        for linear, part in zip(linears, torch.split(whole, rows), strict=True):
+            linear.weight = nn.Parameter(part, requires_grad=linear.weight.requires_grad)
+        super().__init__(linears, rows, NAMES.get(whole.dtype, str(whole.dtype)))
+        self._weight = whole
+
+    @property
+    def device(self) -> torch.device:
+        return self._weight.device
+
+    def times(self, x: Tensor) -> Tensor:
+        return F.linear(x, self._weight)
+
+
+class StackedQuantLinear(Stacked):
+    """`QuantLinear`s of one codec, decoded together and multiplied through torch."""
+
+    def __init__(self, linears: Sequence[QuantLinear]) -> None:
+        tensors = [linear.weight for linear in linears]
+        rows = [tensor.shape[0] for tensor in tensors]
+        encoded = Encoded(
+            codes=torch.cat([tensor.codes for tensor in tensors]),
+            scales=torch.cat([tensor.scales for tensor in tensors]),
+        )
+        for tensor, codes, scales in zip(
+            tensors, torch.split(encoded.codes, rows), torch.split(encoded.scales, rows), strict=True
+        ):
+            tensor.codes, tensor.scales = codes, scales
+        super().__init__(linears, rows, "decoded, then multiplied")
+        self._codec, self._encoded = tensors[0].codec, encoded
+
+    @property
+    def device(self) -> torch.device:
+        return self._encoded.codes.device
+
+    def times(self, x: Tensor) -> Tensor:
+        return F.linear(x, self._codec.decode(self._encoded, x.dtype))
+
+
+class StackedCudaLinear(Stacked):
+    """`CudaLinear`s of one format, in one launch; with a gate, too."""
+
+    gates = True
+
+    def __init__(self, linears: Sequence[CudaLinear]) -> None:
+        weights = [linear.product for linear in linears]
+        whole = Weight.stacked(weights)
+        super().__init__(linears, [weight.rows for weight in weights], whole.path)
+        self._weight = whole
+
+    @property
+    def device(self) -> torch.device:
+        return self._weight.codes.device
+
+    def times(self, x: Tensor) -> Tensor:
+        out = self._weight.times(x.reshape(-1, x.shape[-1]))
+        return out.view(*x.shape[:-1], out.shape[-1])
+
+    def gated(self, x: Tensor) -> Tensor:
+        out = self._weight.gated(x.reshape(-1, x.shape[-1]))
+        return out.view(*x.shape[:-1], out.shape[-1])
+
+
+def stack(modules: Sequence[nn.Module]) -> Stacked | None:
+    """One product of the same rows in the place of these; None, and nothing has changed, where they make none.
+
+    Weights of one format, type, width and device can be stacked; what is wrapped by something else, such as an adapter,
+    cannot. While it is done these weights are held twice, and no others.
+    """
+    made = _stacked(modules)
+    if made is not None and made.device.type == "cuda":
+        # What was let go lies in pieces, into which the next stack does not fit.
+        torch.cuda.empty_cache()
+    return made
+
+
+def _stacked(modules: Sequence[nn.Module]) -> Stacked | None:
+    linears = [module for module in modules if type(module) is nn.Linear]
+    if (
+        len(linears) == len(modules)
+        and all(linear.bias is None for linear in linears)
+        and _are_alike([linear.weight for linear in linears])
+    ):
+        return StackedLinear(linears)
+    quantized = [module for module in modules if type(module) is QuantLinear]
+    if len(quantized) == len(modules) and _are_alike([linear.weight.codes for linear in quantized]):
+        return StackedQuantLinear(quantized)
+    fast = [module for module in modules if type(module) is CudaLinear]
+    if len(fast) == len(modules) and len({linear.product.activations for linear in fast}) == 1:
+        axis = fast[0].product.axis
+        if _are_alike([linear.product.codes for linear in fast], axis):
+            return StackedCudaLinear(fast)
+    return None
+
+
+def _are_alike(weights: Sequence[Tensor], rows: int = 0) -> bool:
+    """Whether tensors differ in their rows, which are one axis, and in nothing else; types tell codecs apart."""
+    kinds = {(weight.dtype, weight.device, *weight.shape[:rows], *weight.shape[rows + 1 :]) for weight in weights}
+    return len(kinds) == 1

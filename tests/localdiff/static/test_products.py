@@ -1,0 +1,128 @@
+"""Whole blocks with products of the same rows in one against the plain step, in each form weights have on a card."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+
+from localdiff.adapter.attach import attach
+from localdiff.adapter.lowrank import LowRank
+from localdiff.adapter.modules import AdaptedLinear
+from localdiff.denoising import BlockContext
+from localdiff.diffusion.noise import SeededNoise
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.products import SameRows, stack_products
+from localdiff.static import Denoiser
+from quant.cuda import choice
+from tests import tiny
+from tests.kernels import DEVICE, needs_triton
+from tests.localdiff.bench.step.small import small_subject
+
+pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
+
+CARD = torch.device("cuda", 0)
+STEPS = 3
+
+
+def on_card(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> DiffusionGemma:
+    """A small model with the modules that a card gets."""
+    monkeypatch.setattr(choice, "missing", lambda _: None)
+    monkeypatch.setenv("LOCALDIFF_CUDA_DENSE", dense)
+    network = small_subject(recipe).network.to(DEVICE)
+    choice.prepare(network, CARD)
+    return network
+
+
+def block(network: DiffusionGemma, **how: bool) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+    """Argmax ids and entropies of each step of a block behind a prompt of nine ids."""
+    config, denoiser = network.config, Denoiser(network, **how)
+    cache = KVCache(config, 64, torch.float32, DEVICE, canvas=denoiser.canvas_room)
+    with torch.inference_mode():
+        network.encode(torch.arange(9, device=DEVICE), cache)
+    noise = SeededNoise(1)
+    context = BlockContext(block=1, started=0.0, settings=SamplerSettings(max_steps=STEPS), stop_rule="never", pad_id=0)
+    canvas = noise.canvas(config.canvas_length, config.vocab_size).to(DEVICE)
+    steps = denoiser.denoise_block(cache, canvas, noise, context)
+    return [(step.event.argmax_ids, step.event.entropies) for step in steps]
+
+
+def parts(network: DiffusionGemma) -> list[SameRows]:
+    return [module for module in network.modules() if isinstance(module, SameRows)]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "dense"),
+    [("bf16", "plain"), ("4bit", "plain"), ("4bit-small", "plain"), ("4bit", "a16"), ("4bit-small", "a16")],
+)
+def test_a_block_is_the_same_as_with_plain_steps(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = block(small_subject(recipe).network.to(DEVICE))
+    network = on_card(recipe, dense, monkeypatch)
+    found = block(network, static=True, joints=True, products=True)
+    assert sum(part.in_one() is not None for part in parts(network)) > len(network.layers)
+    assert [ids for ids, _ in found] == [ids for ids, _ in expected]
+    for (_, ours), (_, theirs) in zip(found, expected, strict=True):
+        torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), atol=1e-3, rtol=1e-3)
+
+
+def test_what_is_saved_is_what_was_loaded() -> None:
+    network = tiny.model()
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    assert stack_products(network) == len(parts(network)) == 2 * len(network.layers) + 1
+    after = network.state_dict()
+    assert list(after) == list(before)
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    file = io.BytesIO()
+    torch.save(after, file)
+    assert file.tell() < 1.2 * sum(tensor.nbytes for tensor in before.values()) + 100_000
+    other = tiny.model(seed=7)
+    other.load_state_dict(after)
+    assert torch.equal(other.layers[0].self_attn.k_proj.weight, network.layers[0].self_attn.k_proj.weight)
+
+
+def test_values_written_into_a_module_are_multiplied_with() -> None:
+    network = tiny.model()
+    stack_products(network)
+    mlp, x = network.layers[0].mlp, torch.randn(3, 32)
+    before = mlp(x)
+    network.load_state_dict(tiny.model(seed=7).state_dict())
+    assert not torch.equal(mlp(x), before)
+    torch.testing.assert_close(mlp(x), tiny.model(seed=7).layers[0].mlp(x))
+
+
+def test_it_is_done_once() -> None:
+    network = tiny.model()
+    stack_products(network)
+    made = [part.stacked for part in parts(network)]
+    assert stack_products(network) == len(made)
+    assert all(part.stacked is before for part, before in zip(parts(network), made, strict=True))
+
+
+@pytest.mark.parametrize("adapted_first", [True, False])
+def test_an_adapter_keeps_the_products_of_its_module_apart(adapted_first: bool) -> None:
+    network, x = tiny.model(), torch.randn(5, 32)
+    width = network.layers[0].mlp.up_proj.weight.shape[0]
+    term = LowRank(torch.randn(2, 32), torch.randn(width, 2), scale=1.0)
+    if not adapted_first:
+        stack_products(network)
+    attach(network, {("decoder", "layers.0.mlp.up_proj"): term, ("encoder", "layers.0.mlp.up_proj"): term})
+    mlp = network.layers[0].mlp
+    assert isinstance(mlp.up_proj, AdaptedLinear)
+    expected = mlp(x)
+    stack_products(network)
+    assert mlp.in_one() is None and network.layers[1].mlp.in_one() is not None
+    assert torch.equal(mlp(x), expected)
+    assert not torch.allclose(expected, mlp.down_proj(mlp.joints.gated(mlp.gate_proj(x), mlp.up_proj.base(x))))
+
+
+def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localdiff.static.denoiser.missing", lambda _: None)
+    for plain, words in (("graph", True), ("graph,products", False)):
+        monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", plain)
+        network = tiny.model()
+        path = Denoiser.for_device(network, CARD).path
+        assert ("products of the same rows in one" in path) is words
+        assert any(part.in_one() is not None for part in parts(network)) is words
