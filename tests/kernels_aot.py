@@ -303,13 +303,20 @@ def _experts() -> Iterator[Build]:
 
 
 def _linear() -> Iterator[Build]:
-    from quant.cuda.linear import COLUMNS, STAGES, TILES
+    from quant.cuda.linear import COLUMNS, GATED_TILES, STAGES, TILES
 
-    for codec, int8, gated, (rows, warps) in itertools.product(("w4", "w8"), (False, True), (False, True), TILES):
+    tiles = [
+        (activations, gated, *tile)
+        for activations, with_gate in GATED_TILES.items()
+        for gated, some in ((False, TILES), (True, with_gate))
+        for tile in some
+    ]
+    for codec, (activations, gated, rows, warps) in itertools.product(("w4", "w8"), tiles):
+        int8 = activations == "a8"
         yield Build(
             module="quant.cuda.linear_kernels",
             kernel="linear_kernel",
-            name=f"linear {codec}a{8 if int8 else 16}" + ", gated" * gated + f", {rows} rows",
+            name=f"linear {codec}{activations}" + ", gated" * gated + f", {rows} rows",
             pointers={
                 "x": "i8" if int8 else "bf16",
                 "x_scales": "fp32" if int8 else "bf16",

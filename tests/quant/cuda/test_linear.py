@@ -7,7 +7,7 @@ import torch
 
 from quant.codecs import CODECS
 from quant.cuda import linear as module
-from quant.cuda.linear import CudaEmbedding, CudaLinear, tile_of
+from quant.cuda.linear import TILES, CudaEmbedding, CudaLinear, tile_of
 from quant.modules import QuantEmbedding, QuantLinear, QuantTensor
 from tests.kernels import DEVICE, needs_triton
 
@@ -71,4 +71,4 @@ def test_the_head_reads_the_embedding_as_it_is_stored() -> None:
 
 @pytest.mark.parametrize(("count", "tile"), [(1, (16, 4)), (17, (64, 4)), (256, (128, 8))])
 def test_tiles_follow_the_rows(count: int, tile: tuple[int, int]) -> None:
-    assert tile_of(count) == tile
+    assert tile_of(count, TILES) == tile
