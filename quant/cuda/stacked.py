@@ -45,9 +45,8 @@ class Stacked(nn.Module):
         self._rows = list(rows)
         self.path = f"{path}, stacked"
 
-    @property
-    def device(self) -> torch.device:
-        """Where the weights lie."""
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What is multiplied, of which the modules have their views."""
         raise NotImplementedError
 
     def stands_for(self, modules: Sequence[nn.Module]) -> bool:
@@ -83,9 +82,8 @@ class StackedLinear(Stacked):
         super().__init__(linears, rows, NAMES.get(whole.dtype, str(whole.dtype)))
         self._weight = whole
 
-    @property
-    def device(self) -> torch.device:
-        return self._weight.device
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self._weight,)
 
     def times(self, x: Tensor) -> Tensor:
         return F.linear(x, self._weight)
@@ -108,9 +106,8 @@ class StackedQuantLinear(Stacked):
         super().__init__(linears, rows, "decoded, then multiplied")
         self._codec, self._encoded = tensors[0].codec, encoded
 
-    @property
-    def device(self) -> torch.device:
-        return self._encoded.codes.device
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self._encoded.codes, self._encoded.scales
 
     def times(self, x: Tensor) -> Tensor:
         return F.linear(x, self._codec.decode(self._encoded, x.dtype))
@@ -127,9 +124,8 @@ class StackedCudaLinear(Stacked):
         super().__init__(linears, [weight.rows for weight in weights], whole.path)
         self._weight = whole
 
-    @property
-    def device(self) -> torch.device:
-        return self._weight.codes.device
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self._weight.codes, self._weight.scales
 
     def times(self, x: Tensor) -> Tensor:
         out = self._weight.times(x.reshape(-1, x.shape[-1]))
@@ -147,7 +143,7 @@ def stack(modules: Sequence[nn.Module]) -> Stacked | None:
     cannot. While it is done these weights are held twice, and no others.
     """
     made = _stacked(modules)
-    if made is not None and made.device.type == "cuda":
+    if made is not None and made.tensors()[0].is_cuda:
         # What was let go lies in pieces, into which the next stack does not fit.
         torch.cuda.empty_cache()
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 
 import pytest
@@ -19,6 +20,7 @@ from localdiff.model.products import SameRows, stack_products
 from localdiff.static import Denoiser
 from quant.cuda import choice
 from tests import tiny
+from tests.allocations import Allocations
 from tests.kernels import DEVICE, needs_triton
 from tests.localdiff.bench.step.small import small_subject
 
@@ -126,3 +128,16 @@ def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
         path = Denoiser.for_device(network, CARD).path
         assert ("products of the same rows in one" in path) is words
         assert any(part.in_one() is not None for part in parts(network)) is words
+
+
+@pytest.mark.parametrize(("recipe", "dense"), [("bf16", "plain"), ("4bit", "plain"), ("4bit-small", "a16")])
+def test_no_more_than_one_stack_is_held_twice(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Allocations() as held:
+        network = on_card(recipe, dense, monkeypatch)
+        gc.collect()
+        before = held.peak = held.live
+        stack_products(network)
+    stacks = [part.stacked for part in parts(network) if part.stacked is not None]
+    sizes = [sum(tensor.untyped_storage().nbytes() for tensor in stack.tensors()) for stack in stacks]
+    assert held.live == before > sum(sizes)
+    assert held.peak == before + max(sizes)

@@ -9,6 +9,7 @@ import torch
 
 from localdiff.bench.step import subject as subjects
 from localdiff.bench.step.measure import CLOCKED, WARM_UP, Stopwatch
+from localdiff.bench.step.parts import PartClock
 from localdiff.bench.step.paths import path_of, paths_of
 from localdiff.bench.step.released import LAYERS, released_config
 from localdiff.bench.step.run import Measurement, run
@@ -16,6 +17,7 @@ from localdiff.bench.step.subject import Subject, random_subject, real_subject
 from localdiff.bench.step.words import table
 from localdiff.demo.architecture import CANVAS_LENGTH
 from localdiff.errors import ResourceError, UsageError
+from localdiff.model.products import stack_products
 from quant.recipe import RECIPES
 from tests.localdiff.bench.step.small import CEILINGS, small_subject
 
@@ -73,6 +75,18 @@ def test_paths_are_named() -> None:
     assert quantized.of("experts") == quantized.of("head") == "decoded, then multiplied"
     assert plain.of("attention projections") == plain.of("experts") == "bf16"
     assert plain.of("sampling") == ""
+
+
+def test_products_in_one_are_named_and_timed_in_the_place_of_theirs() -> None:
+    network = small_subject("4bit").network
+    stack_products(network)
+    stacks = [layer.self_attn.stacked for layer in network.layers]
+    assert all(stacks)
+    with PartClock(lambda: None).watching(network):
+        assert all(stack._forward_hooks for stack in stacks)
+    words = paths_of(network).of("attention projections")
+    assert words == "4 × decoded, then multiplied, stacked; 4 × decoded, then multiplied", "of queries, and of outputs"
+    assert paths_of(network).of("self-conditioning").startswith("1 × ")
 
 
 def test_a_module_names_its_own_path() -> None:
