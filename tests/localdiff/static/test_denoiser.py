@@ -70,7 +70,9 @@ def assert_same(found: list[Event], expected: list[Event]) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("how", [{}, {"ahead": False}, {"fuses_commits": True}, {"products": True}], ids=str)
+@pytest.mark.parametrize(
+    "how", [{}, {"ahead": False}, {"fuses_commits": True}, {"fuses_commits": True, "products": True}], ids=str
+)
 def test_a_generation_is_the_same_as_with_plain_steps(tmp_path: Path, how: Any, values: Any) -> None:
     expected = list(engine(tmp_path).generate(PROMPT, options(**values)))
     assert len([event for event in expected if isinstance(event, DenoiseStep)]) > 5
