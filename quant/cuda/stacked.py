@@ -26,7 +26,7 @@ from .linear import CudaLinear, Weight
 class Stacked(nn.Module):
     """Several products as one.
 
-    It has parameters and buffers of none: those are the modules' own.
+    It has no parameters and no buffers: those are the modules' own.
 
     Args:
         parts: modules that can be stacked; they keep their places.
