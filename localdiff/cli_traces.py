@@ -165,9 +165,6 @@ def check_command(
 @trace.command("pair", cls=Command)
 def pair_command(
     context: typer.Context,
-    recipes: Annotated[
-        str, typer.Option(metavar="A,B", help="Two recipes; bf16 is the weights as they were published.")
-    ],
     prompt: Annotated[
         str | None,
         typer.Argument(
@@ -177,6 +174,13 @@ def pair_command(
     file: Annotated[
         str | None,
         typer.Option("-f", "--file", metavar="FILE", help="Read the prompt from FILE; - is standard input."),
+    ] = None,
+    recipes: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Two recipes; bf16 is the weights as they were published.")
+    ] = None,
+    adapter: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="In their place: the model without this adapter, and with it."),
     ] = None,
     model: Annotated[
         str,
@@ -216,20 +220,25 @@ def pair_command(
     ] = None,
     keep: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Leave both traces in DIR, as RECIPE.jsonl.", rich_help_panel=_RESULT),
+        typer.Option(
+            metavar="DIR",
+            help="Leave both traces in DIR, as RECIPE.jsonl, or base.jsonl and adapted.jsonl.",
+            rich_help_panel=_RESULT,
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only on stderr.")] = False,
 ) -> int:
-    """Answer one prompt twice, with two recipes of the same weights and the same noise, and compare.
+    """Answer one prompt twice with the same noise, by two recipes of the same weights, or without and with an adapter.
 
-    The way to see what quantization costs: wherever both runs are at the same step of the same block, they draw the
-    same random numbers.
+    The way to see what quantization costs, or what an adapter gains: wherever both runs are at the same step of the
+    same block, they draw the same random numbers.
     """
     streams = decide_streams(context, quiet=quiet)
     from localdiff.commands.trace_pair import PairRequest, trace_pair
 
     request = PairRequest(
         recipes=recipes,
+        adapter=adapter,
         options=GenerateOptions(
             max_tokens=max_tokens, context=context_size, seed=seed, think=think, system=system, temperature=temperature
         ),

@@ -1,7 +1,7 @@
-"""`localdiff trace pair`: one prompt, two sets of weights, the same noise, and what came out otherwise.
+"""`localdiff trace pair`: one prompt, two models, the same noise, and what came out otherwise.
 
-Knows which weights recipes mean and where traces go; compares nothing itself. The two models are loaded one after the
-other, so that each has the device for itself.
+The two are recipes of the same weights, or a model without and with an adapter; they are loaded one after the other, so
+that each has the device for itself. Knows which weights recipes mean and where traces go; compares nothing itself.
 """
 
 from __future__ import annotations
@@ -37,23 +37,28 @@ INTERRUPTED = 130
 PUBLISHED = "bf16"
 """The recipe of weights as they are published, for which no quantized model is needed."""
 
+BASE, ADAPTED = "base", "adapted"
+"""What a model is called without its adapter and with it."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairRequest:
     """What the command line asks for.
 
     Attributes:
-        recipes: two recipes, separated by a comma.
+        recipes: two recipes, separated by a comma; or None, and an adapter in their place.
         options: settings of both runs; a seed that is not given is drawn once.
         prompt, file: as of a run.
         model: whose weights.
+        adapter: a directory, or the name of one that comes with the package.
         device, dtype, max_memory, offline: as of a run.
         keep: folder that takes the two traces.
         to, output: as of `trace diff`.
     """
 
-    recipes: str
+    recipes: str | None
     options: GenerateOptions
+    adapter: str | None = None
     prompt: str | None = None
     file: str | None = None
     model: str = store.MODEL
@@ -66,22 +71,38 @@ class PairRequest:
     output: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two models.
+
+    Attributes:
+        label: what it is called beside the other, and its trace in a folder that is kept.
+        model: a Hub id, a directory, or `demo`.
+        adapter: what is beside its weights.
+    """
+
+    label: str
+    model: str
+    adapter: str | None = None
+
+
 Run: TypeAlias = Callable[[str, GenerateOptions, threading.Event], Iterator[Event]]
-Load: TypeAlias = Callable[[PairRequest, str], tuple[Recordable, Run]]
+Load: TypeAlias = Callable[[PairRequest, Side], tuple[Recordable, Run]]
 
 
-def load_paired(request: PairRequest, model: str) -> tuple[Recordable, Run]:
+def load_paired(request: PairRequest, side: Side) -> tuple[Recordable, Run]:
     """A model, and how it answers under paired noise; torch is imported here and not before."""
     from localdiff.engine import Engine
     from localdiff.trace.probe import paired
 
     engine = Engine.load(
-        model,
+        side.model,
         device=request.device,
         dtype=request.dtype,
         offline=request.offline,
         context=request.options.context,
         max_memory=request.max_memory,
+        adapter=side.adapter,
     )
 
     def run(prompt: str, options: GenerateOptions, cancel: threading.Event) -> Iterator[Event]:
@@ -99,7 +120,7 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
     Raises:
         LocaldiffError: everything that a user can do something about.
     """
-    models = _models(request)
+    sides = _sides(request)
     form = diff_form(request.to, request.output, output)
     prompt = read_prompt(request.prompt, request.file, stdin)
     keep = None if request.keep is None else expanded(request.keep)
@@ -117,44 +138,53 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
         stack.callback(status.clear)
         stack.enter_context(logging_to(status, output))
         stack.enter_context(cancel_on_interrupt(cancel))
-        for recipe, model in models.items():
-            traces.append(_record(request, prompt, model, folder / f"{recipe}.jsonl", output, status, cancel, load))
+        for side in sides:
+            traces.append(_record(request, prompt, side, folder / f"{side.label}.jsonl", output, status, cancel, load))
             if cancel.is_set():
                 return INTERRUPTED
         status.clear()
-        first, second = models
-        write_diff((traces[0], traces[1]), (first, second), form, file, output)
+        first, second = sides
+        write_diff((traces[0], traces[1]), (first.label, second.label), form, file, output)
     return 0
 
 
-def _models(request: PairRequest) -> dict[str, str]:
-    """Recipe and model, two of them, both there.
+def _sides(request: PairRequest) -> tuple[Side, Side]:
+    """The two models, both there.
 
     Raises:
-        UsageError: not two different recipes.
-        WeightsError: nobody has made the weights of one.
+        UsageError: neither two different recipes nor an adapter, or both of it.
+        WeightsError: nobody has made the weights of a recipe.
     """
+    if (request.recipes is None) == (request.adapter is None):
+        raise UsageError(
+            "a pair is two recipes, or a model without and with an adapter",
+            "give either `--recipes bf16,4bit` or `--adapter NAME`",
+        )
+    if request.recipes is None:
+        return Side(BASE, request.model), Side(ADAPTED, request.model, request.adapter)
     recipes = [recipe.strip() for recipe in request.recipes.split(",")]
     if len(recipes) != 2 or len(set(recipes)) != 2 or not all(recipes):
         raise UsageError(
             f"`--recipes {request.recipes}` does not name two recipes", "for example `--recipes bf16,4bit`"
         )
-    found: dict[str, str] = {}
-    for recipe in recipes:
-        name = request.model if recipe == PUBLISHED else store.output_name(request.model, recipe)
-        if recipe != PUBLISHED and quantized_directory(name) is None:
-            raise WeightsError(
-                f"there are no weights of `{request.model}` in the recipe `{recipe}` here",
-                f"`localdiff quantize {request.model} --recipe {recipe}` makes them",
-            )
-        found[recipe] = name
-    return found
+    first, second = (_quantized(request.model, recipe) for recipe in recipes)
+    return first, second
+
+
+def _quantized(model: str, recipe: str) -> Side:
+    name = model if recipe == PUBLISHED else store.output_name(model, recipe)
+    if recipe != PUBLISHED and quantized_directory(name) is None:
+        raise WeightsError(
+            f"there are no weights of `{model}` in the recipe `{recipe}` here",
+            f"`localdiff quantize {model} --recipe {recipe}` makes them",
+        )
+    return Side(recipe, name)
 
 
 def _record(
     request: PairRequest,
     prompt: str,
-    model: str,
+    side: Side,
     file: Path,
     output: Output,
     status: StatusLine,
@@ -162,16 +192,17 @@ def _record(
     load: Load,
 ) -> Trace:
     """The trace of one of the two runs; its model is let go of when this returns."""
-    status.show(f"loading {printable(model)}")
+    name = printable(side.model) + (f" with {printable(side.adapter)}" if side.adapter else "")
+    status.show(f"loading {name}")
     # Of a trace in a temporary folder nobody needs to know.
     told = output if request.keep is not None else replace(output, quiet=True)
     with trace_file(RecordOptions(file=file), told) as trace:
         assert trace is not None
-        engine, run = load(request, model)
+        engine, run = load(request, side)
         observer = trace.observer(engine, prompt, request.options, hashing_shown_by(status), noise="paired")
         for event in run(prompt, request.options, cancel):
             observer.on_event(event)
             if isinstance(event, DenoiseStep):
-                status.show(f"{printable(model)}: block {event.block}, step {event.step}")
+                status.show(f"{name}: block {event.block}, step {event.step}")
         status.clear()
     return read_trace(file)

@@ -137,12 +137,16 @@ class PairLoad:
 
     def __init__(self) -> None:
         self.models: list[str] = []
+        self.adapters: list[str | None] = []
         self.options: list[GenerateOptions] = []
 
-    def __call__(self, _request: trace_pair.PairRequest, model: str) -> tuple[ScriptedEngine, trace_pair.Run]:
-        self.models.append(model)
+    def __call__(
+        self, _request: trace_pair.PairRequest, side: trace_pair.Side
+    ) -> tuple[ScriptedEngine, trace_pair.Run]:
+        self.models.append(side.model)
+        self.adapters.append(side.adapter)
         text = "Hello." if len(self.models) == 1 else "Hallo."
-        engine = ScriptedEngine(blocks=(Block(text=text),), identity=FakeIdentity(model=model))
+        engine = ScriptedEngine(blocks=(Block(text=text),), identity=FakeIdentity(model=side.model))
 
         def run(prompt: str, options: GenerateOptions, cancel: threading.Event) -> Iterator[Event]:
             self.options.append(options)
@@ -166,6 +170,16 @@ def test_pair_runs_both_with_one_seed_and_compares(quantized: Path, streams: Out
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
 
 
+def test_pair_runs_a_model_without_an_adapter_and_with_it(streams: Output, tmp_path: Path) -> None:
+    load = PairLoad()
+    request = pair_request(recipes=None, adapter="sudoku", model="demo", keep=tmp_path)
+    assert trace_pair.trace_pair(request, streams, stdin=None, load=load) == 0
+    assert load.models == ["demo", "demo"]
+    assert load.adapters == [None, "sudoku"]
+    assert text_of(streams.stdout).startswith("A  base     demo, bf16 · seed 5")
+    assert sorted(path.name for path in tmp_path.glob("*.jsonl")) == ["adapted.jsonl", "base.jsonl"]
+
+
 def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_path: Path) -> None:
     page = tmp_path / "pair.html"
     request = pair_request(model="demo", output=page)
@@ -178,6 +192,8 @@ def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_p
 @pytest.mark.parametrize(
     ("fields", "kind", "words"),
     [
+        ({"recipes": None}, UsageError, "a pair is two recipes, or a model without and with an adapter"),
+        ({"adapter": "sudoku"}, UsageError, "a pair is two recipes, or a model without and with an adapter"),
         ({"recipes": "bf16"}, UsageError, "`--recipes bf16` does not name two recipes"),
         ({"recipes": "4bit,4bit"}, UsageError, "does not name two recipes"),
         ({"recipes": "bf16,4bit,int8"}, UsageError, "does not name two recipes"),
