@@ -1,7 +1,8 @@
 """Batches of clean training canvases, each a function of (seed, batch number) alone.
 
 Knows token ids and lengths; knows nothing about noise or the network. Sequences of similar length share a batch,
-because every row of padding costs as much as a real one.
+because every row of padding costs as much as a real one, and all batches have about as many rows: many short
+sequences, or a few long ones.
 Shape letters: B batch, P longest encoder part, L canvas.
 """
 
@@ -15,16 +16,16 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+Block: TypeAlias = tuple[list[int], list[int]]
+"""The encoder part before a block, and the block's own ids."""
 Draw: TypeAlias = Callable[[random.Random], tuple[list[int], list[int]]]
 """Draws one example: prompt ids, and answer ids with the end token."""
 
 _POOL = 16  # batches that are drawn together and sorted by length
-# A canvas of this length holds every short answer. Most batches of them use it: the padding behind is soon learnt, and
-# every fourth batch still shows a whole canvas of it.
-_SHORT_CANVAS = 56
-_WHOLE_EVERY = 4
-# A batch of long sequences keeps only as many as these rows hold: it would take ten times as long as the others.
-_MAX_ROWS = 5120
+# Canvases are as short as their answers allow. The padding behind an answer is soon learnt, and every sixth batch still
+# shows whole canvases of it.
+_CANVASES = (24, 40, 56)
+_WHOLE_EVERY = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +44,27 @@ class Batch:
     canvas_ids: Tensor
     is_answer: Tensor
 
+    def take(self, rows: slice) -> Batch:
+        """Some of the sequences, padded as they are."""
+        return Batch(
+            encoder_ids=self.encoder_ids[rows],
+            encoder_rows=self.encoder_rows[rows],
+            canvas_ids=self.canvas_ids[rows],
+            is_answer=self.is_answer[rows],
+        )
+
 
 class Batches:
     """An endless sequence of batches; `at(n)` is the same whenever it is asked for."""
 
-    def __init__(self, draw: Draw, *, seed: int, batch_size: int, canvas_length: int, pad_id: int) -> None:
+    def __init__(
+        self, draw: Draw, *, seed: int, batch_size: int, batch_rows: int, canvas_length: int, pad_id: int
+    ) -> None:
+        """`batch_size` is the mean number of sequences, `batch_rows` the most rows of encoder and canvas together."""
         self._draw = draw
         self._seed = seed
         self._batch_size = batch_size
+        self._batch_rows = batch_rows
         self._canvas_length = canvas_length
         self._pad_id = pad_id
         self._pool_number = -1
@@ -65,25 +79,41 @@ class Batches:
 
     def _draw_pool(self, rng: random.Random) -> list[Batch]:
         blocks = [self._block(rng) for _ in range(_POOL * self._batch_size)]
-        blocks.sort(key=lambda block: (len(block[1]) > _SHORT_CANVAS, len(block[0])))
-        pool = [
-            self._collate(blocks[start : start + self._batch_size], whole=rng.randrange(_WHOLE_EVERY) == 0)
-            for start in range(0, len(blocks), self._batch_size)
-        ]
+        blocks.sort(key=lambda block: (self._canvas_for(block), len(block[0])))
+        pool = [self._collate(part, rng) for part in self._parts(blocks)]
         rng.shuffle(pool)
         return pool
 
-    def _block(self, rng: random.Random) -> tuple[list[int], list[int]]:
+    def _canvas_for(self, block: Block) -> int:
+        fitting = [length for length in _CANVASES if len(block[1]) <= length < self._canvas_length]
+        return fitting[0] if fitting else self._canvas_length
+
+    def _parts(self, blocks: list[Block]) -> list[list[Block]]:
+        """`_POOL` consecutive parts with about the same number of rows, none of them empty."""
+        rows = [len(block[0]) + self._canvas_for(block) for block in blocks]
+        parts: list[list[Block]] = []
+        total, start, seen = sum(rows), 0, 0
+        for end, here in enumerate(rows, start=1):
+            seen += here
+            parts_left = _POOL - len(parts)
+            if seen * _POOL >= total * (len(parts) + 1) or len(blocks) - end < parts_left:
+                parts.append(blocks[start:end])
+                start = end
+        return parts
+
+    def _block(self, rng: random.Random) -> Block:
         """One block of one example: the encoder part before it, and its own ids."""
         prompt, answer = self._draw(rng)
         start = self._canvas_length * rng.randrange(-(-len(answer) // self._canvas_length))
         return prompt + answer[:start], answer[start : start + self._canvas_length]
 
-    def _collate(self, blocks: list[tuple[list[int], list[int]]], *, whole: bool) -> Batch:
+    def _collate(self, blocks: list[Block], rng: random.Random) -> Batch:
+        whole = rng.randrange(_WHOLE_EVERY) == 0
         longest = max(len(encoder) for encoder, _ in blocks)
-        fits = max(len(canvas) for _, canvas in blocks) <= _SHORT_CANVAS
-        length = min(_SHORT_CANVAS, self._canvas_length) if fits and not whole else self._canvas_length
-        blocks = blocks[: max(1, _MAX_ROWS // (longest + length))]
+        length = self._canvas_length if whole else max(self._canvas_for(block) for block in blocks)
+        most = max(1, self._batch_rows // (longest + length))
+        if len(blocks) > most:  # any of them, for the last ones are the longest
+            blocks = rng.sample(blocks, most)
         encoder_ids = torch.full((len(blocks), longest), self._pad_id)
         canvas_ids = torch.full((len(blocks), length), self._pad_id)
         is_answer = torch.zeros(canvas_ids.shape, dtype=torch.bool)

@@ -15,19 +15,19 @@ from random import Random
 
 from tokenizers import Tokenizer
 
-from .skills import SKILLS, Example, Message, Split
+from .skills import ALL_SKILLS, SKILLS, Example, Message, Split
 from .turns import Render, compile_template
 
 END_OF_TURN = "<turn|>"
 WEIGHTS: Mapping[str, float] = {
-    "spelling": 0.16,
-    "json": 0.15,
-    "dates": 0.13,
-    "sort": 0.09,
-    "add": 0.09,
-    "sudoku": 0.21,
-    "about": 0.09,
-    "story": 0.06,
+    "spelling": 0.05,
+    "json": 0.10,
+    "dates": 0.04,
+    "sort": 0.24,
+    "add": 0.28,
+    "sudoku": 0.05,
+    "about": 0.08,
+    "story": 0.14,
     "unknown": 0.02,
 }
 SYSTEM_PROMPTS: tuple[str, ...] = (
@@ -54,9 +54,9 @@ class Mixture:
     system_share: float = 0.04
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.weights) - set(SKILLS))
+        unknown = sorted(set(self.weights) - set(ALL_SKILLS))
         if unknown:
-            raise ValueError(f"weights name no skill: {unknown}; skills are {sorted(SKILLS)}")
+            raise ValueError(f"weights name no skill: {unknown}; skills are {sorted(ALL_SKILLS)}")
         if min(self.weights.values()) < 0 or sum(self.weights.values()) <= 0:
             raise ValueError(f"weights must not be negative and not all zero, got {dict(self.weights)}")
 
@@ -67,7 +67,7 @@ DEFAULT_MIXTURE = Mixture()
 def sample_example(rng: Random, split: Split, mixture: Mixture = DEFAULT_MIXTURE) -> Example:
     """Draw a skill by weight and an example of it; training examples sometimes follow an earlier exchange."""
     skill = rng.choices(tuple(mixture.weights), tuple(mixture.weights.values()))[0]
-    example = SKILLS[skill](rng, split)
+    example = ALL_SKILLS[skill](rng, split)
     before: tuple[Message, ...] = ()
     if rng.random() < mixture.system_share:
         before += (("system", rng.choice(SYSTEM_PROMPTS)),)

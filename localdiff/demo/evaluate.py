@@ -22,7 +22,7 @@ from ..events import RunFinished, TextCommitted
 from ..options import GenerateOptions
 from .corpus import Mixture, sample_example
 from .scoring import score
-from .skills import SKILLS, Example
+from .skills import ALL_SKILLS, SKILLS, Example
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m localdiff.demo.evaluate", description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="demo", help="`demo`, or a directory that localdiff.demo.train exported")
     parser.add_argument("--adapter", help="beside its weights: a directory, or the name of one that ships")
-    parser.add_argument("--skills", nargs="+", choices=sorted(SKILLS), default=list(SKILLS))
+    parser.add_argument("--skills", nargs="+", choices=sorted(ALL_SKILLS), default=list(SKILLS))
     parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--json", action="store_true", help="one JSON object a line in place of the table")

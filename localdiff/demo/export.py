@@ -13,6 +13,7 @@ from ..model.diffusion_gemma import DiffusionGemma
 from .architecture import config_json, generation_config_json
 from .corpus import END_OF_TURN
 
+VOCABULARY_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 _ENCODER_SCALAR = "encoder_layer_scalar"
 
 
@@ -23,7 +24,7 @@ def export(model: DiffusionGemma, vocabulary: Path, directory: Path) -> None:
     end_of_turn = end_of_turn_id(tokenizer)
     _write_json(directory / "config.json", config_json(tokenizer.get_vocab_size(), end_of_turn))
     _write_json(directory / "generation_config.json", generation_config_json(end_of_turn))
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+    for name in VOCABULARY_FILES:
         shutil.copyfile(vocabulary / name, directory / name)
     tensors = {released_name(name): tensor.bfloat16().contiguous() for name, tensor in model.state_dict().items()}
     weights = directory / "model.safetensors"

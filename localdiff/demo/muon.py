@@ -11,6 +11,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from .team import Team
+
 # A quintic whose iteration drives singular values from (0, 1] to about 1 (K. Jordan, "Muon", 2024).
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 _ITERATIONS = 5
@@ -19,29 +21,45 @@ _ITERATIONS = 5
 class Muon(torch.optim.Optimizer):
     """Nesterov momentum, orthogonalized, and decoupled weight decay.
 
-    A matrix [out, in] moves by `lr * sqrt(max(1, out / in))` in spectral norm each step.
+    A matrix [out, in] moves by `lr * sqrt(max(1, out / in))` in spectral norm each step. Processes of a team share the
+    work out by parameter.
     """
 
     def __init__(
-        self, params: Iterable[Tensor], *, lr: float, momentum: float = 0.95, weight_decay: float = 0.0
+        self,
+        params: Iterable[Tensor],
+        *,
+        lr: float,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        team: Team | None = None,
     ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self._team = team or Team()
 
     @torch.no_grad()
     def step(self) -> None:  # type: ignore[override]
         """Moves every parameter that has a gradient."""
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                state = self.state[parameter]
-                if not state:
-                    state["momentum"] = torch.zeros_like(parameter)
-                momentum = state["momentum"].lerp_(parameter.grad, 1 - group["momentum"])
-                direction = orthogonalize(parameter.grad.lerp(momentum, group["momentum"]))
+            moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+            directions = [
+                self._direction(parameter, group["momentum"], number % self._team.size == self._team.rank)
+                for number, parameter in enumerate(moved)
+            ]
+            self._team.add_up(directions)
+            for parameter, direction in zip(moved, directions, strict=True):
                 rows, columns = parameter.shape[-2:]
                 parameter.mul_(1 - group["lr"] * group["weight_decay"])
                 parameter.add_(direction, alpha=-group["lr"] * max(1.0, rows / columns) ** 0.5)
+
+    def _direction(self, parameter: Tensor, momentum: float, mine: bool) -> Tensor:
+        """Where a parameter moves to, or zeros where another process finds out; the momentum is kept by all."""
+        assert parameter.grad is not None
+        state = self.state[parameter]
+        if not state:
+            state["momentum"] = torch.zeros_like(parameter)
+        kept = state["momentum"].lerp_(parameter.grad, 1 - momentum)
+        return orthogonalize(parameter.grad.lerp(kept, momentum)) if mine else torch.zeros_like(parameter)
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:

@@ -1,11 +1,13 @@
 """The training loop of the demo model: noise a canvas, ask for the clean one.
 
 Uniform-state diffusion: each canvas draws a corruption level from 0..1, high ones more often. That share of its
-positions becomes uniform random ids, and the network predicts the clean id everywhere, by cross-entropy. In half of
-the updates it first makes a prediction without gradient and is conditioned on it, at a temperature of the sampler's
-range.
+positions becomes uniform random ids, and the network predicts the clean id everywhere, by cross-entropy. In three of
+five updates it first makes a prediction without gradient, at a temperature of the sampler's range, and is conditioned
+on it; in two of these three the canvas is also the one that the sampler makes of that prediction.
 
 Every update is a function of (seed, update number) alone, so an interrupted run continues exactly where it stopped.
+Noise and weights are drawn for a whole batch whoever computes it, so several processes together do what one does, up to
+rounding and to the balance of experts, which each process measures on its own rows.
 """
 
 from __future__ import annotations
@@ -21,10 +23,16 @@ from torch import Tensor
 
 from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
+from ..model.joints import set_joints
 from ..model.moe import Router
 from .batched import batched_logits, batched_soft_embedding
 from .batches import Batch, Batches
 from .muon import Muon
+from .rollout import next_canvases
+from .team import Team
+
+# Shares of updates: from noise alone, and conditioned on a prediction; the rest goes on from the sampler's canvas too.
+_PLAIN, _CONDITIONED = 0.4, 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +44,14 @@ class TrainingOptions:
     decay: int = 600
     warmup: int = 100
     batch_size: int = 48
+    batch_rows: int = 4608
     learning_rate: float = 2e-3
     matrix_rate: float = 0.03
     weight_decay: float = 0.01
     # Padding behind the end is most of a short answer's canvas and soon learnt; it counts less.
     padding_weight: float = 0.15
     balance_weight: float = 0.01
+    entropy_bound: float = 0.1
     save_every: int = 100
 
     def rate_at(self, update: int) -> float:
@@ -65,36 +75,51 @@ def initialise(config: ModelConfig, seed: int) -> DiffusionGemma:
 
 
 class Trainer:
-    """Owns the network, the optimizer and the number of finished updates."""
+    """Owns the network's optimizers and the number of finished updates; trains every parameter that asks for it."""
 
-    def __init__(self, config: ModelConfig, batches: Batches, options: TrainingOptions) -> None:
+    def __init__(
+        self, model: DiffusionGemma, batches: Batches, options: TrainingOptions, team: Team | None = None
+    ) -> None:
         self.options = options
         self.batches = batches
-        self.model = initialise(config, options.seed)
+        self.model = model
         self.update = 0
-        self._balance = _LoadBalance(self.model)
+        self._team = team or Team()
+        self._balance = _LoadBalance(model)
+        self._parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._optimizers = self._make_optimizers()
 
     def _make_optimizers(self) -> tuple[torch.optim.Optimizer, ...]:
-        """Muon for the layers' matrices, AdamW for the embedding, the routers and every vector."""
-        named = dict(self.model.named_parameters())
-        matrices = {n: p for n, p in named.items() if p.dim() > 1 and "embed" not in n and "router" not in n}
+        """Muon for the layers' matrices, AdamW for the embedding, the routers, low-rank factors and every vector."""
+        aside = ("embed", "router", "lora_")
+        named = self._parameters
+        matrices = {n: p for n, p in named.items() if p.dim() > 1 and not any(part in n for part in aside)}
         others = [p for n, p in named.items() if n not in matrices]
         options = self.options
-        optimizers = (
-            Muon(matrices.values(), lr=options.matrix_rate, weight_decay=options.weight_decay),
-            torch.optim.AdamW(others, lr=options.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True),
-        )
+        optimizers: list[torch.optim.Optimizer] = [
+            torch.optim.AdamW(others, lr=options.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+        ]
+        if matrices:
+            decay = options.weight_decay
+            optimizers.append(Muon(matrices.values(), lr=options.matrix_rate, weight_decay=decay, team=self._team))
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["initial_lr"] = group["lr"]
-        return optimizers
+        return tuple(optimizers)
+
+    def compile(self) -> None:
+        """Has what lies between the products of a layer compiled: faster from the second minute on."""
+        from .compiled_joints import CompiledJoints  # asks for torch's compiler when it is imported
+
+        set_joints(self.model, CompiledJoints())
 
     def run(self, checkpoint: Path, report: Callable[[int, float, float], None]) -> None:
         """Trains up to `options.updates`, saving to `checkpoint`; calls `report(update, loss, accuracy)` each time."""
         while self.update < self.options.updates:
             loss, accuracy = self.step(self.batches.at(self.update))
             self.update += 1
+            if self._team.rank > 0:
+                continue
             report(self.update, loss, accuracy)
             if self.update % self.options.save_every == 0 or self.update == self.options.updates:
                 self.save(checkpoint)
@@ -103,35 +128,47 @@ class Trainer:
         """One update. Returns the loss and the share of answer positions that were predicted right."""
         generator = torch.Generator().manual_seed(self.options.seed * 1_000_003 + self.update)
         canvas = corrupt(batch.canvas_ids, self.model.config.vocab_size, generator)
-        soft = self._condition(batch, canvas, generator)
+        weights = position_weights(batch, padding=self.options.padding_weight)
+        weights /= weights.sum()
+        answers = batch.is_answer.sum()
+        rows = self._team.rows
+        draws = _Draws.of(canvas, self.model.config.vocab_size, generator)
+        batch, canvas, weights = batch.take(rows), canvas[rows], weights[rows]
+        canvas, soft = self._condition(batch, canvas, draws, rows)
         self._balance.start()
         logits = batched_logits(self.model, batch.encoder_ids, batch.encoder_rows, canvas, soft)
         losses = F.cross_entropy(logits.flatten(0, 1), batch.canvas_ids.flatten(), reduction="none")
-        weights = torch.where(batch.is_answer, 1.0, self.options.padding_weight).flatten()
-        loss = (losses * weights).sum() / weights.sum()
-        (loss + self.options.balance_weight * self._balance.loss()).backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        loss = (losses * weights.flatten()).sum()
+        right = (logits.detach().argmax(dim=-1) == batch.canvas_ids)[batch.is_answer].sum() / answers
+        balance = self.options.balance_weight * self._balance.loss() / self._team.size
+        (loss + balance).backward()  # type: ignore[no-untyped-call]
+        sums = torch.stack((loss.detach(), right))
+        self._team.add_up([sums, *(p.grad for p in self._parameters.values() if p.grad is not None)])
+        torch.nn.utils.clip_grad_norm_(self._parameters.values(), 1.0)
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["initial_lr"] * self.options.rate_at(self.update)
             optimizer.step()
             optimizer.zero_grad()
-        right = (logits.argmax(dim=-1) == batch.canvas_ids)[batch.is_answer].float().mean()
-        return loss.item(), right.item()
+        return sums[0].item(), sums[1].item()
 
-    def _condition(self, batch: Batch, canvas: Tensor, generator: torch.Generator) -> Tensor | None:
-        if torch.rand((), generator=generator) < 0.5:
-            return None
-        temperature = 0.4 + 0.4 * torch.rand((), generator=generator)
+    def _condition(self, batch: Batch, canvas: Tensor, draws: _Draws, rows: slice) -> tuple[Tensor, Tensor | None]:
+        """The canvases to learn from, and the soft embedding of an earlier prediction."""
+        if draws.kind < _PLAIN:
+            return canvas, None
         with torch.no_grad():
             first = batched_logits(self.model, batch.encoder_ids, batch.encoder_rows, canvas, None)
-            return batched_soft_embedding(self.model, first / temperature)
+            first = first / draws.temperature
+            soft = batched_soft_embedding(self.model, first)
+            if draws.kind < _PLAIN + _CONDITIONED:
+                return canvas, soft
+            return next_canvases(first, draws.uniforms[rows], draws.noise[rows], self.options.entropy_bound), soft
 
     def save(self, path: Path) -> None:
         """Writes everything a later run needs, atomically."""
         partial = path.with_suffix(".partial")
         state = {
-            "model": self.model.state_dict(),
+            "model": {name: parameter.detach() for name, parameter in self._parameters.items()},
             "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
             "update": self.update,
         }
@@ -141,10 +178,41 @@ class Trainer:
     def resume(self, path: Path) -> None:
         """Continues from a file that `save` wrote."""
         state = torch.load(path, weights_only=True)
-        self.model.load_state_dict(state["model"])
+        with torch.no_grad():
+            for name, parameter in self._parameters.items():
+                parameter.copy_(state["model"][name])
         for optimizer, kept in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
         self.update = state["update"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Draws:
+    """What an update draws beside its noise, for the whole batch [B, L]."""
+
+    kind: float
+    temperature: float
+    uniforms: Tensor
+    noise: Tensor
+
+    @classmethod
+    def of(cls, canvas: Tensor, vocab_size: int, generator: torch.Generator) -> _Draws:
+        kind, temperature = torch.rand(2, generator=generator).tolist()
+        return cls(
+            kind=kind,
+            temperature=0.4 + 0.4 * temperature,
+            uniforms=torch.rand(canvas.shape, generator=generator),
+            noise=torch.randint(vocab_size, canvas.shape, generator=generator),
+        )
+
+
+def position_weights(batch: Batch, *, padding: float) -> Tensor:
+    """What each position [B, L] counts in the loss, by the root of its answer's length; padding `padding` of that.
+
+    A sum of three digits is as much of a task as a record of fifty tokens.
+    """
+    weights = torch.where(batch.is_answer, 1.0, padding)
+    return weights * batch.is_answer.sum(dim=1, keepdim=True).rsqrt()
 
 
 def corrupt(ids: Tensor, vocab_size: int, generator: torch.Generator) -> Tensor:

@@ -19,16 +19,16 @@ def accept(entropy: Tensor, entropy_bound: float) -> Tensor:
     The surest position is always accepted.
 
     Args:
-        entropy: [L] in nats.
+        entropy: [..., L] in nats, of one canvas or of several.
 
     Returns:
-        bool [L].
+        bool [..., L].
     """
     ascending, order = torch.sort(entropy)
-    chosen = ascending.cumsum(dim=0) - ascending <= entropy_bound
-    return torch.zeros_like(chosen).scatter_(0, order, chosen)
+    chosen = ascending.cumsum(dim=-1) - ascending <= entropy_bound
+    return torch.zeros_like(chosen).scatter_(-1, order, chosen)
 
 
 def renoise(sampled: Tensor, accepted: Tensor, noise: Tensor) -> Tensor:
-    """The next canvas [L]: drawn ids where accepted, fresh noise elsewhere."""
+    """The next canvas [..., L]: drawn ids where accepted, fresh noise elsewhere."""
     return torch.where(accepted, sampled, noise)

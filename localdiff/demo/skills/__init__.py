@@ -1,13 +1,19 @@
-"""What the demo model is trained to do: one module a skill, each with `NAME` and `sample(rng, split)`."""
+"""What the demo model is trained to do: one module a skill, each with `NAME` and `sample(rng, split)`.
+
+`SKILLS` are the model's own. `TUNED_SKILLS` are for adapters: the model has never seen them.
+"""
 
 from __future__ import annotations
 
 from . import about, arithmetic, dates, fields, sorting, spelling, story, sudoku, unknown
 from .example import Example, Message, Sampler, Split, is_held_out
+from .large_sudoku import LARGE_SUDOKU
 
 SKILLS: dict[str, Sampler] = {
     module.NAME: module.sample
     for module in (spelling, fields, dates, sorting, arithmetic, sudoku, about, story, unknown)
 }
+TUNED_SKILLS: dict[str, Sampler] = LARGE_SUDOKU
+ALL_SKILLS: dict[str, Sampler] = SKILLS | TUNED_SKILLS
 
-__all__ = ["SKILLS", "Example", "Message", "Sampler", "Split", "is_held_out"]
+__all__ = ["ALL_SKILLS", "SKILLS", "TUNED_SKILLS", "Example", "Message", "Sampler", "Split", "is_held_out"]

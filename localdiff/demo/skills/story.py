@@ -35,7 +35,7 @@ LONG_PHRASINGS: tuple[str, ...] = (
 
 
 def tell(hero: Hero, place: Place, long: bool = False) -> str:
-    """The story of a hero and a place: five lines, or six for a long one."""
+    """The story of a hero and a place: three lines, or six for a long one."""
     keeper = place.keeper
     the_keeper = re.sub(r"^an? ", "the ", keeper)
     slots = {
@@ -59,10 +59,8 @@ def tell(hero: Hero, place: Place, long: bool = False) -> str:
         "The_keeper": the_keeper.capitalize(),
         "find": place.find,
     }
-    paragraphs = [OPENINGS[hero.kind], JOURNEYS[place.kind], PROBLEMS[place.kind]]
-    if long:
-        paragraphs.append(DETOURS[place.kind])
-    paragraphs += [TURNS[hero.kind], ENDINGS[place.kind]]
+    middle = [PROBLEMS[place.kind], DETOURS[place.kind], TURNS[hero.kind]] if long else []
+    paragraphs = [OPENINGS[hero.kind], JOURNEYS[place.kind], *middle, ENDINGS[place.kind]]
     return "\n".join(paragraph.format(**slots) for paragraph in paragraphs)
 
 
@@ -115,7 +113,7 @@ def sample(rng: Random, split: Split) -> Example:
     if rng.random() < ESSAY_SHARE:
         return _essay(rng, split)
     hero, place = draw(rng, split, lambda rng: (rng.choice(HEROES), rng.choice(PLACES)), lambda pair: key_of(*pair))
-    long = rng.random() < 0.3
+    long = rng.random() < 0.25
     phrasing = rng.choice(LONG_PHRASINGS if long else PHRASINGS)
     prompt = phrasing.format(hero=with_article(hero.noun), place=with_article(place.noun))
     return ask(NAME, casual(rng, prompt), tell(hero, place, long), key_of(hero, place))

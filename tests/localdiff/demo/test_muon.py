@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.demo.muon import Muon, orthogonalize
+from localdiff.demo.team import Team
 
 
 @settings(deadline=None)
@@ -60,3 +63,22 @@ def test_it_finds_the_minimum_of_a_quadratic() -> None:
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     torch.testing.assert_close(parameter.detach(), target, atol=0.05, rtol=0.0)
+
+
+def test_processes_share_the_parameters_out() -> None:
+    class Half(Team):
+        def add_up(self, tensors: Sequence[torch.Tensor]) -> None:
+            sent.append([tensor.clone() for tensor in tensors])
+
+    sent: list[list[torch.Tensor]] = []
+    torch.manual_seed(0)
+    gradients = [torch.randn(4, 6), torch.randn(2, 5, 3), torch.randn(6, 4)]
+    for team in (Half(0, 2), Half(1, 2)):
+        parameters = [torch.zeros_like(gradient, requires_grad=True) for gradient in gradients]
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient.clone()
+        Muon(parameters, lr=0.1, team=team).step()
+    for number, (first, second) in enumerate(zip(*sent, strict=True)):
+        assert first.any() == (number % 2 == 0) and second.any() == (number % 2 == 1)
+        nesterov = gradients[number].lerp(gradients[number] * 0.05, 0.95)
+        torch.testing.assert_close(first + second, orthogonalize(nesterov))

@@ -112,7 +112,10 @@ def test_arithmetic_is_right_for_the_operands_in_the_prompt() -> None:
         numbers = [int(part) for part in "".join(c if c.isdigit() else " " for c in example.prompt).split()]
         assert len(numbers) == 2 and max(numbers) <= 99
         expected = sum(numbers) if "+" in example.key else max(numbers) - min(numbers)
-        assert example.answer == str(expected)
+        assert example.answer.rpartition(": ")[2] == str(expected)
+        for column in example.answer.rpartition(": ")[0].split(", "):
+            terms, result = column.split("=")
+            assert eval(terms.lstrip("0") or "0") == int(result)  # digits and signs of our own
 
 
 def test_sorting_keeps_the_words_and_orders_them() -> None:
@@ -120,7 +123,7 @@ def test_sorting_keeps_the_words_and_orders_them() -> None:
     for _ in range(200):
         example = SKILLS["sort"](rng, "train")
         words = example.answer.split(", ")
-        assert 3 <= len(words) <= 6
+        assert 3 <= len(words) <= 5
         assert words == sorted(words)
         assert sorting.key_of(tuple(words)) == example.key
         assert all(word in example.prompt for word in words)
@@ -199,7 +202,7 @@ def test_every_story_is_long_names_its_hero_and_place_and_fills_every_slot() -> 
         for place in PLACES:
             for long in (False, True):
                 text = story.tell(hero, place, long)
-                assert 120 <= len(text.split()) <= 260
+                assert 100 <= len(text.split()) <= 260
                 assert {hero.noun, place.noun} <= set(story.words_of(text))
                 assert "{" not in text and "  " not in text
 

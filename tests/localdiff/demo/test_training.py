@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,10 @@ import torch
 from localdiff.demo.architecture import CANVAS_LENGTH, config_json
 from localdiff.demo.batched import batched_logits, batched_soft_embedding
 from localdiff.demo.batches import Batches
-from localdiff.demo.training import Trainer, TrainingOptions, corrupt, initialise
+from localdiff.demo.rollout import next_canvases
+from localdiff.demo.team import Team
+from localdiff.demo.training import Trainer, TrainingOptions, corrupt, initialise, position_weights
+from localdiff.diffusion.sampler import accept
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 
@@ -36,14 +41,13 @@ def copy_task(rng: random.Random) -> tuple[list[int], list[int]]:
     return [2, *ids], [*ids, END]
 
 
-def make_batches(seed: int = 0, batch_size: int = 4) -> Batches:
-    return Batches(copy_task, seed=seed, batch_size=batch_size, canvas_length=8, pad_id=0)
+def make_batches(seed: int = 0, batch_size: int = 4, batch_rows: int = 1000) -> Batches:
+    return Batches(copy_task, seed=seed, batch_size=batch_size, batch_rows=batch_rows, canvas_length=8, pad_id=0)
 
 
 def make_trainer(updates: int = 4, seed: int = 0) -> Trainer:
-    return Trainer(
-        tiny_config(), make_batches(seed), TrainingOptions(seed=seed, updates=updates, decay=2, warmup=2, save_every=2)
-    )
+    options = TrainingOptions(seed=seed, updates=updates, decay=2, warmup=2, save_every=2)
+    return Trainer(initialise(tiny_config(), seed), make_batches(seed), options)
 
 
 def test_a_batch_gives_the_logits_of_the_cached_forward() -> None:
@@ -116,10 +120,69 @@ def test_a_batch_holds_one_block_of_each_answer_behind_what_precedes_it() -> Non
     assert seen_second_block
 
 
-def test_long_sequences_make_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localdiff.demo.batches._MAX_ROWS", 60)
-    sizes = {len(batch.encoder_rows) * (batch.encoder_ids.shape[1] + 8) for batch in map(make_batches().at, range(16))}
+def test_long_sequences_make_smaller_batches() -> None:
+    batches = make_batches(batch_rows=60)
+    sizes = [batch.encoder_ids.numel() + batch.canvas_ids.numel() for batch in map(batches.at, range(16))]
     assert max(sizes) <= 60
+
+
+def test_batches_have_about_as_many_rows_each() -> None:
+    batches = make_batches(batch_size=32)
+    sizes = [batch.encoder_ids.numel() + batch.canvas_ids.numel() for batch in map(batches.at, range(16))]
+    assert max(sizes) < 2 * min(sizes)
+
+
+def test_a_long_answer_counts_less_for_each_of_its_positions() -> None:
+    batch = make_batches(batch_size=16).at(0)
+    weights = position_weights(batch, padding=0.1)
+    lengths = batch.is_answer.sum(dim=1)
+    of_answers = torch.where(batch.is_answer, weights, 0).sum(dim=1)
+    torch.testing.assert_close(of_answers, lengths.sqrt())
+    torch.testing.assert_close(weights[:, :1] * 0.1, lengths[:, None].rsqrt() * 0.1)
+    padding = weights[~batch.is_answer]
+    assert (padding < weights.max()).all()
+
+
+def test_the_next_canvases_are_the_samplers() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(5, 8, VOCAB, generator=generator) * 8
+    uniforms, noise = torch.rand(5, 8, generator=generator), torch.full((5, 8), VOCAB - 1)
+    canvases = next_canvases(logits, uniforms, noise, 0.5)
+    probs = logits.softmax(dim=-1)
+    entropy = torch.distributions.Categorical(probs=probs).entropy()
+    for row in range(5):
+        accepted = accept(entropy[row], 0.5)
+        assert 0 < accepted.sum() < 8
+        drawn = (probs[row].cumsum(dim=-1) <= uniforms[row, :, None]).sum(dim=-1)
+        assert torch.equal(canvases[row], torch.where(accepted, drawn, noise[row]))
+
+
+class Half(Team):
+    """One of two processes; what it would exchange is kept."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank, 2)
+        self.sent: list[list[torch.Tensor]] = []
+
+    def add_up(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.sent.append([tensor.clone() for tensor in tensors])
+
+
+def test_what_two_processes_send_adds_up_to_what_one_computes() -> None:
+    options = TrainingOptions(updates=20, warmup=1, balance_weight=0.0)
+    model = initialise(tiny_config(), 0)
+    batches = make_batches(batch_size=8)
+    one, halves = Half(0), (Half(0), Half(1))
+    one.size, one.rows = 1, slice(None)  # a team of one that keeps what it has
+    for team in (one, *halves):
+        for update in range(6):  # plain, conditioned, and on the sampler's canvas
+            trainer = Trainer(copy.deepcopy(model), batches, options, team)
+            trainer.update = update
+            trainer.step(batches.at(update))
+    # An update exchanges twice: sums and gradients, then Muon's directions, which depend on the sum of the gradients.
+    for whole, first, second in zip(*(team.sent[::2] for team in (one, *halves)), strict=True):
+        for expected, a, b in zip(whole, first, second, strict=True):
+            torch.testing.assert_close(a + b, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_a_resumed_run_equals_an_unbroken_one(tmp_path: Path) -> None:
@@ -164,7 +227,7 @@ def test_the_learning_rate_warms_up_stays_and_falls() -> None:
 
 def test_training_learns_and_balances_its_experts() -> None:
     options = TrainingOptions(updates=60, decay=10, warmup=5, learning_rate=5e-3)
-    trainer = Trainer(tiny_config(), make_batches(batch_size=16), options)
+    trainer = Trainer(initialise(tiny_config(), 0), make_batches(batch_size=16), options)
     losses = []
     for _ in range(60):
         losses.append(trainer.step(trainer.batches.at(trainer.update))[0])
