@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.processes import Cli
 
@@ -16,6 +17,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # Settles whether kernels are interpreted, before a library that some test imports has loaded Triton.
 import tests.kernels  # noqa: F401
+
+# No test asserts how long something takes, and neither does hypothesis.
+settings.register_profile("localdiff", deadline=None)
+settings.load_profile("localdiff")
 
 # A shell that starts the tests in the background, or `nohup`, has them ignore these, and children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
