@@ -11,12 +11,12 @@ from functools import cache
 from random import Random
 
 from .example import Example, Split, ask, casual, draw
+from .grid import EMPTY, Shape
 
 NAME = "sudoku"
-SIDE, BOX = 4, 2
+SHAPE = Shape(rows=2, columns=2)
+SIDE, DIGITS, PEERS = SHAPE.side, SHAPE.digits, SHAPE.peers
 CELLS = SIDE * SIDE
-DIGITS = "1234"
-EMPTY = "."
 FEWEST_EMPTY, MOST_EMPTY = 4, 10
 PHRASINGS: tuple[str, ...] = (
     "Solve this 4x4 Sudoku: {rows}",
@@ -26,23 +26,6 @@ PHRASINGS: tuple[str, ...] = (
     "Fill in the empty cells: {rows}",
     "Can you solve this puzzle? {rows}",
 )
-
-
-def _peers(cell: int) -> tuple[int, ...]:
-    row, column = divmod(cell, SIDE)
-    return tuple(
-        other
-        for other in range(CELLS)
-        if other != cell
-        and (
-            other // SIDE == row
-            or other % SIDE == column
-            or (other // SIDE // BOX == row // BOX and other % SIDE // BOX == column // BOX)
-        )
-    )
-
-
-PEERS: tuple[tuple[int, ...], ...] = tuple(_peers(cell) for cell in range(CELLS))
 
 
 def solutions(grid: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ def test_there_are_288_solved_grids_and_all_are_valid() -> None:
 
 
 def test_peers_are_the_other_cells_of_row_column_and_box() -> None:
-    assert sudoku.PEERS[0] == (1, 2, 3, 4, 5, 8, 12)
+    assert sudoku.PEERS[0] == {1, 2, 3, 4, 5, 8, 12}
     assert all(len(peers) == 7 for peers in sudoku.PEERS)
 
 
