@@ -16,6 +16,9 @@ endif
 # After a new demo model `python -m tests.bench.live_prompts` helps to choose both, `make example-trace` does the rest.
 SHOWN      := Write a long text about quantization.
 SHOWN_SEED := 2
+# What docs/sudoku.md shows; a held-out puzzle.
+PUZZLE     := Solve this 6x6 Sudoku: .1.......6..1.....4..46..2..3..1.4.2.
+PUZZLE_SEED := 0
 quoted      = '$(subst ','\'',$(1))'
 
 # PYTHON may name the interpreter for the environment; without it the first one that is new enough is taken.
@@ -23,7 +26,7 @@ PYTHON     ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14 python)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all check lint types format docs demo-model example-trace demo-values full-width kernels-aot bench-gpu wheel clean
+.PHONY: help setup run test test-all check lint types format docs demo-model sudoku-adapter sudoku-pair example-trace demo-values full-width kernels-aot bench-gpu wheel clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -79,6 +82,17 @@ demo-model: setup  ## train a small model like the one that ships, about an hour
 	$(BIN)/python -m localdiff.demo.train build/demo-work --updates 1800 --decay 700
 	$(BIN)/python -m localdiff.demo.train build/demo-work --updates 1800 --decay 700 --export build/demo-model
 	$(BIN)/python -m localdiff.demo.evaluate --model build/demo-model --prompts 50
+
+sudoku-adapter: setup  ## train an adapter like the one that ships, about an hour on two cores
+	$(BIN)/torchrun --standalone --nproc-per-node 2 -m localdiff.demo.adapt build/sudoku-work --skill sudoku6
+	$(BIN)/python -m localdiff.demo.adapt build/sudoku-work --skill sudoku6 --export build/sudoku
+	$(BIN)/python -m localdiff.demo.evaluate --adapter build/sudoku --skills sudoku6
+
+sudoku-pair: setup  ## record a puzzle without and with the adapter that ships, for docs/sudoku.md
+	rm -f docs/sudoku/*
+	OMP_NUM_THREADS=1 $(BIN)/localdiff trace pair -m demo --device cpu --adapter sudoku --seed $(PUZZLE_SEED) \
+	  --keep docs/sudoku -o docs/sudoku/pair.html $(call quoted,$(PUZZLE))
+	chmod 644 docs/sudoku/*
 
 full-width: setup  ## write a two-layer checkpoint with random weights at full width into build/ (5 GB)
 	$(BIN)/python -m tests.full_width build/full-width
