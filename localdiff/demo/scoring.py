@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import cache
 
 from .skills import TUNED_SKILLS, Example, about, arithmetic, dates, fields, sorting, spelling, story, sudoku, unknown
+from .skills.grid import EMPTY
 
 STORY_SHARE = 0.8
 """A longer piece has at least this share of the words of the expected one."""
@@ -44,7 +45,7 @@ def _same_json(example: Example, answer: str) -> bool:
 
 def _solves(example: Example, answer: str) -> bool:
     """A valid grid in the layout of the prompt that keeps its clues."""
-    row = f"[{sudoku.DIGITS}{re.escape(sudoku.EMPTY)}]{{{sudoku.SIDE}}}"
+    row = f"[{sudoku.DIGITS}{re.escape(EMPTY)}]{{{sudoku.SIDE}}}"
     puzzle = re.search(rf"{row}(?: {row}){{{sudoku.SIDE - 1}}}", example.prompt)
     if puzzle is None:
         raise ValueError(f"no puzzle in {example.prompt!r}")
@@ -52,7 +53,7 @@ def _solves(example: Example, answer: str) -> bool:
     if len(grid) != sudoku.CELLS or answer.strip() != sudoku.rows_of(grid):
         return False
     clues = puzzle.group().replace(" ", "")
-    kept = all(clue in (sudoku.EMPTY, cell) for clue, cell in zip(clues, grid, strict=True))
+    kept = all(clue in (EMPTY, cell) for clue, cell in zip(clues, grid, strict=True))
     return kept and grid in sudoku.solved_grids()
 
 
