@@ -99,11 +99,11 @@ def _seconds(layers: Sequence[nn.Module] | nn.ModuleList, forward: Callable[[], 
 
 def main() -> None:
     """Measure both and print them."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.against_transformers")
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--context", type=int, default=1024)
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--recipe", default="4bit")
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.against_transformers", description=__doc__)
+    parser.add_argument("--layers", type=int, default=6, help="layers that are made; the others are reckoned")
+    parser.add_argument("--context", type=int, default=1024, help="tokens in the cache before the canvas")
+    parser.add_argument("--steps", type=int, default=3, help="forwards to time, after one that is not counted")
+    parser.add_argument("--recipe", default="4bit", help="how localdiff stores the weights")
     arguments = parser.parse_args()
     print(f"{cpu_name()}, {torch.get_num_threads()} threads; {arguments.layers} layers, context {arguments.context:,}")
     ours = our_seconds(arguments.layers, arguments.context, arguments.steps, arguments.recipe)

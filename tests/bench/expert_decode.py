@@ -8,8 +8,11 @@ weights.
 
 from __future__ import annotations
 
+import argparse
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import torch
@@ -66,9 +69,24 @@ def as_it_is_done(tensor: QuantTensor, library: Nf4Library) -> Callable[[], Tens
     return lambda: product(rows, None, [ROWS] * EXPERTS)
 
 
+@contextmanager
+def nothing_from_the_hub() -> Iterator[None]:
+    """Keeps an import from finding the package `kernels`, through which bitsandbytes' own would fetch code."""
+    missing = object()
+    before = sys.modules.get("kernels", missing)
+    sys.modules["kernels"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["kernels"]
+        if before is not missing:
+            sys.modules["kernels"] = before  # type: ignore[assignment]
+
+
 def packed_product(weight: Tensor, rows: Tensor) -> Work:
     """bitsandbytes' product of bf16 rows with a weight that it packed for processors."""
-    from bitsandbytes.functional import _convert_weight_packed_for_cpu, quantize_4bit
+    with nothing_from_the_hub():
+        from bitsandbytes.functional import _convert_weight_packed_for_cpu, quantize_4bit
 
     packed, state = _convert_weight_packed_for_cpu(*quantize_4bit(weight, blocksize=GROUP, quant_type="nf4"))
     multiply = torch.ops.bitsandbytes.gemv_4bit
@@ -77,6 +95,7 @@ def packed_product(weight: Tensor, rows: Tensor) -> Work:
 
 def main() -> None:
     """Measure and print."""
+    argparse.ArgumentParser(prog="python -m tests.bench.expert_decode", description=__doc__).parse_args()
     library = nf4_library()
     if library is None:
         raise SystemExit("bitsandbytes' CPU library is not there")
