@@ -56,3 +56,14 @@ class VerificationError(LocaldiffError):
     """Stored weights differ from what their manifest promises."""
 
     exit_code = 5
+
+
+_ALLOCATIONS = ("DefaultCPUAllocator", "alloc_cpu", "not enough memory", "out of memory")
+"""What torch's allocators say where memory is not to be had; on a processor they say it with a plain RuntimeError."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error of Python or torch, which need not be imported, means that memory ran out."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _ALLOCATIONS)

@@ -28,7 +28,7 @@ from typing import NoReturn
 
 import typer
 
-from localdiff.errors import LocaldiffError, ResourceError, UsageError
+from localdiff.errors import LocaldiffError, ResourceError, UsageError, is_out_of_memory
 from localdiff.ui.output import Color, Output, decide
 from quant import QuantError
 
@@ -111,7 +111,7 @@ def _worded(error: Exception) -> LocaldiffError:
         return worded
     if isinstance(error, typer.TyperException):
         return _usage(error)
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+    if is_out_of_memory(error):
         return ResourceError(
             "out of memory", "use a smaller `--context`, a quantized model, or a device with more memory"
         )

@@ -114,6 +114,12 @@ def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str, hint: str
         (ResourceError("no device"), 4, "error: no device\n"),
         (VerificationError("a byte differs"), 5, "error: a byte differs\n"),
         (MemoryError(), 4, "error: out of memory\nhint: use a smaller `--context`"),
+        (
+            RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory"),
+            4,
+            "error: out of memory\nhint: use a smaller `--context`",
+        ),
+        (RuntimeError("shapes do not fit"), 1, "error: unexpected RuntimeError: shapes do not fit\nhint: this is"),
         (OSError(28, "No space left on device"), 4, "error: the disk is full\nhint: free some space"),
         (PermissionError(13, "Permission denied", "x"), 2, "error: `x` cannot be used: Permission denied\nhint: look"),
         (OSError(36, "File name too long", b"x"), 2, "error: `x` cannot be used: File name too long\n"),

@@ -13,6 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from ...errors import is_out_of_memory
 from .parts import waiter
 from .work import Work
 
@@ -69,7 +70,9 @@ def _product_rate(kind: str, device: torch.device, largest: int) -> float | None
         left, right = _factor(kind, size, device), _factor(kind, size, device)
         try:
             seconds = _best(partial(multiply, left, right.t()), device)
-        except RuntimeError:
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
             return None
         if seconds >= _LEAST_SECONDS or size >= largest:
             return 2 * size**3 / seconds

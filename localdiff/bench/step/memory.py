@@ -13,6 +13,9 @@ from pathlib import Path
 import torch
 
 STATUS = Path("/proc/self/status")
+CLEAR = Path("/proc/self/clear_refs")
+_CLEAR_PEAK = "5"
+"""What Linux takes there to forget the most that was resident (proc(5))."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,7 +23,7 @@ class MemoryUse:
     """Bytes; None where the system does not say.
 
     Attributes:
-        peak: most that the process has had in memory at once, pages of mapped files included.
+        peak: most that the process has had in memory at once since `forget_peak`, pages of mapped files included.
         anonymous: what it has of its own now.
         mapped: pages of files that are in its memory now.
         device_peak: most that was allocated on a CUDA device.
@@ -32,14 +35,38 @@ class MemoryUse:
     device_peak: int | None
 
 
-def memory_use(device: torch.device, status: Path = STATUS) -> MemoryUse:
-    """What has been taken so far."""
+def forget_peak(device: torch.device, status: Path = STATUS, clear: Path = CLEAR) -> int:
+    """Starts the peaks anew, so that they are no other work's.
+
+    Returns:
+        Bytes of the process's peak that the system still remembers; 0 where it forgot.
+    """
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    try:
+        clear.write_text(_CLEAR_PEAK)
+    except OSError:  # no Linux, or one that does not allow it
+        return _peak(status) or 0
+    return 0
+
+
+def memory_use(device: torch.device, status: Path = STATUS, *, remembered: int = 0) -> MemoryUse:
+    """What has been taken.
+
+    Args:
+        remembered: what `forget_peak` returned; a peak that is no higher is that of the work before.
+    """
+    peak = _peak(status)
     return MemoryUse(
-        peak=_field(status, "VmHWM") or _largest_resident(),
+        peak=None if peak is None or peak <= remembered else peak,
         anonymous=_field(status, "RssAnon"),
         mapped=_field(status, "RssFile"),
         device_peak=torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
     )
+
+
+def _peak(status: Path) -> int | None:
+    return _field(status, "VmHWM") or _largest_resident()
 
 
 def _field(status: Path, name: str) -> int | None:

@@ -15,7 +15,7 @@ from ...hardware import cpu_name
 from ...load import resolve_device
 from .ceilings import Ceilings, measure_ceilings
 from .measure import Stopwatch
-from .memory import memory_use
+from .memory import forget_peak, memory_use
 from .paths import paths_of
 from .report import Report, make_report
 from .subject import Make, Progress
@@ -48,6 +48,7 @@ def run(
     where = resolve_device(device)
     progress("measuring what this machine can do at best")
     ceilings = ceilings_of(where)
+    remembered = forget_peak(where)
     subject = make(progress)
     stopwatch = Stopwatch(
         subject.network, subject.dtype, subject.device, context=measurement.context, progress=progress
@@ -58,7 +59,7 @@ def run(
         timings,
         ceilings,
         paths_of(subject.network, stopwatch.denoiser.path if subject.device.type == "cuda" else ""),
-        memory_use(subject.device),
+        memory_use(subject.device, remembered=remembered),
         context=measurement.context,
         hardware=_hardware(subject.device),
         threads=torch.get_num_threads(),

@@ -42,3 +42,12 @@ def test_a_product_that_a_device_does_not_have_is_left_out(monkeypatch: pytest.M
 
     monkeypatch.setattr(ceilings.torch, "_int_mm", refuse)
     assert "int8" not in measure_ceilings(torch.device("cpu"), copy_bytes=1 << 16, largest=64).products
+
+
+def test_memory_that_runs_out_is_no_missing_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 536870912 bytes")
+
+    monkeypatch.setattr(ceilings.torch, "_int_mm", refuse)
+    with pytest.raises(RuntimeError, match="can't allocate"):
+        measure_ceilings(torch.device("cpu"), copy_bytes=1 << 16, largest=64)

@@ -1,0 +1,44 @@
+"""Memory: what the system writes down, and whose peak it is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from localdiff.bench.step.memory import forget_peak, memory_use
+
+CPU = torch.device("cpu")
+
+
+def status(folder: Path, peak: int) -> Path:
+    file = folder / "status"
+    file.write_text(f"Name:\tx\nVmHWM:\t{peak} kB\nRssAnon:\t7 kB\nRssFile:\t3 kB\n")
+    return file
+
+
+def test_what_the_system_says(tmp_path: Path) -> None:
+    use = memory_use(CPU, status(tmp_path, 20))
+    assert (use.peak, use.anonymous, use.mapped, use.device_peak) == (20 * 1024, 7 * 1024, 3 * 1024, None)
+
+
+def test_a_peak_of_the_work_before_is_not_said(tmp_path: Path) -> None:
+    """Where the system does not forget, only what lies above is known to be new."""
+    remembered = forget_peak(CPU, status(tmp_path, 20), tmp_path / "no" / "such")
+    assert remembered == 20 * 1024
+    assert memory_use(CPU, status(tmp_path, 20), remembered=remembered).peak is None
+    assert memory_use(CPU, status(tmp_path, 21), remembered=remembered).peak == 21 * 1024
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="another system's peak stays")
+def test_a_peak_is_forgotten() -> None:
+    large = torch.ones(1 << 28, dtype=torch.uint8)
+    del large
+    before = memory_use(CPU).peak
+    if forget_peak(CPU):
+        pytest.skip("this system does not let a process forget its peak")
+    after = memory_use(CPU).peak
+    assert before is not None and after is not None
+    assert after < before - (1 << 27)
