@@ -16,7 +16,8 @@ from localdiff.commands.bench_step import StepRequest, bench_step
 from localdiff.exits import decide_streams
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
-from localdiff.ui.help import Command, Group
+from localdiff.ui.configured import configured
+from localdiff.ui.help import Group
 
 bench = typer.Typer(name="bench", cls=Group, help="Measure what this machine and these weights do.")
 
@@ -28,7 +29,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(bench)
 
 
-@bench.command("step", cls=Command)
+@bench.command("step", cls=configured("device", "dtype"))
 def step_command(
     context: typer.Context,
     model: Annotated[
@@ -104,7 +105,7 @@ def step_command(
     return bench_step(request, decide_streams(context, quiet=quiet))
 
 
-@bench.command("quality", cls=Command)
+@bench.command("quality", cls=configured("device", "dtype", "max_memory"))
 def quality_command(
     context: typer.Context,
     first: Annotated[str, typer.Argument(metavar="A", help="The model that the others are held against.")],

@@ -78,6 +78,24 @@ def test_a_table_and_a_line_of_json_last(cli: Cli, asked: list[StepRequest]) -> 
     assert asked == [StepRequest(context=99, steps=4, layers=8, device="cpu")]
 
 
+def test_settings_hold_until_something_else_is_typed(
+    cli: Cli, asked: list[StepRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_DTYPE", "fp32")
+    monkeypatch.setenv("LOCALDIFF_DEVICE", "cpu")
+    monkeypatch.setenv("LOCALDIFF_CONTEXT", "77")
+    assert cli("bench", "step", "--json").code == 0
+    assert cli("bench", "step", "--json", "--dtype", "bf16").code == 0
+    assert asked == [
+        StepRequest(json=True, device="cpu", dtype="fp32"),
+        StepRequest(json=True, device="cpu", dtype="bf16"),
+    ], "`context` is that of an answer"
+    monkeypatch.setenv("LOCALDIFF_DTYPE", "fp16")
+    result = cli("bench", "step", "--json")
+    assert result.code == 2
+    assert "dtype='fp16' must be one of auto, bf16, fp32" in result.stderr
+
+
 def test_json_alone(cli: Cli, asked: list[StepRequest]) -> None:
     result = cli("bench", "step", "--json")
     assert len(result.stdout.splitlines()) == 1
