@@ -118,7 +118,7 @@ def bench_step(request: StepRequest, output: Output, *, measure: Measure = measu
     from localdiff.bench.step.words import json_line, table
 
     if not request.json:
-        output.stdout.write(table(report) + "\n")
+        output.stdout.write(table(report, output.stdout.columns) + "\n")
     output.stdout.write(json_line(report, _command()) + "\n")
     return 0
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .ceilings import Ceilings
 from .layers import extrapolate
-from .measure import Timings
+from .measure import CLOCKED, Timings
 from .memory import MemoryUse
 from .parts import PARTS, Part, Place
 from .paths import Paths
@@ -26,10 +26,14 @@ _CORE_KINDS = ("fp32", "bf16")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartFigures:
-    """One part of a step: seconds, the least there is to do, the seconds that takes at best, and how it was done."""
+    """One part of a step: seconds, the least there is to do, the seconds that takes at best, and how it was done.
+
+    `share` is of the seconds of all parts together.
+    """
 
     part: Part
     seconds: float
+    share: float
     work: Work
     floor: float
     path: str
@@ -43,7 +47,9 @@ class Report:
         step: median of a denoise step, with the 10th and 90th percentile.
         commit: median of a commit pass.
         is_extrapolated: whether some layers were left out and reckoned from the others.
-        parts: in the order of `PARTS`; they add up to one step that the clock of parts slowed down.
+        parts: in the order of `PARTS`; they are those of another step, the middle one of `clocked_steps` that the clock
+            of parts slowed down, and add up to `together`, its seconds.
+        work: the least that a step has to do; `commit_work` the same of a commit pass.
         floor: seconds below which a step cannot stay on this machine.
         tokens_per_second: steps a block → committed tokens a second, commit pass included.
     """
@@ -61,6 +67,10 @@ class Report:
     prefill_rate: float
     is_extrapolated: bool
     parts: tuple[PartFigures, ...]
+    clocked_steps: int
+    together: float
+    work: Work
+    commit_work: Work
     floor: float
     commit_floor: float
     tokens_per_second: dict[int, float]
@@ -85,11 +95,14 @@ def make_report(
     """All figures, for the model that the subject stands for."""
     here, there = subject.built.layers, subject.stands_for.layers
     steps, commits = timings.steps, timings.commits
-    step_places = extrapolate(steps.places, here, there)
-    # Layers that were left out are reckoned with the ratio by which their parts make a pass longer.
-    step_factor = sum(step_places.values()) / sum(steps.places.values())
-    commit_places = extrapolate(commits.places, here, there)
-    commit_factor = sum(commit_places.values()) / sum(commits.places.values())
+    is_extrapolated = len(here) != len(there)
+    step_places, step_factor, commit_factor = steps.places, 1.0, 1.0
+    if is_extrapolated:
+        # Layers that were left out are reckoned with the ratio by which their parts make a pass longer.
+        step_places = extrapolate(steps.places, here, there)
+        step_factor = sum(step_places.values()) / sum(steps.places.values())
+        commit_places = extrapolate(commits.places, here, there)
+        commit_factor = sum(commit_places.values()) / sum(commits.places.values())
     canvas = subject.stands_for.config.canvas_length
     passes = {
         is_canvas: Pass(
@@ -105,7 +118,8 @@ def make_report(
     }
     step = statistics.median(steps.timed) * step_factor
     commit = statistics.median(commits.timed) * commit_factor
-    parts = _parts(step_places, passes[True].work(), ceilings, paths)
+    works = {is_canvas: single.work() for is_canvas, single in passes.items()}
+    parts = _parts(step_places, works[True], ceilings, paths)
     prefill = timings.prefill * commit_factor
     return Report(
         subject=subject,
@@ -119,10 +133,14 @@ def make_report(
         commit=commit,
         prefill=prefill,
         prefill_rate=context / prefill,
-        is_extrapolated=len(here) != len(there),
+        is_extrapolated=is_extrapolated,
         parts=parts,
+        clocked_steps=CLOCKED,
+        together=sum(step_places.values()),
+        work=sum(works[True].values(), Work()),
+        commit_work=sum(works[False].values(), Work()),
         floor=sum(part.floor for part in parts),
-        commit_floor=sum(_floor(place, work, ceilings) for place, work in passes[False].work().items()),
+        commit_floor=sum(_floor(place, work, ceilings) for place, work in works[False].items()),
         tokens_per_second={count: canvas / (count * step + commit) for count in STEP_COUNTS},
         ceilings=ceilings,
         memory=memory,
@@ -141,9 +159,16 @@ def _parts(
         seconds[part] += taken
     for place, work in works.items():
         floors[place[0]] += _floor(place, work, ceilings)
-    work_of = by_part(works)
+    work_of, together = by_part(works), sum(places.values())
     return tuple(
-        PartFigures(part=part, seconds=seconds[part], work=work_of[part], floor=floors[part], path=paths.of(part))
+        PartFigures(
+            part=part,
+            seconds=seconds[part],
+            share=seconds[part] / together,
+            work=work_of[part],
+            floor=floors[part],
+            path=paths.of(part),
+        )
         for part in PARTS
     )
 

@@ -6,6 +6,7 @@ Knows wording, units and rounding; computes no figure.
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,41 +14,81 @@ import torch
 
 from ... import __version__
 from ...sizes import shown_size
-from .report import PartFigures, Report
+from .parts import PARTS
+from .report import Report
+from .work import Work
 
-_HEAD = ("part", "ms", "share", "GB", "GFLOP", "GB/s", "TFLOP/s", "floor ms", "path")
+WIDTH = (80, 120)
+"""Columns that a table takes at least and at most."""
+
+_HEAD = ("part", "ms", "share", "GB", "GFLOP", "GB/s", "TFLOP/s", "floor ms")
+_MARGIN = 14
 
 
-def table(report: Report) -> str:
-    """Everything, for people."""
-    subject, steps = report.subject, report.timed_steps
-    low, high = report.step_percentiles
-    blocks = [
-        f"{subject.name}, recipe {subject.recipe}, {_dtype(report)} on {subject.device}",
-        f"{report.hardware}, torch {torch.__version__}",
-        f"context {report.context:,} tokens, canvas {subject.built.config.canvas_length}; {steps} steps timed; "
-        f"mean entropy {report.mean_entropy:.2f} nats; "
-        f"{100 * report.experts_hit:.0f} % of the experts used, at most {report.busiest} rows each",
-    ]
+def table(report: Report, width: int = WIDTH[1]) -> str:
+    """Everything, for people, in lines of at most `width` columns, but no fewer than the columns of figures take."""
+    width = min(max(width, WIDTH[0]), WIDTH[1])
+    lines = [*_subject(report), *_columns(report), "", *_below(report)]
+    margin = max(len(part) for part in PARTS) + 2
+    lines += ["", "computed by", *(f"{part.part:<{margin}}{part.path}" for part in report.parts if part.path), ""]
+    blocks = [_filled(line, width, margin if line.startswith(PARTS) else 0) for line in lines]
+    return "\n".join([*blocks, *(_filled(line, width, _MARGIN) for line in _totals(report))]) + "\n"
+
+
+def _filled(line: str, width: int, margin: int) -> str:
+    """A line broken between words; later lines start behind the margin."""
+    if len(line) <= width:
+        return line
+    indent = " " * margin
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _subject(report: Report) -> Iterator[str]:
+    subject = report.subject
+    yield f"{subject.name}, recipe {subject.recipe}, {_dtype(report)} on {subject.device}"
+    yield f"{report.hardware}, torch {torch.__version__}"
+    yield (
+        f"context {_counted(report.context, 'token')}, canvas {subject.built.config.canvas_length}; "
+        f"{_counted(report.timed_steps, 'step')} timed; mean entropy {report.mean_entropy:.2f} nats; "
+        f"{100 * report.experts_hit:.0f} % of the experts used, at most {_counted(report.busiest, 'row')} each"
+    )
     if report.is_extrapolated:
         here, there = len(subject.built.layers), len(subject.stands_for.layers)
-        blocks.append(f"EXTRAPOLATED: {here} layers were measured, all times are reckoned for {there}")
-    blocks += ["", *_columns(report), ""]
+        yield f"EXTRAPOLATED: {here} layers were measured, all times are reckoned for {there}"
+    yield ""
+
+
+def _below(report: Report) -> Iterator[str]:
+    yield (
+        f"The parts are those of another step, the middle one of {report.clocked_steps} with a clock at each border "
+        f"between two parts; it took {report.together / report.step:.2f} times the denoise step below. "
+        "Shares are of all parts together."
+    )
     if report.is_extrapolated:
-        blocks.append("(bytes, operations and floors are those of all layers; the memory below is not)")
-    blocks += [
-        f"denoise step  {_ms(report.step)} ms  (10th percentile {_ms(low)}, 90th {_ms(high)}), "
-        f"{report.step / report.floor:,.1f} times the floor of {_ms(report.floor)} ms",
+        yield "Bytes, operations and floors are those of all layers; the memory below is not."
+
+
+def _totals(report: Report) -> Iterator[str]:
+    subject = report.subject
+    low, high = report.step_percentiles
+    yield (
+        f"denoise step  {_ms(report.step)} ms (10th percentile {_ms(low)}, 90th {_ms(high)}), "
+        f"{report.step / report.floor:,.1f} times the floor of {_ms(report.floor)} ms"
+    )
+    yield (
         f"commit pass   {_ms(report.commit)} ms, {report.commit / report.commit_floor:,.1f} times the floor of "
-        f"{_ms(report.commit_floor)} ms",
-        f"ceilings      copy {report.ceilings.copied / 1e9:.1f} GB/s"
-        + "".join(f", {kind} {rate / 1e12:.2f} TFLOP/s" for kind, rate in report.ceilings.products.items()),
-        f"tok/s         {_rates(report.tokens_per_second)}, commit pass included",
-        f"prefill       {_rate(report.prefill_rate)} tok/s, {report.prefill:.2f} s for {report.context:,} tokens",
-        f"memory        {_memory(report)}",
-        f"load          {subject.load_seconds:.1f} s, then {report.first_step:.2f} s for the first step",
-    ]
-    return "\n".join(blocks) + "\n"
+        f"{_ms(report.commit_floor)} ms"
+    )
+    yield f"ceilings      copy {report.ceilings.copied / 1e9:.1f} GB/s" + "".join(
+        f", {kind} {rate / 1e12:.2f} TFLOP/s" for kind, rate in report.ceilings.products.items()
+    )
+    yield f"tok/s         {_rates(report.tokens_per_second)}, commit pass included"
+    yield (
+        f"prefill       {_rate(report.prefill_rate)} tok/s, {report.prefill:.2f} s for "
+        f"{_counted(report.context, 'token')}"
+    )
+    yield f"memory        {_memory(report)}"
+    yield f"load          {subject.load_seconds:.1f} s, then {report.first_step:.2f} s for the first step"
 
 
 def json_line(report: Report, command: str) -> str:
@@ -56,8 +97,9 @@ def json_line(report: Report, command: str) -> str:
     parts = {
         part.part: {
             "seconds": part.seconds,
-            "bytes": part.work.nbytes,
-            "operations": part.work.operations,
+            "share": part.share,
+            "bytes": round(part.work.nbytes),
+            "operations": round(part.work.operations),
             "floor_seconds": part.floor,
             "path": part.path,
         }
@@ -85,10 +127,16 @@ def json_line(report: Report, command: str) -> str:
         "step_seconds_p90": report.step_percentiles[1],
         "first_step_seconds": report.first_step,
         "commit_seconds": report.commit,
+        "commit_bytes": round(report.commit_work.nbytes),
+        "commit_operations": round(report.commit_work.operations),
         "commit_floor_seconds": report.commit_floor,
         "floor_seconds": report.floor,
         "floor_ratio": report.step / report.floor,
+        "bytes": round(report.work.nbytes),
+        "operations": round(report.work.operations),
         "parts": parts,
+        "parts_seconds": report.together,
+        "parts_steps": report.clocked_steps,
         "ceilings": {"copied_bytes_per_s": report.ceilings.copied, "operations_per_s": report.ceilings.products},
         "tok_per_s": {str(count): rate for count, rate in report.tokens_per_second.items()},
         "prefill_seconds": report.prefill,
@@ -106,25 +154,26 @@ def json_line(report: Report, command: str) -> str:
 
 
 def _columns(report: Report) -> Iterator[str]:
-    rows = [_HEAD, *(_row(part, report) for part in report.parts)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD) - 1)]
-    for name, *figures, path in rows:
+    rows: list[Sequence[str]] = [_HEAD]
+    rows += [_row(part.part, part.seconds, part.share, part.work, part.floor) for part in report.parts]
+    rows.append(_row("together", report.together, 1.0, report.work, report.floor))
+    rows.append(_row("commit pass", report.commit, None, report.commit_work, report.commit_floor))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    for name, *figures in rows:
         cells = [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(figures, widths[1:], strict=True))]
-        yield "  ".join([*cells, path]).rstrip()
+        yield "  ".join(cells).rstrip()
 
 
-def _row(part: PartFigures, report: Report) -> Sequence[str]:
-    whole = sum(other.seconds for other in report.parts)
+def _row(name: str, seconds: float, share: float | None, work: Work, floor: float) -> Sequence[str]:
     return (
-        part.part,
-        _ms(part.seconds),
-        f"{100 * part.seconds / whole:.0f} %",
-        f"{part.work.nbytes / 1e9:.2f}",
-        f"{part.work.operations / 1e9:.1f}",
-        f"{part.work.nbytes / 1e9 / part.seconds:.1f}" if part.seconds else "",
-        f"{part.work.operations / 1e12 / part.seconds:.2f}" if part.seconds else "",
-        _ms(part.floor),
-        part.path,
+        name,
+        _ms(seconds),
+        "" if share is None else f"{100 * share:.0f} %",
+        f"{work.nbytes / 1e9:.2f}",
+        f"{work.operations / 1e9:.1f}",
+        f"{work.nbytes / 1e9 / seconds:.1f}" if seconds else "",
+        f"{work.operations / 1e12 / seconds:.2f}" if seconds else "",
+        _ms(floor),
     )
 
 
@@ -142,6 +191,10 @@ def _memory(report: Report) -> str:
 
 def _dtype(report: Report) -> str:
     return {torch.bfloat16: "bf16", torch.float32: "fp32"}[report.subject.dtype]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _ms(seconds: float) -> str:

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from localdiff.bench.step import subject as subjects
-from localdiff.bench.step.measure import CLOCKED, WARM_UP, Stopwatch
-from localdiff.bench.step.parts import PartClock
+from localdiff.bench.step.measure import CLOCKED, WARM_UP, Stopwatch, _middle
+from localdiff.bench.step.parts import PartClock, Place
 from localdiff.bench.step.paths import path_of, paths_of
 from localdiff.bench.step.released import LAYERS, released_config
 from localdiff.bench.step.run import Measurement, run
@@ -68,6 +68,15 @@ def test_the_timed_steps_are_those_of_an_answer() -> None:
         for _ in range(2)
     ]
     assert entropies[0] == entropies[1]
+
+
+def test_parts_are_those_of_a_step_that_there_was() -> None:
+    passes: list[dict[Place, float]] = [
+        {("head", None): 9.0, ("sampling", None): 1.0},
+        {("head", None): 1.0, ("sampling", None): 7.0},
+        {("head", None): 3.0, ("sampling", None): 90.0},
+    ]
+    assert _middle(passes) is passes[0]
 
 
 def test_paths_are_named() -> None:

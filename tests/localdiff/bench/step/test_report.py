@@ -27,12 +27,13 @@ def places(subject: Subject, outside: float) -> dict[Place, float]:
 
 
 @cache
-def report(layers: int = ALL_LAYERS) -> Report:
+def report(layers: int = ALL_LAYERS, slow_layer: int | None = None) -> Report:
     subject = small_subject(layers=layers)
+    slow: dict[Place, float] = {} if slow_layer is None else {("dense MLP", slow_layer): 5.01}
     steps = Steps(
         first=3.0,
         timed=(1.0, 1.1, 1.2, 1.3, 1.4),
-        places=places(subject, 0.4),
+        places=places(subject, 0.4) | slow,
         mean_entropy=1.25,
         experts_hit=0.5,
         busiest=9,
@@ -86,12 +87,40 @@ def test_the_table_says_everything() -> None:
     for part in PARTS:
         assert f"\n{part} " in words
     assert "a path\n" in words
-    assert "denoise step  1,200 ms  (10th percentile 1,040, 90th 1,360)" in words
+    assert "denoise step  1,200 ms (10th percentile 1,040, 90th 1,360)" in words
     assert "0.784 at 8 steps" in words
     assert "3.0 GB at most in the process, at the end 2.0 GB of its own and 0.5 GB mapped" not in words
     assert "3.0 GB at most in the process, at the end 2.0 GB of its own and 500 MB mapped" in words
     assert "EXTRAPOLATED" not in words
-    assert all(len(line) <= 120 for line in words.splitlines())
+    assert "\ncommit pass     " in words and "\ntogether  " in words
+    assert f"it took {report().together / 1.2:.2f} times the denoise step below" in " ".join(words.split())
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 120, 300])
+def test_lines_break_between_words(width: int) -> None:
+    words, narrow = table(report()), table(report(), width)
+    assert all(len(line) <= min(max(width, 80), 120) for line in narrow.splitlines())
+    assert narrow.split() == words.split()
+
+
+def test_the_parts_add_up_to_what_is_printed() -> None:
+    figures = report()
+    assert sum(part.seconds for part in figures.parts) == pytest.approx(figures.together)
+    assert sum(part.share for part in figures.parts) == pytest.approx(1)
+    assert sum(part.work.nbytes for part in figures.parts) == pytest.approx(figures.work.nbytes)
+    assert 0 < figures.commit_work.operations < figures.work.operations
+    values = json.loads(json_line(figures, "localdiff bench step"))
+    assert sum(part["seconds"] for part in values["parts"].values()) == pytest.approx(values["parts_seconds"], rel=1e-4)
+    assert sum(part["bytes"] for part in values["parts"].values()) == pytest.approx(values["bytes"], abs=5)
+    assert all(isinstance(part[key], int) for part in values["parts"].values() for key in ("bytes", "operations"))
+    assert values["commit_bytes"] == round(figures.commit_work.nbytes)
+    assert values["commit_operations"] == round(figures.commit_work.operations)
+
+
+def test_a_step_of_all_layers_is_the_one_that_was_measured() -> None:
+    """Layers of a kind that differ under the clock of parts change nothing about the step."""
+    assert report(slow_layer=0).step == pytest.approx(1.2)
+    assert report(slow_layer=0).together == pytest.approx(report().together + 5.0)
 
 
 def test_an_extrapolation_is_said() -> None:
