@@ -31,7 +31,7 @@ class Bf16Embedding(nn.Module):
         for part in self._chunks():
             self.weight[part] = stored.decode(torch.bfloat16, part)
         self.dtype = embedding.dtype
-        self.path = "decoded to bf16 once"
+        self.path = "decoded to bf16 once, multiplied through torch"
         self.soft_path = f"most probable ids, up to 1/{round(1 / TAIL)} of a row left out"
 
     def lookup(self, ids: Tensor) -> Tensor:

@@ -55,7 +55,7 @@ class DecodedProduct:
 
     def __init__(self, tensor: QuantTensor, compute: torch.dtype) -> None:
         self._tensor, self._compute = tensor, compute
-        self.path = f"decoded to {short(compute)}"
+        self.path = f"decoded to {short(compute)}, multiplied through torch"
 
     def __call__(self, x: Tensor, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
         rows = (x if chosen is None else x[chosen]).to(self._compute)
@@ -77,7 +77,7 @@ class LibraryProduct:
     def __init__(self, tensor: QuantTensor, compute: torch.dtype, library: Nf4Library) -> None:
         self._codes, self._scales = tensor.codes.contiguous(), tensor.scales.contiguous()
         self._compute, self._library = compute, library
-        self.path = f"nf4 decoded to {short(compute)} by bitsandbytes"
+        self.path = f"nf4 decoded to {short(compute)} by bitsandbytes, multiplied through torch"
 
     def __call__(self, x: Tensor, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
         rows = (x if chosen is None else x[chosen]).to(self._compute)

@@ -10,11 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
+from quant.cpu.products import short
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear
 
 from ...model.diffusion_gemma import DiffusionGemma
+from ...model.joints import PLAIN
 from ...model.products import SameRows
 from .parts import PARTS, Part
 
@@ -28,23 +31,43 @@ class Paths:
     by_part: dict[Part, str]
 
     def of(self, part: Part) -> str:
-        """The path of a part, or nothing where there is only one."""
+        """The path of a part, or nothing where nobody knows."""
         return self.by_part.get(part, "")
 
 
-def paths_of(network: DiffusionGemma, steps: str = "") -> Paths:
-    """The paths that a network takes; `steps` says how its steps are computed as a whole."""
+def paths_of(network: DiffusionGemma, dtype: torch.dtype, steps: str = "") -> Paths:
+    """The paths that a network takes.
+
+    Args:
+        dtype: type of the activations.
+        steps: how its steps are computed as a whole, where that is not the plain way.
+    """
     layers = list(network.layers)
     attention = [layer.get_submodule("self_attn") for layer in layers]
     modules: dict[Part, list[nn.Module]] = {
         "attention projections": [module for owner in attention for module in _products(owner)],
         "dense MLP": [module for layer in layers for module in _products(layer.get_submodule("mlp"))],
         "experts": [layer.get_submodule("experts") for layer in layers],
+        "router": [layer.get_submodule("router").get_submodule("proj") for layer in layers],
         "head": [network.embed_tokens],
         "self-conditioning": list(_products(network.self_conditioning)),
     }
-    words = {part: _words(path_of(module) for module in modules[part]) for part in PARTS if part in modules}
-    return Paths(words | {"sampling": steps})
+    words = {part: _words(path_of(module, dtype) for module in modules[part]) for part in PARTS if part in modules}
+    soft = getattr(network.embed_tokens, "soft_path", None)
+    if isinstance(soft, str):
+        words["self-conditioning"] += f"; {soft}"
+    words["attention core"] = (
+        f"Triton, {short(dtype)}"
+        if network.attends_through_triton
+        else f"torch, scaled_dot_product_attention in {short(dtype)}"
+    )
+    words["norms, residuals"] = _words(_joints(layer, dtype) for layer in layers)
+    words["sampling"] = steps or "torch, fp32"
+    return Paths(words)
+
+
+def _joints(layer: nn.Module, dtype: torch.dtype) -> str:
+    return f"{'torch' if getattr(layer, 'joints', PLAIN) is PLAIN else 'Triton'}, {short(dtype)}"
 
 
 def _products(owner: nn.Module) -> Iterator[nn.Module]:
@@ -57,15 +80,17 @@ def _products(owner: nn.Module) -> Iterator[nn.Module]:
             yield module
 
 
-def path_of(module: nn.Module) -> str:
-    """The code path of one module, in words."""
+def path_of(module: nn.Module, dtype: torch.dtype | None = None) -> str:
+    """The code path of one module, in words; with the type it computes in, where that of its activations is given."""
     path = getattr(module, "path", None)
     if isinstance(path, str):
         return path
     if isinstance(module, _DECODED):
-        return "decoded, then multiplied"
+        if dtype is None:
+            return "decoded, then multiplied"
+        return f"decoded to {short(dtype)}, multiplied through torch"
     first = next(module.parameters(), None)
-    return "" if first is None else {"bfloat16": "bf16", "float32": "fp32"}.get(str(first.dtype)[6:], str(first.dtype))
+    return "" if first is None else f"torch, {short(first.dtype)}"
 
 
 def _words(paths: Iterable[str]) -> str:

@@ -290,7 +290,7 @@ def test_a_machine_that_can_do_nothing_of_it(monkeypatch: pytest.MonkeyPatch) ->
     model, plain = Whole(), experts("nf4", "int8")
     prepare(model)
     assert kinds(model) == [QuantEmbedding, QuantLinear, QuantLinear, CpuExperts]
-    assert model.experts.path == "decoded to fp32"
+    assert model.experts.path == "decoded to fp32, multiplied through torch"
     x, (index, weight) = normal(9, WIDTH), routed(9)
     assert torch.allclose(model.experts(x, index, weight), plain(x, index, weight), atol=1e-4)
 

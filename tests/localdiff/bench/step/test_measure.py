@@ -9,7 +9,7 @@ import torch
 
 from localdiff.bench.step import subject as subjects
 from localdiff.bench.step.measure import CLOCKED, WARM_UP, Stopwatch, _middle
-from localdiff.bench.step.parts import PartClock, Place
+from localdiff.bench.step.parts import PARTS, PartClock, Place
 from localdiff.bench.step.paths import path_of, paths_of
 from localdiff.bench.step.released import LAYERS, released_config
 from localdiff.bench.step.run import Measurement, run
@@ -80,10 +80,14 @@ def test_parts_are_those_of_a_step_that_there_was() -> None:
 
 
 def test_paths_are_named() -> None:
-    quantized, plain = paths_of(small_subject("4bit").network), paths_of(small_subject("bf16", dtype="bf16").network)
-    assert quantized.of("experts") == quantized.of("head") == "decoded, then multiplied"
-    assert plain.of("attention projections") == plain.of("experts") == "bf16"
-    assert plain.of("sampling") == ""
+    quantized = paths_of(small_subject("4bit").network, torch.float32)
+    plain = paths_of(small_subject("bf16", dtype="bf16").network, torch.bfloat16)
+    assert quantized.of("experts") == quantized.of("head") == "decoded to fp32, multiplied through torch"
+    assert plain.of("attention projections") == plain.of("experts") == plain.of("norms, residuals") == "torch, bf16"
+    assert plain.of("attention core") == "torch, scaled_dot_product_attention in bf16"
+    assert plain.of("sampling") == "torch, fp32", "logits are read in fp32, whatever the activations are"
+    assert paths_of(small_subject("4bit").network, torch.float32, "CUDA graph").of("sampling") == "CUDA graph"
+    assert all(paths.of(part) for paths in (quantized, plain) for part in PARTS)
 
 
 def test_products_in_one_are_named_and_timed_in_the_place_of_theirs() -> None:
@@ -93,14 +97,15 @@ def test_products_in_one_are_named_and_timed_in_the_place_of_theirs() -> None:
     assert all(stacks)
     with PartClock(lambda: None).watching(network):
         assert all(stack._forward_hooks for stack in stacks)
-    words = paths_of(network).of("attention projections")
-    assert words == "4 × decoded, then multiplied, stacked; 4 × decoded, then multiplied", "of queries, and of outputs"
-    assert paths_of(network).of("self-conditioning").startswith("1 × ")
+    words = paths_of(network, torch.float32).of("attention projections")
+    plain = "decoded to fp32, multiplied through torch"
+    assert words == f"4 × decoded, then multiplied, stacked; 4 × {plain}", "of queries, and of outputs"
+    assert paths_of(network, torch.float32).of("self-conditioning").startswith("1 × ")
 
 
 def test_a_module_names_its_own_path() -> None:
     module = torch.nn.Linear(2, 2)
-    assert path_of(module) == "fp32"
+    assert path_of(module) == "torch, fp32"
     module.path = "a way of its own"  # type: ignore[assignment]
     assert path_of(module) == "a way of its own"
 
