@@ -29,13 +29,17 @@ from typing import NoReturn
 import typer
 
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, is_out_of_memory
-from localdiff.ui.output import Color, Output, decide
+from localdiff.ui.output import Color, Output, decide, printable
 from quant import QuantError
 
 BUG, INTERRUPTED, CLOSED_PIPE, TERMINATED = 1, 130, 141, 143
 
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
 """What a file system says about a path that a user gave, not about a fault of this program."""
+
+
+_NUMBERS = {"int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number"}
+"""What pydantic calls text that is no number, and what should be there."""
 
 
 class Edge:
@@ -135,7 +139,11 @@ def _usage(error: typer.TyperException) -> UsageError:
         name = max(parameter.opts, key=len)
         if not name.startswith("-"):
             name = (parameter.metavar or name).strip("{}.")
-        message = f"`{name}`: {message}" if message else f"`{name}` is missing"
+        if (number := _no_number(error)) is not None:
+            given, kind = number
+            message = f"`{name} {given}` should be {kind}"
+        else:
+            message = f"`{name}`: {message}" if message else f"`{name}` is missing"
     context = getattr(error, "ctx", None)
     hint = f"`{context.command_path if context else 'localdiff'} --help` lists what there is"
     if meant:
@@ -145,6 +153,16 @@ def _usage(error: typer.TyperException) -> UsageError:
     elif "unexpected extra argument" in message and context is not None and context.info_name == "run":
         hint = 'a prompt of several words needs quotes: `localdiff run "several words"`'
     return UsageError(message, hint)
+
+
+def _no_number(error: typer.TyperException) -> tuple[str, str] | None:
+    """What was typed where a number is wanted, and which number that is: the parser's own words leave it out."""
+    details = getattr(error.__cause__ or error.__context__, "errors", None)  # pydantic's, which is not imported here
+    for detail in details() if callable(details) else ():
+        kind = _NUMBERS.get(detail.get("type"))
+        if kind is not None:
+            return printable(str(detail.get("input"))), kind
+    return None
 
 
 @contextmanager

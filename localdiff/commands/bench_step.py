@@ -62,6 +62,8 @@ class StepRequest:
             _require_between("--layers", self.layers, FEWEST_LAYERS, LAYERS, hint)
         if self.model is None:
             return
+        if not self.model:
+            raise UsageError("`-m` is empty", "leave it out to measure random weights, or name a model as for run")
         clashes = {
             "--random-weights": self.random_weights,
             "--recipe": self.recipe is not None,

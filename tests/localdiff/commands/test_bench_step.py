@@ -28,7 +28,9 @@ from tests.processes import Cli
         (["--recipe", "3bit"], "there is no recipe `3bit`", "the recipes are 4bit,"),
         (["--dtype", "fp16"], "`--dtype fp16` is none of auto, bf16 and fp32", "`localdiff bench step --help`"),
         (["--device", "tpu"], "`--device tpu` is none of auto", "`localdiff bench step --help`"),
-        (["--steps", "many"], "`--steps`: input should be a valid integer", "`localdiff bench step --help`"),
+        (["--steps", "many"], "`--steps many` should be a whole number", "`localdiff bench step --help`"),
+        (["--layers", "6.5"], "`--layers 6.5` should be a whole number", "`localdiff bench step --help`"),
+        (["-m", ""], "`-m` is empty", "leave it out to measure random weights"),
         (["--no-such"], "no such option: --no-such", "`localdiff bench step --help`"),
     ],
 )
