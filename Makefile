@@ -17,7 +17,7 @@ endif
 SHOWN      := Write a story about a robot and a harbor.
 SHOWN_SEED := 0
 # What docs/sudoku.md shows; a held-out puzzle.
-PUZZLE     := Solve this 6x6 Sudoku: .1.......6..1.....4..46..2..3..1.4.2.
+PUZZLE     := Solve this 6x6 Sudoku: 4.3.....62..2.153..54....4.3.1..54.2
 PUZZLE_SEED := 0
 quoted      = '$(subst ','\'',$(1))'
 
@@ -90,7 +90,7 @@ sudoku-adapter: setup  ## train an adapter like the one that ships, about an hou
 
 sudoku-pair: setup  ## record a puzzle without and with the adapter that ships, for docs/sudoku.md
 	rm -f docs/sudoku/*
-	OMP_NUM_THREADS=1 $(BIN)/localdiff trace pair -m demo --device cpu --adapter sudoku --seed $(PUZZLE_SEED) \
+	OMP_NUM_THREADS=1 $(BIN)/localdiff trace pair -m demo --device cpu --adapter sudoku --seed $(PUZZLE_SEED) --max-tokens 96 \
 	  --keep docs/sudoku -o docs/sudoku/pair.html $(call quoted,$(PUZZLE))
 	chmod 644 docs/sudoku/*
 

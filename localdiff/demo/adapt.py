@@ -1,6 +1,6 @@
 """Trains an adapter on one skill and writes it in PEFT's layout.
 
-    python -m localdiff.demo.adapt WORK --skill sudoku6 --updates 3000      train, or continue what WORK holds
+    python -m localdiff.demo.adapt WORK --skill sudoku6 --updates 1500      train, or continue what WORK holds
     python -m localdiff.demo.adapt WORK --skill sudoku6 --export DIR        write WORK's adapter to DIR
     torchrun --standalone --nproc-per-node 2 -m localdiff.demo.adapt WORK …      with two processes
 
@@ -67,8 +67,8 @@ def main() -> None:
     parser.add_argument("work", type=Path, help="folder that keeps the state of the training")
     parser.add_argument("--skill", choices=sorted(ALL_SKILLS), default="sudoku6")
     parser.add_argument("--base", type=Path, default=Path(__file__).parent / "checkpoint", help="checkpoint to adapt")
-    parser.add_argument("--updates", type=int, default=3000)
-    parser.add_argument("--decay", type=int, default=1000, help="updates over which the rate falls to 0")
+    parser.add_argument("--updates", type=int, default=1500)
+    parser.add_argument("--decay", type=int, default=600, help="updates over which the rate falls to 0")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument(

@@ -1,0 +1,22 @@
+"""The adapter that ships: small, for the demo model as it ships, and what it is for."""
+
+from __future__ import annotations
+
+from localdiff.adapter.shipped import SHIPPED, shipped_adapters
+from localdiff.demo.evaluate import evaluate
+from localdiff.engine import Engine
+
+
+def test_it_is_small_and_has_a_name() -> None:
+    assert shipped_adapters() == ["sudoku"]
+    assert sum(path.stat().st_size for path in (SHIPPED / "sudoku").iterdir()) < 3e6
+
+
+def test_it_solves_puzzles_that_the_demo_model_does_not() -> None:
+    alone, tuned = (
+        evaluate(Engine.load("demo", device="cpu", dtype="fp32", adapter=adapter), "sudoku6", prompts=10, seeds=(0,))
+        for adapter in (None, "sudoku")
+    )
+    # Ten puzzles say little about the rate, which docs/sudoku.md has.
+    assert alone.accuracy <= 0.1
+    assert tuned.accuracy >= 0.5
