@@ -6,7 +6,7 @@ STAMP   := $(VENV)/.installed
 EXAMPLE := localdiff/trace/example.jsonl
 
 # What `make run` asks, unless told otherwise: a story of three canvases that is right with every seed tried (0, 1, 2), and in
-# which positions are taken back. So small a model is done in half a second: where a terminal shows the canvas, it is slowed.
+# which positions are taken back. So small a model is done at once: where a terminal shows the canvas, it is slowed.
 ifndef PROMPT
 PROMPT     := Write a story about a robot and a harbor.
 SEED       ?= 0
@@ -83,7 +83,7 @@ demo-model: setup  ## train a small model like the one that ships, about an hour
 	$(BIN)/python -m localdiff.demo.train build/demo-work --updates 1800 --decay 700 --export build/demo-model
 	$(BIN)/python -m localdiff.demo.evaluate --model build/demo-model --prompts 50
 
-sudoku-adapter: setup  ## train an adapter like the one that ships, about an hour on two cores
+sudoku-adapter: setup  ## train an adapter like the one that ships, on two cores
 	$(BIN)/torchrun --standalone --nproc-per-node 2 -m localdiff.demo.adapt build/sudoku-work --skill sudoku6
 	$(BIN)/python -m localdiff.demo.adapt build/sudoku-work --skill sudoku6 --export build/sudoku
 	$(BIN)/python -m localdiff.demo.evaluate --adapter build/sudoku --skills sudoku6

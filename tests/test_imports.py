@@ -29,6 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli_weights": {"commands", "exits", "ui", "store", "quant"},
     "exits": {"ui", "quant"},
     "commands": {
+        "adapter",
         "chat",
         "conversation",
         "ui",

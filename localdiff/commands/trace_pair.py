@@ -153,15 +153,19 @@ def _sides(request: PairRequest) -> tuple[Side, Side]:
 
     Raises:
         UsageError: neither two different recipes nor an adapter, or both of it.
-        WeightsError: nobody has made the weights of a recipe.
+        WeightsError: nobody has made the weights of a recipe, or there is no such adapter.
     """
     if (request.recipes is None) == (request.adapter is None):
         raise UsageError(
             "a pair is two recipes, or a model without and with an adapter",
             "give either `--recipes bf16,4bit` or `--adapter NAME`",
         )
-    if request.recipes is None:
+    if request.adapter is not None:
+        from localdiff.adapter.shipped import find_adapter  # imports torch
+
+        find_adapter(request.adapter)  # before the first run, which would be in vain
         return Side(BASE, request.model), Side(ADAPTED, request.model, request.adapter)
+    assert request.recipes is not None
     recipes = [recipe.strip() for recipe in request.recipes.split(",")]
     if len(recipes) != 2 or len(set(recipes)) != 2 or not all(recipes):
         raise UsageError(

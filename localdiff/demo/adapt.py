@@ -10,7 +10,6 @@ the state after every hundred updates, and a log line for each.
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,15 +18,12 @@ import torch
 
 from ..adapter import add_adapter, save_adapter
 from ..engine import Engine
-from .architecture import CANVAS_LENGTH
-from .batches import Batches
 from .corpus import load_vocabulary, render
-from .journal import Journal
 from .skills import ALL_SKILLS
 from .team import Team, join
 from .training import Trainer, TrainingOptions
+from .work import make_parser, make_trainer, train
 
-STATE = "state.pt"
 RANKS: Mapping[int, Sequence[str]] = {
     32: [*(f"self_attn.{name}_proj" for name in "qkvo"), *(f"mlp.{name}_proj" for name in ("gate", "up", "down"))],
     8: ["experts.gate_up_proj", "experts.down_proj"],
@@ -48,48 +44,23 @@ def prepare(work: Path, skill: str, base: Path, options: TrainingOptions, team: 
     def draw(rng: random.Random) -> tuple[list[int], list[int]]:
         return render(ALL_SKILLS[skill](rng, "train"), tokenizer, template)
 
-    batches = Batches(
-        draw,
-        seed=options.seed,
-        batch_size=options.batch_size,
-        batch_rows=options.batch_rows,
-        canvas_length=CANVAS_LENGTH,
-        pad_id=model.config.pad_token_id,
-    )
-    trainer = Trainer(model.train(), batches, options, team)
-    if (work / STATE).exists():
-        trainer.resume(work / STATE)
-    return trainer
+    return make_trainer(work, model, draw, options, team or Team())
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m localdiff.demo.adapt", description=__doc__.splitlines()[0])
-    parser.add_argument("work", type=Path, help="folder that keeps the state of the training")
+    parser = make_parser("localdiff.demo.adapt", __doc__.splitlines()[0], updates=1500, decay=600)
     parser.add_argument("--skill", choices=sorted(ALL_SKILLS), default="sudoku6")
     parser.add_argument("--base", type=Path, default=Path(__file__).parent / "checkpoint", help="checkpoint to adapt")
-    parser.add_argument("--updates", type=int, default=1500)
-    parser.add_argument("--decay", type=int, default=600, help="updates over which the rate falls to 0")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument(
-        "--compile", action="store_true", help="compile what lies between products: faster, and needs a C++ compiler"
-    )
     parser.add_argument("--export", type=Path, help="write the adapter to this folder and stop")
     arguments = parser.parse_args()
     options = TrainingOptions(
         updates=arguments.updates, decay=arguments.decay, seed=arguments.seed, learning_rate=3e-3, balance_weight=0.0
     )
-    team = join()
-    trainer = prepare(arguments.work, arguments.skill, arguments.base, options, team)
+    trainer = prepare(arguments.work, arguments.skill, arguments.base, options, join())
     if arguments.export:
         save_adapter(trainer.model, arguments.export, base="demo", dtype=torch.bfloat16)
         return
-    torch.set_num_threads(arguments.threads)  # behind the loading of the base, which settles it for itself
-    torch.set_flush_denormal(True)
-    if arguments.compile:
-        trainer.compile()
-    with Journal(arguments.work / "log.jsonl", options.updates) as journal:
-        trainer.run(arguments.work / STATE, journal.report)
+    train(trainer, arguments)
 
 
 if __name__ == "__main__":

@@ -7,38 +7,33 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import TextIO
 
 _SHOWN_EVERY = 20
 
 
-class Journal:
-    """Appends to a file for as long as it is open."""
+@contextmanager
+def journal(path: Path, updates: int) -> Iterator[Callable[[int, float, float], None]]:
+    """Appends to a file what is reported: the number of a finished update, from 1, its loss and its accuracy.
 
-    def __init__(self, path: Path, updates: int) -> None:
-        self._path = path
-        self._updates = updates
-        self._started = time.perf_counter()
-        self._file: TextIO | None = None
+    Seconds are those since the journal was opened.
+    """
+    started = time.perf_counter()
+    with path.open("a", encoding="utf-8") as file:
 
-    def __enter__(self) -> Journal:
-        self._file = self._path.open("a", encoding="utf-8")
-        return self
+        def report(update: int, loss: float, accuracy: float) -> None:
+            seconds = time.perf_counter() - started
+            line = {
+                "update": update,
+                "loss": round(loss, 4),
+                "accuracy": round(accuracy, 4),
+                "seconds": round(seconds, 1),
+            }
+            file.write(json.dumps(line) + "\n")
+            if update % _SHOWN_EVERY == 0:
+                file.flush()
+                print(f"{update}/{updates}  loss {loss:.3f}  right {accuracy:.1%}  {seconds:.0f} s", flush=True)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def report(self, update: int, loss: float, accuracy: float) -> None:
-        """Update number `update`, counted from 1, is done. Seconds are those since this run began."""
-        assert self._file is not None, "a journal is written while it is open"
-        seconds = time.perf_counter() - self._started
-        line = {"update": update, "loss": round(loss, 4), "accuracy": round(accuracy, 4), "seconds": round(seconds, 1)}
-        self._file.write(json.dumps(line) + "\n")
-        if update % _SHOWN_EVERY == 0:
-            self._file.flush()
-            print(f"{update}/{self._updates}  loss {loss:.3f}  right {accuracy:.1%}  {seconds:.0f} s", flush=True)
+        yield report

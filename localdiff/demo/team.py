@@ -38,6 +38,11 @@ class Team:
         for tensor, total in zip(tensors, totals, strict=True):
             tensor.copy_(total.view_as(tensor))
 
+    def wait(self) -> None:
+        """Until all processes have come to this."""
+        if self.size > 1:
+            dist.barrier()
+
 
 def join() -> Team:
     """The team that torchrun started, or a team of one where it did not."""

@@ -45,7 +45,8 @@ class GatedMLP(SameRows):
 
     def _inner(self, x: Tensor) -> Tensor:
         in_one = self.in_one()
-        if in_one is not None and in_one.gates:
-            return in_one.gated(x)
+        inner = None if in_one is None else in_one.gated(x)
+        if inner is not None:
+            return inner
         gate, up = self.products(x)
         return self.joints.gated(gate, up)

@@ -6,6 +6,7 @@ rows are multiplied with. On a card `quant.cuda.stacked` makes one of them; all 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from quant.cuda.stacked import Stacked, stack
 
 
-class SameRows(nn.Module):
+class SameRows(nn.Module, ABC):
     """A module that begins with several products of the same rows.
 
     Attributes:
@@ -24,9 +25,9 @@ class SameRows(nn.Module):
         super().__init__()
         self.stacked: Stacked | None = None
 
+    @abstractmethod
     def of_same_rows(self) -> tuple[nn.Module, ...]:
         """The modules whose products they are, as they are now."""
-        raise NotImplementedError
 
     def in_one(self) -> Stacked | None:
         """What computes these products in one, unless a module was wrapped or replaced since."""

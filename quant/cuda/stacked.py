@@ -10,8 +10,8 @@ Shape letters: M rows, N rows of a weight, K its input.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +23,7 @@ from .experts import NAMES
 from .linear import CudaLinear, Weight
 
 
-class Stacked(nn.Module):
+class Stacked(nn.Module, ABC):
     """Several products as one.
 
     It has no parameters and no buffers: those are the modules' own.
@@ -32,12 +32,7 @@ class Stacked(nn.Module):
         parts: modules that can be stacked; they keep their places.
         rows: of the weight of each.
         path: how it is computed, in words.
-
-    Attributes:
-        gates: whether `gated` can be asked for.
     """
-
-    gates: ClassVar[bool] = False
 
     def __init__(self, parts: Sequence[nn.Module], rows: Sequence[int], path: str) -> None:
         super().__init__()
@@ -45,9 +40,9 @@ class Stacked(nn.Module):
         self._rows = list(rows)
         self.path = f"{path}, stacked"
 
+    @abstractmethod
     def tensors(self) -> tuple[Tensor, ...]:
         """What is multiplied, of which the modules have their views."""
-        raise NotImplementedError
 
     def stands_for(self, modules: Sequence[nn.Module]) -> bool:
         """Whether modules are still those that were stacked; one may have been wrapped or replaced since."""
@@ -61,13 +56,14 @@ class Stacked(nn.Module):
         """What each part makes of rows [..., K]: views [..., N] of one tensor."""
         return torch.split(self.times(x), self._rows, dim=-1)
 
+    @abstractmethod
     def times(self, x: Tensor) -> Tensor:
         """All parts' rows next to each other."""
-        raise NotImplementedError
 
-    def gated(self, x: Tensor) -> Tensor:
-        """`gelu(first) * second`, tanh form, of the only two parts, in the same launch."""
-        raise NotImplementedError
+    def gated(self, x: Tensor) -> Tensor | None:
+        """`gelu(first) * second`, tanh form, of the only two parts, in the same launch; None where that cannot be."""
+        del x
+        return None
 
 
 class StackedLinear(Stacked):
@@ -115,8 +111,6 @@ class StackedQuantLinear(Stacked):
 
 class StackedCudaLinear(Stacked):
     """`CudaLinear`s of one format, in one launch; with a gate, too."""
-
-    gates = True
 
     def __init__(self, linears: Sequence[CudaLinear]) -> None:
         weights = [linear.product for linear in linears]

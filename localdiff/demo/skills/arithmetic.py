@@ -55,11 +55,6 @@ def answer_to(problem: Problem) -> str:
     return f"{upper:02d}-{b_ones}={upper - b_ones}, {a_tens}-{b_tens}-{borrow}={a_tens - b_tens - borrow}: {a - b}"
 
 
-def result_of(problem: Problem) -> int:
-    sign, a, b = problem
-    return a + b if sign == "+" else a - b
-
-
 def _number(rng: Random) -> int:
     return rng.randint(10, 99) if rng.random() < 0.85 else rng.randint(0, 9)
 

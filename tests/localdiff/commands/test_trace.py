@@ -194,6 +194,7 @@ def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_p
     [
         ({"recipes": None}, UsageError, "a pair is two recipes, or a model without and with an adapter"),
         ({"adapter": "sudoku"}, UsageError, "a pair is two recipes, or a model without and with an adapter"),
+        ({"recipes": None, "adapter": "nowhere"}, WeightsError, "there is no adapter `nowhere`"),
         ({"recipes": "bf16"}, UsageError, "`--recipes bf16` does not name two recipes"),
         ({"recipes": "4bit,4bit"}, UsageError, "does not name two recipes"),
         ({"recipes": "bf16,4bit,int8"}, UsageError, "does not name two recipes"),

@@ -10,9 +10,10 @@ import torch
 
 from localdiff.adapter import save_adapter
 from localdiff.demo import adapt
-from localdiff.demo.journal import Journal
+from localdiff.demo.journal import journal
 from localdiff.demo.skills import large_sudoku
 from localdiff.demo.training import Trainer, TrainingOptions
+from localdiff.demo.work import STATE
 from localdiff.engine import Engine
 
 BASE = Path(adapt.__file__).parent / "checkpoint"
@@ -51,22 +52,22 @@ def test_only_factors_are_trained(tmp_path: Path) -> None:
 
 def test_a_run_continues_where_it_stopped(tmp_path: Path) -> None:
     whole = make_trainer(tmp_path / "whole")
-    whole.run(tmp_path / "whole" / adapt.STATE, lambda *_: None)
+    whole.run(tmp_path / "whole" / STATE, lambda *_: None)
     first = make_trainer(tmp_path / "parts")
     for _ in range(2):
         first.step(first.batches.at(first.update))
         first.update += 1
-    first.save(tmp_path / "parts" / adapt.STATE)
+    first.save(tmp_path / "parts" / STATE)
     second = make_trainer(tmp_path / "parts")
     assert second.update == 2
-    second.run(tmp_path / "parts" / adapt.STATE, lambda *_: None)
+    second.run(tmp_path / "parts" / STATE, lambda *_: None)
     for name, factor in factors(whole).items():
         assert torch.equal(factor, factors(second)[name]), name
 
 
 def test_what_is_written_is_small_and_computes_the_same_beside_the_base(tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path)
-    trainer.run(tmp_path / adapt.STATE, lambda *_: None)
+    trainer.run(tmp_path / STATE, lambda *_: None)
     save_adapter(trainer.model, tmp_path / "adapter", base="demo", dtype=torch.bfloat16)
     assert sum(path.stat().st_size for path in (tmp_path / "adapter").iterdir()) < 3e6
     loaded = Engine.load(str(BASE), device="cpu", dtype="fp32", adapter=str(tmp_path / "adapter")).model
@@ -77,9 +78,9 @@ def test_what_is_written_is_small_and_computes_the_same_beside_the_base(tmp_path
 def test_a_journal_has_a_line_for_each_update_and_says_every_twentieth(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Journal(tmp_path / "log.jsonl", 50) as journal:
+    with journal(tmp_path / "log.jsonl", 50) as report:
         for update in range(1, 42):
-            journal.report(update, 0.5, 0.25)
+            report(update, 0.5, 0.25)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["update"] for line in lines] == list(range(1, 42))
     said = capsys.readouterr().out.splitlines()

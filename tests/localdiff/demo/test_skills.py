@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from datetime import date
 from pathlib import Path
 from random import Random
@@ -115,7 +116,7 @@ def test_arithmetic_is_right_for_the_operands_in_the_prompt() -> None:
         assert example.answer.rpartition(": ")[2] == str(expected)
         for column in example.answer.rpartition(": ")[0].split(", "):
             terms, result = column.split("=")
-            assert eval(terms.lstrip("0") or "0") == int(result)  # digits and signs of our own
+            assert sum(map(int, re.findall(r"[+-]?\d+", terms))) == int(result)
 
 
 def test_sorting_keeps_the_words_and_orders_them() -> None:

@@ -94,7 +94,6 @@ def test_a_gate_in_the_same_launch(kind: str, dtype: torch.dtype, count: int) ->
     gate, up = (module(x) for module in modules)
     expected = nn.functional.gelu(gate, approximate="tanh") * up
     made = stacked(modules)
-    assert made.gates
     tolerance = {"atol": 1e-5, "rtol": 2e-5} if dtype == torch.float32 else {"atol": 6e-3, "rtol": 3e-3}
     torch.testing.assert_close(made.gated(x), expected, **tolerance)
 
@@ -112,7 +111,7 @@ def test_more_rows_than_one_program_takes_and_axes_before_them(monkeypatch: pyte
 
 @pytest.mark.parametrize("kind", ["linear", "int8", "nf4"])
 def test_through_torch_the_gate_is_another_launch(kind: str) -> None:
-    assert not stacked(parts(kind, (64, 64))).gates
+    assert stacked(parts(kind, (64, 64))).gated(rows_of(3)) is None
 
 
 def test_what_cannot_be_stacked_stays_as_it_is() -> None:
