@@ -245,9 +245,9 @@ def test_a_reader_that_prints_on_the_same_screen() -> None:
     run.wait_for("settled")
     assert run.finish() == 0
     shown = everything(run)
-    lines, tail = TEXT.rsplit("\n", 1)
-    text = rows_of(lines)
-    assert shown[: len(text)] == text, "whole lines come as they are committed"
+    text = rows_of(TEXT.rsplit("\n", 1)[0])
+    printed = [row for row in shown if "tok/s" not in row]  # a slow reader may print behind the footer
+    assert printed[: len(text)] == text, "whole lines come as they are committed"
     assert "code 0" in shown
     assert not any(mark in row for row in shown for mark in ("┃", "settled)", "nats"))
     assert_restored(run)
