@@ -1,15 +1,15 @@
 """Real products with quantized weights, on the very modules that a model is built of.
 
-Knows small modules of which the right outputs are stored; knows nothing about models. The modules choose their code
-path as they do in a model, so a kernel that is wrong on this machine is found here.
+Knows small modules of which the right outputs are stored; knows nothing about models. Each is tried as it is loaded and
+as what a large model has in its place on the device, so a kernel that is wrong on this machine is found here.
 Shape letters: N rows, E experts, K experts a row, D width, I expert width.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,9 @@ from localdiff.doctor.pattern import uniform, words
 from localdiff.doctor.values import Values
 from quant.codec import Codec, Encoded, codes_shape, scales_shape
 from quant.codecs import CODECS
-from quant.modules import QuantExperts, swap_modules
+from quant.cpu import choice as cpu
+from quant.cuda import choice as card
+from quant.modules import swap_modules
 
 ROWS, EXPERTS, CHOSEN, WIDTH, INNER = 4, 4, 2, 256, 64
 LIMIT = 0.03
@@ -45,6 +47,11 @@ class Product:
     fates: Mapping[str, str]
     build: Callable[[], nn.Module]
 
+    @property
+    def is_routed(self) -> bool:
+        """Whether rows are sent to experts."""
+        return "weight" not in self.fates
+
 
 def _linear() -> nn.Module:
     return nn.Linear(WIDTH, INNER, bias=False)
@@ -59,6 +66,7 @@ def _experts() -> nn.Module:
 
 PRODUCTS = (
     Product(name="nf4 experts", fates={"gate_up_proj": "nf4", "down_proj": "nf4"}, build=_experts),
+    Product(name="int8 experts", fates={"gate_up_proj": "int8", "down_proj": "int8"}, build=_experts),
     Product(name="nf4 linear", fates={"weight": "nf4"}, build=_linear),
     Product(name="int8 linear", fates={"weight": "int8"}, build=_linear),
 )
@@ -87,8 +95,8 @@ def _encoded(codec: Codec, shape: tuple[int, ...]) -> Encoded:
     return Encoded(codes=codes.to(codec.codes_dtype).view(codes_shape(codec, shape)), scales=scales.to(torch.bfloat16))
 
 
-def module_of(product: Product, device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """The quantized module with its weights, as the loader would leave it."""
+def modules_of(product: Product, device: torch.device, dtype: torch.dtype) -> Iterator[nn.Module]:
+    """The quantized module with its weights, as the loader would leave it, and the fast one, where there is one."""
     with torch.device("meta"):
         holder = nn.Module()
         holder.add_module("part", product.build())
@@ -97,15 +105,22 @@ def module_of(product: Product, device: torch.device, dtype: torch.dtype) -> nn.
     for name, encoded in stored_weights(product).items():
         state |= {f"part.{name}.codes": encoded.codes, f"part.{name}.scales": encoded.scales}
     holder.load_state_dict({name: tensor.to(device) for name, tensor in state.items()}, assign=True)
-    return holder.get_submodule("part")
+    plain = holder.get_submodule("part")
+    yield plain
+    if device.type == "cpu":
+        cpu.prepare(holder, least=0)
+    elif device.type == "cuda":
+        card.prepare(holder, device)
+    fast = holder.get_submodule("part")
+    if fast is not plain:
+        yield fast
 
 
 @torch.inference_mode()
-def compute(product: Product, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, str]:
-    """The module's output, flat and in fp32 on the CPU, and the code path it took."""
-    module = module_of(product, device, dtype)
+def compute(product: Product, module: nn.Module, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, str]:
+    """The output of one of a product's modules, flat and in fp32 on the CPU, and the code path it took."""
     x, index, weight = (tensor.to(device) for tensor in inputs())
-    arguments = (x.to(dtype), index, weight) if isinstance(module, QuantExperts) else (x.to(dtype),)
+    arguments = (x.to(dtype), index, weight) if product.is_routed else (x.to(dtype),)
     output: Tensor = module(*arguments)
     return output.float().cpu().flatten(), path_of(module)
 
@@ -121,18 +136,33 @@ def check_products(values: Values, devices: list[torch.device]) -> list[Finding]
     """Every product on every device, in bf16 as in a large model."""
     findings = []
     for device in devices:
-        errors, paths = {}, {}
+        tried = []
         for product in PRODUCTS:
-            output, paths[product.name] = compute(product, device, torch.bfloat16)
-            errors[product.name] = relative_error(output, torch.tensor(values.products[product.name]))
-        findings.append(_finding(device, errors, paths))
+            stored = torch.tensor(values.products[product.name])
+            for module in modules_of(product, device, torch.bfloat16):
+                output, path = compute(product, module, device, torch.bfloat16)
+                tried.append(_Tried(name=product.name, path=path or "plain", error=relative_error(output, stored)))
+        findings.append(_finding(device, tried))
     return findings
 
 
-def _finding(device: torch.device, errors: Mapping[str, float], paths: Mapping[str, str]) -> Finding:
-    facts = {"device": str(device), "errors": dict(errors), "paths": dict(paths)}
-    details = [f"{name}: {_percent(errors[name])} off, {paths[name] or 'plain'}" for name in errors]
-    wrong = [name for name, error in errors.items() if not error <= LIMIT]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Tried:
+    """One product, how it was computed, and how far it was off."""
+
+    name: str
+    path: str
+    error: float
+
+    @property
+    def is_right(self) -> bool:
+        return self.error <= LIMIT  # and not NaN
+
+
+def _finding(device: torch.device, tried: Sequence[_Tried]) -> Finding:
+    facts = {"device": str(device), "products": [asdict(one) for one in tried]}
+    details = [f"{one.name}: {_percent(one.error)} off, {one.path}" for one in tried]
+    wrong = list(dict.fromkeys(one.name for one in tried if not one.is_right))
     subject = f"4-bit product on {device}"
     if wrong:
         return Finding(
@@ -144,7 +174,7 @@ def _finding(device: torch.device, errors: Mapping[str, float], paths: Mapping[s
             details=details,
             facts=facts,
         )
-    text = f"matches the stored values to {_percent(max(errors.values()))}"
+    text = f"matches the stored values to {_percent(max(one.error for one in tried))}"
     return Finding(subject=subject, status="ok", text=text, details=details, facts=facts)
 
 

@@ -43,13 +43,20 @@ LEAST = 1 << 20
 """Weights of a matrix below which `auto` leaves it alone: there is nothing to gain, and rounding to lose."""
 
 
-def prepare(model: nn.Module, *, spare: int | None = None, progress: Callable[[int, int], None] | None = None) -> int:
+def prepare(
+    model: nn.Module,
+    *,
+    spare: int | None = None,
+    least: int = LEAST,
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
     """Replaces the quantized modules of a model that lies on the CPU, with its weights assigned.
 
     Modules on other devices, or without their weights yet, are left alone.
 
     Args:
         spare: bytes that weights in another form may take beyond what they take as stored; None is no limit.
+        least: weights of a matrix below which a module is left alone.
         progress: called with the number of modules that are done and of all.
 
     Returns:
@@ -59,7 +66,7 @@ def prepare(model: nn.Module, *, spare: int | None = None, progress: Callable[[i
     if switch == "plain":
         return 0
     keep_freed_memory()
-    taken, last, least = 0, LastRows(), 0 if switch == "fast" else LEAST
+    taken, last, least = 0, LastRows(), 0 if switch == "fast" else least
     found = list(_quantized(model))
     for done, path in enumerate(found, 1):
         parent, _, attribute = path.rpartition(".")

@@ -11,10 +11,20 @@ from torch import Tensor
 
 from localdiff.doctor import write_values
 from localdiff.doctor.pattern import uniform, words
-from localdiff.doctor.product import LIMIT, PRODUCTS, Product, check_products, compute, inputs, relative_error
+from localdiff.doctor.product import (
+    LIMIT,
+    PRODUCTS,
+    Product,
+    check_products,
+    compute,
+    inputs,
+    modules_of,
+    relative_error,
+)
 from localdiff.doctor.values import Values, load_values
 from quant.codec import Encoded
 from quant.codecs import CODECS
+from quant.cpu.experts import CpuExperts
 from quant.modules import QuantExperts, QuantLinear
 
 CPU = torch.device("cpu")
@@ -57,16 +67,29 @@ def test_the_stored_values_are_the_reference(product: Product, values: Values) -
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
 @pytest.mark.parametrize(("dtype", "limit"), [(torch.float32, 1e-4), (torch.bfloat16, LIMIT / 3)])
 def test_products_are_right(product: Product, dtype: torch.dtype, limit: float, values: Values) -> None:
-    output, path = compute(product, CPU, dtype)
-    assert relative_error(output, torch.tensor(values.products[product.name])) < limit
-    assert path
+    for number, module in enumerate(modules_of(product, CPU, dtype)):
+        output, path = compute(product, module, CPU, dtype)
+        fast_limit = 2 * LIMIT / 3  # activations in int8, or products in bf16
+        assert relative_error(output, torch.tensor(values.products[product.name])) < (limit, fast_limit)[number]
+        assert path
 
 
 def test_this_machine_is_well(values: Values) -> None:
     (finding,) = check_products(values, [CPU])
     assert finding.status == "ok"
     assert finding.subject == "4-bit product on cpu"
-    assert len(finding.details) == len(PRODUCTS)
+    assert len(finding.details) == sum(len(list(modules_of(product, CPU, torch.bfloat16))) for product in PRODUCTS)
+    assert len({*finding.details}) == len(finding.details), "each way of computing is named"
+
+
+def test_experts_are_tried_as_a_large_model_has_them(values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, fast = modules_of(PRODUCTS[0], CPU, torch.bfloat16)
+    assert isinstance(plain, QuantExperts)
+    assert isinstance(fast, CpuExperts)
+    original = CpuExperts.forward
+    monkeypatch.setattr(CpuExperts, "forward", lambda self, *args: 1.05 * original(self, *args))
+    (finding,) = check_products(values, [CPU])
+    assert finding.text == "nf4 experts, int8 experts differ from the stored values"
 
 
 def swapped_nibbles(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -91,8 +114,8 @@ def test_a_codec_that_reads_the_wrong_way_round_is_found(values: Values, monkeyp
     [
         (QuantLinear, "nf4 linear, int8 linear", lambda output: output * 1.05),
         (QuantLinear, "nf4 linear, int8 linear", lambda output: output.roll(1, dims=-1)),
-        (QuantExperts, "nf4 experts", lambda output: torch.full_like(output, math.nan)),
-        (QuantExperts, "nf4 experts", lambda output: output[:-1]),
+        (QuantExperts, "nf4 experts, int8 experts", lambda output: torch.full_like(output, math.nan)),
+        (QuantExperts, "nf4 experts, int8 experts", lambda output: output[:-1]),
     ],
 )
 def test_a_module_that_computes_wrongly_is_found(

@@ -243,8 +243,7 @@ def test_what_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     model, told = Whole(), []
     prepare(model)
     assert kinds(model) == PLAIN  # all too small
-    monkeypatch.setattr(choice, "LEAST", WIDTH * 96)
-    prepare(model, progress=lambda done, of: told.append((done, of)))
+    prepare(model, least=WIDTH * 96, progress=lambda done, of: told.append((done, of)))
     assert kinds(model) == [Bf16Embedding, Int8Linear, QuantLinear, CpuExperts]
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert "int8 by rows" in model.experts.path
@@ -276,9 +275,8 @@ def test_experts_that_are_decoded_take_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_switch_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, "plain")
-    monkeypatch.setattr(choice, "LEAST", 0)
     model = Whole()
-    prepare(model)
+    prepare(model, least=0)
     assert kinds(model) == PLAIN
 
 
