@@ -166,7 +166,8 @@ class TerminalGuard:
             settings = termios.tcgetattr(descriptor)
             if self._echo is None:
                 self._echo = list(settings)
-            settings[3] &= ~termios.ECHO
+            # Ctrl-C would throw away what a slow terminal has not read yet: text of the answer, and half a frame.
+            settings[3] = settings[3] & ~termios.ECHO | termios.NOFLSH
             termios.tcsetattr(descriptor, termios.TCSANOW, settings)
         except (OSError, ValueError, termios.error):
             self._echo = None

@@ -52,8 +52,15 @@ def echoes(run: Terminal) -> bool:
     return bool(termios.tcgetattr(run.master)[3] & termios.ECHO)
 
 
+def keeps_output(run: Terminal) -> bool:
+    """Whether what the terminal has not read yet outlives a Ctrl-C."""
+    return bool(termios.tcgetattr(run.master)[3] & termios.NOFLSH)
+
+
 def pull(run: Terminal, columns: int, rows: int) -> None:
-    """Change the size of the window."""
+    """Change the size of the window, behind what was drawn for the old one."""
+    while run._read(0):
+        pass
     run.screen.resize(rows, columns)
     fcntl.ioctl(run.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
@@ -119,12 +126,14 @@ def test_terminated(twice: bool) -> None:
     run = play(hold_at=4)
     run.wait_for("step  4/48")
     assert not echoes(run)
+    assert keeps_output(run)
     run.child.send_signal(signal.SIGTERM)
     if twice:
         run.child.send_signal(signal.SIGTERM)
     while run.child.poll() is None:
         run._read(0.05)
     assert echoes(run)
+    assert not keeps_output(run)
     # The second one may come when the terminal has been given back already, and with it the signal.
     assert run.finish() in ((143, -signal.SIGTERM) if twice else (143,))
     assert run.lines() == [""]
