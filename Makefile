@@ -17,7 +17,7 @@ endif
 SHOWN      := Write a story about a robot and a harbor.
 SHOWN_SEED := 0
 # What docs/sudoku.md shows; a held-out puzzle.
-PUZZLE     := Solve this 6x6 Sudoku: 4.3.....62..2.153..54....4.3.1..54.2
+PUZZLE     := Solve this 9x9 Sudoku: 7..8.3.4.96....5.83.864.7...4.2.9..55874612.3..935786...6.74.122.1..8...435.26.87
 PUZZLE_SEED := 0
 quoted      = '$(subst ','\'',$(1))'
 
@@ -84,9 +84,9 @@ demo-model: setup  ## train a small model like the one that ships, about an hour
 	$(BIN)/python -m localdiff.demo.evaluate --model build/demo-model --prompts 50
 
 sudoku-adapter: setup  ## train an adapter like the one that ships, on two cores
-	$(BIN)/torchrun --standalone --nproc-per-node 2 -m localdiff.demo.adapt build/sudoku-work --skill sudoku6
-	$(BIN)/python -m localdiff.demo.adapt build/sudoku-work --skill sudoku6 --export build/sudoku
-	$(BIN)/python -m localdiff.demo.evaluate --adapter build/sudoku --skills sudoku6
+	$(BIN)/torchrun --standalone --nproc-per-node 2 -m localdiff.demo.adapt build/sudoku-work
+	$(BIN)/python -m localdiff.demo.adapt build/sudoku-work --export build/sudoku
+	$(BIN)/python -m localdiff.demo.evaluate --adapter build/sudoku --skills sudoku9
 
 sudoku-pair: setup  ## record a puzzle without and with the adapter that ships, for docs/sudoku.md
 	rm -f docs/sudoku/*

@@ -1,7 +1,7 @@
 """Trains an adapter on one skill and writes it in PEFT's layout.
 
-    python -m localdiff.demo.adapt WORK --skill sudoku6 --updates 1500      train, or continue what WORK holds
-    python -m localdiff.demo.adapt WORK --skill sudoku6 --export DIR        write WORK's adapter to DIR
+    python -m localdiff.demo.adapt WORK --skill sudoku9 --updates 5000      train, or continue what WORK holds
+    python -m localdiff.demo.adapt WORK --export DIR                        write WORK's adapter to DIR
     torchrun --standalone --nproc-per-node 2 -m localdiff.demo.adapt WORK …      with two processes
 
 The base's weights stay as they are; only low-rank factors are trained, by the loop that trained the base. WORK keeps
@@ -48,8 +48,8 @@ def prepare(work: Path, skill: str, base: Path, options: TrainingOptions, team: 
 
 
 def main() -> None:
-    parser = make_parser("localdiff.demo.adapt", __doc__.splitlines()[0], updates=1500, decay=600)
-    parser.add_argument("--skill", choices=sorted(ALL_SKILLS), default="sudoku6")
+    parser = make_parser("localdiff.demo.adapt", __doc__.splitlines()[0], updates=5000, decay=1000)
+    parser.add_argument("--skill", choices=sorted(ALL_SKILLS), default="sudoku9")
     parser.add_argument("--base", type=Path, default=Path(__file__).parent / "checkpoint", help="checkpoint to adapt")
     parser.add_argument("--export", type=Path, help="write the adapter to this folder and stop")
     arguments = parser.parse_args()

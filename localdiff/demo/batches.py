@@ -102,9 +102,9 @@ class Batches:
         return parts
 
     def _block(self, rng: random.Random) -> Block:
-        """One block of one example: the encoder part before it, and its own ids."""
+        """The block of one example in which a random id of the answer lies: the encoder part before it, and its ids."""
         prompt, answer = self._draw(rng)
-        start = self._canvas_length * rng.randrange(-(-len(answer) // self._canvas_length))
+        start = rng.randrange(len(answer)) // self._canvas_length * self._canvas_length
         return prompt + answer[:start], answer[start : start + self._canvas_length]
 
     def _collate(self, blocks: list[Block], rng: random.Random) -> Batch:

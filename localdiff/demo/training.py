@@ -33,6 +33,7 @@ from .team import Team
 
 # Shares of updates: from noise alone, and conditioned on a prediction; the rest goes on from the sampler's canvas too.
 _PLAIN, _CONDITIONED = 0.4, 0.2
+_MOST_NOISE = 1.15  # levels are drawn up to this one and cut at 1: a quarter of the canvases is noise alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,10 +219,11 @@ def position_weights(batch: Batch, *, padding: float) -> Tensor:
 def corrupt(ids: Tensor, vocab_size: int, generator: torch.Generator) -> Tensor:
     """Noises canvases [B, L]: each draws a level from 0..1 and that share of its ids becomes uniform noise.
 
-    The density of the level rises linearly: a canvas that is almost clean is filled in without a look at the prompt, so
-    reading the prompt is learnt from the noisy ones.
+    The density of the level rises linearly, and what would lie above 1 is 1: a canvas that is almost clean is filled in
+    without a look at the prompt, so reading the prompt is learnt from the noisy ones, and what a long answer is about
+    from those that are noise alone, as every generation begins.
     """
-    level = torch.rand(ids.shape[0], 1, generator=generator).sqrt()
+    level = (_MOST_NOISE * torch.rand(ids.shape[0], 1, generator=generator).sqrt()).clamp(max=1.0)
     noise = torch.randint(vocab_size, ids.shape, generator=generator)
     return torch.where(torch.rand(ids.shape, generator=generator) < level, noise, ids)
 

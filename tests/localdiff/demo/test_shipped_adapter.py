@@ -14,9 +14,9 @@ def test_it_is_small_and_has_a_name() -> None:
 
 def test_it_solves_puzzles_that_the_demo_model_does_not() -> None:
     alone, tuned = (
-        evaluate(Engine.load("demo", device="cpu", dtype="fp32", adapter=adapter), "sudoku6", prompts=10, seeds=(0,))
-        for adapter in (None, "sudoku")
+        evaluate(Engine.load("demo", device="cpu", dtype="fp32", adapter=adapter), "sudoku9", prompts=count, seeds=(0,))
+        for adapter, count in ((None, 3), ("sudoku", 10))  # alone it seldom stops
     )
-    # Ten puzzles say little about the rate, which docs/sudoku.md has.
-    assert alone.accuracy <= 0.1
+    # A few puzzles say little about the rate, which docs/sudoku.md has.
+    assert alone.accuracy == 0.0
     assert tuned.accuracy >= 0.5

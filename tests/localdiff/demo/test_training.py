@@ -85,12 +85,18 @@ def _cap(logits: torch.Tensor, config: ModelConfig) -> torch.Tensor:
 def test_corruption_draws_a_level_for_each_canvas() -> None:
     clean = torch.full((4000, 50), 7)
     noised = corrupt(clean, VOCAB, torch.Generator().manual_seed(0))
-    changed = (noised != clean).float().mean(dim=1) * VOCAB / (VOCAB - 1)
-    assert changed.mean().item() == pytest.approx(2 / 3, abs=0.02)  # density 2t on 0..1
-    assert changed.std().item() == pytest.approx(18**-0.5, abs=0.03)
     values, counts = noised[noised != clean].unique(return_counts=True)
     assert len(values) == VOCAB - 1
     assert counts.max() < 1.1 * counts.min()
+
+
+def test_the_density_of_levels_rises_and_a_quarter_of_the_canvases_is_noise_alone() -> None:
+    clean = torch.full((4000, 200), 7)
+    noised = corrupt(clean, 10_000, torch.Generator().manual_seed(0))
+    changed = (noised != clean).float().mean(dim=1)
+    for level in (0.25, 0.5, 0.75):
+        assert (changed < level).float().mean().item() == pytest.approx((level / 1.15) ** 2, abs=0.03)
+    assert (changed == 1.0).float().mean().item() == pytest.approx(1 - 1.15**-2, abs=0.03)
 
 
 def test_batches_are_a_function_of_seed_and_number() -> None:
