@@ -88,8 +88,8 @@ def test_evaluation_asks_the_same_held_out_prompts_every_time(exported: Path) ->
 
 def test_evaluation_counts_what_an_untrained_model_does(exported: Path) -> None:
     engine = Engine.load(str(exported), device="cpu", dtype="fp32")
-    result = evaluate(engine, "add", prompts=2, seeds=(0,))
-    assert result.runs == 2
+    result = evaluate(engine, "add", prompts=1, seeds=(0,))
+    assert result.runs == 1
     assert result.accuracy == 0.0
     assert 1 <= result.steps <= 48
     assert 0.0 <= result.converged <= 1.0
