@@ -220,8 +220,8 @@ def corrupt(ids: Tensor, vocab_size: int, generator: torch.Generator) -> Tensor:
     """Noises canvases [B, L]: each draws a level from 0..1 and that share of its ids becomes uniform noise.
 
     The density of the level rises linearly, and what would lie above 1 is 1: a canvas that is almost clean is filled in
-    without a look at the prompt, so reading the prompt is learnt from the noisy ones, and what a long answer is about
-    from those that are noise alone, as every generation begins.
+    without a look at the prompt, so reading the prompt is learnt from the noisy ones, and every generation begins with
+    noise alone.
     """
     level = (_MOST_NOISE * torch.rand(ids.shape[0], 1, generator=generator).sqrt()).clamp(max=1.0)
     noise = torch.randint(vocab_size, ids.shape, generator=generator)

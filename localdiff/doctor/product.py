@@ -18,6 +18,7 @@ from localdiff.bench.step.paths import path_of
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.pattern import uniform, words
 from localdiff.doctor.values import Values
+from localdiff.errors import UsageError
 from quant.codec import Codec, Encoded, codes_shape, scales_shape
 from quant.codecs import CODECS
 from quant.cpu import choice as cpu
@@ -96,7 +97,10 @@ def _encoded(codec: Codec, shape: tuple[int, ...]) -> Encoded:
 
 
 def modules_of(product: Product, device: torch.device, dtype: torch.dtype) -> Iterator[nn.Module]:
-    """The quantized module with its weights, as the loader would leave it, and the fast one, where there is one."""
+    """The quantized module with its weights, as the loader would leave it, and the fast one, where there is one.
+
+    The fast one may take the weights of the first, which has to be used before.
+    """
     with torch.device("meta"):
         holder = nn.Module()
         holder.add_module("part", product.build())
@@ -107,13 +111,25 @@ def modules_of(product: Product, device: torch.device, dtype: torch.dtype) -> It
     holder.load_state_dict({name: tensor.to(device) for name, tensor in state.items()}, assign=True)
     plain = holder.get_submodule("part")
     yield plain
-    if device.type == "cpu":
-        cpu.prepare(holder, least=0)
-    elif device.type == "cuda":
-        card.prepare(holder, device)
+    make_fast(holder, device)
     fast = holder.get_submodule("part")
     if fast is not plain:
         yield fast
+
+
+def make_fast(model: nn.Module, device: torch.device) -> None:
+    """Replaces the modules of a model as a large one's are, whatever their size.
+
+    Raises:
+        UsageError: an environment variable says what it cannot say.
+    """
+    if device.type == "cpu":
+        cpu.prepare(model, least=0)
+    elif device.type == "cuda":
+        try:
+            card.prepare(model, device)
+        except card.SwitchError as error:
+            raise UsageError(str(error)) from error
 
 
 @torch.inference_mode()

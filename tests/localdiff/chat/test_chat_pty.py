@@ -353,7 +353,7 @@ def test_what_was_typed_comes_back_in_the_next_chat(chats: Chats) -> None:
     say(chat, "a question")
     wait_for_prompt(chat, 2)
     chat.type(CTRL_D)
-    chat.finish()
+    assert chat.finish() == 0
     again = chats(script=HELLO)
     again.type(b"\x1b[A")
     again.wait_for(">>> a question")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from localdiff.doctor import write_values
 from localdiff.doctor.pattern import uniform, words
@@ -18,13 +18,16 @@ from localdiff.doctor.product import (
     check_products,
     compute,
     inputs,
+    make_fast,
     modules_of,
     relative_error,
 )
 from localdiff.doctor.values import Values, load_values
+from localdiff.errors import UsageError
 from quant.codec import Encoded
 from quant.codecs import CODECS
 from quant.cpu.experts import CpuExperts
+from quant.cuda.switches import EXPERTS
 from quant.modules import QuantExperts, QuantLinear
 
 CPU = torch.device("cpu")
@@ -90,6 +93,12 @@ def test_experts_are_tried_as_a_large_model_has_them(values: Values, monkeypatch
     monkeypatch.setattr(CpuExperts, "forward", lambda self, *args: 1.05 * original(self, *args))
     (finding,) = check_products(values, [CPU])
     assert finding.text == "nf4 experts, int8 experts differ from the stored values"
+
+
+def test_a_switch_that_says_nonsense_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(EXPERTS, "fastest")
+    with pytest.raises(UsageError, match=EXPERTS):
+        make_fast(nn.Module(), torch.device("cuda"))
 
 
 def swapped_nibbles(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
