@@ -82,7 +82,7 @@ class Use:
 
 def builds() -> list[Build]:
     """Every kernel in every variant that a released recipe uses."""
-    return [*_joints(), *_attention(), *_logits(), *_experts(), *_linear(), *_soft()]
+    return [*_joints(), *_attention(), *_logits(), *_experts(), *_decode(), *_linear(), *_soft()]
 
 
 def _joints() -> Iterator[Build]:
@@ -299,6 +299,19 @@ def _experts() -> Iterator[Build]:
         constants={"GROUPS": 4},
         aligned=("width",),
         warps=2,
+    )
+
+
+def _decode() -> Iterator[Build]:
+    from quant.cuda.decode import GROUPS
+
+    yield Build(
+        module="quant.cuda.decode_kernels",
+        kernel="decode_kernel",
+        name="decode nf4",
+        pointers={"codes": "u8", "scales": "bf16", "levels": "fp32", "out": "bf16"},
+        constants={"GROUPS": GROUPS},
+        aligned=("groups",),
     )
 
 

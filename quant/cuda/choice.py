@@ -1,7 +1,8 @@
 """Which module is replaced by which fast one, on a card.
 
     experts          grouped products in Triton, quantized or as published
-    linear, head     plain (decoded, then multiplied), unless `LOCALDIFF_CUDA_DENSE` says otherwise
+    linear, head     decoded (nf4 in one launch), then multiplied through torch, unless `LOCALDIFF_CUDA_DENSE` says
+                     otherwise
 
 A weight is moved, never kept twice: a module's stored parts are let go before the next module's turn.
 """
@@ -20,6 +21,7 @@ from torch import nn
 from ..modules.embedding import QuantEmbedding
 from ..modules.experts import QuantExperts
 from ..modules.linear import QuantLinear
+from .decode import DecodedLinear
 from .experts import CudaExperts, can_group
 from .linear import CudaEmbedding, CudaLinear, can_multiply
 from .support import missing
@@ -95,13 +97,19 @@ def _makers(experts: str, dense: str) -> dict[type[nn.Module], Callable[[Any], A
     if dense != "plain":
         made[QuantLinear] = partial(CudaLinear, activations="a8" if dense == "a8" else "a16")
         made[QuantEmbedding] = CudaEmbedding
+    if not is_plain("decode"):
+        made[DecodedLinear] = DecodedLinear
     return made
 
 
 def _fast(make: Mapping[type[nn.Module], Callable[[Any], Any]], module: nn.Module) -> Callable[[Any], Any] | None:
-    maker = make.get(QuantExperts if can_group(module) else type(module))
-    if isinstance(module, QuantLinear | QuantEmbedding) and not can_multiply(module.weight):
+    if can_group(module):
+        return make.get(QuantExperts)
+    if isinstance(module, QuantEmbedding):
+        is_stored = module.weight.codec.name == "int8"
+        return make.get(QuantEmbedding) if is_stored and can_multiply(module.weight) else None
+    if type(module) is not QuantLinear:
         return None
-    if isinstance(module, QuantEmbedding) and module.weight.codec.name != "int8":
-        return None
-    return maker
+    if QuantLinear in make and can_multiply(module.weight):
+        return make[QuantLinear]
+    return make.get(DecodedLinear) if module.weight.codec.name == "nf4" else None

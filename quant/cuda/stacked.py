@@ -99,7 +99,7 @@ class StackedQuantLinear(Stacked):
             tensors, torch.split(encoded.codes, rows), torch.split(encoded.scales, rows), strict=True
         ):
             tensor.codes, tensor.scales = codes, scales
-        super().__init__(linears, rows, "decoded, then multiplied")
+        super().__init__(linears, rows, getattr(linears[0], "path", "decoded, then multiplied"))
         self._codec, self._encoded = tensors[0].codec, encoded
 
     def tensors(self) -> tuple[Tensor, ...]:
@@ -151,8 +151,12 @@ def _stacked(modules: Sequence[nn.Module]) -> Stacked | None:
         and _are_alike([linear.weight for linear in linears])
     ):
         return StackedLinear(linears)
-    quantized = [module for module in modules if type(module) is QuantLinear]
-    if len(quantized) == len(modules) and _are_alike([linear.weight.codes for linear in quantized]):
+    quantized = [module for module in modules if isinstance(module, QuantLinear)]
+    if (
+        len(quantized) == len(modules)
+        and len({type(linear) for linear in quantized}) == 1
+        and _are_alike([linear.weight.codes for linear in quantized])
+    ):
         return StackedQuantLinear(quantized)
     fast = [module for module in modules if type(module) is CudaLinear]
     if len(fast) == len(modules) and len({linear.product.activations for linear in fast}) == 1:

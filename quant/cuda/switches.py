@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 from typing import Literal, TypeAlias, get_args
 
-Part: TypeAlias = Literal["experts", "logits", "attention", "norms", "products", "step", "graph", "commit"]
-"""Grouped products; statistics and decision in Triton; attention in Triton; what lies between products in Triton;
-products of the same rows in one; the static step; its capture; the fused commit."""
+Part: TypeAlias = Literal["experts", "decode", "logits", "attention", "norms", "products", "step", "graph", "commit"]
+"""Grouped products; nf4 decoded in one launch; statistics and decision in Triton; attention in Triton; what lies
+between products in Triton; products of the same rows in one; the static step; its capture; the fused commit."""
 
 PARTS: tuple[Part, ...] = get_args(Part)
 PLAIN, SOFT = "LOCALDIFF_CUDA_PLAIN", "LOCALDIFF_CUDA_SOFT"

@@ -14,7 +14,7 @@ pytestmark = needs_interpreter
     [
         ("bf16", "plain", True, 15, 15),
         ("4bit", "plain", True, 19, 19),
-        ("4bit-small", "plain", True, 35, 35),
+        ("4bit-small", "plain", True, 19, 19),
         ("4bit", "a16", True, 14, 14),
         ("4bit", "a8", True, 18, 18),
         ("bf16", "plain", False, 18, 17),
