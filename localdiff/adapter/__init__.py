@@ -13,6 +13,7 @@
     stored     the two files, read, every tensor accounted for
     shipped    where an adapter is by its name
     loaded     an adapter for one model
+    transfer   a stored adapter as the beginning of a training
 
 Knows modules and files; knows nothing about sampling or text. Nothing is merged: the model's weights stay as they are,
 quantized or not.
@@ -24,5 +25,16 @@ from .loaded import Adapter, open_adapter
 from .lowrank import LowRank
 from .save import save_adapter
 from .stored import StoredAdapter
+from .transfer import copy_factors
 
-__all__ = ["Adapter", "LowRank", "StoredAdapter", "add_adapter", "attach", "open_adapter", "save_adapter", "terms_of"]
+__all__ = [
+    "Adapter",
+    "LowRank",
+    "StoredAdapter",
+    "add_adapter",
+    "attach",
+    "copy_factors",
+    "open_adapter",
+    "save_adapter",
+    "terms_of",
+]

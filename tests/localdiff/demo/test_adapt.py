@@ -50,6 +50,19 @@ def test_only_factors_are_trained(tmp_path: Path) -> None:
         assert ("lora_" in name) == (not torch.equal(tensor, before[name])), name
 
 
+def test_a_training_starts_from_an_adapter_of_another_base(tmp_path: Path) -> None:
+    first = make_trainer(tmp_path / "first")
+    first.run(tmp_path / "first" / STATE, lambda *_: None)
+    with torch.no_grad():
+        first.model.norm.weight += 0.5
+    save_adapter(first.model, tmp_path / "adapter", base=None)
+    options = TrainingOptions(updates=4)
+    second = adapt.prepare(tmp_path / "second", "sudoku6", BASE, options, start=str(tmp_path / "adapter"))
+    assert second.update == 0
+    for name, factor in factors(first).items():
+        assert torch.equal(factor, factors(second)[name]), name
+
+
 def test_a_run_continues_where_it_stopped(tmp_path: Path) -> None:
     whole = make_trainer(tmp_path / "whole")
     whole.run(tmp_path / "whole" / STATE, lambda *_: None)

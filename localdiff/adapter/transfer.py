@@ -1,0 +1,36 @@
+"""The factors of a stored adapter become those of a model in training, on whatever base they were trained.
+
+Knows targets and shapes; knows no training.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ..model.diffusion_gemma import DiffusionGemma
+from .fresh import terms_of
+from .stored import StoredAdapter
+from .targets import targets
+
+
+def copy_factors(stored: StoredAdapter, network: DiffusionGemma) -> None:
+    """Overwrites all terms of a model with an adapter's. Its base is not looked at: training is to change them anyway.
+
+    Raises:
+        ValueError: the two differ in targets, ranks or scale.
+        WeightsError: the adapter is damaged, or fits no such model.
+    """
+    given = stored.factors(network.config)
+    found = targets(network.config)
+    terms = {(side, found[path]): term for side, path, term in terms_of(network)}
+    if terms.keys() != given.keys():
+        names = sorted({target.path for _, target in terms.keys() ^ given.keys()})
+        raise ValueError(f"only one of both adapts {', '.join(names)}")
+    for place, term in terms.items():
+        factors = given[place]
+        if (factors.a.shape, factors.b.shape) != (term.lora_A.shape, term.lora_B.shape) or factors.scale != term.scale:
+            raise ValueError(f"another rank or scale at {place[1].path}")
+    with torch.no_grad():
+        for place, term in terms.items():
+            term.lora_A.copy_(given[place].a)
+            term.lora_B.copy_(given[place].b)
