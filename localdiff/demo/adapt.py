@@ -1,7 +1,7 @@
 """Trains an adapter on one skill and writes it in PEFT's layout.
 
     python -m localdiff.demo.adapt WORK --skill sudoku9 --updates 5000      train, or continue what WORK holds
-    python -m localdiff.demo.adapt WORK --start DIR                         from an adapter's factors, of any base
+    python -m localdiff.demo.adapt WORK --initial DIR                       from an adapter's factors, of any base
     python -m localdiff.demo.adapt WORK --export DIR                        write WORK's adapter to DIR
     torchrun --standalone --nproc-per-node 2 -m localdiff.demo.adapt WORK …      with two processes
 
@@ -40,13 +40,13 @@ def prepare(
     base: Path,
     options: TrainingOptions,
     *,
-    start: str | None = None,
+    initial: str | None = None,
     team: Team | None = None,
 ) -> Trainer:
     """A trainer of factors beside the weights of `base`; continues from the state in `work` where there is one.
 
     Args:
-        start: an adapter to start from, where `work` is new, by name or directory. Without one the factors are drawn
+        initial: an adapter to start from, where `work` is new, by name or directory. Without one the factors are drawn
             from the seed.
     """
     work.mkdir(parents=True, exist_ok=True)
@@ -54,8 +54,8 @@ def prepare(
     model = Engine.load(str(base), device="cpu", dtype="fp32").model
     for rank, targets in RANKS.items():
         add_adapter(model, targets, rank=rank, alpha=SCALE * rank, seed=options.seed)
-    if start is not None:
-        copy_factors(open_adapter(start), model)
+    if initial is not None:
+        copy_factors(open_adapter(initial), model)
 
     def draw(rng: random.Random) -> tuple[list[int], list[int]]:
         return render(ALL_SKILLS[skill](rng, "train"), tokenizer, template)
@@ -67,13 +67,13 @@ def main() -> None:
     parser = make_parser("localdiff.demo.adapt", __doc__.splitlines()[0], updates=5000, decay=1000)
     parser.add_argument("--skill", choices=sorted(ALL_SKILLS), default="sudoku9")
     parser.add_argument("--base", type=Path, default=Path(__file__).parent / "checkpoint", help="checkpoint to adapt")
-    parser.add_argument("--start", help="adapter to start from, where WORK is new: a directory, or a name")
+    parser.add_argument("--initial", help="adapter to start from, where WORK is new: a directory, or a name")
     parser.add_argument("--export", type=Path, help="write the adapter to this folder and stop")
     arguments = parser.parse_args()
     options = TrainingOptions(
         updates=arguments.updates, decay=arguments.decay, seed=arguments.seed, learning_rate=3e-3, balance_weight=0.0
     )
-    trainer = prepare(arguments.work, arguments.skill, arguments.base, options, start=arguments.start, team=join())
+    trainer = prepare(arguments.work, arguments.skill, arguments.base, options, initial=arguments.initial, team=join())
     if arguments.export:
         save_adapter(trainer.model, arguments.export, base="demo", dtype=torch.bfloat16)
         return

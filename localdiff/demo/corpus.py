@@ -17,17 +17,18 @@ from tokenizers import Tokenizer
 
 from .skills import ALL_SKILLS, SKILLS, Example, Message, Split
 from .turns import Render, compile_template
+from .vocabulary import encode_written
 
 END_OF_TURN = "<turn|>"
 WEIGHTS: Mapping[str, float] = {
     "spelling": 0.05,
-    "json": 0.10,
-    "dates": 0.04,
-    "sort": 0.24,
-    "add": 0.28,
+    "json": 0.12,
+    "dates": 0.03,
+    "sort": 0.28,
+    "add": 0.20,
     "sudoku": 0.05,
-    "about": 0.08,
-    "story": 0.14,
+    "about": 0.09,
+    "story": 0.16,
     "unknown": 0.02,
 }
 SYSTEM_PROMPTS: tuple[str, ...] = (
@@ -77,6 +78,7 @@ def sample_example(rng: Random, split: Split, mixture: Mixture = DEFAULT_MIXTURE
     return replace(example, messages=before + example.messages) if before else example
 
 
+_IN_WORDS = ("about", "story")  # skills that copy nothing letter by letter
 _SHORT: tuple[str, ...] = tuple(name for name in SKILLS if name not in ("story", "unknown"))
 
 
@@ -89,8 +91,11 @@ def load_vocabulary(directory: Path) -> tuple[Tokenizer, Render]:
 def render(example: Example, tokenizer: Tokenizer, template: Render) -> tuple[list[int], list[int]]:
     """Ids of the prompt up to the start of the model's turn, and of the answer with the end-of-turn id."""
     prompt = tokenizer.encode(template(example.messages), add_special_tokens=False).ids
-    answer = tokenizer.encode(example.answer + END_OF_TURN, add_special_tokens=False).ids
-    return prompt, answer
+    if example.skill in _IN_WORDS:
+        answer = encode_written(example.answer, tokenizer)
+    else:
+        answer = tokenizer.encode(example.answer, add_special_tokens=False).ids
+    return prompt, answer + tokenizer.encode(END_OF_TURN, add_special_tokens=False).ids
 
 
 def length_table(tokenizer: Tokenizer, template: Render, per_skill: int = 400, seed: int = 0) -> str:

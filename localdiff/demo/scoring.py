@@ -8,13 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from functools import cache
 
 from .skills import TUNED_SKILLS, Example, about, arithmetic, dates, fields, sorting, spelling, story, sudoku, unknown
 from .skills.grid import EMPTY
-
-STORY_SHARE = 0.8
-"""A longer piece has at least this share of the words of the expected one."""
 
 
 def score(example: Example, answer_text: str) -> bool:
@@ -57,26 +53,6 @@ def _solves(example: Example, answer: str) -> bool:
     return kept and grid in sudoku.solved_grids()
 
 
-@cache
-def _characters() -> frozenset[str]:
-    return frozenset(character for text in story.all_texts() for character in text)
-
-
-def _is_whole(example: Example, answer: str) -> bool:
-    """No broken word or stray character, hero and place are named, and the piece is not cut short.
-
-    Essays name no hero: they are checked for words, characters and length.
-    """
-    words = story.words_of(answer)
-    names = example.key.removeprefix(f"{story.NAME}:").split("+") if "+" in example.key else []
-    return (
-        set(answer) <= _characters()
-        and set(words) <= story.lexicon()
-        and set(names) <= set(words)
-        and len(words) >= STORY_SHARE * len(story.words_of(example.answer))
-    )
-
-
 _RULES: dict[str, Callable[[Example, str], bool]] = {
     spelling.NAME: _exact,
     fields.NAME: _same_json,
@@ -85,7 +61,7 @@ _RULES: dict[str, Callable[[Example, str], bool]] = {
     arithmetic.NAME: _exact,
     sudoku.NAME: _solves,
     about.NAME: _same_words,
-    story.NAME: _is_whole,
+    story.NAME: _same_words,
     unknown.NAME: _exact,
     **dict.fromkeys(TUNED_SKILLS, _exact),  # their puzzles have one solution
 }

@@ -1,7 +1,7 @@
 """Trains the demo model and writes it as a checkpoint in the released layout.
 
     python -m localdiff.demo.train WORK --updates 3000        train, or continue what WORK holds
-    python -m localdiff.demo.train WORK --base DIR            from the weights and the vocabulary of a checkpoint
+    python -m localdiff.demo.train WORK --base DIR            from the weights of a checkpoint
     python -m localdiff.demo.train WORK --export DIR          write WORK's model to DIR
     torchrun --standalone --nproc-per-node 2 -m localdiff.demo.train WORK …      with two processes
 
@@ -11,19 +11,24 @@ WORK keeps the vocabulary, the state after every hundred updates, and a log line
 from __future__ import annotations
 
 import random
-import shutil
 from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from tokenizers import Tokenizer
 
 from ..engine import Engine
 from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
 from .architecture import config_json
 from .corpus import load_vocabulary, render, sample_example
-from .export import VOCABULARY_FILES, end_of_turn_id, export
+from .export import end_of_turn_id, export
 from .team import Team, join
 from .training import Trainer, TrainingOptions, initialise
 from .vocabulary import write_vocabulary
 from .work import make_parser, make_trainer, train
+
+_EMBEDDING = "embed_tokens.weight"
 
 
 def prepare(work: Path, options: TrainingOptions, *, base: Path | None = None, team: Team | None = None) -> Trainer:
@@ -34,7 +39,7 @@ def prepare(work: Path, options: TrainingOptions, *, base: Path | None = None, t
     """
     team = team or Team()
     if team.rank == 0:
-        _begin(work, base)
+        _begin(work)
     team.wait()
     tokenizer, template = load_vocabulary(work)
 
@@ -42,24 +47,36 @@ def prepare(work: Path, options: TrainingOptions, *, base: Path | None = None, t
         return render(sample_example(rng, "train"), tokenizer, template)
 
     config = ModelConfig.from_dict(config_json(tokenizer.get_vocab_size(), end_of_turn_id(tokenizer)))
-    model = initialise(config, options.seed) if base is None else _trainable(base)
+    model = initialise(config, options.seed)
+    if base is not None:
+        begin_from(model, tokenizer, base)
     return make_trainer(work, model, draw, options, team)
 
 
-def _begin(work: Path, base: Path | None) -> None:
+def _begin(work: Path) -> None:
     """Gives a new folder its vocabulary."""
     work.mkdir(parents=True, exist_ok=True)
-    if (work / "tokenizer.json").exists():
-        return
-    if base is None:
+    if not (work / "tokenizer.json").exists():
         write_vocabulary(work)
-        return
-    for name in VOCABULARY_FILES:
-        shutil.copyfile(base / name, work / name)
 
 
-def _trainable(checkpoint: Path) -> DiffusionGemma:
-    return Engine.load(str(checkpoint), device="cpu", dtype="fp32").model.requires_grad_(True)
+def begin_from(model: DiffusionGemma, tokenizer: Tokenizer, checkpoint: Path) -> None:
+    """Copies a checkpoint's weights into a model whose vocabulary is another one.
+
+    A piece of both vocabularies keeps its embedding. A new one begins as the mean of the pieces that its text was
+    before, made as long as they are on average.
+    """
+    state = Engine.load(str(checkpoint), device="cpu", dtype="fp32").model.state_dict()
+    known, _ = load_vocabulary(checkpoint)
+    rows = torch.empty_like(model.state_dict()[_EMBEDDING])
+    for piece, id in tokenizer.get_vocab().items():
+        same = known.token_to_id(piece)
+        if same is not None:
+            rows[id] = state[_EMBEDDING][same]
+            continue
+        parts = state[_EMBEDDING][known.encode(tokenizer.decode([id]), add_special_tokens=False).ids]
+        rows[id] = F.normalize(parts.mean(dim=0), dim=0) * parts.norm(dim=-1).mean()
+    model.load_state_dict(state | {_EMBEDDING: rows})
 
 
 def main() -> None:

@@ -1,8 +1,14 @@
 """The demo checkpoint's vocabulary: frequent words of the skills' own text, and single characters for all others.
 
 Knows text and pieces; knows nothing about the model. Ids in order: special tokens, 256 byte tokens, single characters,
-spelled letters, words. Spaces stay spaces, and bytes stand in for every character without a piece, so decoding loses
-nothing. Written as `tokenizer.json`:
+spelled letters, words, written words. Spaces stay spaces, and bytes stand in for every character without a piece, so
+decoding loses nothing.
+
+A word that skills copy letter by letter is read in letters. Stories are full of such words, and a word of six letters
+has six places to break at, so there they are written as one piece, `▁word`, which decodes to the word with the space
+before it. No text is read as such a piece.
+
+Written as `tokenizer.json`:
 
     python -m localdiff.demo.vocabulary DIR
 """
@@ -13,6 +19,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from random import Random
 from string import ascii_lowercase
@@ -25,11 +32,11 @@ from .skills.essays import ESSAYS
 from .skills.fact import questions
 from .skills.facts import FACTS
 from .skills.fields import CITIES, COLORS, COUNTRIES, JOBS, PEOPLE
-from .skills.story import tell
+from .skills.story import all_texts, tell
 from .skills.words import COMMON
 from .turns import CHAT_TEMPLATE
 
-VOCABULARY_SIZE = 1536
+VOCABULARY_SIZE = 1728
 SEED = 2024
 SPECIAL: tuple[str, ...] = (
     "<pad>",
@@ -52,6 +59,8 @@ SPECIAL: tuple[str, ...] = (
 )
 BYTES: tuple[str, ...] = tuple(f"<0x{value:02X}>" for value in range(256))
 CHARACTERS: tuple[str, ...] = ("\n", *map(chr, range(32, 127)))
+WRITTEN = "\u2581"
+"""Begins a piece that answers are written in, and no text is read in."""
 SPELLED: tuple[str, ...] = tuple(f"-{letter}" for letter in ascii_lowercase)
 # In order: a spelled letter `-x`, one digit, one period, a word with the space before it, marks, one blank.
 SPLIT = r"-[a-z](?![a-z])|[0-9]|\.| ?\p{L}+| ?[^\s\p{L}0-9.]+|\s"
@@ -80,7 +89,7 @@ def words() -> list[str]:
     What the skills copy letter by letter never is: a word is spelled, sorted and quoted through the same letters that
     it is read in, so an answer's letter is a letter of the prompt.
     """
-    copied = {word.lower() for word in (*COMMON, *PEOPLE, *CITIES, *COUNTRIES, *COLORS, *JOBS)}
+    copied = _copied()
     split, counts = _split(), Counter[str]()
     for text in closed_text(Random(SEED)):
         counts.update(piece for piece, _ in split.pre_tokenize_str(text))
@@ -90,14 +99,28 @@ def words() -> list[str]:
     return sorted(wanted, key=lambda piece: (-counts[piece], piece))
 
 
+def written_words() -> list[str]:
+    """The pieces of the copied words that stories, essays and facts hold, in alphabetical order."""
+    copied, split = _copied(), _split()
+    texts = (*all_texts(), *(fact.answer for fact in FACTS))
+    found = {piece for text in texts for piece, _ in split.pre_tokenize_str(text) if piece.startswith(" ")}
+    return sorted(WRITTEN + piece[1:] for piece in found if piece[1:].lower() in copied)
+
+
+@cache
+def _copied() -> frozenset[str]:
+    return frozenset(word.lower() for word in (*COMMON, *PEOPLE, *CITIES, *COUNTRIES, *COLORS, *JOBS))
+
+
 def _split() -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Split(Regex(SPLIT), behavior="isolated")
 
 
 def build_tokenizer() -> Tokenizer:
     """A tokenizer of `VOCABULARY_SIZE` ids, always the same: a frequent word is one piece, any other its letters."""
-    fixed = [*SPECIAL, *BYTES, *CHARACTERS, *SPELLED]
-    pieces = fixed + words()[: VOCABULARY_SIZE - len(fixed)]
+    fixed, written = [*SPECIAL, *BYTES, *CHARACTERS, *SPELLED], written_words()
+    # In alphabetical order, so that a vocabulary of the same words is the same vocabulary.
+    pieces = [*fixed, *sorted(words()[: VOCABULARY_SIZE - len(fixed) - len(written)]), *written]
     tokenizer = Tokenizer(
         models.BPE(
             vocab={piece: index for index, piece in enumerate(pieces)},
@@ -108,9 +131,18 @@ def build_tokenizer() -> Tokenizer:
         )
     )
     tokenizer.pre_tokenizer = _split()
-    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.decoder = decoders.Sequence([decoders.Replace(WRITTEN, " "), decoders.ByteFallback(), decoders.Fuse()])
     tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in SPECIAL])
     return tokenizer
+
+
+def encode_written(text: str, tokenizer: Tokenizer) -> list[int]:
+    """Ids of a text with every word that has a written piece as that piece."""
+    ids: list[int] = []
+    for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text):
+        written = tokenizer.token_to_id(WRITTEN + piece[1:]) if piece.startswith(" ") else None
+        ids += tokenizer.encode(piece, add_special_tokens=False).ids if written is None else [written]
+    return ids
 
 
 def tokenizer_config() -> dict[str, object]:

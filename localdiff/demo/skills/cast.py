@@ -106,42 +106,45 @@ PLACES: tuple[Place, ...] = (
     _place("bakery", "town", "in", "small and sweet", "a young baker", "a recipe without an end"),
 )
 
-# Slots: {hero} {a_hero} {trait} {food} {wish} {gift} {he} {He} {him} {his} and {place} {a_place} {At} {look}
-# {keeper} {the_keeper} {The_keeper} {find}; a slot with a capital starts a sentence.
+# Slots: {hero} {a_hero} {trait} {food} {wish} {gift} {he} {He} {him} {his} and {place} {At} {a_place} {look} {keeper}
+# {the_keeper} {The_keeper} {find}; a slot with a capital starts a sentence.
+# A story names all that it is about at its beginning, where every position is the same in all stories. What comes later
+# depends on it, at positions that shift with the words before.
+SCENE = "{At} {a_place}, {look}, there lived {keeper}, and there was {find}."
 OPENINGS: dict[str, str] = {
     "animal": (
-        "Once there was {a_hero}, known in the whole land for being {trait}. Every day {he} ate {food} in "
-        "the shade of an old tree, and every night {he} dreamed the same dream: {wish}."
+        "Not far from there lived {a_hero}, known in the whole land for being {trait}. Every day {he} ate {food} in "
+        "the shade of an old tree, and every night {he} dreamed the same dream: {wish}. All {he} had was {gift}."
     ),
     "person": (
-        "In a small town there lived {a_hero}, and everybody knew how {trait} {he} was. {He} worked from "
-        "morning to evening, ate {food} by the fire, and kept one secret wish: {wish}."
+        "In a small town nearby lived {a_hero}, and everybody knew how {trait} {he} was. {He} worked from morning to "
+        "evening, ate {food} by the fire, and kept one secret wish: {wish}. In {his} bag {he} carried {gift}."
     ),
     "machine": (
-        "Far away, in a room full of wires, {a_hero} woke up for the first time. It was {trait}, it lived on "
-        "{food}, and it had only one wish: {wish}."
+        "Far away, in a room full of wires, {a_hero} woke up for the first time. It was {trait}, it lived on {food}, "
+        "and it had only one wish: {wish}. In its chest it carried {gift}."
     ),
     "creature": (
-        "Long ago, when the hills were young, there was {a_hero}. {He} was {trait}, {he} lived on {food}, "
-        "and nobody knew that {he} had a wish: {wish}."
+        "Long ago, when the hills were young, there was also {a_hero}. {He} was {trait}, {he} lived on {food}, and "
+        "nobody knew that {he} had a wish: {wish}. Under {his} arm {he} kept {gift}."
     ),
 }
 JOURNEYS: dict[str, str] = {
     "sea": (
-        "One morning the wind smelled of salt, and the {hero} followed it down to the water. There stood "
-        "{a_place}, {look}, and the waves sang around it. {At} the {place} {he} met {keeper}."
+        "One morning the wind smelled of salt, and the {hero} followed it down to the water. The waves sang around "
+        "the {place}, and there {he} met {the_keeper}."
     ),
     "hill": (
-        "One day the {hero} packed some {food} and climbed a long and stony path. At the top of the hill "
-        "{he} found {a_place}, {look}, with clouds above it. {At} the {place} lived {keeper}."
+        "One day the {hero} packed some {food} and climbed a long and stony path. At the top, with clouds above it, "
+        "stood the {place}, and there {he} found {the_keeper}."
     ),
     "wood": (
-        "One evening the {hero} lost the way among the trees. The birds fell silent, and behind the last "
-        "branches lay {a_place}, {look}, under the first stars. {At} the {place} {he} saw {keeper}."
+        "One evening the {hero} lost the way among the trees. The birds fell silent, and behind the last branches "
+        "lay the {place} under the first stars. There {he} saw {the_keeper}."
     ),
     "town": (
-        "One Monday the {hero} took the early train to the city. After many streets {he} came to {a_place}, "
-        "{look}, just as the clock struck nine. {At} the {place} {he} met {keeper}."
+        "One Monday the {hero} took the early train to the city. After many streets {he} came to the {place}, just "
+        "as the clock struck nine, and {the_keeper} was waiting there."
     ),
 }
 PROBLEMS: dict[str, str] = {

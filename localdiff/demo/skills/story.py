@@ -10,7 +10,7 @@ import re
 from functools import cache
 from random import Random
 
-from .cast import DETOURS, ENDINGS, HEROES, JOURNEYS, OPENINGS, PLACES, PROBLEMS, TURNS, Hero, Place
+from .cast import DETOURS, ENDINGS, HEROES, JOURNEYS, OPENINGS, PLACES, PROBLEMS, SCENE, TURNS, Hero, Place
 from .essays import ESSAYS
 from .example import Example, Split, ask, casual, draw
 from .fact import expand
@@ -18,6 +18,7 @@ from .words import with_article
 
 NAME = "story"
 ESSAY_SHARE = 0.2
+LONG_SHARE = 0.4
 PHRASINGS: tuple[str, ...] = (
     "Write a story about {hero} and {place}.",
     "Tell me a story about {hero} and {place}.",
@@ -35,7 +36,7 @@ LONG_PHRASINGS: tuple[str, ...] = (
 
 
 def tell(hero: Hero, place: Place, long: bool = False) -> str:
-    """The story of a hero and a place: three lines, or six for a long one."""
+    """The story of a hero and a place: four lines, or seven for a long one."""
     keeper = place.keeper
     the_keeper = re.sub(r"^an? ", "the ", keeper)
     slots = {
@@ -51,7 +52,6 @@ def tell(hero: Hero, place: Place, long: bool = False) -> str:
         "his": hero.his,
         "place": place.noun,
         "a_place": with_article(place.noun),
-        "at": place.at,
         "At": place.at.capitalize(),
         "look": place.look,
         "keeper": keeper,
@@ -60,7 +60,7 @@ def tell(hero: Hero, place: Place, long: bool = False) -> str:
         "find": place.find,
     }
     middle = [PROBLEMS[place.kind], DETOURS[place.kind], TURNS[hero.kind]] if long else []
-    paragraphs = [OPENINGS[hero.kind], JOURNEYS[place.kind], *middle, ENDINGS[place.kind]]
+    paragraphs = [SCENE, OPENINGS[hero.kind], JOURNEYS[place.kind], *middle, ENDINGS[place.kind]]
     return "\n".join(paragraph.format(**slots) for paragraph in paragraphs)
 
 
@@ -77,17 +77,6 @@ def all_texts() -> tuple[str, ...]:
     """Every essay, and every pair's story in its long form, which holds all of the short one."""
     stories = [tell(hero, place, long=True) for hero in HEROES for place in PLACES]
     return (*stories, *(essay.text for essay in ESSAYS))
-
-
-@cache
-def lexicon() -> frozenset[str]:
-    """Every word of every story and essay, in lower case."""
-    return frozenset(word for text in all_texts() for word in words_of(text))
-
-
-def words_of(text: str) -> list[str]:
-    """The words of a text in lower case; digits and hyphens belong to a word."""
-    return re.findall(r"[\w'-]+", text.lower())
 
 
 @cache
@@ -108,12 +97,20 @@ def _essay(rng: Random, split: Split) -> Example:
     return ask(NAME, casual(rng, question), text, essay_key(topic, question))
 
 
+def _hero(rng: Random) -> Hero:
+    """Half of the draws choose a kind first: each has sentences of its own, and one kind has a single hero."""
+    if rng.random() < 0.5:
+        return rng.choice(HEROES)
+    kind = rng.choice(tuple(OPENINGS))
+    return rng.choice([hero for hero in HEROES if hero.kind == kind])
+
+
 def sample(rng: Random, split: Split) -> Example:
     """Draw a hero and a place of the split and tell their story, or write one of the essays."""
     if rng.random() < ESSAY_SHARE:
         return _essay(rng, split)
-    hero, place = draw(rng, split, lambda rng: (rng.choice(HEROES), rng.choice(PLACES)), lambda pair: key_of(*pair))
-    long = rng.random() < 0.25
+    hero, place = draw(rng, split, lambda rng: (_hero(rng), rng.choice(PLACES)), lambda pair: key_of(*pair))
+    long = rng.random() < LONG_SHARE
     phrasing = rng.choice(LONG_PHRASINGS if long else PHRASINGS)
     prompt = phrasing.format(hero=with_article(hero.noun), place=with_article(place.noun))
     return ask(NAME, casual(rng, prompt), tell(hero, place, long), key_of(hero, place))

@@ -59,7 +59,7 @@ def test_a_chat_in_a_terminal_multiplexer(monkeypatch: pytest.MonkeyPatch) -> No
     shown = dict(re.findall(r"<!-- screen: (\w+) -->\n```\n(.*?)\n```", TEXT, re.DOTALL))
     for name in ("first", "help", "continued"):
         assert words(screens[name]) == words(shown[name])
-    assert screens["stopped"].endswith("nothing was kept.\n>>> Write a story about a robot and a harbor.")
+    assert screens["stopped"].endswith("nothing was kept.\n>>> Write a story about a dragon and a spaceship.")
     assert screens["commands"].endswith("Saved as `words`; `localdiff chat --session words` goes on with it.\n>>>")
 
 

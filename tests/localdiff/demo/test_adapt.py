@@ -57,7 +57,7 @@ def test_a_training_starts_from_an_adapter_of_another_base(tmp_path: Path) -> No
         first.model.norm.weight += 0.5
     save_adapter(first.model, tmp_path / "adapter", base=None)
     options = TrainingOptions(updates=4)
-    second = adapt.prepare(tmp_path / "second", "sudoku6", BASE, options, start=str(tmp_path / "adapter"))
+    second = adapt.prepare(tmp_path / "second", "sudoku6", BASE, options, initial=str(tmp_path / "adapter"))
     assert second.update == 0
     for name, factor in factors(first).items():
         assert torch.equal(factor, factors(second)[name]), name

@@ -51,8 +51,29 @@ def test_answers_of_short_skills_fit_on_one_canvas(skill: str, demo_vocabulary: 
 def test_stories_take_several_canvases(demo_vocabulary: Vocabulary) -> None:
     rng = Random(3)
     lengths = [len(render(sample_example(rng, "train", only("story")), *demo_vocabulary)[1]) for _ in range(100)]
-    assert min(lengths) > 1.5 * CANVAS
-    assert max(lengths) <= 5 * CANVAS
+    assert min(lengths) > CANVAS
+    assert max(lengths) <= 3 * CANVAS
+
+
+@pytest.mark.parametrize("skill", ["about", "story"])
+def test_no_word_of_a_long_answer_is_written_in_letters(skill: str, demo_vocabulary: Vocabulary) -> None:
+    tokenizer, template = demo_vocabulary
+    rng = Random(7)
+    for _ in range(100):
+        example = sample_example(rng, "train", only(skill))
+        written = [tokenizer.id_to_token(id) for id in render(example, tokenizer, template)[1]]
+        letters = {piece for piece in written if len(piece) == 1 and piece.isalpha()}
+        assert letters <= {"A", "I", "x"}, example.answer  # "4x4"
+
+
+@pytest.mark.parametrize("skill", ["spelling", "sort", "json"])
+def test_what_is_copied_is_written_as_it_is_read(skill: str, demo_vocabulary: Vocabulary) -> None:
+    tokenizer, template = demo_vocabulary
+    rng = Random(8)
+    for _ in range(100):
+        example = sample_example(rng, "train", only(skill))
+        answer = render(example, tokenizer, template)[1]
+        assert answer[:-1] == tokenizer.encode(example.answer, add_special_tokens=False).ids
 
 
 def test_skills_are_drawn_by_weight() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,28 +15,28 @@ from localdiff.demo.evaluate import evaluate, held_out
 from localdiff.demo.export import export
 from localdiff.demo.skills import SKILLS
 from localdiff.demo.training import initialise
-from localdiff.demo.vocabulary import write_vocabulary
+from localdiff.demo.vocabulary import VOCABULARY_SIZE
 from localdiff.engine import Engine
 from localdiff.load import load_model, open_weights
 from localdiff.model.config import ModelConfig
+from localdiff.options import GenerateOptions
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(tmp_path_factory: pytest.TempPathFactory, demo_vocabulary_directory: Path) -> Path:
     """An untrained demo model, exported."""
     folder = tmp_path_factory.mktemp("demo")
-    write_vocabulary(folder / "vocabulary")
-    model = initialise(ModelConfig.from_dict(config_json(1536, 6)), seed=0)
+    model = initialise(ModelConfig.from_dict(config_json(VOCABULARY_SIZE, 6)), seed=0)
     with torch.no_grad():
         for layer in model.layers:
             layer.encoder_layer_scalar.fill_(0.5)
-    export(model, folder / "vocabulary", folder / "checkpoint")
-    return folder / "checkpoint"
+    export(model, demo_vocabulary_directory, folder)
+    return folder
 
 
 def test_export_keeps_every_weight_rounded_to_bf16(exported: Path) -> None:
     loaded = load_model(open_weights(exported), torch.device("cpu"), torch.float32).network
-    expected = initialise(ModelConfig.from_dict(config_json(1536, 6)), seed=0).state_dict()
+    expected = initialise(ModelConfig.from_dict(config_json(VOCABULARY_SIZE, 6)), seed=0).state_dict()
     for name, tensor in loaded.state_dict().items():
         if name.endswith("encoder_layer_scalar"):
             assert tensor.item() == 0.5
@@ -63,7 +64,7 @@ def test_transformers_loads_the_export_and_gives_the_same_logits(exported: Path)
     model = load_model(open_weights(exported), torch.device("cpu"), torch.float32).network
     config = model.config
     prompt = torch.arange(10, 40)
-    canvas = torch.randint(1536, (config.canvas_length,), generator=torch.Generator().manual_seed(0))
+    canvas = torch.randint(VOCABULARY_SIZE, (config.canvas_length,), generator=torch.Generator().manual_seed(0))
     from localdiff.model.cache import KVCache
 
     cache = KVCache(config, 64, torch.float32, torch.device("cpu"))
@@ -86,7 +87,9 @@ def test_evaluation_asks_the_same_held_out_prompts_every_time(exported: Path) ->
     assert len(held_out("sudoku", 200)) == 200
 
 
-def test_evaluation_counts_what_an_untrained_model_does(exported: Path) -> None:
+def test_evaluation_counts_what_an_untrained_model_does(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It never ends a turn.
+    monkeypatch.setattr("localdiff.demo.evaluate.GenerateOptions", partial(GenerateOptions, max_tokens=96))
     engine = Engine.load(str(exported), device="cpu", dtype="fp32")
     result = evaluate(engine, "add", prompts=1, seeds=(0,))
     assert result.runs == 1

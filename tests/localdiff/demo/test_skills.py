@@ -203,8 +203,8 @@ def test_every_story_is_long_names_its_hero_and_place_and_fills_every_slot() -> 
         for place in PLACES:
             for long in (False, True):
                 text = story.tell(hero, place, long)
-                assert 90 <= len(text.split()) <= 220
-                assert {hero.noun, place.noun} <= set(story.words_of(text))
+                assert 110 <= len(text.split()) <= 250
+                assert re.search(rf"\b{hero.noun}\b", text) and re.search(rf"\b{place.noun}\b", text)
                 assert "{" not in text and "  " not in text
 
 

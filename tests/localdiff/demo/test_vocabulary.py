@@ -13,7 +13,17 @@ from tokenizers import Tokenizer
 from localdiff.demo.corpus import load_vocabulary
 from localdiff.demo.skills.words import COMMON
 from localdiff.demo.turns import Render, compile_template
-from localdiff.demo.vocabulary import BYTES, SPECIAL, VOCABULARY_SIZE, build_tokenizer, write_vocabulary
+from localdiff.demo.vocabulary import (
+    BYTES,
+    SPECIAL,
+    VOCABULARY_SIZE,
+    WRITTEN,
+    build_tokenizer,
+    encode_written,
+    write_vocabulary,
+    written_words,
+)
+from localdiff.hub.reference import DEMO_DIRECTORY
 
 Vocabulary = tuple[Tokenizer, Render]
 TOKENIZER = build_tokenizer()
@@ -80,12 +90,36 @@ def test_words_that_skills_copy_are_read_in_letters_and_frequent_others_as_one_p
         assert pieces(word) == [word]
 
 
+def test_a_copied_word_of_a_story_is_written_as_one_piece_and_never_read_as_one() -> None:
+    assert {"▁castle", "▁robot", "▁night"} <= set(written_words())
+    ids = encode_written("In a castle, a robot.", TOKENIZER)
+    assert [TOKENIZER.id_to_token(id) for id in ids] == ["In", " a", "▁castle", ",", " a", "▁robot", "."]
+    assert TOKENIZER.decode(ids) == "In a castle, a robot."
+    written = {TOKENIZER.token_to_id(piece) for piece in written_words()}
+    for piece in written_words():
+        assert not written & set(TOKENIZER.encode(f"A{piece} {piece[1:]} {piece}").ids)
+
+
+@given(st.text(max_size=30) | st.text(alphabet=" a\n.castle", max_size=30))
+def test_any_text_survives_being_written(text: str) -> None:
+    assert TOKENIZER.decode(encode_written(text, TOKENIZER), skip_special_tokens=False) == text
+
+
+def test_a_written_piece_is_a_marker_and_letters() -> None:
+    assert all(piece.startswith(WRITTEN) and piece[1:].isalpha() for piece in written_words())
+
+
 def test_writing_twice_gives_the_same_bytes(tmp_path: Path, demo_vocabulary_directory: Path) -> None:
     write_vocabulary(tmp_path)
     names = sorted(file.name for file in tmp_path.iterdir())
     assert names == ["chat_template.jinja", "tokenizer.json", "tokenizer_config.json"]
     for name in names:
         assert (tmp_path / name).read_bytes() == (demo_vocabulary_directory / name).read_bytes()
+
+
+def test_the_model_that_ships_has_the_vocabulary_that_is_built(demo_vocabulary_directory: Path) -> None:
+    for file in demo_vocabulary_directory.iterdir():
+        assert (DEMO_DIRECTORY / file.name).read_bytes() == file.read_bytes()
 
 
 def test_transformers_reads_the_directory(demo_vocabulary_directory: Path) -> None:

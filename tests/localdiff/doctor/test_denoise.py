@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from localdiff.demo.vocabulary import VOCABULARY_SIZE
 from localdiff.doctor import denoise, write_values
 from localdiff.doctor.denoise import FixedNoise, check_denoise, first_step
 from localdiff.doctor.values import Values, demo_digest, load_values
@@ -86,7 +87,7 @@ def test_the_step_is_a_real_one() -> None:
     step = first_step("cpu").step
     assert (step.block, step.step) == (1, 1)
     assert len(set(step.argmax_ids)) > 1
-    assert step.shown_ids == tuple(FixedNoise().canvas(len(step.shown_ids), 1536).tolist())
+    assert step.shown_ids == tuple(FixedNoise().canvas(len(step.shown_ids), VOCABULARY_SIZE).tolist())
 
 
 def test_samples_are_the_middle_of_the_distribution() -> None:
