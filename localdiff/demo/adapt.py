@@ -23,7 +23,7 @@ from .corpus import load_vocabulary, render
 from .skills import ALL_SKILLS
 from .team import Team, join
 from .training import Trainer, TrainingOptions
-from .work import make_parser, make_trainer, train
+from .work import STATE, make_parser, make_trainer, train
 
 RANKS: Mapping[int, Sequence[str]] = {
     32: [*(f"self_attn.{name}_proj" for name in "qkvo"), *(f"mlp.{name}_proj" for name in ("gate", "up", "down"))],
@@ -54,7 +54,7 @@ def prepare(
     model = Engine.load(str(base), device="cpu", dtype="fp32").model
     for rank, targets in RANKS.items():
         add_adapter(model, targets, rank=rank, alpha=SCALE * rank, seed=options.seed)
-    if initial is not None:
+    if initial is not None and not (work / STATE).exists():
         copy_factors(open_adapter(initial), model)
 
     def draw(rng: random.Random) -> tuple[list[int], list[int]]:

@@ -26,7 +26,7 @@ from .export import end_of_turn_id, export
 from .team import Team, join
 from .training import Trainer, TrainingOptions, initialise
 from .vocabulary import write_vocabulary
-from .work import make_parser, make_trainer, train
+from .work import STATE, make_parser, make_trainer, train
 
 _EMBEDDING = "embed_tokens.weight"
 
@@ -48,7 +48,7 @@ def prepare(work: Path, options: TrainingOptions, *, base: Path | None = None, t
 
     config = ModelConfig.from_dict(config_json(tokenizer.get_vocab_size(), end_of_turn_id(tokenizer)))
     model = initialise(config, options.seed)
-    if base is not None:
+    if base is not None and not (work / STATE).exists():
         begin_from(model, tokenizer, base)
     return make_trainer(work, model, draw, options, team)
 
