@@ -254,6 +254,7 @@ def test_a_folder_that_refuses_new_files(cli: Cli, source: Path, tmp_path: Path)
     (tmp_path / "file").touch()
     result = cli("quantize", str(source), "--yes", "-o", str(tmp_path / "file" / "out"), stdin=b"")
     refused(result, 2, "cannot be written")
+    assert (tmp_path / "file").read_bytes() == b""
 
 
 def test_the_demo_can_be_quantized_and_run(cli: Cli, home: Path) -> None:

@@ -232,6 +232,7 @@ def test_when_the_parent_is_killed_the_download_ends_and_leaves_nothing(server: 
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     wait_until(lambda: not list(blobs.iterdir()))
+    assert list(blobs.iterdir()) == []
 
 
 def test_the_client_s_other_protocol_reports_its_bytes_too() -> None:
