@@ -47,7 +47,9 @@ def test_an_adapter_of_one_kind_of_rows_leaves_the_other_alone(rows: str) -> Non
     randomize(add_adapter(network, names, rank=2, alpha=2, rows=rows))  # type: ignore[arg-type]
     changed, keys = hidden(network)
     batch = batched_logits(network, ids, counts, canvas, None)
-    assert torch.equal(keys, plain_keys) == (rows == "decoder")
+    # Rows that are left alone go through products of fewer rows, which some processors sum in another order.
+    difference = (keys - plain_keys).abs().max()
+    assert difference < 1e-5 if rows == "decoder" else difference > 1e-3
     assert not torch.allclose(changed, plain, atol=1e-3)
     assert not torch.allclose(batch, plain_batch, atol=1e-3)
 
