@@ -82,7 +82,7 @@ class Use:
 
 def builds() -> list[Build]:
     """Every kernel in every variant that a released recipe uses."""
-    return [*_joints(), *_attention(), *_logits(), *_experts(), *_decode(), *_linear(), *_soft()]
+    return [*_joints(), *_attention(), *_logits(), *_experts(), *_decode(), *_linear(), *_embedding(), *_soft()]
 
 
 def _joints() -> Iterator[Build]:
@@ -305,14 +305,15 @@ def _experts() -> Iterator[Build]:
 def _decode() -> Iterator[Build]:
     from quant.cuda.decode import GROUPS
 
-    yield Build(
-        module="quant.cuda.decode_kernels",
-        kernel="decode_kernel",
-        name="decode nf4",
-        pointers={"codes": "u8", "scales": "bf16", "levels": "fp32", "out": "bf16"},
-        constants={"GROUPS": GROUPS},
-        aligned=("groups",),
-    )
+    for is_tiled in (False, True):
+        yield Build(
+            module="quant.cuda.decode_kernels",
+            kernel="decode_kernel",
+            name="decode nf4" + ", tiled" * is_tiled,
+            pointers={"codes": "u8", "scales": "bf16", "levels": "fp32", "out": "bf16"},
+            constants={"TILED": is_tiled, "GROUPS": GROUPS},
+            aligned=("count", "code_row", "code_group"),
+        )
 
 
 def _linear() -> Iterator[Build]:
@@ -341,6 +342,22 @@ def _linear() -> Iterator[Build]:
             constants={"NF4": codec == "w4", "INT8": int8, "GATED": gated, "PERMUTED": True}
             | {"ROWS": rows, "COLUMNS": COLUMNS},
             aligned=("rows", "width", "out_width", "code_row", "code_group"),
+            warps=warps,
+            stages=STAGES,
+        )
+
+
+def _embedding() -> Iterator[Build]:
+    from quant.cuda.embedding import IDS, STAGES, TILES
+
+    for rows, warps in TILES:
+        yield Build(
+            module="quant.cuda.embedding_kernels",
+            kernel="soft_kernel",
+            name=f"soft embedding, {rows} rows",
+            pointers={"logits": "bf16", "log_normalizer": "fp32", "codes": "i8", "scales": "bf16", "partial": "fp32"},
+            constants={"COMPUTE": "bf16", "ROWS": rows, "IDS": IDS},
+            aligned=("rows", "vocab_size", "width", "row_stride", "share"),
             warps=warps,
             stages=STAGES,
         )

@@ -84,7 +84,7 @@ class Launches(TorchDispatchMode):
 
 
 def count(
-    recipe: str, *, commit: bool = False, joints: bool = True, products: bool = True, dense: str = "plain"
+    recipe: str, *, commit: bool = False, joints: bool = True, products: bool = True, dense: str = "a16"
 ) -> tuple[Counter[str], Counter[str]]:
     """What a sliding and what a full layer launch in a step, by name.
 
@@ -93,12 +93,12 @@ def count(
         commit: whether a block is written in the same pass.
         joints: whether what lies between products is Triton's.
         products: whether products of the same rows are one.
-        dense: as `LOCALDIFF_CUDA_DENSE` has it.
+        dense: as `LOCALDIFF_CUDA_DENSE` has it, or `plain`.
     """
     config = tiny.config(**WIDTHS)
     length = config.canvas_length
     network = random_model(config, recipe_named(recipe), torch.bfloat16, CPU)
-    with mock.patch.dict(os.environ, {"LOCALDIFF_CUDA_DENSE": dense}), mock.patch.object(choice, "missing", _nothing):
+    with mock.patch.dict(os.environ, dense_switch(dense)), mock.patch.object(choice, "missing", _nothing):
         choice.prepare(network, torch.device("cuda", 0))
     if joints:
         set_joints(network, FusedJoints())
@@ -117,6 +117,11 @@ def count(
         with launches:
             program.run(cache)
     return launches.layers[0], launches.layers[2]
+
+
+def dense_switch(dense: str) -> dict[str, str]:
+    """The variable that has dense weights multiplied so: `plain`, `a16` or `a8`."""
+    return {"LOCALDIFF_CUDA_PLAIN": "dense"} if dense == "plain" else {"LOCALDIFF_CUDA_DENSE": dense}
 
 
 def _nothing(_: torch.device) -> None:
@@ -142,11 +147,12 @@ def _counted_kernels(launches: Launches) -> Iterator[None]:
 def main() -> None:
     """Print the numbers, and what they are made of."""
     for recipe, dense in (
-        ("bf16", "plain"),
+        ("bf16", "a16"),
+        ("4bit", "a16"),
+        ("4bit-small", "a16"),
+        ("4bit", "a8"),
         ("4bit", "plain"),
         ("4bit-small", "plain"),
-        ("4bit", "a16"),
-        ("4bit", "a8"),
     ):
         for joints, products in ((False, False), (True, False), (True, True)):
             how = f"{recipe}, dense {dense}, " + ("norms in Triton" if joints else "norms plain")

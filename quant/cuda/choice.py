@@ -1,8 +1,8 @@
 """Which module is replaced by which fast one, on a card.
 
-    experts          grouped products in Triton, quantized or as published
-    linear, head     decoded (nf4 in one launch), then multiplied through torch, unless `LOCALDIFF_CUDA_DENSE` says
-                     otherwise
+    experts                 grouped products in Triton, quantized or as published
+    linear, embedding       products in Triton from their codes; where that is switched off, and for weights that do not
+                            divide into programs, decoded (nf4 in one launch), then multiplied through torch
 
 A weight is moved, never kept twice: a module's stored parts are let go before the next module's turn.
 """
@@ -22,15 +22,20 @@ from ..modules.embedding import QuantEmbedding
 from ..modules.experts import QuantExperts
 from ..modules.linear import QuantLinear
 from .decode import DecodedLinear
-from .experts import CudaExperts, can_group
-from .linear import CudaEmbedding, CudaLinear, can_multiply
+from .embedding import CudaEmbedding
+from .experts import Activations, CudaExperts, can_group
+from .linear import CudaLinear, can_multiply
 from .support import missing
 from .switches import DENSE, EXPERTS, SwitchError, chosen, is_plain
 
 __all__ = ["Prepared", "SwitchError", "prepare"]
 
 _COST = "experts are decoded one by one, and the program waits for the card in each layer"
-_KINDS: dict[type[nn.Module], str] = {QuantExperts: "experts", QuantLinear: "linear layers", QuantEmbedding: "head"}
+_KINDS: dict[type[nn.Module], str] = {
+    QuantExperts: "experts",
+    QuantLinear: "linear layers",
+    QuantEmbedding: "embedding",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,8 +67,7 @@ def prepare(
     Raises:
         SwitchError: an environment variable says what it cannot say.
     """
-    experts, dense = chosen(EXPERTS, "a16", "a8"), chosen(DENSE, "plain", "a16", "a8")
-    make = _makers("plain" if is_plain("experts") else experts, dense)
+    make = _makers(experts=_activations(EXPERTS), dense=_activations(DENSE))
     found = [path for path, module in model.named_modules() if path not in keep and _fast(make, module)]
     if not found:
         return Prepared()
@@ -89,13 +93,17 @@ def prepare(
     )
 
 
-def _makers(experts: str, dense: str) -> dict[type[nn.Module], Callable[[Any], Any]]:
+def _activations(variable: str) -> Activations:
+    return "a8" if chosen(variable, "a16", "a8") == "a8" else "a16"
+
+
+def _makers(*, experts: Activations, dense: Activations) -> dict[type[nn.Module], Callable[[Any], Any]]:
     """What makes the fast module of each plain kind, as far as the switches have it."""
     made: dict[type[nn.Module], Callable[[Any], Any]] = {}
-    if experts != "plain":
-        made[QuantExperts] = partial(CudaExperts, activations="a8" if experts == "a8" else "a16")
-    if dense != "plain":
-        made[QuantLinear] = partial(CudaLinear, activations="a8" if dense == "a8" else "a16")
+    if not is_plain("experts"):
+        made[QuantExperts] = partial(CudaExperts, activations=experts)
+    if not is_plain("dense"):
+        made[QuantLinear] = partial(CudaLinear, activations=dense)
         made[QuantEmbedding] = CudaEmbedding
     if not is_plain("decode"):
         made[DecodedLinear] = DecodedLinear

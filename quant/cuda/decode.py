@@ -25,17 +25,38 @@ class CudaNf4(Nf4):
 
     def decode(self, encoded: Encoded, dtype: torch.dtype = torch.float32) -> Tensor:
         """See `Codec.decode`."""
-        from .decode_kernels import decode_kernel
+        *rows, groups = encoded.scales.shape
+        codes = encoded.codes.reshape(-1, groups, GROUP // 2)
+        return _decoded(codes, encoded.scales.reshape(-1, groups), dtype, is_tiled=False).view(*rows, groups * GROUP)
 
-        codes, scales = encoded.codes.contiguous(), encoded.scales.contiguous()
-        out = torch.empty(*scales.shape[:-1], scales.shape[-1] * GROUP, dtype=dtype, device=codes.device)
-        groups = scales.numel()
-        if groups:
-            with torch.cuda.device_of(codes):  # type: ignore[no-untyped-call]
-                decode_kernel[(-(-groups // GROUPS),)](
-                    codes, scales, levels(codes.device, "a16"), out, groups, GROUPS=GROUPS, num_warps=4
-                )
-        return out
+
+def decode_tiled(codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
+    """Weights [N, K] of nf4 in the order of `layout`: codes [K/64, N, 32] and scales [K/64, N], or views of them."""
+    return _decoded(codes.transpose(0, 1), scales.T, dtype, is_tiled=True)
+
+
+def _decoded(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, is_tiled: bool) -> Tensor:
+    """Weights [N, 64 G] of codes [N, G, 32], which may have gaps before the last axis, and scales [N, G]."""
+    from .decode_kernels import decode_kernel
+
+    rows, groups = scales.shape
+    out = torch.empty(rows, groups * GROUP, dtype=dtype, device=codes.device)
+    if count := scales.numel():
+        with torch.cuda.device_of(codes):  # type: ignore[no-untyped-call]
+            decode_kernel[(-(-count // GROUPS),)](
+                codes,
+                scales,
+                levels(codes.device, "a16"),
+                out,
+                count,
+                groups,
+                *codes.stride()[:2],
+                *scales.stride(),
+                TILED=is_tiled,
+                GROUPS=GROUPS,
+                num_warps=4,
+            )
+    return out
 
 
 class DecodedLinear(QuantLinear):

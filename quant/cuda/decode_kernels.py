@@ -1,4 +1,4 @@
-"""Device code: nf4 as it is stored, decoded."""
+"""Device code: nf4 decoded, as it is stored or in the order of `layout`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,38 @@ import triton.language as tl
 
 
 @triton.jit
-def decode_kernel(codes, scales, levels, out, groups, GROUPS: tl.constexpr):
-    """Codes u8 [G, 32] and scales bf16 [G] to weights [G, 64]. Grid: G / GROUPS rounded up.
+def decode_kernel(
+    codes,
+    scales,
+    levels,
+    out,
+    count,
+    groups,
+    code_row,
+    code_group,
+    scale_row,
+    scale_group,
+    TILED: tl.constexpr,
+    GROUPS: tl.constexpr,
+):
+    """Codes u8 [N, G, 32] and scales bf16 [N, G] to weights [N, 64 G]. Grid: count / GROUPS rounded up.
 
-    Neighbours share a byte, the first of them has its high half. A product in fp32 is rounded once, to the type of
-    `out`.
+    As stored, neighbours share a byte, the first of them has its high half; TILED, a byte has two codes that are 32
+    apart, the first in its low half. A product in fp32 is rounded once, to the type of `out`.
+
+    Args:
+        count: N times G; groups: G.
+        code_row, code_group, scale_row, scale_group: strides.
     """
-    group = tl.program_id(0).to(tl.int64) * GROUPS + tl.arange(0, GROUPS)
-    inside = (group < groups)[:, None]
+    index = tl.program_id(0).to(tl.int64) * GROUPS + tl.arange(0, GROUPS)
+    inside = index < count
+    row = index // groups
+    group = index % groups
     place = tl.arange(0, 64)[None, :]
-    pairs = tl.load(codes + group[:, None] * 32 + place // 2, mask=inside, other=0)
-    code = tl.where(place % 2 == 0, pairs >> 4, pairs & 15).to(tl.int32)
-    scale = tl.load(scales + group, mask=group < groups, other=0.0).to(tl.float32)
+    byte = place % 32 if TILED else place // 2
+    is_high = place >= 32 if TILED else place % 2 == 0
+    pairs = tl.load(codes + (row * code_row + group * code_group)[:, None] + byte, mask=inside[:, None], other=0)
+    code = tl.where(is_high, pairs >> 4, pairs & 15).to(tl.int32)
+    scale = tl.load(scales + row * scale_row + group * scale_group, mask=inside, other=0.0).to(tl.float32)
     weight = tl.load(levels + code) * scale[:, None]
-    tl.store(out + group[:, None] * 64 + place, weight.to(out.dtype.element_ty), mask=inside)
+    tl.store(out + index[:, None] * 64 + place, weight.to(out.dtype.element_ty), mask=inside[:, None])

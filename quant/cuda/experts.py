@@ -115,7 +115,7 @@ class CudaExperts(nn.Module):
             top_k,
             width,
             inner,
-            COMPUTE=_triton_type(x.dtype),
+            COMPUTE=triton_type(x.dtype),
             **self._choices(self._gate_up, block_rows),
         )
         outputs = x.new_empty(rows, top_k, width)
@@ -203,7 +203,7 @@ def levels(device: torch.device, activations: Activations) -> Tensor:
     return torch.tensor(LEVELS, dtype=torch.float32, device=device)
 
 
-def _triton_type(dtype: torch.dtype) -> Any:
+def triton_type(dtype: torch.dtype) -> Any:
     import triton.language as tl
 
     return {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}[dtype]

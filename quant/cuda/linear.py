@@ -1,9 +1,9 @@
-"""Linear layers and the output head on a card: one launch, the weight decoded tile by tile on its way to the product.
+"""Linear layers on a card: one launch, the weight decoded tile by tile on its way to the product.
 
-The plain way writes every weight out in bf16 and reads it again, five bytes moved for one that is stored. Int8 weights
-are read as they are stored; nf4 is brought into the order of `layout` once. Whether this is faster than the plain way
-depends on the card, so it is taken only where it is asked for.
-Shape letters: M rows, N rows of a weight, K its input, V vocabulary, D width.
+The plain way writes every weight out in bf16 and reads it again, five bytes moved for one that is stored; for the rows
+of a step that is most of its time. Only where rows are many, as in a prompt, it is little beside the product, which
+torch's own kernels do better. Int8 weights are read as they are stored; nf4 is brought into the order of `layout` once.
+Shape letters: M rows, N rows of a weight, K its input.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..codec import GROUP, Encoded
-from ..modules.embedding import QuantEmbedding
+from ..codec import GROUP, Codec, Encoded
 from ..modules.linear import QuantLinear
 from ..modules.tensor import QuantTensor
+from .decode import decode_tiled
 from .experts import Activations, is_interpreted, levels
 from .layout import tiled
 from .rows import quantize_rows
 
 COLUMNS = 64
 STAGES = 3
+MOST_ROWS = 512
+"""More rows than this are multiplied through torch, by the weight decoded whole; a step has as many with a commit."""
 TILES = ((16, 4), (64, 4), (128, 8))
 """Rows of a program and its warps: the first that takes all rows, or the last."""
 GATED_TILES: dict[Activations, tuple[tuple[int, int], ...]] = {"a16": ((16, 4), (64, 8)), "a8": ((16, 4), (32, 4))}
@@ -46,22 +49,24 @@ class Weight:
 
     Attributes:
         codes, scales: int8 as it is stored, [N, K] and [N, K/64]; nf4 tiled, [K/64, N, 32] and [K/64, N].
+        codec: what they mean.
         activations: type of what is multiplied.
     """
 
     codes: Tensor
     scales: Tensor
+    codec: Codec
     activations: Activations
 
     @classmethod
     def of(cls, tensor: QuantTensor, activations: Activations) -> Weight:
         """Int8 stays where it is and is shared; nf4 is given up for its tiled form."""
         if tensor.codec.name != "nf4":
-            return cls(codes=tensor.codes, scales=tensor.scales, activations=activations)
+            return cls(codes=tensor.codes, scales=tensor.scales, codec=tensor.codec, activations=activations)
         encoded = tensor.encoded
         part = tiled(tensor.codec, Encoded(codes=encoded.codes[None], scales=encoded.scales[None]))
         tensor.codes, tensor.scales = tensor.codes.new_empty(0), tensor.scales.new_empty(0)
-        return cls(codes=part.codes[0], scales=part.scales[0], activations=activations)
+        return cls(codes=part.codes[0], scales=part.scales[0], codec=tensor.codec, activations=activations)
 
     @classmethod
     def stacked(cls, weights: Sequence[Weight]) -> Weight:
@@ -73,7 +78,7 @@ class Weight:
             weights, torch.split(codes, counts, axis), torch.split(scales, counts, axis), strict=True
         ):
             weight.codes, weight.scales = parts
-        return cls(codes=codes, scales=scales, activations=weights[0].activations)
+        return cls(codes=codes, scales=scales, codec=weights[0].codec, activations=weights[0].activations)
 
     @property
     def is_nf4(self) -> bool:
@@ -97,11 +102,22 @@ class Weight:
 
     def times(self, x: Tensor) -> Tensor:
         """Rows [M, K] to [M, N], in their type."""
-        return self._product(x, self.rows, gated=False)
+        return self._through_torch(x) if self._is_decoded_for(x) else self._product(x, self.rows, gated=False)
 
-    def gated(self, x: Tensor) -> Tensor:
-        """`gelu(gate) * up` [M, N/2] of rows [M, K], where the first half of the weight's rows is the gate's."""
-        return self._product(x, self.rows // 2, gated=True)
+    def gated(self, x: Tensor) -> Tensor | None:
+        """`gelu(gate) * up` [M, N/2] of rows [M, K], where the first half of the weight's rows is the gate's.
+
+        None for so many rows that `times` has the weight decoded first, which leaves the gate a launch of its own.
+        """
+        return None if self._is_decoded_for(x) else self._product(x, self.rows // 2, gated=True)
+
+    def _is_decoded_for(self, x: Tensor) -> bool:
+        return len(x) > MOST_ROWS and self.activations == "a16"
+
+    def _through_torch(self, x: Tensor) -> Tensor:
+        if self.is_nf4:
+            return F.linear(x, decode_tiled(self.codes, self.scales, x.dtype))
+        return F.linear(x, self.codec.decode(Encoded(codes=self.codes, scales=self.scales), x.dtype))
 
     def _product(self, x: Tensor, columns: int, *, gated: bool) -> Tensor:
         from .linear_kernels import linear_kernel
@@ -158,20 +174,3 @@ class CudaLinear(nn.Module):
         """`[…, K]` to `[…, N]`, in the type of `x`."""
         out = self.product.times(x.reshape(-1, x.shape[-1]))
         return out.view(*x.shape[:-1], out.shape[-1])
-
-
-class CudaEmbedding(QuantEmbedding):
-    """The tied embedding, with an output head of one launch; lookup and soft embedding are the plain ones.
-
-    Activations keep their type: logits decide how many steps a block takes.
-    """
-
-    def __init__(self, embedding: QuantEmbedding) -> None:
-        nn.Module.__init__(self)
-        self.weight, self.dtype = embedding.weight, embedding.dtype
-        self._head = Weight.of(embedding.weight, "a16")
-        self.path = f"{self._head.path}; soft embedding decoded, then multiplied"
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Raw logits [M, V] (neither capped nor divided) of `hidden` [M, D], in its type."""
-        return self._head.times(hidden)

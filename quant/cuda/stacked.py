@@ -125,9 +125,9 @@ class StackedCudaLinear(Stacked):
         out = self._weight.times(x.reshape(-1, x.shape[-1]))
         return out.view(*x.shape[:-1], out.shape[-1])
 
-    def gated(self, x: Tensor) -> Tensor:
+    def gated(self, x: Tensor) -> Tensor | None:
         out = self._weight.gated(x.reshape(-1, x.shape[-1]))
-        return out.view(*x.shape[:-1], out.shape[-1])
+        return None if out is None else out.view(*x.shape[:-1], out.shape[-1])
 
 
 def stack(modules: Sequence[nn.Module]) -> Stacked | None:

@@ -2,7 +2,7 @@
 
     LOCALDIFF_CUDA_PLAIN=experts,step     these parts take the plain way; `all` is every part
     LOCALDIFF_CUDA_EXPERTS=a8             activations of the experts in int8 rather than in their own type
-    LOCALDIFF_CUDA_DENSE=a16              linear layers and head through Triton too, `a8` with activations in int8
+    LOCALDIFF_CUDA_DENSE=a8               those of the linear layers
     LOCALDIFF_CUDA_SOFT=sparse            self-conditioning over probable ids, the exact sum where they are too many
 
 Knows names; knows nothing about what they turn on.
@@ -13,9 +13,12 @@ from __future__ import annotations
 import os
 from typing import Literal, TypeAlias, get_args
 
-Part: TypeAlias = Literal["experts", "decode", "logits", "attention", "norms", "products", "step", "graph", "commit"]
-"""Grouped products; nf4 decoded in one launch; statistics and decision in Triton; attention in Triton; what lies
-between products in Triton; products of the same rows in one; the static step; its capture; the fused commit."""
+Part: TypeAlias = Literal[
+    "experts", "dense", "decode", "logits", "attention", "norms", "products", "step", "graph", "commit"
+]
+"""Grouped products; linear layers and embedding from their codes; nf4 decoded in one launch where it is decoded first;
+statistics and decision in Triton; attention in Triton; what lies between products in Triton; products of the same rows
+in one; the static step; its capture; the fused commit."""
 
 PARTS: tuple[Part, ...] = get_args(Part)
 PLAIN, SOFT = "LOCALDIFF_CUDA_PLAIN", "LOCALDIFF_CUDA_SOFT"

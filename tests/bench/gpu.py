@@ -6,6 +6,7 @@
     tests    those marked `gpu`, and those of the kernels, compiled
     layer    the experts of one layer of the released shape: each kernel's variant, and `grouped_mm` of torch in bf16
     dense    a linear layer: decoded and multiplied, and each kernel's variant
+    embedding    the output head and the soft embedding: decoded and multiplied, and from the codes
     attention    a layer of each kind: the kernel and the plain way, and how far apart their answers are
     steps    `localdiff bench step` with random weights, a process for each recipe and context
     transformers    a step of `transformers` in bf16, eager and compiled, and of each recipe, with the same layers
@@ -31,8 +32,8 @@ from .gpu_clock import REPEATS, median_microseconds
 
 ROOT = Path(__file__).parents[2]
 TESTS = ("tests/localdiff/static", "tests/localdiff/kernels", "tests/quant/cuda", "tests/test_kernels_aot.py")
-ROWS, TOP_K, EXPERTS, WIDTH, INNER, OUT = 256, 8, 128, 2816, 704, 4096
-PARTS = ("tests", "layer", "dense", "attention", "steps", "transformers")
+ROWS, TOP_K, EXPERTS, WIDTH, INNER, OUT, VOCAB_SIZE = 256, 8, 128, 2816, 704, 4096, 262_144
+PARTS = ("tests", "layer", "dense", "embedding", "attention", "steps", "transformers")
 RECIPES, CONTEXTS = ("4bit", "4bit-small", "int8"), (1024, 8192, 32768)
 
 
@@ -49,6 +50,7 @@ def main() -> int:
         "tests": run_tests,
         "layer": layer,
         "dense": dense,
+        "embedding": embedding,
         "attention": lambda: attention(options),
         "steps": lambda: steps(options),
         "transformers": lambda: against(options),
@@ -143,6 +145,36 @@ def dense() -> int:
             plain.weight = QuantTensor.of(CODECS[codec], weight)
             fast = CudaLinear(plain, activations)
             print(f"  {fast.path:40} {median_microseconds(lambda fast=fast: fast(x)):9.1f} µs", flush=True)
+    return 0
+
+
+@torch.inference_mode()
+def embedding() -> int:
+    """Microseconds of the head and of the soft embedding, and how far apart the two ways' answers are."""
+    from quant.codecs import CODECS
+    from quant.cuda.embedding import CudaEmbedding
+    from quant.modules import QuantEmbedding
+
+    generator = torch.Generator("cuda").manual_seed(0)
+    with torch.device("cuda"):
+        plain = QuantEmbedding(CODECS["int8"], VOCAB_SIZE, WIDTH, torch.bfloat16)
+    codes = plain.weight.codes
+    plain.weight.codes = torch.randint(-127, 128, codes.shape, generator=generator, device="cuda", dtype=torch.int8)
+    plain.weight.scales = torch.full_like(plain.weight.scales, 0.001)
+    fast = CudaEmbedding(plain)
+    hidden = torch.randn(ROWS, WIDTH, generator=generator, device="cuda", dtype=torch.bfloat16)
+    logits = fast.logits(hidden)
+    normalizer = logits.float().logsumexp(dim=-1)
+    print(f"the embedding, {ROWS} rows, {VOCAB_SIZE:,} ids of {WIDTH:,}, median of {REPEATS}:")
+    for what, ways in (
+        ("head", [lambda: plain.logits(hidden), lambda: fast.logits(hidden)]),
+        ("soft embedding", [lambda: plain.soft(logits, normalizer), lambda: fast.soft(logits, normalizer)]),
+    ):
+        first, second = (way().float() for way in ways)
+        error = ((first - second).norm() / first.norm()).item()
+        for how, way in zip(("decoded, then multiplied", "from the codes"), ways, strict=True):
+            print(f"  {what + ', ' + how:40} {median_microseconds(way):9.1f} µs", flush=True)
+        print(f"  {what + ', relative difference':40} {error:9.1e}", flush=True)
     return 0
 
 

@@ -22,6 +22,7 @@ from quant.cuda import choice
 from tests import tiny
 from tests.allocations import Allocations
 from tests.kernels import DEVICE, needs_triton
+from tests.launches import dense_switch
 from tests.localdiff.bench.step.small import small_subject
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
@@ -33,7 +34,8 @@ STEPS = 3
 def on_card(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> DiffusionGemma:
     """A small model with the modules that a card gets."""
     monkeypatch.setattr(choice, "missing", lambda _: None)
-    monkeypatch.setenv("LOCALDIFF_CUDA_DENSE", dense)
+    for name, value in dense_switch(dense).items():
+        monkeypatch.setenv(name, value)
     network = small_subject(recipe).network.to(DEVICE)
     choice.prepare(network, CARD)
     return network

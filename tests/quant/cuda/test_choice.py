@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from quant.cuda import choice
+from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.experts import CudaExperts
-from quant.cuda.linear import CudaEmbedding
 from quant.cuda.support import missing
 from quant.cuda.switches import SwitchError
 from quant.modules import QuantExperts, QuantLinear
@@ -89,20 +89,33 @@ def test_switches_choose_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("works")
 @needs_triton
-def test_dense_layers_are_replaced_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dense_layers_and_embedding_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """But for a weight that does not divide into the columns of a program."""
     network = small_subject("4bit").network
-    assert choice.prepare(network, CARD).paths == (
-        "experts (2): w8a16, grouped, Triton",
-        "experts (2): w4a16, grouped, Triton",
-    )
-    monkeypatch.setenv("LOCALDIFF_CUDA_DENSE", "a8")
-    prepared = choice.prepare(network, CARD)
-    assert {path.split(" (")[0] for path in prepared.paths} == {"linear layers", "head"}
+    paths = choice.prepare(network, CARD).paths
+    assert [path.partition(": ")[2] for path in paths if not path.startswith("experts")] == [
+        "w8a16, Triton",
+        "w8a16, Triton",
+    ]
     assert isinstance(network.embed_tokens, CudaEmbedding)
     left = [module for module in network.modules() if type(module) is QuantLinear]
     assert left
     assert all(module.weight.shape[0] % 64 for module in left)
+
+    monkeypatch.setenv("LOCALDIFF_CUDA_DENSE", "a8")
+    paths = choice.prepare(small_subject("4bit").network, CARD).paths
+    assert any(path.startswith("linear layers") and path.endswith("w8a8, Triton") for path in paths)
+    assert any(path.startswith("embedding") and "w8a16" in path for path in paths)
+
+
+@pytest.mark.usefixtures("works")
+@needs_triton
+def test_dense_layers_and_embedding_are_switched_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "dense")
+    assert choice.prepare(small_subject("4bit").network, CARD).paths == (
+        "experts (2): w8a16, grouped, Triton",
+        "experts (2): w4a16, grouped, Triton",
+    )
 
 
 def test_what_is_missing_is_said_once_and_the_plain_way_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from quant.codec import Encoded
 from quant.cuda import choice
-from quant.cuda.decode import CudaNf4, DecodedLinear
+from quant.cuda.decode import CudaNf4, DecodedLinear, decode_tiled
+from quant.cuda.layout import tiled
 from quant.modules import QuantLinear
 from quant.modules.tensor import QuantTensor
 from quant.nf4 import Nf4
@@ -75,15 +76,28 @@ def test_a_layer_keeps_its_weight_and_its_names() -> None:
     assert set(fast.state_dict()) == names
 
 
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_weights_in_the_order_of_kernels_are_those_of_the_codec(rows: int) -> None:
+    """Of a whole weight, and of one that is part of another."""
+    plain = stored(rows, 3)
+    part = tiled(Nf4(), Encoded(codes=plain.codes[None], scales=plain.scales[None]))
+    codes, scales = part.codes[0], part.scales[0]
+    expected = Nf4().decode(plain)
+    assert torch.equal(decode_tiled(codes, scales, torch.float32), expected)
+    half = slice(rows // 2, None)
+    assert torch.equal(decode_tiled(codes[:, half], scales[:, half], torch.float32), expected[half])
+
+
 def test_it_is_taken_for_nf4_alone_and_switched_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "missing", lambda _: None)
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "dense")
     card = torch.device("cuda", 0)
     layers = torch.nn.ModuleList([linear("int8"), linear("nf4")])
     assert choice.prepare(layers, card).paths == ("linear layers (1): decoded in one launch, then multiplied",)
     assert [type(layer) for layer in layers] == [QuantLinear, DecodedLinear]
     assert choice.prepare(layers, card) == choice.Prepared()
-    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "decode")
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "dense,decode")
     assert choice.prepare(torch.nn.ModuleList([linear()]), card) == choice.Prepared()
-    monkeypatch.setenv("LOCALDIFF_CUDA_DENSE", "a16")
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "decode")
     (path,) = choice.prepare(torch.nn.ModuleList([linear()]), card).paths
     assert path == "linear layers (1): w4a16, Triton"

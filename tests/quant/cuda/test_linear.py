@@ -1,4 +1,4 @@
-"""Linear layers and the head of a card against the plain ones."""
+"""Linear layers of a card against the plain ones."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import torch
 
 from quant.codecs import CODECS
 from quant.cuda import linear as module
-from quant.cuda.linear import TILES, CudaEmbedding, CudaLinear, tile_of
-from quant.modules import QuantEmbedding, QuantLinear, QuantTensor
+from quant.cuda.linear import MOST_ROWS, TILES, CudaLinear, tile_of
+from quant.modules import QuantLinear, QuantTensor
+from quant.released import CANVAS
 from tests.kernels import DEVICE, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
@@ -57,16 +58,26 @@ def test_more_rows_than_one_program_takes(monkeypatch: pytest.MonkeyPatch) -> No
     torch.testing.assert_close(CudaLinear(plain, "a16")(x), plain(x), atol=3e-6, rtol=2e-5)
 
 
-def test_the_head_reads_the_embedding_as_it_is_stored() -> None:
-    with torch.device("meta"):
-        plain = QuantEmbedding(CODECS["int8"], 192, IN, torch.float32)
-    weight = torch.randn(192, IN, generator=torch.Generator().manual_seed(4))
-    plain.weight = QuantTensor.of(CODECS["int8"], weight.to(DEVICE))
-    fast, hidden = CudaEmbedding(plain), rows(5)
-    torch.testing.assert_close(fast.logits(hidden), plain.logits(hidden), atol=2e-5, rtol=2e-5)
-    ids = torch.tensor([3, 191], device=DEVICE)
-    assert torch.equal(fast.lookup(ids), plain.lookup(ids))
-    assert fast.weight is plain.weight
+@pytest.mark.parametrize("codec", ["nf4", "int8"])
+def test_many_rows_are_multiplied_by_the_weight_decoded_whole(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_ROWS", 8)
+    plain, few, many = plain_linear(codec), rows(8), rows(9)
+    expected = [plain(x) for x in (few, many)]
+    fast = CudaLinear(plain, "a16")
+    torch.testing.assert_close(fast(few), expected[0], atol=3e-6, rtol=2e-5)
+    assert torch.equal(fast(many), expected[1]), "the same weight through the same product"
+    assert fast.product.gated(few) is not None and fast.product.gated(many) is None
+
+
+def test_in_int8_many_rows_are_multiplied_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, x = CudaLinear(plain_linear("int8"), "a8"), rows(9)
+    expected = fast(x)
+    monkeypatch.setattr(module, "MOST_ROWS", 8)
+    assert torch.equal(fast(x), expected)
+
+
+def test_a_step_with_a_commit_has_few_rows() -> None:
+    assert 2 * CANVAS <= MOST_ROWS
 
 
 @pytest.mark.parametrize(("count", "tile"), [(1, (16, 4)), (17, (64, 4)), (256, (128, 8))])

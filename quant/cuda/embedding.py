@@ -1,0 +1,72 @@
+"""The tied embedding on a card: output head and exact soft embedding in one pass over the stored codes each.
+
+The plain way decodes the matrix in 64 chunks, for the head and for the soft embedding: at the released width 3.7 GB
+moved for each, and some hundreds of launches, where the codes are 0.7 GB. Lookups are the plain ones.
+Shape letters: L rows, M rows, V vocabulary, D width, S shares of the vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..modules.embedding import QuantEmbedding
+from .experts import triton_type
+from .linear import Weight, tile_of
+
+SHARES = 8
+"""Parts of the vocabulary that programs of their own sum over: 704 programs for 256 rows at the released width."""
+IDS = 64
+"""Ids of a program at a time."""
+TILES = ((16, 4), (64, 4), (128, 8))
+"""Rows of a program and its warps, see `linear.TILES`."""
+STAGES = 3
+
+
+class CudaEmbedding(QuantEmbedding):
+    """An int8 embedding; its matrix is the plain one's own.
+
+    Activations keep their type: logits decide how many steps a block takes.
+    """
+
+    def __init__(self, embedding: QuantEmbedding) -> None:
+        nn.Module.__init__(self)
+        self.weight, self.dtype = embedding.weight, embedding.dtype
+        self._head = Weight.of(embedding.weight, "a16")
+        self.path = self._head.path
+        self.soft_path = f"soft embedding {self.path}"
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Raw logits [M, V] (neither capped nor divided) of `hidden` [M, D], in its type."""
+        return self._head.times(hidden)
+
+    def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
+        """See `QuantEmbedding.soft`; the order of the sum is fixed, and another one."""
+        from .embedding_kernels import soft_kernel
+
+        rows, vocab_size = logits.shape
+        width = self.weight.shape[1]
+        block, warps = tile_of(rows, TILES)
+        share = -(-vocab_size // (SHARES * IDS)) * IDS
+        shares = -(-vocab_size // share)
+        partial = torch.empty(shares, rows, width, dtype=torch.float32, device=logits.device)
+        if rows:
+            with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+                soft_kernel[(width // 64, -(-rows // block), shares)](
+                    logits,
+                    log_normalizer,
+                    self.weight.codes,
+                    self.weight.scales,
+                    partial,
+                    rows,
+                    vocab_size,
+                    width,
+                    logits.stride(0),
+                    share,
+                    COMPUTE=triton_type(self.dtype),
+                    ROWS=block,
+                    IDS=IDS,
+                    num_warps=warps,
+                    num_stages=STAGES,
+                )
+        return partial.sum(dim=0).to(self.dtype)

@@ -1,0 +1,56 @@
+"""Device code: the mean embedding under a distribution, over all ids, from int8 codes.
+
+Shape letters: L rows, V vocabulary, D width, S shares of the vocabulary.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def soft_kernel(
+    logits,
+    log_normalizer,
+    codes,
+    scales,
+    partial,
+    rows,
+    vocab_size,
+    width,
+    row_stride,
+    share,
+    COMPUTE: tl.constexpr,
+    ROWS: tl.constexpr,
+    IDS: tl.constexpr,
+):
+    """What each share of the ids adds to the mean: `partial` [S, L, D] fp32. Grid: (D / 64, L / ROWS rounded up, S).
+
+    Probabilities and embeddings are rounded to COMPUTE before they are multiplied, as in the plain product. Programs of
+    the same ids are next to each other, so that logits and codes come from memory once.
+
+    Args:
+        logits: capped and divided by the temperature, `row_stride` from row to row.
+        share: ids of a program, a multiple of IDS.
+    """
+    group = tl.program_id(0)
+    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    valid = row < rows
+    column = group * 64 + tl.arange(0, 64)
+    first = tl.program_id(2) * share
+    normalizer = tl.load(log_normalizer + row, mask=valid, other=0.0)
+    of_rows = logits + row[:, None].to(tl.int64) * row_stride
+    total = tl.zeros([ROWS, 64], dtype=tl.float32)
+    for start in range(first, tl.minimum(first + share, vocab_size), IDS):
+        id = start + tl.arange(0, IDS)
+        known = id < vocab_size
+        both = valid[:, None] & known[None, :]
+        score = tl.load(of_rows + id[None, :], mask=both, other=float("-inf")).to(tl.float32)
+        probability = tl.exp(score - normalizer[:, None]).to(COMPUTE)
+        code = tl.load(codes + id[:, None].to(tl.int64) * width + column[None, :], mask=known[:, None], other=0)
+        scale = tl.load(scales + id * (width // 64) + group, mask=known, other=0.0).to(tl.float32)
+        embedding = (code.to(tl.float32) * scale[:, None]).to(COMPUTE)
+        total = tl.dot(probability, embedding, total, input_precision="ieee")
+    to = partial + (tl.program_id(2) * rows + row[:, None]).to(tl.int64) * width + column[None, :]
+    tl.store(to, total, mask=valid[:, None])

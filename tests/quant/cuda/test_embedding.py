@@ -1,0 +1,100 @@
+"""The tied embedding of a card against the plain one: head, lookup, and the mean embedding over all ids."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quant.codecs import CODECS
+from quant.cuda import embedding as module
+from quant.cuda.embedding import CudaEmbedding
+from quant.modules import QuantEmbedding, QuantTensor
+from tests.kernels import DEVICE, HAS_CARD, needs_triton
+
+pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
+
+WIDTH = 128
+TOLERANCE = {
+    torch.float32: {"atol": 1e-6, "rtol": 2e-5},
+    torch.float16: {"atol": 2e-4, "rtol": 2e-3},
+    torch.bfloat16: {"atol": 2e-3, "rtol": 1.6e-2},
+}
+# The interpreter multiplies bf16 matrices wrongly.
+DTYPES = [torch.float32, torch.float16, *[torch.bfloat16] * HAS_CARD]
+
+
+def plain_embedding(vocab_size: int, dtype: torch.dtype = torch.float32) -> QuantEmbedding:
+    with torch.device("meta"):
+        plain = QuantEmbedding(CODECS["int8"], vocab_size, WIDTH, dtype)
+    weight = torch.randn(vocab_size, WIDTH, generator=torch.Generator().manual_seed(4))
+    plain.weight = QuantTensor.of(CODECS["int8"], weight.to(DEVICE))
+    return plain
+
+
+def random_logits(rows: int, vocab_size: int, *, spread: float = 4.0, seed: int = 5) -> torch.Tensor:
+    return spread * torch.randn(rows, vocab_size, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+
+
+def normalizer_of(logits: torch.Tensor) -> torch.Tensor:
+    return logits.float().logsumexp(dim=-1)
+
+
+def test_the_head_reads_the_embedding_as_it_is_stored() -> None:
+    plain = plain_embedding(192)
+    fast = CudaEmbedding(plain)
+    hidden = torch.randn(5, WIDTH, generator=torch.Generator().manual_seed(6)).to(DEVICE)
+    torch.testing.assert_close(fast.logits(hidden), plain.logits(hidden), atol=2e-5, rtol=2e-5)
+    ids = torch.tensor([3, 191], device=DEVICE)
+    assert torch.equal(fast.lookup(ids), plain.lookup(ids))
+    assert fast.weight is plain.weight
+    assert (fast.path, fast.soft_path) == ("w8a16, Triton", "soft embedding w8a16, Triton")
+
+
+@given(
+    rows=st.sampled_from([0, 1, 16, 17, 40]),
+    vocab_size=st.integers(1, 700),
+    spread=st.sampled_from([0.0, 1.0, 30.0]),
+    dtype=st.sampled_from(DTYPES),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=25, deadline=None)
+def test_the_mean_embedding_is_the_plain_one(
+    rows: int, vocab_size: int, spread: float, dtype: torch.dtype, seed: int
+) -> None:
+    """Also where the vocabulary divides into no programs, and where one id has all of the probability."""
+    plain = plain_embedding(vocab_size, dtype)
+    logits = random_logits(rows, vocab_size, spread=spread, seed=seed).to(dtype)
+    found = CudaEmbedding(plain).soft(logits, normalizer_of(logits))
+    assert found.shape == (rows, WIDTH) and found.dtype == dtype
+    torch.testing.assert_close(found, plain.soft(logits, normalizer_of(logits)), **TOLERANCE[dtype])
+
+
+def test_a_certain_id_gives_its_own_embedding() -> None:
+    plain = plain_embedding(300)
+    certain = torch.tensor([0, 63, 64, 299], device=DEVICE)
+    logits = torch.full((4, 300), -1e4, device=DEVICE)
+    logits[torch.arange(4, device=DEVICE), certain] = 7.0
+    found = CudaEmbedding(plain).soft(logits, normalizer_of(logits))
+    torch.testing.assert_close(found, plain.lookup(certain), atol=1e-6, rtol=1e-6)
+
+
+def test_rows_may_have_gaps_between_them() -> None:
+    fast, wide = CudaEmbedding(plain_embedding(192)), random_logits(5, 400)
+    part = wide[:, :192]
+    assert torch.equal(fast.soft(part, normalizer_of(part)), fast.soft(part.contiguous(), normalizer_of(part)))
+
+
+@pytest.mark.parametrize("shares", [1, 3, 100])
+def test_shares_of_the_vocabulary_add_up(shares: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, logits = plain_embedding(640), random_logits(3, 640)
+    monkeypatch.setattr(module, "SHARES", shares)
+    found = CudaEmbedding(plain).soft(logits, normalizer_of(logits))
+    torch.testing.assert_close(found, plain.soft(logits, normalizer_of(logits)), atol=1e-6, rtol=2e-5)
+
+
+def test_it_is_the_same_every_time() -> None:
+    fast, logits = CudaEmbedding(plain_embedding(640)), random_logits(3, 640)
+    first = fast.soft(logits, normalizer_of(logits))
+    assert all(torch.equal(fast.soft(logits, normalizer_of(logits)), first) for _ in range(3))
