@@ -25,6 +25,9 @@ quoted      = '$(subst ','\'',$(1))'
 PYTHON     ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14 python)
 
+# A process a core; who runs out of tests takes some of the other's.
+PYTEST      = TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-all check lint types format docs demo-model sudoku-adapter sudoku-pair example-trace demo-values full-width kernels-aot bench-gpu wheel clean
 
@@ -55,10 +58,10 @@ run: setup  ## run the demo model: make run PROMPT="…" SEED=N
 	@$(BIN)/localdiff run --model demo $(if $(SEED),--seed $(call quoted,$(SEED))) $(SHOW) $(call quoted,$(PROMPT))
 
 test: setup  ## run the tests, without the slow ones and those that need a GPU or a network
-	TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q
+	$(PYTEST)
 
 test-all: setup  ## run the slow tests too
-	TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q -m 'not gpu and not network'
+	$(PYTEST) -m 'not gpu and not network'
 
 check: lint types test  ## lint, types and tests: what CI runs, and then kernels-aot
 

@@ -15,6 +15,10 @@ from tests.processes import Cli
 # minutes. It is read when torch is loaded, which is later than this.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+# Beside other processes of tests, each has a core to itself.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Settles whether kernels are interpreted, before a library that some test imports has loaded Triton.
 import tests.kernels  # noqa: F401
 

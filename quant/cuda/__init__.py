@@ -1,16 +1,16 @@
 """Modules that are fast on an NVIDIA card, beside the plain ones of `quant.modules`; experts as published are one.
 
-    support                     whether there is a working Triton, and what is missing
-    layout                      codes and scales in the order in which kernels read them
-    weight_kernels              codes to weights, the levels of nf4 by byte permutation
-    row_kernels, rows           activations as int8, a scale a row and group
-    expert_kernels, experts     routing and the two products of all experts of a layer
-    linear_kernels, linear      linear layers
-    stacked                     products of the same rows in one
+    support                         whether there is a working Triton, and what is missing
+    layout                          codes and scales in the order in which kernels read them
+    weight_kernels                  codes to weights, the levels of nf4 by byte permutation
+    row_kernels, rows               activations as int8, a scale a row and group
+    expert_kernels, experts         routing and the two products of all experts of a layer
+    linear_kernels, linear          linear layers
+    stacked                         products of the same rows in one
     embedding_kernels, embedding    output head, and self-conditioning over all ids
-    soft_kernels, soft          self-conditioning over the probable ids alone
-    decode_kernels, decode      nf4 decoded in one launch, where it is decoded before it is multiplied
-    switches, choice            which module is replaced by which, on this card
+    soft_kernels, soft              self-conditioning over the probable ids alone
+    decode_kernels, decode          nf4 decoded in one launch, where it is decoded before it is multiplied
+    switches, choice                which module is replaced by which, on this card
 
 Each computes what its plain twin computes, within an error that its own page tells, and says in `path` how it does so.
 None of them waits for the device, so that a step over them can be captured in a CUDA graph. They know modules and

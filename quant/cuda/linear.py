@@ -1,8 +1,9 @@
 """Linear layers on a card: one launch, the weight decoded tile by tile on its way to the product.
 
-The plain way writes every weight out in bf16 and reads it again, five bytes moved for one that is stored; for the rows
-of a step that is most of its time. Only where rows are many, as in a prompt, it is little beside the product, which
-torch's own kernels do better. Int8 weights are read as they are stored; nf4 is brought into the order of `layout` once.
+The plain way writes every weight out in bf16 and reads it again, five bytes moved for one that is stored, which is much
+beside a product of a step's rows. Beside one of many rows, as a prompt has, it is little, and torch's own kernels
+multiply better: those go through torch (`docs/decisions/0022-dense-weights-from-their-codes.md` reckons both). Int8
+weights are read as they are stored; nf4 is brought into the order of `layout` once.
 Shape letters: M rows, N rows of a weight, K its input.
 """
 
