@@ -46,12 +46,14 @@ class Mixture:
 
     Attributes:
         weights: relative weight of each skill.
-        history_share: share of examples with one earlier exchange of another example.
+        history_share: share of examples with earlier exchanges, one to six of them, half as many with each more.
+        story_share: share of stories among those exchanges; the rest is of any skill.
         system_share: share of examples with a system turn.
     """
 
     weights: Mapping[str, float] = field(default_factory=lambda: dict(WEIGHTS))
-    history_share: float = 0.06
+    history_share: float = 0.25
+    story_share: float = 0.2
     system_share: float = 0.04
 
     def __post_init__(self) -> None:
@@ -66,20 +68,27 @@ DEFAULT_MIXTURE = Mixture()
 
 
 def sample_example(rng: Random, split: Split, mixture: Mixture = DEFAULT_MIXTURE) -> Example:
-    """Draw a skill by weight and an example of it; training examples sometimes follow an earlier exchange."""
+    """Draw a skill by weight and an example of it; some follow a system turn, and some earlier exchanges."""
     skill = rng.choices(tuple(mixture.weights), tuple(mixture.weights.values()))[0]
     example = ALL_SKILLS[skill](rng, split)
-    before: tuple[Message, ...] = ()
     if rng.random() < mixture.system_share:
-        before += (("system", rng.choice(SYSTEM_PROMPTS)),)
+        system: Message = ("system", rng.choice(SYSTEM_PROMPTS))
+        example = replace(example, messages=(system, *example.messages))
     if rng.random() < mixture.history_share:
-        earlier = SKILLS[rng.choice(_SHORT)](rng, "train")
-        before += (*earlier.messages, ("assistant", earlier.answer))
-    return replace(example, messages=before + example.messages) if before else example
+        example = replace(example, earlier=_earlier(rng, mixture.story_share))
+    return example
 
 
+def _earlier(rng: Random, story_share: float) -> tuple[Example, ...]:
+    count = 1
+    while count < _MOST_EARLIER and rng.random() < 0.5:
+        count += 1
+    names = ["story" if rng.random() < story_share else rng.choice(tuple(SKILLS)) for _ in range(count)]
+    return tuple(SKILLS[name](rng, "train") for name in names)
+
+
+_MOST_EARLIER = 6
 _IN_WORDS = ("about", "story")  # skills that copy nothing letter by letter
-_SHORT: tuple[str, ...] = tuple(name for name in SKILLS if name not in ("story", "unknown"))
 
 
 def load_vocabulary(directory: Path) -> tuple[Tokenizer, Render]:
@@ -89,13 +98,32 @@ def load_vocabulary(directory: Path) -> tuple[Tokenizer, Render]:
 
 
 def render(example: Example, tokenizer: Tokenizer, template: Render) -> tuple[list[int], list[int]]:
-    """Ids of the prompt up to the start of the model's turn, and of the answer with the end-of-turn id."""
-    prompt = tokenizer.encode(template(example.messages), add_special_tokens=False).ids
-    if example.skill in _IN_WORDS:
-        answer = encode_written(example.answer, tokenizer)
-    else:
-        answer = tokenizer.encode(example.answer, add_special_tokens=False).ids
-    return prompt, answer + tokenizer.encode(END_OF_TURN, add_special_tokens=False).ids
+    """Ids of the prompt up to the start of the model's turn, and of the answer with the end-of-turn id.
+
+    Earlier answers are the ids that the model wrote, as in a conversation, and not their text read again.
+    """
+    *messages, question = example.messages
+    prompt: list[int] = []
+    rendered = ""
+    for exchange in example.earlier:
+        messages.extend(exchange.messages)
+        text = template(messages)
+        prompt += _ids(text.removeprefix(rendered), tokenizer) + _answer_ids(exchange, tokenizer)
+        messages.append(("assistant", exchange.answer))
+        rendered = text + exchange.answer + END_OF_TURN
+    prompt += _ids(template([*messages, question]).removeprefix(rendered), tokenizer)
+    return prompt, _answer_ids(example, tokenizer)
+
+
+def _answer_ids(example: Example, tokenizer: Tokenizer) -> list[int]:
+    in_words = example.skill in _IN_WORDS
+    answer = encode_written(example.answer, tokenizer) if in_words else _ids(example.answer, tokenizer)
+    return answer + _ids(END_OF_TURN, tokenizer)
+
+
+def _ids(text: str, tokenizer: Tokenizer) -> list[int]:
+    ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+    return ids
 
 
 def length_table(tokenizer: Tokenizer, template: Render, per_skill: int = 400, seed: int = 0) -> str:

@@ -3,9 +3,10 @@
     python -m localdiff.demo.evaluate                       every skill, 200 held-out prompts each, seed 0
     python -m localdiff.demo.evaluate --skills sudoku add --seeds 0 1 2 --prompts 50 --model DIR --json
     python -m localdiff.demo.evaluate --adapter DIR         with an adapter beside the weights
+    python -m localdiff.demo.evaluate --behind story add    each prompt in a conversation, behind a story and a sum
 
 Runs the engine that users run, at the checkpoint's own settings. The prompts follow from the skill's name alone, so
-every model and seed is asked the same ones.
+every model and seed is asked the same ones; what was asked before them is answered by the model, and not scored.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import json
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
+from ..conversation import IDS, Conversation
 from ..engine import Engine
 from ..events import RunFinished, TextCommitted
 from ..options import GenerateOptions
@@ -44,8 +47,11 @@ class Score:
     converged: float
 
 
-def held_out(skill: str, count: int) -> list[Example]:
-    """`count` different held-out examples of a skill, the same at every call; fewer where the skill has no more."""
+def held_out(skill: str, count: int, behind: Sequence[str] = ()) -> list[Example]:
+    """`count` different held-out examples of a skill, the same at every call; fewer where the skill has no more.
+
+    Each is behind an example of every skill of `behind`, of the training's.
+    """
     mixture = Mixture(weights={skill: 1.0}, history_share=0.0, system_share=0.0)
     rng = random.Random(f"held-out {skill}")
     found: dict[str, Example] = {}
@@ -54,13 +60,15 @@ def held_out(skill: str, count: int) -> list[Example]:
         found.setdefault(example.messages[-1][1], example)
         if len(found) == count:
             break
-    return list(found.values())
+    return [
+        replace(example, earlier=tuple(ALL_SKILLS[name](rng, "train") for name in behind)) for example in found.values()
+    ]
 
 
-def evaluate(engine: Engine, skill: str, *, prompts: int, seeds: Sequence[int]) -> Score:
-    """Asks `prompts` held-out questions of a skill once with each seed."""
+def evaluate(engine: Engine, skill: str, *, prompts: int, seeds: Sequence[int], behind: Sequence[str] = ()) -> Score:
+    """Asks `prompts` held-out questions of a skill once with each seed; see `held_out`."""
     right, steps, converged = 0, [], 0
-    examples = held_out(skill, prompts)
+    examples = held_out(skill, prompts, behind)
     for seed in seeds:
         for example in examples:
             answer, finished = _answer(engine, example, seed)
@@ -80,8 +88,20 @@ def evaluate(engine: Engine, skill: str, *, prompts: int, seeds: Sequence[int]) 
 
 
 def _answer(engine: Engine, example: Example, seed: int) -> tuple[str, RunFinished]:
-    messages = [{"role": role, "content": content} for role, content in example.messages]
-    events = list(engine.generate(messages, GenerateOptions(seed=seed)))
+    """The answer to an example, asked behind the model's own answers to those before it."""
+    conversation, messages = Conversation(engine), list[dict[str, Any]]()
+    for exchange in example.earlier:
+        answer, finished = _reply(conversation, messages, exchange, seed)
+        messages.append({"role": "assistant", "content": answer, IDS: list(finished.token_ids)})
+    return _reply(conversation, messages, example, seed)
+
+
+def _reply(
+    conversation: Conversation, messages: list[dict[str, Any]], example: Example, seed: int
+) -> tuple[str, RunFinished]:
+    """Adds what an example asks to the messages, and has it answered."""
+    messages += [{"role": role, "content": content} for role, content in example.messages]
+    events = list(conversation.answer(messages, GenerateOptions(seed=seed)))
     answer = "".join(event.text for event in events if isinstance(event, TextCommitted) and event.channel == "answer")
     finished = events[-1]
     assert isinstance(finished, RunFinished)
@@ -93,6 +113,9 @@ def main() -> None:
     parser.add_argument("--model", default="demo", help="`demo`, or a directory that localdiff.demo.train exported")
     parser.add_argument("--adapter", help="beside its weights: a directory, or the name of one that ships")
     parser.add_argument("--skills", nargs="+", choices=sorted(ALL_SKILLS), default=list(SKILLS))
+    parser.add_argument(
+        "--behind", nargs="+", choices=sorted(ALL_SKILLS), default=[], metavar="SKILL", help="asked first"
+    )
     parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--json", action="store_true", help="one JSON object a line in place of the table")
@@ -101,7 +124,7 @@ def main() -> None:
     if not arguments.json:
         print(f"{'skill':10} {'runs':>5} {'right':>7}  {'±':>5} {'steps a block':>14} {'converged':>10}")
     for skill in arguments.skills:
-        result = evaluate(engine, skill, prompts=arguments.prompts, seeds=arguments.seeds)
+        result = evaluate(engine, skill, prompts=arguments.prompts, seeds=arguments.seeds, behind=arguments.behind)
         if arguments.json:
             print(json.dumps(asdict(result)), flush=True)
             continue

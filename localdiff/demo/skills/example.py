@@ -27,12 +27,14 @@ class Example:
         messages: (role, content) pairs, the last one from the user.
         answer: the text the model should write, without any end token.
         key: the unit that is held out as a whole (a solved grid, an operand pair, a set of words ...).
+        earlier: what was asked and answered before the last message.
     """
 
     skill: str
     messages: tuple[Message, ...]
     answer: str
     key: str
+    earlier: tuple[Example, ...] = ()
 
     @property
     def prompt(self) -> str:

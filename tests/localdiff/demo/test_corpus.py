@@ -32,7 +32,7 @@ def test_rendering_gives_prompt_and_answer_with_their_marks(demo_vocabulary: Voc
     tokenizer, template = demo_vocabulary
     rng = Random(1)
     for _ in range(200):
-        example = sample_example(rng, "held_out")
+        example = sample_example(rng, "held_out", Mixture(history_share=0.0, system_share=0.5))
         prompt, answer = render(example, tokenizer, template)
         assert tokenizer.decode(prompt, skip_special_tokens=False) == template(example.messages)
         assert tokenizer.decode(prompt[-3:], skip_special_tokens=False) == "<|turn>model\n"
@@ -88,14 +88,37 @@ def test_earlier_turns_come_from_the_training_side_and_keep_the_order_of_roles()
     rng = Random(5)
     mixture = Mixture(history_share=1.0, system_share=0.5)
     trained = {SKILLS["sudoku"](rng, "train").answer for _ in range(4000)}
+    counts = Counter[int]()
     for _ in range(300):
         example = sample_example(rng, "held_out", mixture)
-        roles = [role for role, _ in example.messages]
-        assert roles in (["user", "assistant", "user"], ["system", "user", "assistant", "user"])
-        earlier = example.messages[-2][1]
-        if len(earlier) == 19 and set(earlier) <= set("1234 "):
-            assert earlier in trained
+        assert [role for role, _ in example.messages] in (["user"], ["system", "user"])
+        counts[len(example.earlier)] += 1
+        for earlier in example.earlier:
+            assert [role for role, _ in earlier.messages] == ["user"] and not earlier.earlier
+            assert earlier.skill != "sudoku" or earlier.answer in trained
+            assert earlier.skill == "about" or not is_held_out(earlier.key)
         assert example.skill == "about" or is_held_out(example.key)
+    assert set(counts) == {1, 2, 3, 4, 5, 6} and counts[1] > counts[2] > counts[4]
+
+
+def test_a_conversation_is_the_ids_that_a_chat_has(demo_vocabulary: Vocabulary) -> None:
+    """Also where an earlier answer is written in words, which its text is not read as."""
+    tokenizer, template = demo_vocabulary
+    rng, seen = Random(6), Counter[str]()
+    for _ in range(60):
+        example = sample_example(rng, "train", Mixture(history_share=1.0, system_share=0.3))
+        ids, _ = render(example, tokenizer, template)
+        *messages, question = example.messages
+        for earlier in example.earlier:
+            messages += [*earlier.messages, ("assistant", earlier.answer)]
+            seen[earlier.skill] += 1
+        text = template([*messages, question])
+        assert tokenizer.decode(ids, skip_special_tokens=False) == tokenizer.decode(
+            tokenizer.encode(text, add_special_tokens=False).ids, skip_special_tokens=False
+        )
+        written = [render(earlier, tokenizer, template)[1] for earlier in example.earlier]
+        assert all(any(ids[at : at + len(part)] == part for at in range(len(ids))) for part in written)
+    assert seen["story"] and seen["about"] and seen["json"]
 
 
 @pytest.mark.parametrize("weights", [{"juggling": 1.0}, {"add": -1.0, "sort": 2.0}, {"add": 0.0}])

@@ -96,3 +96,15 @@ def test_evaluation_counts_what_an_untrained_model_does(exported: Path, monkeypa
     assert result.accuracy == 0.0
     assert 1 <= result.steps <= 48
     assert 0.0 <= result.converged <= 1.0
+
+
+def test_a_question_may_be_asked_behind_others() -> None:
+    """The shipped model answers those first; what is counted is the last answer."""
+    (alone,), (behind,) = held_out("add", 1), held_out("add", 1, ["spelling", "dates"])
+    assert (alone.key, alone.answer, alone.earlier) == (behind.key, behind.answer, ())
+    assert [exchange.skill for exchange in behind.earlier] == ["spelling", "dates"]
+    assert held_out("add", 1, ["spelling", "dates"]) == [behind]
+    engine = Engine.load("demo", device="cpu", dtype="fp32")
+    result = evaluate(engine, "add", prompts=2, seeds=(0,), behind=["spelling"])
+    assert (result.skill, result.runs) == ("add", 2)
+    assert result.accuracy == 1.0
