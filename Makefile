@@ -8,16 +8,16 @@ EXAMPLE := localdiff/trace/example.jsonl
 # What `make run` asks, unless told otherwise: a story of three canvases that is right with every seed tried (0 to 3), and in
 # which positions are taken back. So small a model is done at once: where a terminal shows the canvas, it is slowed.
 ifndef PROMPT
-PROMPT     := Write a long story about a robot and a harbor.
-SEED       ?= 1
+PROMPT     := Tell me a long story about a queen and a temple.
+SEED       ?= 3
 SHOW        = $$(if [ -t 2 ] && [ "$$TERM" != dumb ]; then echo --slow 0.25; fi)
 endif
 # The run of the example trace and its pictures.
 # After a new demo model `python -m tests.bench.live_prompts` helps to choose both, `make example-trace` does the rest.
-SHOWN      := Write a long story about a robot and a harbor.
-SHOWN_SEED := 1
+SHOWN      := Tell me a long story about a queen and a temple.
+SHOWN_SEED := 3
 # What docs/sudoku.md shows; a held-out puzzle.
-PUZZLE     := Solve this 9x9 Sudoku: 7..8.3.4.96....5.83.864.7...4.2.9..55874612.3..935786...6.74.122.1..8...435.26.87
+PUZZLE     := Sudoku: ..8....6.92634.15753..76.8...57218...6...5713..1634..5.13.5...86....953...926....
 PUZZLE_SEED := 0
 quoted      = '$(subst ','\'',$(1))'
 
