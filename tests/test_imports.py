@@ -88,7 +88,7 @@ ALLOWED: dict[str, set[str]] = {
     "model": {"quant", "kernels"},
     "adapter": {"model", "quant"},
     "kernels": set(),
-    "demo": {"adapter", "model", "diffusion", "tokenizer", "load", "checkpoint", "engine", "events"},
+    "demo": {"adapter", "model", "diffusion", "tokenizer", "load", "checkpoint", "conversation", "engine", "events"},
     "bench": {
         "demo",
         "engine",
