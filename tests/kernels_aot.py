@@ -348,7 +348,8 @@ def _linear() -> Iterator[Build]:
 
 
 def _embedding() -> Iterator[Build]:
-    from quant.cuda.embedding import IDS, STAGES, TILES
+    from quant.cuda.embedding import IDS, STAGES
+    from quant.cuda.linear import TILES
 
     for rows, warps in TILES:
         yield Build(

@@ -46,8 +46,8 @@ class Mixture:
 
     Attributes:
         weights: relative weight of each skill.
-        history_share: share of examples with earlier exchanges, one to six of them, half as many with each more.
-        story_share: share of stories among those exchanges; the rest is of any skill.
+        history_share: share of examples with earlier exchanges: one, and another one as often as not, six at most.
+        story_share: share of those exchanges that are stories whatever else is drawn; the rest is of any skill.
         system_share: share of examples with a system turn.
     """
 
@@ -65,6 +65,7 @@ class Mixture:
 
 
 DEFAULT_MIXTURE = Mixture()
+_MOST_EARLIER = 6
 
 
 def sample_example(rng: Random, split: Split, mixture: Mixture = DEFAULT_MIXTURE) -> Example:
@@ -87,8 +88,7 @@ def _earlier(rng: Random, story_share: float) -> tuple[Example, ...]:
     return tuple(SKILLS[name](rng, "train") for name in names)
 
 
-_MOST_EARLIER = 6
-_IN_WORDS = ("about", "story")  # skills that copy nothing letter by letter
+_IN_WORDS = ("about", "story")  # long answers that copy nothing letter by letter
 
 
 def load_vocabulary(directory: Path) -> tuple[Tokenizer, Render]:

@@ -6,7 +6,8 @@
     python -m localdiff.demo.evaluate --behind story add    each prompt in a conversation, behind a story and a sum
 
 Runs the engine that users run, at the checkpoint's own settings. The prompts follow from the skill's name alone, so
-every model and seed is asked the same ones; what was asked before them is answered by the model, and not scored.
+every model and seed is asked the same ones. What is asked before them follows from that and from how many they are; the
+model answers it, and it is not scored.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Score:
 
 
 def held_out(skill: str, count: int, behind: Sequence[str] = ()) -> list[Example]:
-    """`count` different held-out examples of a skill, the same at every call; fewer where the skill has no more.
+    """`count` different held-out examples of a skill, the same at every call like this one; fewer where it has no more.
 
     Each is behind an example of every skill of `behind`, of the training's.
     """

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from quant.cuda.soft import SparseSoft
 from quant.cuda.support import missing
-from quant.cuda.switches import PARTS, SOFT, SwitchError, chosen, is_plain
+from quant.cuda.switches import DENSE, EXPERTS, PARTS, SOFT, SwitchError, chosen, is_plain
 from quant.modules import QuantEmbedding
 
 from ..denoising import BlockContext, Step, denoise_block, not_numbers
@@ -112,6 +112,8 @@ class Denoiser:
         try:
             plain = {part: is_plain(part) for part in PARTS}
             sparse = chosen(SOFT, "exact", "sparse") == "sparse"
+            for variable in (EXPERTS, DENSE):  # wrong here, too, where there is no card to read them for
+                chosen(variable, "a16", "a8")
         except SwitchError as error:
             raise UsageError(str(error)) from error
         if device.type != "cuda" or not one_device:

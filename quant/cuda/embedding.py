@@ -2,7 +2,7 @@
 
 The plain way decodes the matrix in 64 chunks, for the head and for the soft embedding: at the released width 3.7 GB
 moved for each, and some hundreds of launches, where the codes are 0.7 GB. Lookups are the plain ones.
-Shape letters: L rows, M rows, V vocabulary, D width, S shares of the vocabulary.
+Shape letters: N rows, V vocabulary, D width, S shares of the vocabulary.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from torch import Tensor, nn
 
 from ..modules.embedding import QuantEmbedding
 from .experts import triton_type
-from .linear import Weight, tile_of
+from .linear import TILES, Weight, tile_of
 
 SHARES = 8
 """Parts of the vocabulary that programs of their own sum over: 704 programs for 256 rows at the released width."""
 IDS = 64
 """Ids of a program at a time."""
-TILES = ((16, 4), (64, 4), (128, 8))
-"""Rows of a program and its warps, see `linear.TILES`."""
 STAGES = 3
 
 
@@ -37,7 +35,7 @@ class CudaEmbedding(QuantEmbedding):
         self.soft_path = f"soft embedding {self.path}"
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Raw logits [M, V] (neither capped nor divided) of `hidden` [M, D], in its type."""
+        """Raw logits [N, V] (neither capped nor divided) of `hidden` [N, D], in its type."""
         return self._head.times(hidden)
 
     def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
@@ -45,6 +43,7 @@ class CudaEmbedding(QuantEmbedding):
         from .embedding_kernels import soft_kernel
 
         rows, vocab_size = logits.shape
+        logits = logits if logits.stride(1) == 1 else logits.contiguous()
         width = self.weight.shape[1]
         block, warps = tile_of(rows, TILES)
         share = -(-vocab_size // (SHARES * IDS)) * IDS
@@ -54,7 +53,7 @@ class CudaEmbedding(QuantEmbedding):
             with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
                 soft_kernel[(width // 64, -(-rows // block), shares)](
                     logits,
-                    log_normalizer,
+                    log_normalizer.contiguous(),
                     self.weight.codes,
                     self.weight.scales,
                     partial,

@@ -1,6 +1,6 @@
 """Device code: the mean embedding under a distribution, over all ids, from int8 codes.
 
-Shape letters: L rows, V vocabulary, D width, S shares of the vocabulary.
+Shape letters: N rows, V vocabulary, D width, S shares of the vocabulary.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def soft_kernel(
     ROWS: tl.constexpr,
     IDS: tl.constexpr,
 ):
-    """What each share of the ids adds to the mean: `partial` [S, L, D] fp32. Grid: (D / 64, L / ROWS rounded up, S).
+    """What each share of the ids adds to the mean: `partial` [S, N, D] fp32. Grid: (D / 64, N / ROWS rounded up, S).
 
     Probabilities and embeddings are rounded to COMPUTE before they are multiplied, as in the plain product. Programs of
     the same ids are next to each other, so that logits and codes come from memory once.

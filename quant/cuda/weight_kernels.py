@@ -103,7 +103,8 @@ def add_product(
             high = tl.load(codes + 32)
         whole = tl.dot(first, tl.trans(low), out_dtype=tl.int32)
         whole = tl.dot(second, tl.trans(high), whole, out_dtype=tl.int32)
-        total += whole.to(tl.float32) * (tl.load(x_scales)[:, None] * scale[None, :])
+        row_scale = tl.load(x_scales[:, None], mask=valid_rows, other=0.0)
+        total += whole.to(tl.float32) * (row_scale * scale[None, :])
     else:
         if NF4:
             pairs = tl.load(codes)

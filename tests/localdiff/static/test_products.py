@@ -14,6 +14,7 @@ from localdiff.adapter.modules import AdaptedLinear
 from localdiff.denoising import BlockContext
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
+from localdiff.errors import UsageError
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.products import SameRows, stack_products
@@ -143,3 +144,10 @@ def test_no_more_than_one_stack_is_held_twice(recipe: str, dense: str, monkeypat
     sizes = [sum(tensor.untyped_storage().nbytes() for tensor in stack.tensors()) for stack in stacks]
     assert held.live == before > sum(sizes)
     assert held.peak == before + max(sizes)
+
+
+@pytest.mark.parametrize("variable", ["LOCALDIFF_CUDA_DENSE", "LOCALDIFF_CUDA_EXPERTS"])
+def test_a_wrong_switch_is_an_error_where_there_is_no_card_too(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "plain")
+    with pytest.raises(UsageError, match=f"{variable}=plain should be a16 or a8"):
+        Denoiser.for_device(tiny.model(), torch.device("cpu"))

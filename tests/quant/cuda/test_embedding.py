@@ -86,6 +86,14 @@ def test_rows_may_have_gaps_between_them() -> None:
     assert torch.equal(fast.soft(part, normalizer_of(part)), fast.soft(part.contiguous(), normalizer_of(part)))
 
 
+def test_columns_may_have_gaps_between_them_too() -> None:
+    fast, logits = CudaEmbedding(plain_embedding(192)), random_logits(5, 192)
+    other = logits.T.contiguous().T
+    normalizer = torch.stack((normalizer_of(logits), torch.zeros(5, device=DEVICE)), dim=1)[:, 0]
+    assert other.stride(1) != 1 and normalizer.stride(0) != 1
+    assert torch.equal(fast.soft(other, normalizer), fast.soft(logits, normalizer_of(logits)))
+
+
 @pytest.mark.parametrize("shares", [1, 3, 100])
 def test_shares_of_the_vocabulary_add_up(shares: int, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, logits = plain_embedding(640), random_logits(3, 640)
