@@ -203,7 +203,7 @@ def down_kernel(
     down_codes = codes + base * SIZE + column[:, None] * code_row + k[None, :]
     down_scales = scales + base + column
     rows = hidden + place[:, None].to(tl.int64) * inner + k[None, :]
-    row_scales = hidden_scales + place * groups
+    row_scales = hidden_scales + tl.where(valid, place, 0) * groups
     total = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
     for group in range(groups):
         total = add_product(

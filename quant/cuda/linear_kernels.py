@@ -51,7 +51,7 @@ def linear_kernel(
     weight_codes = codes + column[:, None].to(tl.int64) * code_row + k[None, :]
     weight_scales = scales + column.to(tl.int64) * scale_row
     x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
-    x_row_scales = x_scales + row * groups
+    x_row_scales = x_scales + tl.where(valid, row, 0) * groups
     total = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
     up = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
     up_codes = weight_codes + out_width.to(tl.int64) * code_row

@@ -80,7 +80,7 @@ def add_product(
 
     Args:
         x: pointers [M, 32] to the first half of the group; the second one follows.
-        x_scales: pointers [M] to the scales of int8 activations.
+        x_scales: pointers [M] to the scales of int8 activations, of some row also where there is none.
         codes: pointers [N, 32] to the group's bytes (nf4), to the first half of its codes (int8), or to that of its
             weights where they are as published.
         scales: pointers [N]; weights as published have none.
@@ -103,8 +103,7 @@ def add_product(
             high = tl.load(codes + 32)
         whole = tl.dot(first, tl.trans(low), out_dtype=tl.int32)
         whole = tl.dot(second, tl.trans(high), whole, out_dtype=tl.int32)
-        row_scale = tl.load(x_scales[:, None], mask=valid_rows, other=0.0)
-        total += whole.to(tl.float32) * (row_scale * scale[None, :])
+        total += whole.to(tl.float32) * (tl.load(x_scales)[:, None] * scale[None, :])
     else:
         if NF4:
             pairs = tl.load(codes)
