@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..modules.embedding import QuantEmbedding
+from . import linear
 from .experts import triton_type
 from .linear import TILES, Weight, tile_of
 
@@ -35,8 +36,11 @@ class CudaEmbedding(QuantEmbedding):
         self.soft_path = f"soft embedding {self.path}"
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Raw logits [N, V] (neither capped nor divided) of `hidden` [N, D], in its type."""
-        return self._head.times(hidden)
+        """Raw logits [N, V] (neither capped nor divided) of `hidden` [N, D], in its type.
+
+        Rows that a linear layer multiplies with its weight decoded whole are multiplied chunk by chunk here.
+        """
+        return super().logits(hidden) if len(hidden) > linear.MOST_ROWS else self._head.times(hidden)
 
     def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
         """See `QuantEmbedding.soft`; the order of the sum is fixed, and another one."""

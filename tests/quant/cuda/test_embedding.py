@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -50,6 +52,25 @@ def test_the_head_reads_the_embedding_as_it_is_stored() -> None:
     assert torch.equal(fast.lookup(ids), plain.lookup(ids))
     assert fast.weight is plain.weight
     assert (fast.path, fast.soft_path) == ("w8a16, Triton", "soft embedding w8a16, Triton")
+
+
+def test_for_many_rows_the_matrix_is_never_decoded_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quant.cuda.linear.MOST_ROWS", 4)
+    monkeypatch.setattr("quant.modules.embedding.CHUNK", 64)
+    plain = plain_embedding(192)
+    fast, decode, decoded = CudaEmbedding(plain), QuantTensor.decode, list[torch.Size]()
+
+    def seen(*what: Any) -> torch.Tensor:
+        weights = decode(*what)
+        decoded.append(weights.shape)
+        return weights
+
+    monkeypatch.setattr(QuantTensor, "decode", seen)
+    hidden = torch.randn(5, WIDTH, generator=torch.Generator().manual_seed(6)).to(DEVICE)
+    found = fast.logits(hidden)
+    assert decoded == [(64, WIDTH)] * 3
+    torch.testing.assert_close(found, plain.logits(hidden), atol=0, rtol=0)
+    assert not fast.logits(hidden[:4]).isnan().any() and len(decoded) == 6, "few rows decode nothing"
 
 
 @given(
