@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quant.cuda.choice import activations_of
 from quant.cuda.soft import SparseSoft
 from quant.cuda.support import missing
 from quant.cuda.switches import DENSE, EXPERTS, PARTS, SOFT, SwitchError, chosen, is_plain
@@ -113,7 +114,7 @@ class Denoiser:
             plain = {part: is_plain(part) for part in PARTS}
             sparse = chosen(SOFT, "exact", "sparse") == "sparse"
             for variable in (EXPERTS, DENSE):  # wrong here, too, where there is no card to read them for
-                chosen(variable, "a16", "a8")
+                activations_of(variable)
         except SwitchError as error:
             raise UsageError(str(error)) from error
         if device.type != "cuda" or not one_device:

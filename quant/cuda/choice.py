@@ -28,7 +28,7 @@ from .linear import CudaLinear, can_multiply
 from .support import missing
 from .switches import DENSE, EXPERTS, SwitchError, chosen, is_plain
 
-__all__ = ["Prepared", "SwitchError", "prepare"]
+__all__ = ["Prepared", "SwitchError", "activations_of", "prepare"]
 
 _COST = "experts are decoded one by one, and the program waits for the card in each layer"
 _KINDS: dict[type[nn.Module], str] = {
@@ -67,7 +67,7 @@ def prepare(
     Raises:
         SwitchError: an environment variable says what it cannot say.
     """
-    make = _makers(experts=_activations(EXPERTS), dense=_activations(DENSE))
+    make = _makers(experts=activations_of(EXPERTS), dense=activations_of(DENSE))
     found = [path for path, module in model.named_modules() if path not in keep and _fast(make, module)]
     if not found:
         return Prepared()
@@ -93,7 +93,12 @@ def prepare(
     )
 
 
-def _activations(variable: str) -> Activations:
+def activations_of(variable: str) -> Activations:
+    """What `LOCALDIFF_CUDA_EXPERTS` or `LOCALDIFF_CUDA_DENSE` says.
+
+    Raises:
+        SwitchError: it says what it cannot say.
+    """
     return "a8" if chosen(variable, "a16", "a8") == "a8" else "a16"
 
 

@@ -204,6 +204,7 @@ def levels(device: torch.device, activations: Activations) -> Tensor:
 
 
 def triton_type(dtype: torch.dtype) -> Any:
+    """Triton's name for a type of activations."""
     import triton.language as tl
 
     return {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}[dtype]
