@@ -33,6 +33,7 @@ class Fetching:
         self, origin: Origin, downloads: Downloads | None, *, scratch: Path | None, stopped: Callable[[], bool]
     ) -> None:
         self._origin, self._downloads, self._scratch, self._stopped = origin, downloads, scratch, stopped
+        self._unread: tuple[str, ...] = ()
 
     def begin(self, names: Iterable[str]) -> None:
         """Have files fetched before they are asked for, unless each is to be deleted before the next one comes."""
@@ -43,6 +44,7 @@ class Fetching:
         elif self._downloads is not None and self._origin.repository is not None:
             files = self._origin.repository.files
             small = (CONFIG, INDEX_FILE, *self._origin.texts)
+            self._unread = tuple(name for name in small[:2] if name in files and files[name].here is None)
             self._downloads.ahead(name for name in (*small, *names) if name in files and files[name].here is None)
 
     @contextmanager
@@ -83,10 +85,11 @@ class Fetching:
     def _fetch(self, name: str) -> Path:
         if self._downloads is None:
             raise AssertionError(f"{name} is neither here nor fetched")
-        path = self._downloads.wait(name, self._stopped)
-        if path is None:
+        # This job has read these without keeping them; a later one finds them in the cache only if they are awaited.
+        paths = [self._downloads.wait(wanted, self._stopped) for wanted in (*self._unread, name)]
+        if paths[-1] is None:
             raise SourceStoppedError
-        return path
+        return paths[-1]
 
     def _after_damage(self, file: SourceFile, path: Path, *, ours: bool) -> str:
         if not ours:
