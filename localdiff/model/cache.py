@@ -25,8 +25,7 @@ class LayerCache:
 
     Attributes:
         with_canvas: keys and values [H, canvas + slots, d] of which those buffers are the end; before them there is
-        room
-            for a canvas, so that a static step reads both as one.
+            room for a canvas, so that a static step reads both as one.
     """
 
     def __init__(

@@ -5,7 +5,7 @@
 
     buffers      the tensors that a step reads and leaves behind
     reading      statistics and decision, in Triton or through torch
-    program      a step over one bucket of the cache; on a card captured as a CUDA graph after its first run
+    program      a step over one bucket of the cache; on a card a CUDA graph from its second run on
     outcome      what it told, as an event
     denoiser     blocks over such programs, or over the plain step where that is asked for
 

@@ -1,7 +1,7 @@
 """A denoise step of fixed shape, and its capture.
 
 The first run of a program is an ordinary one: it loads and compiles what the step needs, and what it computes is used.
-On a card the step is then recorded without being run, and every later run is one replay.
+On a card the second one begins with recording the step, which computes nothing; that run and every later one is a replay.
 Shape letters: C commit rows, L canvas rows.
 """
 
@@ -54,6 +54,9 @@ def bucket_of(length: int, capacity: int) -> int:
 class Recorded:
     """Work that is run once as it stands, and on a card replayed from then on.
 
+    It is recorded ahead of the second run and not behind the first one: what it leaves behind in memory of its own is,
+    after either, what that run has computed.
+
     Args:
         pool: memory that all recordings of a model share; None where nothing is recorded.
     """
@@ -61,15 +64,26 @@ class Recorded:
     def __init__(self, work: Callable[[KVCache], None], pool: Any | None) -> None:
         self._work, self._pool = work, pool
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._has_run = False
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the last run was a replay."""
+        return self._graph is not None
 
     def __call__(self, cache: KVCache) -> None:
         """Runs or replays; the cache must be the same every time."""
+        if self._has_run and self._graph is None and self._pool is not None:
+            self._record(cache)
         if self._graph is not None:
             self._graph.replay()
-            return
+        else:
+            self.plainly(cache)
+
+    def plainly(self, cache: KVCache) -> None:
+        """Runs as it stands, whether it is recorded or not."""
         self._work(cache)
-        if self._pool is not None:
-            self._record(cache)
+        self._has_run = True
 
     def _record(self, cache: KVCache) -> None:
         graph = torch.cuda.CUDAGraph()
@@ -77,7 +91,7 @@ class Recorded:
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 self._work(cache)
         except RuntimeError as error:
-            # What was computed is there, and goes on being computed, launch by launch.
+            # Nothing is lost: it goes on being computed launch by launch.
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             _log.warning("a denoise step could not be recorded as a CUDA graph (%s)", reason)
             self._pool = None
@@ -97,7 +111,6 @@ class Program:
     Attributes:
         commit: int64 [C], the ids that it writes.
         run: computes a step, its soft embedding included.
-        make_soft_exact: computes that soft embedding again, exactly, after `run` with a sparse one.
     """
 
     def __init__(
@@ -119,7 +132,18 @@ class Program:
             self.commit = torch.zeros(shape.commit_rows, dtype=torch.int64, device=buffers.commit.device)
         self._kept: tuple[Tensor, Tensor] | None = None
         self.run = Recorded(self._step, pool)
-        self.make_soft_exact = Recorded(self._exact_soft, pool)
+        self._replace_soft = Recorded(self._exact_soft, pool)
+
+    def make_soft_exact(self, cache: KVCache) -> None:
+        """Computes the soft embedding of the last `run` again, exactly, where that made a sparse one.
+
+        Raises:
+            RuntimeError: it made none.
+        """
+        if self.run.is_recorded:
+            self._replace_soft(cache)
+        else:  # the logits of every run lie somewhere else
+            self._replace_soft.plainly(cache)
 
     def _step(self, cache: KVCache) -> None:
         model, buffers, shape = self._model, self._buffers, self._shape

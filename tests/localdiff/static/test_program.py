@@ -47,10 +47,12 @@ def test_the_first_run_counts_and_later_ones_are_replays(monkeypatch: pytest.Mon
     monkeypatch.setattr(torch.cuda, "graph", graph)
     ran: list[bool] = []
     work = Recorded(lambda _: ran.append(bool(recording) and recording[-1]), pool=object())
-    for _ in range(3):
+    work(cache)
+    assert not (made or work.is_recorded), "what is run once is not recorded"
+    for _ in range(2):
         work(cache)
     assert ran == [False, True], "once for its result, once to be recorded"
-    assert [graph.replays for graph in made] == [2]
+    assert [graph.replays for graph in made] == [2] and work.is_recorded
 
 
 def test_what_cannot_be_recorded_is_run_every_time(
@@ -67,7 +69,7 @@ def test_what_cannot_be_recorded_is_run_every_time(
     with caplog.at_level(logging.WARNING, logger="localdiff"):
         for _ in range(3):
             work(cache)
-    assert len(ran) == 4
+    assert len(ran) == 4 and not work.is_recorded
     assert caplog.messages == [
         "a denoise step could not be recorded as a CUDA graph (operation not permitted when stream is capturing)"
     ]

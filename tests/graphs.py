@@ -1,0 +1,122 @@
+"""A stand-in for CUDA graphs on a CPU: work is recorded without being done, and replayed into the same memory.
+
+As on a card, a recorded operation reads and writes the addresses it was recorded with, what it allocated stays where it
+is, and numbers that it has not computed yet mean nothing: here they are NaN, or 0 for whole numbers. Whatever a card
+refuses while it records (a number on the host, a shape that depends on numbers) is refused here. Memory that recordings
+of one pool take turns in is not imitated: each has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+Launch: TypeAlias = Callable[[], None]
+
+REFUSED = {"_local_scalar_dense", "item", "nonzero", "masked_select", "unique", "_unique2", "equal", "is_nonzero"}
+ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"}
+
+
+class Graph:
+    """What `torch.cuda.CUDAGraph` is to its users."""
+
+    def __init__(self) -> None:
+        self.launches: list[Launch] = []
+        self.replays = 0
+
+    def replay(self) -> None:
+        """Does what was recorded."""
+        self.replays += 1
+        for launch in self.launches:
+            launch()
+
+
+class _Recording(TorchDispatchMode):
+    """Writes down operations of torch and does none of them."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self._graph = graph
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        del types
+        kwargs = kwargs or {}
+        name = func._schema.name.removeprefix("aten::")
+        if name in REFUSED:
+            raise RuntimeError(f"operation not permitted when stream is capturing: {name}")
+        if func._schema.is_mutable:
+            self._graph.launches.append(lambda: func(*args, **kwargs))
+            returned = _written(func, args, kwargs)
+            return returned[0] if len(func._schema.returns) == 1 else returned
+        result = func(*args, **kwargs)
+        made = [tensor for tensor in tree_leaves(result) if isinstance(tensor, Tensor)]
+        if _shares_memory(made, [*tree_leaves(args), *tree_leaves(kwargs)]):
+            return result  # a view, which a card has nothing to do with
+        for tensor in made:
+            tensor.fill_(torch.nan if tensor.is_floating_point() else 0)
+        if name not in ALLOCATIONS:
+            self._graph.launches.append(lambda: _copy(tree_leaves(func(*args, **kwargs)), made))
+        return result
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
+    """The arguments that an operation writes, which is what it returns."""
+    written = []
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            written.append(args[place] if place < len(args) else kwargs[argument.name])
+    return tuple(written)
+
+
+def _shares_memory(made: list[Tensor], given: list[Any]) -> bool:
+    theirs = {tensor.untyped_storage().data_ptr() for tensor in given if isinstance(tensor, Tensor)} - {0}
+    return any(tensor.untyped_storage().data_ptr() in theirs for tensor in made)
+
+
+def _copy(found: list[Any], into: list[Tensor]) -> None:
+    for new, old in zip([leaf for leaf in found if isinstance(leaf, Tensor)], into, strict=True):
+        old.copy_(new)
+
+
+@contextmanager
+def imitated() -> Iterator[list[Graph]]:
+    """Graphs on the CPU, kernels of Triton's interpreter included; yields those that are made."""
+    from triton.runtime.interpreter import InterpretedFunction
+
+    graphs: list[Graph] = []
+    recording: list[Graph] = []
+    interpret = InterpretedFunction.run
+
+    def make() -> Graph:
+        graphs.append(Graph())
+        return graphs[-1]
+
+    @contextmanager
+    def record(graph: Graph, **_: Any) -> Iterator[None]:
+        recording.append(graph)
+        try:
+            with _Recording(graph):
+                yield
+        finally:
+            recording.pop()
+
+    def run(kernel: Any, *args: Any, **kwargs: Any) -> None:
+        if recording:
+            recording[-1].launches.append(lambda: interpret(kernel, *args, **kwargs))
+        else:
+            interpret(kernel, *args, **kwargs)
+
+    with (
+        mock.patch.object(torch.cuda, "CUDAGraph", make),
+        mock.patch.object(torch.cuda, "graph", record),
+        mock.patch.object(torch.cuda, "graph_pool_handle", object),
+        mock.patch.object(InterpretedFunction, "run", run),
+    ):
+        yield graphs

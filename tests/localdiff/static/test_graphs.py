@@ -1,0 +1,160 @@
+"""Whole generations with recorded steps against plain ones, over the stand-in for CUDA graphs of `tests.graphs`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from localdiff.denoising import BlockContext
+from localdiff.diffusion.noise import SeededNoise
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.engine import Engine
+from localdiff.events import DenoiseStep, RunFinished
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.formulas import gelu
+from localdiff.static import Denoiser
+from localdiff.static.program import Recorded
+from quant.cuda import soft
+from tests import tiny
+from tests.kernels import needs_interpreter
+from tests.localdiff.bench.step.small import small_subject
+from tests.localdiff.static.test_denoiser import PROMPT, assert_same, engine, options
+
+pytestmark = needs_interpreter
+
+
+class AllExperts(nn.Module):
+    """Every expert over every row: waits for nothing, as grouped experts do."""
+
+    can_be_captured = True
+
+    def __init__(self, experts: Any) -> None:
+        super().__init__()
+        self.gate_up_proj, self.down_proj = experts.gate_up_proj, experts.down_proj
+
+    def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+        gate, up = torch.einsum("nd,eid->eni", x, self.gate_up_proj).chunk(2, dim=-1)
+        outputs = torch.einsum("eni,edi->ned", gelu(gate) * up, self.down_proj)
+        chosen = outputs.gather(1, index[..., None].expand(-1, -1, x.shape[1]))
+        return (chosen * weight[..., None]).sum(dim=1).to(x.dtype)
+
+
+def recorded(directory: Path, **how: Any) -> Engine:
+    made = engine(directory, static=True, captured=True, **how)
+    for layer in made.model.layers:
+        layer.experts = AllExperts(layer.experts)
+    return made
+
+
+@pytest.fixture
+def graphs(caplog: pytest.LogCaptureFixture) -> Iterator[list[Any]]:
+    """Those that were recorded; a step that could not be recorded fails the test."""
+    from tests.graphs import imitated
+
+    with imitated() as made:
+        yield made
+    assert "could not be recorded" not in caplog.text
+    assert sum(graph.replays for graph in made) > 0
+
+
+@pytest.mark.parametrize("values", [{}, {"temperature": 0.0}, {"stability": 2, "confidence": 4.0}, {"cap": 2}], ids=str)
+@pytest.mark.parametrize("how", [{}, {"ahead": False}, {"fuses_commits": True, "products": True}], ids=str)
+def test_a_generation_is_the_same_as_with_plain_steps(tmp_path: Path, how: Any, values: Any, graphs: list[Any]) -> None:
+    expected = list(engine(tmp_path).generate(PROMPT, options(**values)))
+    assert_same(list(recorded(tmp_path, **how).generate(PROMPT, options(**values))), expected)
+
+
+@pytest.mark.parametrize("how", [{}, {"fuses_commits": True}], ids=str)
+def test_a_conversation_goes_on_with_what_was_recorded(tmp_path: Path, how: Any, graphs: list[Any]) -> None:
+    """Longer prompts, and one that parts from what is held, over one cache and the same recordings."""
+    plain, ours = engine(tmp_path), recorded(tmp_path, **how)
+    contexts = [made.new_context() for made in (plain, ours)]
+    for context in contexts:
+        context.reserve(200)  # as a chat does
+    ids, counts = PROMPT, []
+    for fork in (None, len(PROMPT) + 6, None):
+        found = []
+        for made, context in zip((plain, ours), contexts, strict=True):
+            context.fork = fork
+            found.append(list(made.generate(ids, options(), context=context)))
+        assert_same(found[1], found[0])
+        finished = found[0][-1]
+        assert isinstance(finished, RunFinished)
+        ids = [*ids, *finished.token_ids[:9], 11, 12]
+        counts.append(len(graphs))
+    assert counts[0] == counts[2], "nothing is recorded twice"
+
+
+def test_all_kernels_recorded(tmp_path: Path, graphs: list[Any]) -> None:
+    values = options(max_tokens=20, cap=3)  # three blocks; the interpreter takes its time
+    how = dict.fromkeys(("triton", "attention", "joints", "products", "fuses_commits"), True)
+    expected = list(engine(tmp_path).generate(PROMPT[-5:], values))
+    assert_same(list(recorded(tmp_path, **how).generate(PROMPT[-5:], values)), expected)
+    assert len(graphs) == 2, "a step, and one with a commit"
+
+
+@pytest.mark.parametrize("capacity", [1, soft.CAPACITY])
+def test_sparse_self_conditioning_is_made_exact_from_the_first_step_on(
+    capacity: int, monkeypatch: pytest.MonkeyPatch, graphs: list[Any]
+) -> None:
+    """With room for one id a row every step overflows: what a recording has not computed yet must not be taken."""
+    monkeypatch.setattr(soft, "CAPACITY", capacity)
+    network = small_subject("4bit").network
+    for layer in network.layers:
+        layer.experts = AllExperts(decoded(layer.get_submodule("experts")))
+    assert_same(blocks(network, sparse=True, captured=True), blocks(network))
+
+
+def test_what_the_host_decides_is_recorded_for_good(graphs: list[Any]) -> None:
+    """The stand-in shows what a card would: a number of the host's stays as it was, one of the device's does not."""
+    cache = KVCache(tiny.config(), 8, torch.float32, torch.device("cpu"))
+    there, out = torch.zeros(1), torch.zeros(2)
+    numbers = iter(range(1, 9))
+
+    def work(_: KVCache) -> None:
+        out[0] = there[0] + 1
+        out[1].fill_(next(numbers))
+
+    recorded_work, found = Recorded(work, pool=object()), []
+    for number in range(4):
+        there.fill_(number)
+        recorded_work(cache)
+        found.append(out.tolist())
+    assert found == [[1, 1], [2, 2], [3, 2], [4, 2]]
+
+
+def test_what_a_card_refuses_to_record_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    from tests.graphs import imitated
+
+    cache = KVCache(tiny.config(), 8, torch.float32, torch.device("cpu"))
+    out = torch.zeros(1)
+    with imitated(), caplog.at_level(logging.WARNING, logger="localdiff"):
+        asking = Recorded(lambda _: out.add_(out.nonzero().shape[0] + 1), pool=object())
+        for _ in range(3):
+            asking(cache)
+    assert out.item() == 1 + 2 + 2 and not asking.is_recorded
+    assert "could not be recorded" in caplog.text
+
+
+def blocks(network: DiffusionGemma, **how: bool) -> list[DenoiseStep]:
+    """The steps of two blocks over one cache."""
+    length = network.config.canvas_length
+    cache = KVCache(network.config, 64, torch.float32, torch.device("cpu"), canvas=length)
+    context = BlockContext(block=1, started=0.0, settings=SamplerSettings(max_steps=4), stop_rule="never", pad_id=0)
+    denoiser, noise = Denoiser(network, static=True, **how), SeededNoise(0)
+    canvases = torch.arange(length), torch.arange(length).flip(0)
+    return [step.event for canvas in canvases for step in denoiser.denoise_block(cache, canvas, noise, context)]
+
+
+def decoded(experts: Any) -> SimpleNamespace:
+    """Quantized experts as `AllExperts` takes them."""
+    names = "gate_up_proj", "down_proj"
+    return SimpleNamespace(**{name: getattr(experts, name).decode(torch.float32) for name in names})
