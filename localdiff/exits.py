@@ -47,10 +47,12 @@ class Edge:
 
     Attributes:
         output: the streams as the command decided them, once it has; errors are printed there.
+        command: what was typed to get to it, such as `localdiff run`, once that is known.
     """
 
     def __init__(self) -> None:
         self.output: Output | None = None
+        self.command = "localdiff"
 
     def run(self, command: Callable[[], object]) -> int:
         """The exit code of a command; whatever it raises has been reported when this returns."""
@@ -84,6 +86,8 @@ class Edge:
         if os.environ.get("LOCALDIFF_DEBUG", "0") not in ("", "0"):
             traceback.print_exception(error)
         worded = _worded(error)
+        if isinstance(worded, UsageError) and worded.hint is None:
+            worded.hint = f"`{self.command} --help` says what each option takes"
         (self.output or decide()).error(worded.message, worded.hint)
         return worded.exit_code
 
@@ -99,15 +103,13 @@ def decide_streams(
     """The streams of a command, as `ui.output.decide` has them; from now on its errors go there too."""
     decided = decide(color, quiet=quiet, verbose=verbose, stats=stats)
     if isinstance(context.obj, Edge):
-        context.obj.output = decided
+        context.obj.output, context.obj.command = decided, context.command_path
     return decided
 
 
 def _worded(error: Exception) -> LocaldiffError:
     """The error in the form that all errors have."""
     if isinstance(error, LocaldiffError):
-        if isinstance(error, UsageError) and error.hint is None:
-            error.hint = "`localdiff run --help` says what each option takes"
         return error
     if isinstance(error, QuantError):
         worded = LocaldiffError(error.message, error.hint)

@@ -22,6 +22,7 @@ from typing import Any
 
 from ..conversation import IDS, Conversation
 from ..engine import Engine
+from ..errors import LocaldiffError
 from ..events import RunFinished, TextCommitted
 from ..options import GenerateOptions
 from .corpus import Mixture, sample_example
@@ -109,7 +110,15 @@ def _reply(
     return answer, finished
 
 
+def whole_number(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} should be 1 or more")
+    return number
+
+
 def main() -> None:
+    """Ask and print."""
     parser = argparse.ArgumentParser(prog="python -m localdiff.demo.evaluate", description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="demo", help="`demo`, or a directory that localdiff.demo.train exported")
     parser.add_argument("--adapter", help="beside its weights: a directory, or the name of one that ships")
@@ -117,11 +126,14 @@ def main() -> None:
     parser.add_argument(
         "--behind", nargs="+", choices=sorted(ALL_SKILLS), default=[], metavar="SKILL", help="asked first"
     )
-    parser.add_argument("--prompts", type=int, default=200)
+    parser.add_argument("--prompts", type=whole_number, default=200)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--json", action="store_true", help="one JSON object a line in place of the table")
     arguments = parser.parse_args()
-    engine = Engine.load(arguments.model, device="cpu", dtype="fp32", adapter=arguments.adapter)
+    try:
+        engine = Engine.load(arguments.model, device="cpu", dtype="fp32", adapter=arguments.adapter)
+    except LocaldiffError as error:
+        parser.exit(error.exit_code, f"error: {error.message}\n" + f"hint: {error.hint}\n" * (error.hint is not None))
     if not arguments.json:
         print(f"{'skill':10} {'runs':>5} {'right':>7}  {'±':>5} {'steps a block':>14} {'converged':>10}")
     for skill in arguments.skills:
