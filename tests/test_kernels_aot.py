@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from tests.kernels import needs_triton
+
+if TYPE_CHECKING:
+    import triton.language as tl
 
 pytestmark = needs_triton
 
@@ -25,6 +32,65 @@ def test_nothing_spills() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "for 6 kinds of cards" in done.stdout
     assert done.stdout.rstrip().endswith("0 do not fit or fail")
+
+
+def test_the_released_model_waits_for_nothing_and_stays_on_its_card() -> None:
+    """Its passes, over tensors that have no numbers; the slow test does this for all recipes, and compiles."""
+    from tests.specializations import WAYS, launched
+
+    kernels = {launch.kernel for launch in launched(WAYS[1:2], [128])}
+    assert {"linear_kernel", "gate_up_kernel", "attention_kernel", "decide_kernel", "soft_kernel"} < kernels
+
+
+@pytest.mark.parametrize("fault", ["a number on the host", "a tensor on the host", "a launch with one"])
+def test_what_would_wait_or_fail_on_a_card_is_seen(fault: str) -> None:
+    from quant.cuda.rows import quantize_rows
+    from tests.specializations import NOWHERE, noted, without_numbers
+
+    with noted(), without_numbers():
+        there, here = torch.empty(4, 64, device=NOWHERE), torch.zeros(4, 64)
+        faults = {
+            "a number on the host": lambda: bool(there.sum() > 0),
+            "a tensor on the host": lambda: there + here,
+            "a launch with one": lambda: quantize_rows(here),
+        }
+        with pytest.raises((RuntimeError, DataDependentOutputException)):
+            faults[fault]()
+        quantize_rows(there)
+
+
+def test_launches_are_specialized_as_triton_does() -> None:
+    """Held against Triton's own reading of arguments, where the installed version has it."""
+    jit, compiler = pytest.importorskip("triton.runtime.jit"), pytest.importorskip("triton.compiler")
+    backends = pytest.importorskip("triton.backends.compiler")
+    if not hasattr(jit, "create_function_from_signature"):
+        pytest.skip("this Triton reads arguments in another way")
+    from tests.specializations import Launch
+
+    kernel = jit.JITFunction(_kernel, do_not_specialize=("length",), do_not_specialize_on_alignment=("stride",))
+    backend = compiler.make_backend(backends.GPUTarget("cuda", 90, 32))
+    bind = jit.create_function_from_signature(kernel.signature, kernel.params, backend)
+    x = torch.zeros(64)
+    for numbers in itertools.product((x, x[4:], x[1:]), (1, 16, 17, 2**31, 0.5, None, True), (1, 16), (1, 16, 48)):
+        constants = {"SIZE": 64}
+        _, told, _ = bind(*numbers, **constants)
+        found = Launch.of(kernel, numbers, constants)
+        for (name, kind), (theirs, special) in zip(found.types, told, strict=True):
+            assert kind == theirs, (name, numbers)
+            assert (name in found.aligned) == (special == "D"), (name, numbers)
+
+
+def _kernel(x: Any, number: Any, length: Any, stride: Any, SIZE: tl.constexpr) -> None:
+    """Parameters of each kind."""
+
+
+def test_names_tell_launches_apart() -> None:
+    from tests.kernels_aot import names
+    from tests.specializations import WAYS, launched
+
+    named = names(launched(WAYS[1:2], [128]))
+    assert len(set(named)) == len(named)
+    assert "joint: choose" in named
 
 
 def test_spills_are_seen() -> None:

@@ -166,8 +166,12 @@ def tile_of(head_dim: int) -> Tile:
 
 
 def _splits(programs: int, device: torch.device) -> int:
-    """Splits that give each processor one program, which is as many as it holds."""
-    return max(1, min(MOST_SPLITS, _processors(device) // programs))
+    """Splits that give each processor one program, which is as many as it holds, or fewer.
+
+    Each number of splits is compiled for itself, so that there are as few as powers of 2.
+    """
+    wanted = max(1, min(MOST_SPLITS, _processors(device) // programs))
+    return 1 << (wanted.bit_length() - 1)
 
 
 @lru_cache(maxsize=8)

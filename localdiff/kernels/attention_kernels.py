@@ -19,9 +19,11 @@ import triton
 import triton.language as tl
 
 _LOG2E = tl.constexpr(1.4426950408889634)
+_LENGTHS = ("length", "rows", "commit_rows", "slots")
+"""What differs from prompt to prompt: Triton would compile once more where one of them is 1 or a multiple of 16."""
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_LENGTHS)
 def attention_kernel(
     q,
     new_keys,
@@ -127,7 +129,7 @@ def attention_kernel(
     tl.store(to, total.to(out.dtype.element_ty), mask=is_row[:, None] & is_column[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("pairs",))
 def combine_kernel(partial, peaks, masses, out, pairs, SIZE: tl.constexpr, WIDTH: tl.constexpr, SPLITS: tl.constexpr):
     """Shares [S, N, H, d] to the answer [N, H, d]; `pairs` is N · H. Grid: (N · H,)."""
     place = tl.program_id(0).to(tl.int64)
@@ -146,7 +148,7 @@ def combine_kernel(partial, peaks, masses, out, pairs, SIZE: tl.constexpr, WIDTH
     tl.store(out + place * SIZE + column, (total / mass).to(out.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_LENGTHS)
 def write_kernel(
     new_keys,
     new_values,

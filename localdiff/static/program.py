@@ -1,7 +1,7 @@
 """A denoise step of fixed shape, and its capture.
 
 The first run of a program is an ordinary one: it loads and compiles what the step needs, and what it computes is used.
-On a card the second one begins with recording the step, which computes nothing; that run and every later one is a replay.
+On a card the second one begins with recording the step, which computes nothing; it and all later ones are replays.
 Shape letters: C commit rows, L canvas rows.
 """
 

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("count", "groups"), do_not_specialize_on_alignment=("scale_row", "scale_group"))
 def decode_kernel(
     codes,
     scales,

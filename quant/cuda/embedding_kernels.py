@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("rows",))
 def soft_kernel(
     logits,
     log_normalizer,

@@ -19,7 +19,7 @@ from .row_kernels import to_int8
 from .weight_kernels import add_product
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("pairs", "blocks"))  # which go with the length of a prompt
 def route_kernel(
     index,
     order,

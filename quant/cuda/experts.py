@@ -31,6 +31,8 @@ WARPS, STAGES = 4, 3
 ROWS: dict[Activations, int] = {"a16": 16, "a8": 32}
 """Rows of a block where an expert gets few: uniform routing of 256 rows gives each of 128 experts 16."""
 MANY_ROWS = 64
+MOST_PAIRS = 8192
+"""Pairs that are routed at once: one program holds them all, and with more it runs out of registers."""
 
 NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
@@ -71,6 +73,13 @@ class CudaExperts(nn.Module):
             return _summed(outputs, weight) if summed else outputs
 
     def _outputs(self, x: Tensor, index: Tensor) -> Tensor:
+        most = MOST_PAIRS // index.shape[1]
+        parts = [
+            self._outputs_at_once(*part) for part in zip(torch.split(x, most), torch.split(index, most), strict=True)
+        ]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _outputs_at_once(self, x: Tensor, index: Tensor) -> Tensor:
         from . import expert_kernels as kernels
 
         rows, width = x.shape

@@ -12,7 +12,8 @@ from .expert_kernels import gelu
 from .weight_kernels import add_product
 
 
-@triton.jit
+# Compiled once for prompts of all lengths, and for scales however many a row has; neither would make it faster.
+@triton.jit(do_not_specialize=("rows",), do_not_specialize_on_alignment=("scale_row", "scale_group"))
 def linear_kernel(
     x,
     x_scales,

@@ -17,7 +17,7 @@ def to_int8(values):
     return tl.minimum(tl.maximum(whole, -127), 127).to(tl.int8), scale
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("groups",))
 def quantize_kernel(x, codes, scales, width, groups, GROUPS: tl.constexpr):
     """Rows [M, K] to codes int8 [M, K] and scales fp32 [M, K/64]. Grid: (M, groups / GROUPS rounded up)."""
     row = tl.program_id(0).to(tl.int64)

@@ -119,6 +119,15 @@ def test_any_number_of_rows(rows: int) -> None:
     torch.testing.assert_close(CudaExperts(plain)(x, index, weight), expected, atol=2e-6, rtol=2e-5)
 
 
+@pytest.mark.parametrize("most", [TOP_K, 7, 12])
+def test_more_pairs_than_are_routed_at_once(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, index, weight = routed(11, torch.float32)
+    fast = CudaExperts(plain_experts())
+    expected = fast(x, index, weight)
+    monkeypatch.setattr("quant.cuda.experts.MOST_PAIRS", most)
+    torch.testing.assert_close(fast(x, index, weight), expected, atol=1e-6, rtol=1e-5)
+
+
 def test_rows_of_zeros_stay_zero() -> None:
     x, index, weight = routed(3, torch.float32)
     assert not CudaExperts(plain_experts(), "a8")(torch.zeros_like(x), index, weight).any()

@@ -1,0 +1,260 @@
+"""What the released model launches on a card, found without one: its passes run over tensors that have no numbers.
+
+Kernels are not run but noted, each as Triton would compile it for that launch: types, constants, and which pointers and
+integers are multiples of 16, which it makes code of its own for. Whatever needs a number on the host is an error over
+such tensors, and so is an operation or a launch that sees a tensor of another device.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from localdiff.bench.step.random_weights import stored_as
+from localdiff.bench.step.released import released_config
+from localdiff.kernels import attention
+from localdiff.model.cache import KVCache
+from localdiff.model.config import ModelConfig
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.fused_joints import FusedJoints
+from localdiff.model.joints import set_joints
+from localdiff.model.products import stack_products
+from localdiff.model.static_attention import attend_through_triton
+from localdiff.static.buffers import StepBuffers
+from localdiff.static.program import Program, Shape
+from localdiff.static.reading import read_through_triton
+from quant.cuda import choice
+from quant.cuda.experts import levels
+from quant.cuda.soft import SparseSoft
+from quant.cuda.switches import is_plain
+from quant.modules import swap_modules
+from quant.recipe import recipe_named
+
+NOWHERE = torch.device("meta")
+"""Stands for the card: the one device that fake tensors can be on, and be told apart from the host's, everywhere."""
+
+CONTEXT = 8192
+PROCESSORS = (82, 108, 128, 132, 148, 170)
+"""Of RTX 3090, A100, RTX 4090, H100, B200, RTX 5090; attention is split among them."""
+PROMPTS = (12, 40, 77, 512, 1024, 2048)
+"""Rows of a pass over a prompt; by default they are no more than 1,024."""
+COMMITS = (0, 256, 77)
+WAYS: tuple[tuple[str, dict[str, str]], ...] = (
+    ("bf16", {}),
+    ("4bit", {}),
+    ("4bit-small", {}),
+    ("int8", {}),
+    ("4bit", {"LOCALDIFF_CUDA_DENSE": "a8", "LOCALDIFF_CUDA_EXPERTS": "a8"}),
+    ("4bit-small", {"LOCALDIFF_CUDA_DENSE": "a8", "LOCALDIFF_CUDA_EXPERTS": "a8"}),
+    ("int8", {"LOCALDIFF_CUDA_DENSE": "a8", "LOCALDIFF_CUDA_EXPERTS": "a8"}),
+    ("4bit-small", {"LOCALDIFF_CUDA_PLAIN": "dense,norms"}),
+)
+"""Recipes, and what the switches say."""
+
+TYPES = {
+    torch.bfloat16: "bf16",
+    torch.float32: "fp32",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.bool: "i1",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """A kernel as Triton compiles it, once for all launches that are alike in this.
+
+    Attributes:
+        module, kernel: where it is.
+        types: name and type of each parameter, in order; `constexpr` for constants.
+        constants: name and value of those; integers that are 1, and None, are made constants.
+        aligned: parameters that are multiples of 16; of pointers, the address.
+    """
+
+    module: str
+    kernel: str
+    types: tuple[tuple[str, str], ...]
+    constants: tuple[tuple[str, Any], ...]
+    aligned: tuple[str, ...]
+    warps: int
+    stages: int
+
+    @classmethod
+    def of(cls, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch:
+        """What a launch with these arguments is."""
+        parameters = inspect.signature(kernel.fn).parameters
+        known = {name: value for name, value in kwargs.items() if name in parameters}
+        values = inspect.signature(kernel.fn).bind(*args, **known).arguments
+        told = {parameter.name: parameter for parameter in getattr(kernel, "params", ())}  # none where interpreted
+        types, constants, aligned = [], [], []
+        for name, value in values.items():
+            is_special = not (name in told and told[name].do_not_specialize)
+            is_seen = is_special and not (name in told and told[name].do_not_specialize_on_alignment)
+            kind = _type_of(value, is_special=is_special)
+            if "constexpr" in str(parameters[name].annotation) or kind == "constexpr":
+                kind = "constexpr"
+                constants.append((name, value))
+            elif is_seen and _address(value) % 16 == 0:
+                aligned.append(name)
+            types.append((name, kind))
+        return cls(
+            module=kernel.fn.__module__,
+            kernel=kernel.fn.__name__,
+            types=tuple(types),
+            constants=tuple(constants),
+            aligned=tuple(aligned),
+            warps=kwargs.get("num_warps", 4),
+            stages=kwargs.get("num_stages", 3),
+        )
+
+
+def _type_of(value: Any, *, is_special: bool) -> str:
+    if isinstance(value, Tensor):
+        return f"*{TYPES[value.dtype]}"
+    if isinstance(value, float):
+        return "fp32"
+    if isinstance(value, bool):
+        return "u1"
+    if isinstance(value, int):
+        if value == 1 and is_special:
+            return "constexpr"
+        return "i32" if -(2**31) <= value < 2**31 else "i64"
+    return "constexpr"
+
+
+def _address(value: Any) -> int:
+    """Of a tensor, as far as multiples of 16 go: allocations begin at such."""
+    if isinstance(value, Tensor):
+        return int(value.storage_offset()) * value.element_size()
+    return value if isinstance(value, int) and not isinstance(value, bool) else 1
+
+
+@contextmanager
+def noted() -> Iterator[list[Launch]]:
+    """Kernels that are noted in place of being run."""
+    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime.jit import JITFunction
+
+    launches: dict[Launch, None] = {}
+    found: list[Launch] = []
+
+    def run(kernel: Any, *args: Any, **kwargs: Any) -> None:
+        for value in args:
+            if isinstance(value, Tensor) and value.device != NOWHERE:
+                raise RuntimeError(f"{kernel.fn.__name__} is launched on a card with a tensor on {value.device}")
+        launches.setdefault(Launch.of(kernel, args, kwargs))
+
+    with mock.patch.object(JITFunction, "run", run), mock.patch.object(InterpretedFunction, "run", run):
+        yield found
+    found += launches
+
+
+@contextmanager
+def without_numbers() -> Iterator[None]:
+    """Tensors have shapes and no numbers from here on."""
+    for activations in ("a16", "a8"):  # made once, before any step
+        levels(NOWHERE, activations)
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.inference_mode():
+        yield
+
+
+def kinds_of_layers() -> ModelConfig:
+    """The released configuration with three layers: a sliding first one and one between, and a full last one."""
+    config = released_config()
+    sliding, full = config.layers[0], config.layers[-1]
+    return dataclasses.replace(config, layers=(sliding, sliding, full))
+
+
+def on_card(config: ModelConfig, recipe: str, switches: dict[str, str]) -> DiffusionGemma:
+    """A model as it is on a card, its tensors without numbers."""
+    with torch.device(NOWHERE):
+        network = DiffusionGemma(config)
+        swap_modules(network, stored_as(network, recipe_named(recipe)), torch.bfloat16)
+    for module in network.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            there = torch.empty(parameter.shape, dtype=torch.bfloat16, device=NOWHERE)
+            setattr(module, name, nn.Parameter(there, requires_grad=False))
+    with mock.patch.dict(os.environ, switches), mock.patch.object(choice, "missing", _nothing):
+        choice.prepare(network, NOWHERE)
+        if not is_plain("norms"):
+            set_joints(network, FusedJoints())
+    stack_products(network)
+    network.attends_through_triton = True
+    return network
+
+
+def _nothing(_: torch.device) -> None:
+    return None
+
+
+class Unfused(nn.Module):
+    """In the place of experts that sum their outputs themselves, as those of an adapter do."""
+
+    def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+        return x * (weight * index).sum(dim=-1, keepdim=True).to(x.dtype)
+
+
+def read_prompts(network: DiffusionGemma) -> None:
+    """Passes over prompts of several lengths."""
+    cache = _cache(network)
+    for rows in PROMPTS:
+        ids = torch.empty(rows, dtype=torch.int64, device=NOWHERE)
+        length = torch.empty((), dtype=torch.int32, device=NOWHERE)
+        attend = (attend_through_triton(layer, length, rows) for layer in cache.layers)
+        network.rows(ids, ids[:0], None, torch.arange(rows, device=NOWHERE), attend)
+
+
+def take_step(network: DiffusionGemma, commit_rows: int, *, sampled: bool = True, sparse: bool = False) -> None:
+    """One denoise step, as it is recorded."""
+    config = network.config
+    buffers = StepBuffers(config.canvas_length, config.hidden_size, torch.bfloat16, NOWHERE)
+    shape = Shape(bucket=CONTEXT, commit_rows=commit_rows, sampled=sampled)
+    soft = SparseSoft(network.embed_tokens) if sparse else None
+    program = Program(network, buffers, shape, read=read_through_triton, attention=True, sparse=soft)
+    program.run(_cache(network))
+    assert buffers.outcome.device == buffers.soft.device == NOWHERE
+
+
+def _cache(network: DiffusionGemma) -> KVCache:
+    return KVCache(network.config, CONTEXT, torch.bfloat16, NOWHERE, canvas=network.config.canvas_length)
+
+
+def launched(ways: Sequence[tuple[str, dict[str, str]]] = WAYS, processors: Sequence[int] = PROCESSORS) -> list[Launch]:
+    """All that the released model launches, each once.
+
+    Args:
+        ways: recipes, and what the switches say.
+        processors: numbers of them that cards have.
+    """
+    config = kinds_of_layers()
+    with noted() as launches, without_numbers():
+        for recipe, switches in ways:
+            network = on_card(config, recipe, switches)
+            _run(network, processors[0])
+            if recipe != "bf16":
+                take_step(network, 0, sampled=False, sparse=True)
+        network = on_card(config, "bf16", {})
+        for layer in network.layers:
+            layer.experts = Unfused()
+        for number in processors:
+            _run(network, number)
+    return launches
+
+
+def _run(network: DiffusionGemma, processors: int) -> None:
+    with mock.patch.object(attention, "_processors", lambda _: processors):
+        read_prompts(network)
+        for commit_rows in COMMITS:
+            take_step(network, commit_rows)
