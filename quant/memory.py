@@ -28,6 +28,8 @@ _READING = 2 * 4
 """Bytes an element while logits are read: scores and probabilities in fp32."""
 _SCORES = 3 * 4
 """Bytes an attention score: fp32 scores and their softmax, and both in 16 bits."""
+_SHARES = 8 * 4
+"""Bytes a number of a soft embedding while its shares are summed in fp32, on a card."""
 _DECODE_ROWS = 4096
 _DECODE_BYTES = 8
 """Decoding holds a weight as fp32, as the result, and its code as an index or a float."""
@@ -154,15 +156,17 @@ class _Step:
         self._context, self._canvas, self._rows, self._itemsize = context, canvas, rows, itemsize
 
     def peak(self) -> int:
-        """The larger of a pass through the layers, and of the head with the reading of its logits.
+        """The larger of a pass through the layers, and of the head with the reading of its logits; or of two steps.
 
-        A step lets go of its logits before the next one makes its own; what it believed stays as an embedding a row.
+        A step lets go of its logits before the next one makes its own; what it believed stays as an embedding a row. On
+        a card, though, a step that is recorded keeps its memory while one of another shape is run beside it.
         """
         logits = self._canvas * self._vocab_size * self._itemsize
         reading = _READING * max(self._vocab_size, min(_BLOCK, self._canvas * self._vocab_size))
         decoding = min(_DECODE_ROWS, self._vocab_size) * self._width * _DECODE_BYTES
         belief = self._canvas * self._width * (self._itemsize + 4)
-        return belief + max(logits + max(reading, decoding), self._layer())
+        recorded = logits + self._canvas * self._width * (_SHARES + 4 + 2 * self._itemsize)
+        return belief + max(logits + max(reading, decoding), self._layer(), 2 * recorded)
 
     def _layer(self) -> int:
         """One layer: rows of activations, one expert or projection decoded, keys and values it reads, scores."""

@@ -206,14 +206,12 @@ class Unfused(nn.Module):
         return x * (weight * index).sum(dim=-1, keepdim=True).to(x.dtype)
 
 
-def read_prompts(network: DiffusionGemma) -> None:
-    """Passes over prompts of several lengths."""
-    cache = _cache(network)
-    for rows in PROMPTS:
-        ids = torch.empty(rows, dtype=torch.int64, device=NOWHERE)
-        length = torch.empty((), dtype=torch.int32, device=NOWHERE)
-        attend = (attend_through_triton(layer, length, rows) for layer in cache.layers)
-        network.rows(ids, ids[:0], None, torch.arange(rows, device=NOWHERE), attend)
+def read_prompt(network: DiffusionGemma, cache: KVCache, rows: int) -> None:
+    """A pass over that many ids of a prompt."""
+    ids = torch.empty(rows, dtype=torch.int64, device=NOWHERE)
+    length = torch.empty((), dtype=torch.int32, device=NOWHERE)
+    attend = (attend_through_triton(layer, length, rows) for layer in cache.layers)
+    network.rows(ids, ids[:0], None, torch.arange(rows, device=NOWHERE), attend)
 
 
 def take_step(network: DiffusionGemma, commit_rows: int, *, sampled: bool = True, sparse: bool = False) -> None:
@@ -223,12 +221,8 @@ def take_step(network: DiffusionGemma, commit_rows: int, *, sampled: bool = True
     shape = Shape(bucket=CONTEXT, commit_rows=commit_rows, sampled=sampled)
     soft = SparseSoft(network.embed_tokens) if sparse else None
     program = Program(network, buffers, shape, read=read_through_triton, attention=True, sparse=soft)
-    program.run(_cache(network))
+    program.run(KVCache(config, CONTEXT, torch.bfloat16, NOWHERE))
     assert buffers.outcome.device == buffers.soft.device == NOWHERE
-
-
-def _cache(network: DiffusionGemma) -> KVCache:
-    return KVCache(network.config, CONTEXT, torch.bfloat16, NOWHERE, canvas=network.config.canvas_length)
 
 
 def launched(ways: Sequence[tuple[str, dict[str, str]]] = WAYS, processors: Sequence[int] = PROCESSORS) -> list[Launch]:
@@ -255,6 +249,8 @@ def launched(ways: Sequence[tuple[str, dict[str, str]]] = WAYS, processors: Sequ
 
 def _run(network: DiffusionGemma, processors: int) -> None:
     with mock.patch.object(attention, "_processors", lambda _: processors):
-        read_prompts(network)
+        cache = KVCache(network.config, CONTEXT, torch.bfloat16, NOWHERE)
+        for rows in PROMPTS:
+            read_prompt(network, cache, rows)
         for commit_rows in COMMITS:
             take_step(network, commit_rows)

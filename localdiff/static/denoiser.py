@@ -62,6 +62,7 @@ class Denoiser:
         ahead: whether a step is sent before the outcome of the last one is read.
 
     Attributes:
+        is_static, fuses_commits: see above.
         path: how steps are computed, in words.
     """
 
@@ -79,8 +80,8 @@ class Denoiser:
         sparse: bool = False,
         ahead: bool = True,
     ) -> None:
-        self._model, self._static, self._ahead = model, static, ahead and not sparse
-        self.fuses_commits = fuses_commits
+        self._model, self._ahead = model, ahead and not sparse
+        self.is_static, self.fuses_commits = static, fuses_commits
         self._read: Read = read_through_triton if triton else read_through_torch
         self._pool: Any = torch.cuda.graph_pool_handle() if captured else None
         self._sparse = _sparse_soft(model) if static and sparse else None
@@ -143,8 +144,8 @@ class Denoiser:
 
     @property
     def canvas_room(self) -> int:
-        """Rows that a cache must leave room for, see `KVCache`."""
-        return self._model.config.canvas_length if self._static else 0
+        """Rows that a cache must leave room for, see `KVCache`; attention in Triton writes nothing beside the cache."""
+        return self._model.config.canvas_length if self.is_static and not self._attention else 0
 
     def denoise_block(
         self,
@@ -159,8 +160,8 @@ class Denoiser:
         Args:
             commit_ids: a block, or the end of a prompt, that the first step writes into the cache beside its own work.
         """
-        fits = cache.canvas == len(canvas)
-        if not (self._static and fits and isinstance(noise, SeededNoise)) or context.alternatives or self._is_busy:
+        fits = cache.canvas >= self.canvas_room and len(canvas) == self._model.config.canvas_length
+        if not (self.is_static and fits and isinstance(noise, SeededNoise)) or context.alternatives or self._is_busy:
             commit = torch.tensor(commit_ids, dtype=torch.int64, device=canvas.device) if commit_ids else None
             yield from denoise_block(self._model, cache, canvas, noise, context, commit)
             return

@@ -118,7 +118,7 @@ class Stopwatch:
 
     def _steps(self, count: int) -> Steps:
         clock, routing = PartClock(self._wait), Routing(self._network)
-        is_static, total = self.denoiser.canvas_room > 0, WARM_UP + count + CLOCKED
+        is_static, total = self.denoiser.is_static, WARM_UP + count + CLOCKED
         events = self._block_of(self.denoiser, WARM_UP + count if is_static else total)
         seconds, entropies, places = [], [], []
         for number in range(1, total + 1):

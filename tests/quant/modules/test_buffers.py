@@ -82,7 +82,8 @@ def test_a_chunk_of_the_prompt(model: DiffusionGemma, buffers: int) -> None:
     ids = torch.empty(PREFILL_CHUNK, dtype=torch.int64, device=META)
     with watched_from(model, cache, ids) as watched:
         model.encode(ids, cache)
-    assert 0.8 * buffers < watched.peak < buffers
+    # Two steps on a card need more (`tests/localdiff/static/test_memory.py`), and the account is of what needs most.
+    assert 0.7 * buffers < watched.peak < buffers
 
 
 def test_denoise_steps(model: DiffusionGemma, buffers: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,5 +96,4 @@ def test_denoise_steps(model: DiffusionGemma, buffers: int, monkeypatch: pytest.
     context = BlockContext(block=1, started=0.0, settings=SamplerSettings(max_steps=2), stop_rule="both", pad_id=0)
     with watched_from(model, cache, canvas) as watched:
         assert len(list(denoise_block(model, cache, canvas, SeededNoise(0), context))) == 2
-    # A chunk of a prompt needs more than a step, and the account is of whichever needs more.
     assert 0.6 * buffers < watched.peak < buffers

@@ -1,0 +1,61 @@
+"""What steps on a card hold besides weights and cache, at the released widths, against the account.
+
+Everything lies on `meta`: sizes are real, values do not exist, and kernels are not run. What a driver, libraries and an
+allocator keep for themselves is not seen; the account has its slack for that.
+"""
+
+from __future__ import annotations
+
+import itertools
+from unittest import mock
+
+import pytest
+import torch
+
+from localdiff.bench.step.released import FEWEST_LAYERS, released_config
+from localdiff.engine import PREFILL_CHUNK
+from localdiff.kernels import attention
+from localdiff.model.cache import KVCache
+from localdiff.static.buffers import StepBuffers
+from localdiff.static.program import Program, Shape
+from localdiff.static.reading import read_through_triton
+from quant.memory import Held, MemoryAccount
+from quant.released import released_shapes
+from tests.allocations import Allocations
+from tests.kernels import needs_triton
+
+pytestmark = needs_triton
+
+CONTEXTS = (512, 8192, 32_768)
+
+
+@pytest.mark.parametrize("recipe", ["4bit", "4bit-small", "bf16"])
+def test_two_steps_or_a_step_and_a_chunk_of_the_prompt_are_within_the_account(recipe: str) -> None:
+    """One of them is recorded and keeps what it takes."""
+    from tests.specializations import NOWHERE, noted, on_card, read_prompt
+
+    config = released_config(FEWEST_LAYERS)
+    held = [Held(name=name, shape=shape, nbytes=0) for name, shape in released_shapes(FEWEST_LAYERS).items()]
+    processors = mock.patch.object(attention, "_processors", lambda _: 132)
+    with noted(), torch.inference_mode(), processors, Allocations() as watched:
+        network = on_card(config, recipe, {})
+        for context in CONTEXTS:
+            before = watched.live
+            cache = KVCache(config, context, torch.bfloat16, NOWHERE)
+            buffers = StepBuffers(config.canvas_length, config.hidden_size, torch.bfloat16, NOWHERE)
+            account = MemoryAccount.of(held, context=context)
+            own = watched.live - before - account.cache
+            assert 0 < own < 5_000_000, "the tensors that steps share"
+            peaks = []
+            for commit_rows in (0, config.canvas_length, 77):
+                shape = Shape(bucket=context, commit_rows=commit_rows, sampled=True)
+                step = Program(network, buffers, shape, read=read_through_triton, attention=True)
+                watched.peak = start = watched.live
+                step.run(cache)
+                peaks.append(watched.peak - start)
+            watched.peak = start = watched.live
+            read_prompt(network, cache, min(PREFILL_CHUNK, context))
+            peaks.append(watched.peak - start)
+            most = own + max(one + other for one, other in itertools.combinations(peaks, 2))
+            assert 0.8 * account.buffers < most < account.buffers
+            del cache, buffers, step
