@@ -7,6 +7,7 @@ allocator keep for themselves is not seen; the account has its slack for that.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from unittest import mock
 
 import pytest
@@ -19,6 +20,7 @@ from localdiff.model.cache import KVCache
 from localdiff.static.buffers import StepBuffers
 from localdiff.static.program import Program, Shape
 from localdiff.static.reading import read_through_triton
+from quant.cuda import choice
 from quant.memory import Held, MemoryAccount
 from quant.released import released_shapes
 from tests.allocations import Allocations
@@ -27,6 +29,33 @@ from tests.kernels import needs_triton
 pytestmark = needs_triton
 
 CONTEXTS = (512, 8192, 32_768)
+
+
+@pytest.mark.parametrize("recipe", ["4bit", "int8"])
+def test_bringing_weights_into_the_order_of_kernels_takes_less_than_a_run(recipe: str) -> None:
+    """It is done before there is a cache."""
+    from tests import specializations
+
+    peaks = {}
+    with specializations.noted(), torch.inference_mode(), Allocations() as watched:
+
+        def measured(name: str, work: Callable[..., object]) -> Callable[..., object]:
+            def run(*args: object) -> object:
+                watched.peak = start = watched.live
+                result = work(*args)
+                peaks[name] = watched.peak - start
+                return result
+
+            return run
+
+        with (
+            mock.patch.object(choice, "prepare", measured("tiled", choice.prepare)),
+            mock.patch.object(specializations, "stack_products", measured("stacked", specializations.stack_products)),
+        ):
+            specializations.on_card(released_config(FEWEST_LAYERS), recipe, {})
+    held = [Held(name=name, shape=shape, nbytes=0) for name, shape in released_shapes().items()]
+    account = MemoryAccount.of(held, context=8192)
+    assert 0 < peaks["stacked"] < peaks["tiled"] < account.cache + account.buffers
 
 
 @pytest.mark.parametrize("recipe", ["4bit", "4bit-small", "bf16"])
