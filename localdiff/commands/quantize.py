@@ -1,61 +1,21 @@
 """`localdiff quantize`: published weights in, a verified quantized model out.
 
-Knows what can be asked for and the order in which it is found out whether that is possible; the parts are in
-`localdiff.commands.quantizing`. Nothing heavy is imported before it is needed.
+Knows which requests contradict themselves; the parts are in `localdiff.commands.quantizing`. Nothing heavy is imported
+before it is needed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from localdiff import paths, store
+from localdiff.commands.quantizing.request import Ask, QuantizeRequest
 from localdiff.errors import UsageError
 from localdiff.hub.reference import quantized_directory
 from localdiff.ui.output import Output
-from quant import DEFAULT_RECIPE
 
-Ask: TypeAlias = Callable[[str], bool]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QuantizeRequest:
-    """What the command line asks for.
-
-    Attributes:
-        model: `demo`, a directory or a Hub id.
-        recipe: name of the recipe.
-        output: directory of the result; one in the folder of models by default.
-        dry_run: show the plan and stop.
-        yes: do not ask before it begins.
-        stream: delete each file of the Hub when it has been read.
-        force: replace a finished output, or drop an unfinished other job.
-        verify_only: check a finished output and do nothing else.
-        offline: never ask the Hub.
-        revision: revision of a model on the Hub.
-    """
-
-    model: str = store.MODEL
-    recipe: str = DEFAULT_RECIPE
-    output: Path | None = None
-    dry_run: bool = False
-    yes: bool = False
-    stream: bool = False
-    force: bool = False
-    verify_only: bool = False
-    offline: bool = False
-    revision: str | None = None
-
-    @property
-    def target(self) -> Path:
-        """The directory of the result; not a link to it, because it gets its name by being renamed."""
-        directory = paths.models_dir() / store.output_name(self.model, self.recipe)
-        if self.output is not None:
-            directory = paths.expanded(self.output)
-        return Path(os.path.realpath(directory)) if directory.is_symlink() else directory.absolute()
+__all__ = ["QuantizeRequest", "quantize"]
 
 
 def quantize(request: QuantizeRequest, output: Output, *, ask: Ask | None) -> int:

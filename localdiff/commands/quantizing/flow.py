@@ -15,13 +15,13 @@ from pathlib import Path
 
 from localdiff import paths, store
 from localdiff.commands.interrupt import cancel_on_interrupt
-from localdiff.commands.quantize import Ask, QuantizeRequest
 from localdiff.commands.quantizing import verification
 from localdiff.commands.quantizing.display import Display
 from localdiff.commands.quantizing.fetching import Fetching
 from localdiff.commands.quantizing.lock import locked
 from localdiff.commands.quantizing.origin import Origin, find_origin
 from localdiff.commands.quantizing.prospect import Prospect, described
+from localdiff.commands.quantizing.request import Ask, QuantizeRequest
 from localdiff.commands.quantizing.sheet import Sheet, shortage
 from localdiff.errors import ResourceError, UsageError
 from localdiff.hub.downloads import WORKERS, Downloads
