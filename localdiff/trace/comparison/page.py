@@ -68,9 +68,11 @@ def _verdict(comparison: Comparison) -> str:
     if parting is None:
         return f"The runs begin from {noise}, and no draft of a common step differs."
     one, other = (f"“{words.safe(_line(piece))}”" for piece in parting.pieces)
+    place, many = f"<b>position {parting.position}</b>", f"{parting.positions} positions differ; the first is "
+    differ = f"{place} differs" if parting.positions == 1 else f"{many}{place}"
     return (
         f"The runs begin from {noise} and part in <b>block {parting.block} at step {parting.step}</b>, where "
-        f"{parting.positions} positions differ; the first is <b>position {parting.position}</b>, {one} against {other}."
+        f"{differ}, {one} against {other}."
     )
 
 

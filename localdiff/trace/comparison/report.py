@@ -60,10 +60,9 @@ def _parting(comparison: Comparison) -> str:
     if parting is None:
         return f"{noise}, and no draft of a common step differs."
     one, other = map(_piece, parting.pieces)
-    return (
-        f"{noise} and part in block {parting.block} at step {parting.step}: {parting.positions} positions differ, "
-        f"the first is {parting.position}, {one} against {other}."
-    )
+    number, place = parting.positions, parting.position
+    differ = f"position {place} differs" if number == 1 else f"{number} positions differ, the first is {place}"
+    return f"{noise} and part in block {parting.block} at step {parting.step}: {differ}, {one} against {other}."
 
 
 def _blocks(blocks: Sequence[BlockPair]) -> str:

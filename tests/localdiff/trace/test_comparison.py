@@ -179,6 +179,16 @@ def test_hostile_traces_are_harmless_in_both_forms(order: int) -> None:
         assert character not in page
 
 
+def test_one_position_is_not_spoken_of_as_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CHANGES, 1, (9,))
+    other = trace_of(changed(list(condensing(blocks=3, steps=4, length=24))), recipe("4bit"), pieces=word_pieces())
+    comparison = compare(A, other)
+    text = report(A, other, comparison, ("a.jsonl", "b.jsonl"))
+    assert "part in block 1 at step 3: position 9 differs, “" in text
+    words = words_of(diff_page(A, other, comparison, ("a.jsonl", "b.jsonl")))
+    assert "part in block 1 at step 3 , where position 9 differs" in words
+
+
 def test_the_page_says_the_same_as_the_report() -> None:
     words = words_of(diff_page(A, B, compare(A, B), ("a.jsonl", "b.jsonl")))
     for said in (
