@@ -97,16 +97,17 @@ class Launch:
         parameters = inspect.signature(kernel.fn).parameters
         known = {name: value for name, value in kwargs.items() if name in parameters}
         values = inspect.signature(kernel.fn).bind(*args, **known).arguments
-        told = {parameter.name: parameter for parameter in getattr(kernel, "params", ())}  # none where interpreted
+        told = getattr(kernel, "kwargs", None) or vars(kernel)  # the interpreter's, and the compiler's
+        any_value, any_alignment = (
+            told.get(name) or () for name in ("do_not_specialize", "do_not_specialize_on_alignment")
+        )
         types, constants, aligned = [], [], []
         for name, value in values.items():
-            is_special = not (name in told and told[name].do_not_specialize)
-            is_seen = is_special and not (name in told and told[name].do_not_specialize_on_alignment)
-            kind = _type_of(value, is_special=is_special)
+            kind = _type_of(value, is_special=name not in any_value)
             if "constexpr" in str(parameters[name].annotation) or kind == "constexpr":
                 kind = "constexpr"
                 constants.append((name, value))
-            elif is_seen and _address(value) % 16 == 0:
+            elif name not in any_value and name not in any_alignment and _address(value) % 16 == 0:
                 aligned.append(name)
             types.append((name, kind))
         return cls(

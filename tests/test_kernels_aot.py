@@ -6,12 +6,15 @@ import itertools
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
+from localdiff.model.cache import KVCache
 from tests.kernels import needs_triton
 
 if TYPE_CHECKING:
@@ -40,6 +43,25 @@ def test_the_released_model_waits_for_nothing_and_stays_on_its_card() -> None:
 
     kernels = {launch.kernel for launch in launched(WAYS[1:2], [128])}
     assert {"linear_kernel", "gate_up_kernel", "attention_kernel", "decide_kernel", "soft_kernel"} < kernels
+
+
+def test_few_kernels_are_compiled_by_a_first_run() -> None:
+    """The numbers of `docs/gpu.md`: lengths of prompts are not compiled for."""
+    from tests import specializations as on_cards
+
+    def compiled(ends: Sequence[int], pieces: Sequence[int]) -> int:
+        with on_cards.noted() as launches, on_cards.without_numbers():
+            network = on_cards.on_card(on_cards.kinds_of_layers(), "4bit", {})
+            cache = KVCache(network.config, on_cards.CONTEXT, torch.bfloat16, on_cards.NOWHERE)
+            for rows in pieces:
+                on_cards.read_prompt(network, cache, rows)
+            for rows in (0, 256, *ends):
+                on_cards.take_step(network, rows)
+        return len(launches)
+
+    with mock.patch("localdiff.kernels.attention._processors", lambda _: 128):
+        assert compiled([77], []) == 25
+        assert compiled([77], [1024, 300]) == 31
 
 
 @pytest.mark.parametrize("fault", ["a number on the host", "a tensor on the host", "a launch with one"])
