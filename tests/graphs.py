@@ -9,7 +9,7 @@ of one pool take turns in is not imitated: each has its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeAlias
 from unittest import mock
 
@@ -29,10 +29,18 @@ class Graph:
 
     def __init__(self) -> None:
         self.launches: list[Launch] = []
+        self.pool: object = None
         self.replays = 0
+        self.is_reset = False
+
+    def reset(self) -> None:
+        """Gives up what was recorded."""
+        self.launches.clear()
+        self.is_reset = True
 
     def replay(self) -> None:
         """Does what was recorded."""
+        assert not self.is_reset, "a graph is replayed that was given up"
         self.replays += 1
         for launch in self.launches:
             launch()
@@ -99,8 +107,9 @@ def imitated() -> Iterator[list[Graph]]:
         return graphs[-1]
 
     @contextmanager
-    def record(graph: Graph, **_: Any) -> Iterator[None]:
+    def record(graph: Graph, *, pool: object, **_: Any) -> Iterator[None]:
         recording.append(graph)
+        graph.pool = pool
         try:
             with _Recording(graph):
                 yield
@@ -113,10 +122,21 @@ def imitated() -> Iterator[list[Graph]]:
         else:
             interpret(kernel, *args, **kwargs)
 
+    def nothing(*_: Any) -> AbstractContextManager[None]:
+        return nullcontext()
+
     with (
-        mock.patch.object(torch.cuda, "CUDAGraph", make),
-        mock.patch.object(torch.cuda, "graph", record),
-        mock.patch.object(torch.cuda, "graph_pool_handle", object),
         mock.patch.object(InterpretedFunction, "run", run),
+        mock.patch.multiple(
+            torch.cuda,
+            CUDAGraph=make,
+            graph=record,
+            graph_pool_handle=object,
+            Stream=nothing,
+            current_stream=nothing,
+            stream=nothing,
+            device=nothing,
+            synchronize=nothing,
+        ),
     ):
         yield graphs

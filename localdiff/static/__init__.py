@@ -5,7 +5,8 @@
 
     buffers      the tensors that a step reads and leaves behind
     reading      statistics and decision, in Triton or through torch
-    program      a step over one bucket of the cache; on a card a CUDA graph from its second run on
+    program      a step over one bucket of the cache
+    recording    CUDA graphs, which a program's runs are replays of, from the second one on
     outcome      what it told, as an event
     denoiser     blocks over such programs, or over the plain step where that is asked for
 

@@ -67,7 +67,8 @@ class Exchange:
         self._told[step % 2].copy_(self._device.outcome, non_blocking=True)
         done = self._done[step % 2]
         if done is not None:
-            done.record()
+            # Of the device that the step is on: the current one may be another.
+            done.record(torch.cuda.current_stream(self._device.outcome.device))
 
     def take(self, step: int) -> Tensor:
         """The outcome of a step, once it is there; to be read before the step after the next is sent."""

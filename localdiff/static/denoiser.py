@@ -15,7 +15,6 @@ import time
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,6 +40,7 @@ from .buffers import Exchange, StepBuffers
 from .outcome import event_of
 from .program import Program, Shape, bucket_of
 from .reading import Read, read_through_torch, read_through_triton
+from .recording import Recorder
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Denoiser:
         self._model, self._ahead = model, ahead and not sparse
         self.is_static, self.fuses_commits = static, fuses_commits
         self._read: Read = read_through_triton if triton else read_through_torch
-        self._pool: Any = torch.cuda.graph_pool_handle() if captured else None
+        self._recorder = Recorder(model.norm.weight.device) if captured else None
         self._sparse = _sparse_soft(model) if static and sparse else None
         self._attention = static and attention
         if self._attention:
@@ -91,7 +91,7 @@ class Denoiser:
         if static and joints:
             set_joints(model, FusedJoints())
         are_stacked = static and products and stack_products(model) > 0
-        self._is_busy = False
+        self._is_busy = self._has_warned = False
         self._cache: weakref.ref[KVCache] | None = None
         self._programs: dict[Shape, Program] = {}
         self._buffers: StepBuffers | None = None
@@ -161,15 +161,25 @@ class Denoiser:
             commit_ids: a block, or the end of a prompt, that the first step writes into the cache beside its own work.
         """
         fits = cache.canvas >= self.canvas_room and len(canvas) == self._model.config.canvas_length
-        if not (self.is_static and fits and isinstance(noise, SeededNoise)) or context.alternatives or self._is_busy:
+        if not (self.is_static and fits and isinstance(noise, SeededNoise)) or context.alternatives or self._is_taken():
             commit = torch.tensor(commit_ids, dtype=torch.int64, device=canvas.device) if commit_ids else None
             yield from denoise_block(self._model, cache, canvas, noise, context, commit)
             return
-        self._is_busy = True  # the buffers are one block's at a time; a run beside this one takes the plain step
+        self._is_busy = True
         try:
             yield from self._statically(cache, canvas, noise, context, commit_ids)
         finally:
             self._is_busy = False
+
+    def _is_taken(self) -> bool:
+        """Whether the buffers, which are one block's at a time, are another run's; says so once."""
+        if self._is_busy and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "another answer of this model is still being written, or was left in the middle: beside it, steps are "
+                "computed in the plain way, which is slower"
+            )
+        return self._is_busy
 
     @torch.inference_mode()
     def _statically(
@@ -192,7 +202,7 @@ class Denoiser:
             if not outcome[NUMBERS]:
                 raise not_numbers(step, context.block)
             if self._sparse is not None:
-                self._check_tail(program, outcome, cache)
+                self._check_tail(program, outcome)
             converged = bool(outcome[STOP])
             if converged and sent:
                 noise.return_to(mark)
@@ -211,6 +221,8 @@ class Denoiser:
             norm = self._model.norm.weight
             self._buffers = StepBuffers(len(canvas), self._model.config.hidden_size, norm.dtype, canvas.device)
         if self._cache is None or self._cache() is not cache:
+            if self._recorder is not None:
+                self._recorder.forget()
             self._programs.clear()
             self._cache = weakref.ref(cache)
         return self._buffers
@@ -256,20 +268,20 @@ class Denoiser:
                 read=self._read,
                 attention=self._attention,
                 sparse=self._sparse,
-                pool=self._pool if keeps else None,
+                recorder=self._recorder if keeps else None,
             )
         if keeps:
             self._programs[shape] = program
         return program
 
-    def _check_tail(self, program: Program, outcome: Tensor, cache: KVCache) -> None:
+    def _check_tail(self, program: Program, outcome: Tensor) -> None:
         """Tells what self-conditioning left out, and makes it exact where that was too much."""
         overflow = bool(outcome[OVERFLOW])
         _log.debug(
             "self-conditioning: tail up to %.2e%s", outcome[TAIL].view(torch.float32), ", too many ids" * overflow
         )
         if overflow:
-            program.make_soft_exact(cache)
+            program.make_soft_exact()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ Knows one small kernel and what it must compute; knows nothing about models.
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 from functools import cache
 
 import torch
@@ -39,7 +38,7 @@ def _trial(device: torch.device) -> str | None:
             rows = quantize_rows(x)
         back = rows.codes.float() * rows.scales.repeat_interleave(64, dim=1)
         exact = bool(((back - x).abs() <= 0.01).all())
-    except (RuntimeError, OSError, ImportError, subprocess.CalledProcessError) as error:
+    except Exception as error:  # any of the compiler's, whose errors have no class in common with others
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         return f"Triton does not run here ({reason})"
     return None if exact else "Triton computes wrong numbers here"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,14 +23,16 @@ from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.formulas import gelu
 from localdiff.static import Denoiser
-from localdiff.static.program import Recorded
+from localdiff.static.program import Program
+from localdiff.static.recording import Recorded, Recorder
 from quant.cuda import soft
-from tests import tiny
 from tests.kernels import needs_interpreter
 from tests.localdiff.bench.step.small import small_subject
 from tests.localdiff.static.test_denoiser import PROMPT, assert_same, engine, options
 
 pytestmark = needs_interpreter
+
+CPU = torch.device("cpu")
 
 
 class AllExperts(nn.Module):
@@ -101,6 +105,63 @@ def test_all_kernels_recorded(tmp_path: Path, graphs: list[Any]) -> None:
     assert len(graphs) == 2, "a step, and one with a commit"
 
 
+def test_what_was_recorded_over_another_cache_is_given_up_at_once(tmp_path: Path, graphs: list[Any]) -> None:
+    """And so are the programs, which hold tensors: not only when somebody collects garbage."""
+    made = recorded(tmp_path, fuses_commits=True)
+    gc.disable()
+    try:
+        list(made.generate(PROMPT, options(), context=made.new_context()))
+        first = [*graphs]
+        programs = [weakref.ref(program) for program in made.denoiser._programs.values()]
+        assert first and programs and not any(graph.is_reset for graph in first)
+        list(made.generate(PROMPT, options(), context=made.new_context()))
+        assert all(graph.is_reset for graph in first)
+        assert not any(program() for program in programs)
+        assert {graph.pool for graph in first}.isdisjoint(graph.pool for graph in graphs[len(first) :])
+    finally:
+        gc.enable()
+
+
+def test_the_end_of_a_prompt_leaves_no_program_behind(monkeypatch: pytest.MonkeyPatch, graphs: list[Any]) -> None:
+    made: list[weakref.ref[Program]] = []
+
+    def program(*args: Any, **kwargs: Any) -> Program:
+        kept = Program(*args, **kwargs)
+        made.append(weakref.ref(kept))
+        return kept
+
+    monkeypatch.setattr("localdiff.static.denoiser.Program", program)
+    monkeypatch.setattr(soft, "CAPACITY", 1)
+    network = small_subject("4bit").network
+    for layer in network.layers:
+        layer.experts = AllExperts(decoded(layer.get_submodule("experts")))
+    gc.disable()
+    try:
+        found = blocks(network, ends=[[3, 4, 5], [6, 7]], sparse=True, captured=True)
+        assert len(found) == 8
+        assert len(made) == 3
+        assert not any(ref() for ref in made)
+    finally:
+        gc.enable()
+
+
+def test_a_run_that_was_left_in_the_middle_is_spoken_of(
+    tmp_path: Path, graphs: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    made = recorded(tmp_path)
+    left = made.generate(PROMPT, options())
+    for event in left:
+        if isinstance(event, DenoiseStep) and event.step == 3:
+            break
+    expected = list(engine(tmp_path).generate(PROMPT, options()))
+    for _ in range(2):
+        assert_same(list(made.generate(PROMPT, options())), expected)
+    assert caplog.text.count("or was left in the middle") == 1
+    left.close()
+    assert_same(list(made.generate(PROMPT, options())), expected)
+    assert caplog.text.count("or was left in the middle") == 1
+
+
 @pytest.mark.parametrize("capacity", [1, soft.CAPACITY])
 def test_sparse_self_conditioning_is_made_exact_from_the_first_step_on(
     capacity: int, monkeypatch: pytest.MonkeyPatch, graphs: list[Any]
@@ -115,18 +176,17 @@ def test_sparse_self_conditioning_is_made_exact_from_the_first_step_on(
 
 def test_what_the_host_decides_is_recorded_for_good(graphs: list[Any]) -> None:
     """The stand-in shows what a card would: a number of the host's stays as it was, one of the device's does not."""
-    cache = KVCache(tiny.config(), 8, torch.float32, torch.device("cpu"))
     there, out = torch.zeros(1), torch.zeros(2)
     numbers = iter(range(1, 9))
 
-    def work(_: KVCache) -> None:
+    def work() -> None:
         out[0] = there[0] + 1
         out[1].fill_(next(numbers))
 
-    recorded_work, found = Recorded(work, pool=object()), []
+    recorded_work, found = Recorded(Recorder(CPU)), []
     for number in range(4):
         there.fill_(number)
-        recorded_work(cache)
+        recorded_work(work)
         found.append(out.tolist())
     assert found == [[1, 1], [2, 2], [3, 2], [4, 2]]
 
@@ -134,24 +194,31 @@ def test_what_the_host_decides_is_recorded_for_good(graphs: list[Any]) -> None:
 def test_what_a_card_refuses_to_record_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     from tests.graphs import imitated
 
-    cache = KVCache(tiny.config(), 8, torch.float32, torch.device("cpu"))
     out = torch.zeros(1)
+
+    def ask() -> None:
+        out.add_(out.nonzero().shape[0] + 1)
+
     with imitated(), caplog.at_level(logging.WARNING, logger="localdiff"):
-        asking = Recorded(lambda _: out.add_(out.nonzero().shape[0] + 1), pool=object())
+        asking = Recorded(Recorder(CPU))
         for _ in range(3):
-            asking(cache)
+            asking(ask)
     assert out.item() == 1 + 2 + 2 and not asking.is_recorded
     assert "could not be recorded" in caplog.text
 
 
-def blocks(network: DiffusionGemma, **how: bool) -> list[DenoiseStep]:
-    """The steps of two blocks over one cache."""
+def blocks(network: DiffusionGemma, *, ends: Sequence[Sequence[int]] = ((), ()), **how: bool) -> list[DenoiseStep]:
+    """The steps of two blocks over one cache, each behind the end of a prompt."""
     length = network.config.canvas_length
-    cache = KVCache(network.config, 64, torch.float32, torch.device("cpu"), canvas=length)
+    cache = KVCache(network.config, 64, torch.float32, CPU, canvas=length)
     context = BlockContext(block=1, started=0.0, settings=SamplerSettings(max_steps=4), stop_rule="never", pad_id=0)
     denoiser, noise = Denoiser(network, static=True, **how), SeededNoise(0)
     canvases = torch.arange(length), torch.arange(length).flip(0)
-    return [step.event for canvas in canvases for step in denoiser.denoise_block(cache, canvas, noise, context)]
+    return [
+        step.event
+        for canvas, end in zip(canvases, ends, strict=True)
+        for step in denoiser.denoise_block(cache, canvas, noise, context, end)
+    ]
 
 
 def decoded(experts: Any) -> SimpleNamespace:
