@@ -3,17 +3,21 @@
     python -m tests.bench.gpu                                everything, in this order
     python -m tests.bench.gpu steps --recipe 4bit --context 8192 32768 --vram-limit 18GB
 
-    tests    those marked `gpu`, and those of the kernels, compiled
+    device    which card this is
+    checks    the tests marked `gpu`: whole steps, replays, the same bits for a seed, memory that does not grow
     layer    the experts of one layer of the released shape: each kernel's variant, and `grouped_mm` of torch in bf16
     dense    a linear layer: decoded and multiplied, and each kernel's variant
     embedding    the output head and the soft embedding: decoded and multiplied, and from the codes
     attention    a layer of each kind: the kernel and the plain way, and how far apart their answers are
     steps    `localdiff bench step` with random weights, a process for each recipe and context
     transformers    a step of `transformers` in bf16, eager and compiled, and of each recipe, with the same layers
+    tests    those of the kernels, compiled: some two hundred compilations
 
-Needs torch and Triton, safetensors for the steps, and for the tests what tests need; what is missing is said and left
-out. `--vram-limit` caps torch's allocator, so that a large card behaves like a small one, and the peak that is
-reported is the whole device's: context, libraries and workspaces included, and whatever else was on it before.
+Each part is a process of its own, and so is every step that is measured: what one leaves on the card, or breaks there,
+is gone with it. One that is not done after `--minutes` is ended; of `steps` and `transformers`, one measurement. Needs
+torch and Triton, safetensors for the steps, and for the tests what tests need; what is missing is said and left out.
+`--vram-limit` caps torch's allocator, so that a large card behaves like a small one, and the peak that is reported is
+the whole device's: context, libraries and workspaces included, and whatever else was on it before.
 """
 
 from __future__ import annotations
@@ -21,50 +25,88 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import subprocess
+import os
 import sys
 import threading
-from pathlib import Path
 
 import torch
 
 from .gpu_clock import REPEATS, median_microseconds
+from .gpu_process import ended
 
-ROOT = Path(__file__).parents[2]
 TESTS = ("tests/localdiff/static", "tests/localdiff/kernels", "tests/quant/cuda", "tests/test_kernels_aot.py")
 ROWS, TOP_K, EXPERTS, WIDTH, INNER, OUT, VOCAB_SIZE = 256, 8, 128, 2816, 704, 4096, 262_144
-PARTS = ("tests", "layer", "dense", "embedding", "attention", "steps", "transformers")
+PARTS = ("device", "checks", "layer", "dense", "embedding", "attention", "steps", "transformers", "tests")
+OF_PROCESSES = ("steps", "transformers")
 RECIPES, CONTEXTS = ("4bit", "4bit-small", "int8"), (1024, 8192, 32768)
 
 
 def main() -> int:
-    """Runs the parts that were asked for; 1 where one of them failed."""
+    """Runs the parts that were asked for, all of them whatever becomes of one; 1 where one of them failed."""
     options = _options()
     if options.child:
         return step_here(options.recipe[0], options.context[0], options.steps, options.vram_limit)
     if not torch.cuda.is_available():
         print("there is no CUDA device here", file=sys.stderr)
         return 1
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, CUDA {torch.version.cuda}", flush=True)
+    if options.here:
+        return part_here(options.parts[0], options)
+    failed = [name for name in options.parts or PARTS if not _succeeds(name, sys.argv[1:], options.minutes)]
+    if failed:
+        print(f"\nfailed: {', '.join(failed)}", flush=True)
+    return int(bool(failed))
+
+
+def _succeeds(name: str, arguments: list[str], minutes: float) -> bool:
+    print(f"\n== {name}", flush=True)
+    settings = [argument for argument in arguments if argument not in PARTS]
+    command = [sys.executable, "-m", "tests.bench.gpu", name, "--here", *settings]
+    failure = ended(command, seconds=None if name in OF_PROCESSES else 60 * minutes).failure
+    if failure is not None:
+        print(f"{name}: {failure}", flush=True)
+    return failure is None
+
+
+def part_here(name: str, options: argparse.Namespace) -> int:
+    """Runs a part in this process; 1 where it failed."""
     parts = {
-        "tests": run_tests,
+        "device": device,
+        "checks": lambda: run_tests("gpu"),
         "layer": layer,
         "dense": dense,
         "embedding": embedding,
         "attention": lambda: attention(options),
         "steps": lambda: steps(options),
         "transformers": lambda: against(options),
+        "tests": lambda: run_tests("not gpu and not slow"),
     }
-    return max([parts[name]() for name in options.parts or parts], default=0)
+    return parts[name]()
 
 
-def run_tests() -> int:
-    """The tests that a card changes."""
+def device() -> int:
+    """Which card this is, and what is free on it."""
+    free, total = torch.cuda.mem_get_info()
+    major, minor = torch.cuda.get_device_capability()
+    versions = [f"torch {torch.__version__}", f"CUDA {torch.version.cuda}"]
+    if importlib.util.find_spec("triton") is not None:
+        import triton
+
+        versions.append(f"Triton {triton.__version__}")
+    print(f"{torch.cuda.get_device_name()}, sm_{major}{minor}, {', '.join(versions)}")
+    print(f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free")
+    return 0
+
+
+def run_tests(marked: str) -> int:
+    """The tests that a card changes, side by side where pytest-xdist is installed."""
     if importlib.util.find_spec("pytest") is None:
-        print("tests: left out, there is no pytest here")
+        print("left out: there is no pytest here")
         return 0
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu or not slow", *TESTS]
-    return min(subprocess.run(command, cwd=ROOT, check=False).returncode, 1)
+    side_by_side = ["--numprocesses", str(min(8, os.cpu_count() or 1))]
+    has_xdist = importlib.util.find_spec("xdist") is not None
+    import pytest
+
+    return int(pytest.main(["-q", "-m", marked, *(side_by_side if has_xdist else []), *TESTS]))
 
 
 @torch.inference_mode()
@@ -101,7 +143,7 @@ def layer() -> int:
     print(f"  {fast.path:40} {median_microseconds(lambda: fast(x, index, weight)):9.1f} µs", flush=True)
     grouped = getattr(torch.nn.functional, "grouped_mm", None)
     if grouped is None:
-        print("  bf16 grouped_mm: left out, this torch has none")
+        print("  bf16 grouped_mm: left out, this torch has none", flush=True)
         return 0
 
     def in_bf16() -> torch.Tensor:
@@ -198,15 +240,18 @@ def steps(options: argparse.Namespace) -> int:
             command += ["--context", str(context), "--steps", str(options.steps)]
             if options.vram_limit is not None:
                 command += ["--vram-limit", options.vram_limit]
-            failed |= subprocess.run(command, cwd=ROOT, check=False).returncode
-    return min(failed, 1)
+            failure = ended(command, seconds=60 * options.minutes).failure
+            if failure is not None:
+                print(f"  {failure}", flush=True)
+                failed += 1
+    return int(failed > 0)
 
 
 def against(options: argparse.Namespace) -> int:
     """Milliseconds a step of the reference and of ours, in bf16 and in each recipe, over layers that fit in bf16."""
     from .gpu_transformers import against_transformers
 
-    return against_transformers(["bf16", *options.recipe], options.context, options.steps)
+    return against_transformers(["bf16", *options.recipe], options.context, options.steps, seconds=60 * options.minutes)
 
 
 def step_here(recipe: str, context: int, count: int, vram_limit: str | None) -> int:
@@ -260,7 +305,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--context", nargs="+", type=int, default=list(CONTEXTS), metavar="N")
     parser.add_argument("--steps", type=int, default=16, metavar="N")
     parser.add_argument("--vram-limit", metavar="SIZE", help="as on a card of this size, such as 18GB")
+    parser.add_argument(
+        "--minutes", type=float, default=10, metavar="N", help="for a part, and for one measurement of a step"
+    )
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"{unknown.pop()} is none of {', '.join(PARTS)}")

@@ -20,12 +20,13 @@ def median_microseconds(work: Callable[[], object], repeats: int = REPEATS) -> f
     run = work
     graph = torch.cuda.CUDAGraph()
     try:
-        with torch.cuda.graph(graph):
+        # A recording that breaks off leaves its thread on the stream of the recording: the outer one takes it back.
+        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph):
             work()
         run = graph.replay
     except RuntimeError as error:
         torch.cuda.synchronize()
-        print(f"    not recorded: {str(error).splitlines()[0]}")
+        print(f"    not recorded: {str(error).splitlines()[0]}", flush=True)
     times = []
     for _ in range(repeats):
         flush.zero_()

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,10 +24,11 @@ from torch import Tensor
 from localdiff.bench.step.released import LAYERS, released_config
 from localdiff.model.diffusion_gemma import DiffusionGemma
 
+from .gpu_process import ended
+
 if TYPE_CHECKING:
     from transformers import DiffusionGemmaForBlockDiffusion
 
-ROOT = Path(__file__).parents[2]
 ROOM = 6_000_000_000
 """Bytes beside the weights: the reference makes several fp32 copies of its logits, 268 MB each, and compiles."""
 WARM_UP = 3
@@ -129,8 +128,8 @@ def _attention_of(model: Any) -> str:
     return str(model.config.text_config._attn_implementation)
 
 
-def against_transformers(recipes: Sequence[str], contexts: Sequence[int], steps: int) -> int:
-    """Both, at each context; 1 where one of ours failed."""
+def against_transformers(recipes: Sequence[str], contexts: Sequence[int], steps: int, *, seconds: float = 600) -> int:
+    """Both, at each context; 1 where one of ours failed, or was not done after `seconds`."""
     lacking = _lacking()
     layers = layers_that_fit(torch.cuda.mem_get_info()[0])
     if layers == 0:
@@ -149,12 +148,11 @@ def against_transformers(recipes: Sequence[str], contexts: Sequence[int], steps:
         for way in [*([] if lacking else REFERENCES), *(f"localdiff, {recipe}" for recipe in recipes)]:
             command = [sys.executable, "-m", "tests.bench.gpu_transformers", way, "--layers", str(layers)]
             command += ["--context", str(context), "--steps", str(steps)]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-            if done.returncode == 0:
-                print(done.stdout.rstrip(), flush=True)
+            done = ended(command, seconds=seconds, captured=True)
+            if done.failure is None:
+                print(done.out.rstrip(), flush=True)
                 continue
-            reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-            print(f"  {way:24} failed: {reason}", flush=True)
+            print(f"  {way:24} failed: {done.failure}\n{done.last_lines}", flush=True)
             failed |= way not in REFERENCES
     return int(failed)
 

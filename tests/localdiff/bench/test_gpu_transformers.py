@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import types
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 
 from tests import tiny
 from tests.bench import gpu_transformers
+from tests.bench.gpu_process import Ended
 from tests.bench.gpu_transformers import WARM_UP, StepClock, against_transformers, bytes_of, layers_that_fit
 
 
@@ -45,14 +45,14 @@ def said(
 ) -> tuple[int, str]:
     """What is printed on a card with so much memory, when every way but one is measured at once."""
 
-    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+    def run(command: list[str], **_: Any) -> Ended:
         way = command[3]
         if failing in way:
-            return subprocess.CompletedProcess(command, 1, "", "Traceback\nCUDA out of memory\n")
-        return subprocess.CompletedProcess(command, 0, f"  {way}: row of {command[5]} layers\n", "")
+            return Ended(failure="exit code 1", err="Traceback\nCUDA out of memory\nSome advice\n")
+        return Ended(failure=None, out=f"  {way}: row of {command[5]} layers\n")
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, free))
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(gpu_transformers, "ended", run)
     code = against_transformers(["bf16", "4bit"], [1024], 8)
     return code, capsys.readouterr().out
 
@@ -87,7 +87,7 @@ def test_what_fails_is_said_and_the_rest_goes_on(
     """That the reference cannot do something is a finding; that we cannot is a failure."""
     found, out = said(monkeypatch, capsys, 80_000_000_000, failing)
     assert found == code
-    assert out.count("failed: CUDA out of memory") == 1
+    assert out.count("failed: exit code 1\n    Traceback\n    CUDA out of memory\n    Some advice\n") == 1
     assert out.count("row of 30 layers") == 3
 
 

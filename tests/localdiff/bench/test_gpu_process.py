@@ -1,0 +1,108 @@
+"""Measurements on a card as processes: how each ends, and that one that fails leaves the rest to be done."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.bench import gpu
+from tests.bench.gpu_process import TOLD, Ended, ended
+
+
+def python(program: str, *, seconds: float | None = 60) -> Ended:
+    return ended([sys.executable, "-c", program], seconds=seconds, captured=True)
+
+
+@pytest.mark.parametrize("seconds", [60, None])
+def test_what_succeeds(seconds: float | None) -> None:
+    assert python("print('17 µs')", seconds=seconds) == Ended(failure=None, out="17 µs\n")
+
+
+@pytest.mark.parametrize(
+    ("program", "failure"),
+    [
+        ("raise SystemExit(3)", "exit code 3"),
+        ("import os; os.abort()", "ended by SIGABRT"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by SIGSEGV"),
+    ],
+)
+def test_what_fails(program: str, failure: str) -> None:
+    """Crashes of CUDA are signals, which have exit codes below 0."""
+    assert python(program).failure == failure
+
+
+def test_the_end_of_an_error_is_told() -> None:
+    found = python(
+        f"import sys\nfor number in range({2 * TOLD}): print('line', number, file=sys.stderr)\nraise SystemExit(1)"
+    )
+    assert found.last_lines.splitlines()[0] == f"    line {TOLD}"
+    assert found.last_lines.splitlines()[-1] == f"    line {2 * TOLD - 1}"
+
+
+def test_what_never_ends_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    file = tmp_path / "child"
+    began = time.monotonic()
+    found = python(
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'])\n"
+        f"open({str(file)!r}, 'w').write(str(child.pid))\n"
+        "time.sleep(300)",
+        seconds=3,
+    )
+    assert found.failure == "not done after 3 s"
+    assert time.monotonic() - began < 60
+    child = int(file.read_text())
+    for _ in range(100):
+        if not _is_running(child):
+            break
+        time.sleep(0.1)
+    assert not _is_running(child)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_part_that_fails_does_not_keep_the_others_from_being_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done: list[tuple[str, float | None]] = []
+
+    def run(command: list[str], *, seconds: float | None) -> Ended:
+        part = command[3]
+        assert command[:3] == [sys.executable, "-m", "tests.bench.gpu"]
+        assert command[4:] == ["--here", "--minutes", "2", "--context", "1024"]
+        done.append((part, seconds))
+        return Ended(failure="ended by SIGABRT" if part == "layer" else None)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(gpu, "ended", run)
+    arguments = ["--minutes", "2", "--context", "1024"]
+    monkeypatch.setattr(sys, "argv", ["gpu", *arguments])
+    assert gpu.main() == 1
+    assert [part for part, _ in done] == list(gpu.PARTS)
+    assert dict(done) == {part: None if part in gpu.OF_PROCESSES else 120 for part in gpu.PARTS}
+    out = capsys.readouterr().out
+    assert "layer: ended by SIGABRT" in out and out.endswith("failed: layer\n")
+    monkeypatch.setattr(sys, "argv", ["gpu", "dense", *arguments])
+    done.clear()
+    assert gpu.main() == 0 and [part for part, _ in done] == ["dense"]
+
+
+def test_without_a_card_it_says_so() -> None:
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    found = ended(
+        ["env", *(f"{name}={value}" for name, value in environment.items()), sys.executable, "-m", "tests.bench.gpu"],
+        seconds=120,
+        captured=True,
+    )
+    assert found.failure == "exit code 1"
+    assert found.err.strip().endswith("there is no CUDA device here")
