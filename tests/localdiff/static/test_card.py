@@ -16,6 +16,7 @@ from localdiff.diffusion.settings import SamplerSettings
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.static import Denoiser
+from quant.cuda import soft
 from quant.cuda.experts import Activations, CudaExperts
 from quant.recipe import recipe_named
 from tests.kernels import DEVICE, HAS_CARD, needs_triton
@@ -38,10 +39,12 @@ def with_fast_experts(model: DiffusionGemma, activations: Activations = "a16") -
     return model
 
 
-def blocks(model: DiffusionGemma, count: int, **how: bool) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
-    """Argmax ids and entropies of every step of some blocks, each behind the ones before."""
+def blocks(
+    model: DiffusionGemma, count: int, *, denoiser: Denoiser | None = None, **how: bool
+) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+    """Argmax ids and entropies of every step of some blocks, each behind the ones before, over a cache of their own."""
     config = model.config
-    denoiser, length = Denoiser(model, **how), config.canvas_length
+    denoiser, length = denoiser or Denoiser(model, **how), config.canvas_length
     cache = KVCache(config, 16 + count * length, DTYPE, DEVICE, canvas=denoiser.canvas_room)
     with torch.inference_mode():
         model.encode(torch.arange(16, device=DEVICE), cache)
@@ -76,6 +79,24 @@ FAST = {
 def test_recorded_steps_compute_what_eager_ones_do() -> None:
     model = with_fast_experts(network())
     assert blocks(model, 3, **FAST) == blocks(model, 3, **(FAST | {"captured": False}))
+
+
+@pytest.mark.parametrize("capacity", [1, soft.CAPACITY])
+def test_recorded_steps_with_sparse_self_conditioning(capacity: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for one id a row it is made exact in every step."""
+    monkeypatch.setattr(soft, "CAPACITY", capacity)
+    model = with_fast_experts(network())
+    sparse = FAST | {"sparse": True}
+    assert blocks(model, 3, **sparse) == blocks(model, 3, **(sparse | {"captured": False}))
+
+
+def test_a_denoiser_goes_on_with_other_caches() -> None:
+    """Each replaces the recordings of the one before, in the same memory or in other."""
+    model = with_fast_experts(network())
+    denoiser = Denoiser(model, **FAST)
+    expected = blocks(model, 2, denoiser=denoiser)
+    for _ in range(5 if HAS_CARD else 1):
+        assert blocks(model, 2, denoiser=denoiser) == expected
 
 
 def test_the_same_seed_gives_the_same_bits() -> None:
