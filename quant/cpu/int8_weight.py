@@ -7,8 +7,10 @@ Shape letters: R rows of activations, out, in.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import prod
 
 import torch
@@ -20,6 +22,10 @@ from .rows import LARGEST, Int8Rows
 from .sharing import MOST, share_out
 
 _CHECKED = 128
+_TIMED = (64, 256)
+_SLOW = 20
+"""Times the product in fp32 that one in int8 may take: with instructions for it, it takes less; without, hundreds."""
+_SHIFT = 128
 _ELEMENTS = 1 << 19
 """Of a matrix that are converted at a time: few enough for a core's cache, and so many that two threads seldom meet."""
 
@@ -94,10 +100,23 @@ class Int8Weight:
         return y.to(dtype)
 
     def _product(self, x: Int8Rows) -> Tensor:
-        y: Tensor = torch.ops.onednn.qlinear_pointwise(
-            x.codes, 1.0, 0, self._packed, self._scales, self._zeros, None, 1.0, 0, torch.float32, "none", [], ""
-        )
-        return y.mul_(x.scales)
+        return _multiplied(x.codes, self._packed, self._scales, self._zeros).mul_(x.scales)
+
+
+def _multiplied(codes: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:
+    """Codes int8 [R, in] times a packed weight [out, in], fp32 [R, out]: whole sums, times the weight's scales.
+
+    Tiles of AMX multiply signed numbers. All other instructions for int8 take unsigned ones on one side, and oneDNN has
+    no more than its reference code for two signed ones then, which is thousands of times slower: the codes are shifted
+    by 128, and the product is told so, which changes no sum.
+    """
+    zero = 0
+    if not multiplies_signed():
+        codes, zero = codes.view(torch.uint8).bitwise_xor(_SHIFT), _SHIFT
+    y: Tensor = torch.ops.onednn.qlinear_pointwise(
+        codes, 1.0, zero, packed, scales, zeros, None, 1.0, 0, torch.float32, "none", [], ""
+    )
+    return y
 
 
 def row_bytes(tensor: QuantTensor) -> int:
@@ -113,20 +132,45 @@ def relative_error(squares: list[tuple[float, float]]) -> float:
 
 @cache
 def multiplies_int8() -> bool:
-    """Whether this machine's int8 product is there and exact with the largest codes.
+    """Whether this machine's int8 product is there, exact with the largest codes, and more than reference code.
 
-    Without the instructions made for it, sums of two products overflow 16 bits.
+    Without the instructions made for it, sums of two products overflow 16 bits, or it is computed number by number.
     """
     if not hasattr(torch.ops.onednn, "qlinear_pointwise"):
         return False
     largest = torch.full((2, _CHECKED), LARGEST, dtype=torch.int8)
     largest[1] = -LARGEST
     try:
-        packed = torch.ops.onednn.qlinear_prepack(largest, None)
-        product = torch.ops.onednn.qlinear_pointwise(
-            largest, 1.0, 0, packed, torch.ones(2), torch.zeros(2, dtype=torch.int32), None, 1.0, 0, torch.float32,
-            "none", [], "",
-        )  # fmt: skip
+        product = _trial(largest)()
     except RuntimeError:
         return False
-    return torch.equal(product, largest.float() @ largest.float().T)
+    return torch.equal(product, largest.float() @ largest.float().T) and not is_reference_code()
+
+
+def is_reference_code() -> bool:
+    """Whether int8 products take far longer than fp32 ones, by a factor that other work does not explain."""
+    codes = torch.ones(_TIMED, dtype=torch.int8)
+    floats = codes.float()
+    return _least_seconds(_trial(codes)) > _SLOW * _least_seconds(lambda: floats @ floats.T)
+
+
+def _trial(codes: Tensor) -> Callable[[], Tensor]:
+    """Codes [R, in] times themselves."""
+    packed = torch.ops.onednn.qlinear_prepack(codes, None)
+    return partial(_multiplied, codes, packed, torch.ones(len(codes)), torch.zeros(len(codes), dtype=torch.int32))
+
+
+def _least_seconds(work: Callable[[], object], runs: int = 5) -> float:
+    seconds = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
+
+
+@cache
+def multiplies_signed() -> bool:
+    """Whether products of two signed matrices have instructions here: AMX has."""
+    is_there = getattr(torch.cpu, "_is_amx_tile_supported", None)
+    return is_there is not None and bool(is_there())

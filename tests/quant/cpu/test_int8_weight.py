@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from quant.codec import GROUP
 from quant.codecs import CODECS
 from quant.cpu import int8_weight
 from quant.cpu.int8_weight import RowWeight, requantized
+from quant.cpu.rows import quantize_rows
 from quant.modules import QuantTensor
 
 
@@ -37,3 +40,45 @@ def test_a_few_rows_at_a_time_are_the_whole(codec: str, out: int, groups: int, e
     stored, made = stored[measured].double(), expected.decode()[measured].double()
     assert reference == pytest.approx(float(stored.square().sum()), rel=1e-5)
     assert difference == pytest.approx(float((made - stored).square().sum()), rel=1e-3, abs=1e-9)
+
+
+@pytest.fixture
+def anew() -> Iterator[None]:
+    """What is found out once about a machine is found out again, before and after."""
+    for found in (int8_weight.multiplies_int8, int8_weight.multiplies_signed):
+        found.cache_clear()
+    yield
+    for found in (int8_weight.multiplies_int8, int8_weight.multiplies_signed):
+        found.cache_clear()
+
+
+@pytest.mark.usefixtures("anew")
+@pytest.mark.parametrize("has_tiles", [False, True])
+def test_signed_and_shifted_codes_make_the_same_sums(has_tiles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the largest codes too; one of the two is reference code on most machines, so the shapes are small."""
+    if not int8_weight.multiplies_int8():
+        pytest.skip("this machine multiplies no int8")
+    int8_weight.multiplies_signed.cache_clear()
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_tiles)
+    assert int8_weight.multiplies_signed() is has_tiles
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(5, 128, generator=generator)
+    x[0] = x[0].sign()
+    codec = CODECS["int8"]
+    weight = torch.randn(64, 128, generator=generator)
+    weight[0] = weight[0].sign()
+    fast = int8_weight.Int8Weight(QuantTensor.of(codec, weight), codec.encode(weight))
+    rows = quantize_rows(x)
+    expected = rows.decode().double() @ int8_weight.requantized(codec, codec.encode(weight))[0].decode().double().T
+    torch.testing.assert_close(fast.times(rows, torch.float32).double(), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("anew")
+@pytest.mark.parametrize(("int8", "fp32", "is_fast"), [(1e-3, 1e-3, True), (1.9e-2, 1e-3, True), (2.1e-2, 1e-3, False)])
+def test_reference_code_is_not_taken(int8: float, fp32: float, is_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not int8_weight.multiplies_int8():
+        pytest.skip("this machine multiplies no int8")
+    int8_weight.multiplies_int8.cache_clear()
+    seconds = iter((int8, fp32))
+    monkeypatch.setattr(int8_weight, "_least_seconds", lambda _: next(seconds))
+    assert int8_weight.multiplies_int8() is is_fast
