@@ -39,7 +39,7 @@ from .events import (
 from .generation import Generation
 from .hardware import cpu_name
 from .model.diffusion_gemma import DiffusionGemma
-from .options import MAX_SEED, GenerateOptions
+from .options import DRAWN_SEED_BITS, GenerateOptions
 from .prefill import prefill, read_last
 from .prompt import Prompt, prompt_ids
 from .static import Denoiser
@@ -327,7 +327,7 @@ class Engine:
                 f"the prompt has {len(ids):,} tokens and the context holds {size:,}, the answer included",
                 "raise `--context`, or shorten the prompt",
             )
-        seed = secrets.randbelow(MAX_SEED + 1) if options.seed is None else options.seed
+        seed = secrets.randbits(DRAWN_SEED_BITS) if options.seed is None else options.seed
         room = size - len(ids)
         limit = min(options.max_tokens, room)
         settings = self.settings_for(options)

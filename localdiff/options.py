@@ -15,6 +15,8 @@ from localdiff.errors import UsageError
 Noise: TypeAlias = Literal["seeded", "reference"]
 
 MAX_SEED = 2**63 - 1
+DRAWN_SEED_BITS = 53
+"""Of a seed that nobody named: programs that read JSON, jq among them, keep whole numbers of no more bits."""
 MAX_ALTERNATIVES = 64
 MAX_TOKENS = 2**31 - 1
 MAX_STEPS = 1_000_000

@@ -148,6 +148,15 @@ def record_verified(directory: Path, *, now: datetime | None = None, env: Mappin
     _Record(env).put(directory, now or datetime.now(UTC))
 
 
+def forget_verified(directory: Path, *, env: Mapping[str, str] = os.environ) -> None:
+    """Remember no longer that a model was sound.
+
+    Raises:
+        OSError: the record cannot be written.
+    """
+    _Record(env).drop(directory)
+
+
 def _directories(env: Mapping[str, str]) -> Iterator[Path]:
     folder = paths.models_dir(env)
     if folder.is_dir():
@@ -214,8 +223,16 @@ class _Record:
             return None
 
     def put(self, directory: Path, now: datetime) -> None:
-        content = {path: entry for path, entry in self._read().items() if Path(path, MANIFEST).is_file()}
-        content[str(directory.resolve())] = {"manifest": _hash(directory), "at": now.isoformat(timespec="seconds")}
+        entry = {"manifest": _hash(directory), "at": now.isoformat(timespec="seconds")}
+        self._write(self._read() | {str(directory.resolve()): entry})
+
+    def drop(self, directory: Path) -> None:
+        content = self._read()
+        if content.pop(str(directory.resolve()), None) is not None:
+            self._write(content)
+
+    def _write(self, entries: dict[str, Any]) -> None:
+        content = {path: entry for path, entry in entries.items() if Path(path, MANIFEST).is_file()}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=".verified-")
         try:

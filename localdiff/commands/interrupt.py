@@ -1,4 +1,4 @@
-"""Ctrl-C during a generation: first stop the reply, then the process.
+"""Ctrl-C while a model is loaded, and during a generation: first stop the reply, then the process.
 
 Knows signals; knows nothing about what is being stopped.
 """
@@ -14,6 +14,32 @@ from types import FrameType
 
 # A second Ctrl-C within this many seconds does not wait for the step to end.
 IMPATIENCE = 2.0
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ends in `KeyboardInterrupt` after a Ctrl-C, even where that was lost on the way.
+
+    Libraries that are imported from C, as torch imports NumPy, drop exceptions of Python that they did not expect.
+    Off the main thread it does nothing.
+    """
+    came = False
+
+    def handle(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal came
+        came = True
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
 
 
 @contextmanager

@@ -24,6 +24,11 @@ class OutputFile:
         self._target = target
         self._temporary = temporary
 
+    @property
+    def replaces(self) -> bool:
+        """Whether there is a file by that name already, which `save` would replace."""
+        return self._temporary is not None and self._target.exists()
+
     def save(self, text: str) -> None:
         """Write the text, sync it and give the file its name.
 

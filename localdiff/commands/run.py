@@ -17,7 +17,7 @@ from typing import BinaryIO, Protocol, TypeAlias
 
 from localdiff import hub, store
 from localdiff.commands.events_file import STDOUT, event_recorders
-from localdiff.commands.interrupt import cancel_on_interrupt
+from localdiff.commands.interrupt import cancel_on_interrupt, interruptible
 from localdiff.commands.live import LiveOptions, live_view, mode_of
 from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.commands.prompt import read_prompt
@@ -152,7 +152,8 @@ def _load(request: RunRequest, output: Output, status: StatusLine, load: Load) -
     hub.show_downloads(output.stderr.terminal and not output.quiet)
     status.show(f"loading {printable(request.model or 'the model')}")
     start = time.perf_counter()
-    engine = load(request)
+    with interruptible():
+        engine = load(request)
     if output.logs:
         identity = engine.identity
         status.above(
@@ -223,6 +224,16 @@ def _deliver(
             output.stdout.write(text)
     elif not cancelled:
         target.save(text)
-    elif output.notes:
-        output.stderr.write(f"{printable(str(request.output))} is left as it was.\n")
+    elif target.replaces:
+        _note(request, output, "is left as it was, without what was finished.")
+    elif not summary.text:
+        _note(request, output, "was not written: nothing was finished.")
+    else:
+        target.save(text)
+        _note(request, output, "has what was finished.")
     return INTERRUPTED if cancelled else 0
+
+
+def _note(request: RunRequest, output: Output, words: str) -> None:
+    if output.notes:
+        output.stderr.write(f"{printable(str(request.output))} {words}\n")

@@ -24,7 +24,7 @@ from localdiff.commands.trace_header import Recordable
 from localdiff.errors import UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.hub.reference import quantized_directory
-from localdiff.options import MAX_SEED, GenerateOptions
+from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
 from localdiff.paths import expanded
 from localdiff.trace.reader import read_trace
 from localdiff.trace.trace import Trace
@@ -126,7 +126,7 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
     keep = None if request.keep is None else expanded(request.keep)
     if keep is not None and not keep.is_dir():
         raise UsageError(f"there is no folder `{request.keep}`", "create it first, or give `--keep` another name")
-    seed = secrets.randbelow(MAX_SEED + 1) if request.options.seed is None else request.options.seed
+    seed = secrets.randbits(DRAWN_SEED_BITS) if request.options.seed is None else request.options.seed
     request = replace(request, options=replace(request.options, seed=seed))
     hub.show_downloads(output.stderr.terminal and not output.quiet)
     status = StatusLine(output.stderr, shown=not output.quiet)

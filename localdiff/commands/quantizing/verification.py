@@ -10,6 +10,7 @@ from pathlib import Path
 
 from localdiff import store
 from localdiff.commands.quantizing.display import CHECK
+from localdiff.errors import WeightsError
 from localdiff.sizes import shown_size
 from localdiff.ui.output import Output, printable
 from localdiff.ui.progress import Board, board
@@ -26,16 +27,18 @@ def verify_alone(directory: Path, output: Output) -> int:
     """Check a directory and say what was found; its path goes to stdout.
 
     Raises:
-        DamagedError: it is not there, or not what its manifest promises.
+        WeightsError: it is not there.
+        DamagedError: it is not what its manifest promises.
     """
     if not (directory / store.MANIFEST).is_file():
-        raise DamagedError(
+        raise WeightsError(
             f"there is no quantized model in `{directory}`",
             "`localdiff models` lists those that are here; `localdiff quantize` makes one",
         )
     with board(output) as shown:
         problems = [checked.problem or "" for checked in damage(directory, shown)]
     if problems:
+        _forget(directory, output)
         for problem in problems[:-1]:
             output.error(problem)
         raise DamagedError(problems[-1], AGAIN)
@@ -84,3 +87,12 @@ def remember(directory: Path, output: Output) -> None:
     except OSError as error:
         if not output.quiet:
             output.stderr.write(f"note: when it was verified could not be written down: {error.strerror}\n")
+
+
+def _forget(directory: Path, output: Output) -> None:
+    """Keep for `localdiff models` that nobody knows a directory to be sound."""
+    try:
+        store.forget_verified(directory)
+    except OSError as error:
+        if not output.quiet:
+            output.stderr.write(f"note: that it is damaged could not be written down: {error.strerror}\n")

@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Literal, TypeAlias, TypeVar
 
-from localdiff.trace.header import Header
+from localdiff.trace.header import Adapter, Header
 from localdiff.trace.trace import Block, Trace
 
 T = TypeVar("T")
@@ -249,6 +249,10 @@ def _flat(value: object, prefix: str) -> list[tuple[str, str]]:
         inner = getattr(value, field.name)
         if field.name in ("model", "machine", "sampler"):
             found += _flat(inner, f"{field.name} ")
+        elif isinstance(inner, Adapter):
+            found.append(
+                (f"{prefix}{field.name}", inner.name if inner.files is None else f"{inner.name}, {inner.files}")
+            )
         elif field.name == "messages":
             text = "\n".join(f"{message.role}: {message.content}" for message in inner)
             found.append(("question", text))

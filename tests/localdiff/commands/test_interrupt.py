@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import suppress
 
 import pytest
 
-from localdiff.commands.interrupt import IMPATIENCE, cancel_on_interrupt
+from localdiff.commands.interrupt import IMPATIENCE, cancel_on_interrupt, interruptible
 
 
 class Clock:
@@ -58,3 +59,32 @@ def test_another_thread_installs_nothing() -> None:
     thread.start()
     thread.join(10)
     assert seen == [before]
+
+
+def test_an_interrupt_that_a_library_drops_is_not_lost() -> None:
+    """As when torch imports NumPy from C: the exception is gone, and the import goes on."""
+    before = signal.getsignal(signal.SIGINT)
+    went_on = False
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        went_on = True
+    assert went_on and signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_while_loading_ends_it_at_once() -> None:
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("it went on")
+
+
+def test_without_an_interrupt_loading_ends_as_ever() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with interruptible():
+        pass
+    with pytest.raises(ValueError, match="broken"), interruptible():
+        raise ValueError("broken")
+    assert signal.getsignal(signal.SIGINT) is before
+    thread = threading.Thread(target=interruptible().__enter__)
+    thread.start()
+    thread.join()

@@ -12,7 +12,7 @@ import pytest
 from localdiff import paths
 from localdiff.commands.quantizing import space
 from localdiff.commands.quantizing.lock import locked
-from localdiff.store import find
+from localdiff.store import find, stored_models
 from quant.disk import Disk
 from quant.errors import SpaceError
 from quant.manifest import read_manifest
@@ -146,9 +146,22 @@ def full(_disk: Disk, file: object) -> None:
     raise SpaceError("the disk is full while writing `x`", "free some space and run the same command again")
 
 
+def test_what_was_found_to_be_damaged_is_not_called_verified(cli: Cli, source: Path, output: Path) -> None:
+    cli("quantize", str(source), "--yes", stdin=b"")
+    assert [model.verified is not None for model in stored_models()] == [True]
+    shard = next(output.glob("*.safetensors"))
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    assert cli("quantize", str(source), "--verify-only", stdin=b"").code == 5
+    assert [model.verified is not None for model in stored_models()] == [False]
+    assert cli("quantize", str(source), "--yes", stdin=b"").code == 0
+    assert [model.verified is not None for model in stored_models()] == [True]
+
+
 def test_verify_only(cli: Cli, source: Path, output: Path, tmp_path: Path) -> None:
     missing = cli("quantize", str(source), "--verify-only", stdin=b"")
-    assert missing.code == 5
+    assert missing.code == 3
     assert f"there is no quantized model in `{output}`" in missing.stderr
     cli("quantize", str(source), "--yes", stdin=b"")
     for arguments in ([str(source)], [NAME], [str(output)]):

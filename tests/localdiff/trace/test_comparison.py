@@ -10,7 +10,7 @@ from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
 from localdiff.trace.comparison.compare import compare
 from localdiff.trace.comparison.page import diff_page
 from localdiff.trace.comparison.report import report
-from localdiff.trace.header import Header
+from localdiff.trace.header import Adapter, Header
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.trace import Trace
 from tests import hostile
@@ -177,6 +177,14 @@ def test_hostile_traces_are_harmless_in_both_forms(order: int) -> None:
     assert page.count("<script") == 5
     for character in ("\x1b", "\x9b", "\u202e", "\x00"):
         assert character not in page
+
+
+def test_an_adapter_is_named_as_a_user_would() -> None:
+    adapted = dataclasses.replace(
+        HEADER, model=dataclasses.replace(HEADER.model, adapter=Adapter(name="sudoku", files="ab12"))
+    )
+    other = trace_of(list(condensing(blocks=3, steps=4, length=24)), adapted, pieces=word_pieces())
+    assert ("model adapter", "none", "sudoku, ab12") in compare(A, other).settings
 
 
 def test_one_position_is_not_spoken_of_as_several(monkeypatch: pytest.MonkeyPatch) -> None:

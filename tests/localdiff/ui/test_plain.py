@@ -164,6 +164,35 @@ def test_ctrl_c_with_json_still_prints_the_object() -> None:
     assert found["blocks"][1]["reason"] == "cancelled"
 
 
+@pytest.mark.parametrize("is_json", [False, True])
+def test_ctrl_c_keeps_what_is_finished_in_a_new_output_file(tmp_path: Path, is_json: bool) -> None:
+    path = tmp_path / "answer.txt"
+    script = {"pause": 0.05, "blocks": [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": 1000}]}
+    run = terminal(*RUN, "-o", str(path), *(["--json"] if is_json else []), script=script, columns=150)
+    run.wait_for("block 2/≤2 · step 1")
+    run.type(b"\x03")
+    assert run.finish() == 130
+    assert run.lines()[-1] == f"{path} has what was finished."
+    text = path.read_text()
+    if is_json:
+        found = json.loads(text)
+        assert (found["text"], found["finish_reason"]) == ("Kept.", "cancelled")
+    else:
+        assert text == "Kept."
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_ctrl_c_before_anything_is_finished_writes_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "answer.txt"
+    script = {"pause": 0.05, "blocks": [{"text": "Dropped.", "steps": 1000}]}
+    run = terminal(*RUN, "-o", str(path), script=script, columns=150)
+    run.wait_for("block 1/≤1 · step 1")
+    run.type(b"\x03")
+    assert run.finish() == 130
+    assert run.lines()[-1] == f"{path} was not written: nothing was finished."
+    assert not list(tmp_path.iterdir())
+
+
 def test_ctrl_c_leaves_the_output_file_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "answer.txt"
     path.write_text("old")
@@ -172,7 +201,7 @@ def test_ctrl_c_leaves_the_output_file_as_it_was(tmp_path: Path) -> None:
     run.wait_for("block 2/≤2 · step 1")
     run.type(b"\x03")
     assert run.finish() == 130
-    assert run.lines()[-1] == f"{path} is left as it was."
+    assert run.lines()[-1] == f"{path} is left as it was, without what was finished."
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
