@@ -123,7 +123,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(monkeypatch: pytes
     monkeypatch.setattr(subjects, "free_bytes", lambda device: 8_000_000_000)
     monkeypatch.setattr(subjects, "random_model", lambda *_, **__: pytest.fail("made although it does not fit"))
     with pytest.raises(
-        ResourceError, match=r"random `4bit` weights take 15\.9 GB at a context of 1,024 tokens"
+        ResourceError, match=r"random `4bit` weights take 16\.0 GB at a context of 1,024 tokens"
     ) as error:
         random_subject(recipe="4bit", layers=LAYERS, context=1024, device="cpu", dtype="auto")
     assert "`--layers 6`" in (error.value.hint or "")
