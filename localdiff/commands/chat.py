@@ -24,7 +24,7 @@ from localdiff.chat.talker import Talker
 from localdiff.chat.typeahead import typing_ahead, typing_as_usual
 from localdiff.chat.typed import LineReader
 from localdiff.commands.chat_trace import Headers, Recorded, reply_recorder, trace_saver
-from localdiff.commands.interrupt import cancel_on_interrupt, interruptible
+from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.live import live_view, mode_of
 from localdiff.commands.record import RecordOptions, TraceFile, trace_file
 from localdiff.commands.run import RunRequest, load_engine
@@ -214,7 +214,6 @@ def _load(request: RunRequest, output: Output, load: Load) -> Speaker:
         stack.callback(status.clear)
         stack.enter_context(logging_to(status, output))
         status.show(f"loading {printable(request.model or 'the model')}")
-        stack.enter_context(interruptible())
         return load(request)
 
 

@@ -11,9 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TypeAlias
 
 # A second Ctrl-C within this many seconds does not wait for the step to end.
 IMPATIENCE = 2.0
+
+Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 
 @contextmanager
@@ -30,14 +33,8 @@ def interruptible() -> Iterator[None]:
         came = True
         raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
+    with _handled_by(handle):
         yield
-        return
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
     if came:
         raise KeyboardInterrupt
 
@@ -58,10 +55,17 @@ def cancel_on_interrupt(cancel: threading.Event, *, clock: Callable[[], float] =
         last = now
         cancel.set()
 
+    with _handled_by(handle):
+        yield
+
+
+@contextmanager
+def _handled_by(handler: Handler) -> Iterator[None]:
+    """Gives Ctrl-C to a handler for a while; off the main thread, where none may be installed, to nobody else."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, handle)
+    before = signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:

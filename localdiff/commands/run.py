@@ -92,18 +92,19 @@ Load: TypeAlias = Callable[[RunRequest], Generator]
 def load_engine(request: RunRequest) -> Generator:
     """Load the model; torch is imported here and not before."""
     model = store.default_model() if request.model is None else request.model
-    from localdiff.engine import Engine
+    with interruptible():
+        from localdiff.engine import Engine
 
-    return Engine.load(
-        model,
-        device=request.device,
-        dtype=request.dtype,
-        revision=request.revision,
-        offline=request.offline,
-        context=request.options.context,
-        max_memory=request.max_memory,
-        adapter=request.adapter,
-    )
+        return Engine.load(
+            model,
+            device=request.device,
+            dtype=request.dtype,
+            revision=request.revision,
+            offline=request.offline,
+            context=request.options.context,
+            max_memory=request.max_memory,
+            adapter=request.adapter,
+        )
 
 
 def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_engine) -> int:
@@ -152,8 +153,7 @@ def _load(request: RunRequest, output: Output, status: StatusLine, load: Load) -
     hub.show_downloads(output.stderr.terminal and not output.quiet)
     status.show(f"loading {printable(request.model or 'the model')}")
     start = time.perf_counter()
-    with interruptible():
-        engine = load(request)
+    engine = load(request)
     if output.logs:
         identity = engine.identity
         status.above(

@@ -129,9 +129,7 @@ def make_fast(model: nn.Module, device: torch.device) -> None:
         try:
             card.prepare(model, device)
         except card.SwitchError as error:
-            raise UsageError(
-                str(error), "it is a variable of the environment; `docs/gpu.md` has what it can say"
-            ) from error
+            raise UsageError(str(error), error.hint) from error
 
 
 @torch.inference_mode()

@@ -30,9 +30,7 @@ def prepare_card(network: nn.Module, device: torch.device, keep: Collection[str]
     try:
         prepared = prepare(network, device, keep=keep)
     except SwitchError as error:
-        raise UsageError(
-            str(error), "it is a variable of the environment; `docs/gpu.md` has what it can say"
-        ) from error
+        raise UsageError(str(error), error.hint) from error
     for path in prepared.paths:
         _log.info("%s", path)
     if keep:

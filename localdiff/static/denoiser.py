@@ -117,9 +117,7 @@ class Denoiser:
             for variable in (EXPERTS, DENSE):  # wrong here, too, where there is no card to read them for
                 activations_of(variable)
         except SwitchError as error:
-            raise UsageError(
-                str(error), "it is a variable of the environment; `docs/gpu.md` has what it can say"
-            ) from error
+            raise UsageError(str(error), error.hint) from error
         if device.type != "cuda" or not one_device:
             return cls(model)
         static = not plain["step"] and missing(device) is None

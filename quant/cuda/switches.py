@@ -28,6 +28,8 @@ EXPERTS, DENSE = "LOCALDIFF_CUDA_EXPERTS", "LOCALDIFF_CUDA_DENSE"
 class SwitchError(ValueError):
     """A variable says what it cannot say."""
 
+    hint = "it is a variable of the environment; `docs/gpu.md` has what it can say"
+
 
 def is_plain(part: Part) -> bool:
     """Whether a part is switched off.

@@ -6,6 +6,7 @@ Knows what a user is told and what is remembered; what sound means is in `quant.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from localdiff import store
@@ -38,7 +39,8 @@ def verify_alone(directory: Path, output: Output) -> int:
     with board(output) as shown:
         problems = [checked.problem or "" for checked in damage(directory, shown)]
     if problems:
-        _forget(directory, output)
+        with _written_down("that it is damaged", output):
+            store.forget_verified(directory)
         for problem in problems[:-1]:
             output.error(problem)
         raise DamagedError(problems[-1], AGAIN)
@@ -82,17 +84,15 @@ def worst(manifest: Manifest) -> list[str]:
 
 def remember(directory: Path, output: Output) -> None:
     """Keep for `localdiff models` that a directory is sound."""
-    try:
+    with _written_down("when it was verified", output):
         store.record_verified(directory)
-    except OSError as error:
-        if not output.quiet:
-            output.stderr.write(f"note: when it was verified could not be written down: {error.strerror}\n")
 
 
-def _forget(directory: Path, output: Output) -> None:
-    """Keep for `localdiff models` that nobody knows a directory to be sound."""
+@contextmanager
+def _written_down(what: str, output: Output) -> Iterator[None]:
+    """A record that cannot be written is no reason to fail."""
     try:
-        store.forget_verified(directory)
+        yield
     except OSError as error:
         if not output.quiet:
-            output.stderr.write(f"note: that it is damaged could not be written down: {error.strerror}\n")
+            output.stderr.write(f"note: {what} could not be written down: {error.strerror}\n")

@@ -25,13 +25,7 @@ from quant.modules import swap_modules
 from tests import tiny
 from tests.kernels import DEVICE
 from tests.localdiff.bench.step.small import small_config
-
-
-class Grouped(nn.Module):
-    """In the place of experts whose work is Triton's: rows in, rows out."""
-
-    def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
-        return x * (weight * index).sum(dim=-1, keepdim=True).to(x.dtype)
+from tests.specializations import Unfused
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +54,7 @@ def on_card(config: ModelConfig, *, grouped: bool = True, codec: str | None = No
             swap_modules(network, dict.fromkeys(names, codec) | {"embed_tokens.weight": "int8"}, torch.bfloat16)
     for layer in network.layers:
         if grouped:
-            layer.experts = Grouped()
+            layer.experts = Unfused()
     for module in network.modules():
         for name, parameter in module.named_parameters(recurse=False):
             there = torch.empty(parameter.shape, dtype=torch.bfloat16, device=DEVICE)
