@@ -34,7 +34,7 @@ Action: TypeAlias = Callable[[Desk, str], Ask | None]
 
 def help_(desk: Desk, argument: str) -> None:
     """One screen of keys and commands."""
-    desk.say(help_page(desk.output.stderr))
+    desk.say(help_page(desk.output.stderr, multiline=desk.settings.looks.multiline))
 
 
 def exit_(desk: Desk, argument: str) -> None:

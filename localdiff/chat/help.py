@@ -8,8 +8,9 @@ from __future__ import annotations
 from localdiff.chat.slash import COMMANDS, CommandName
 from localdiff.ui.output import BOLD, Stream
 
+SENDING = ("Enter", 'sends. Alt-Enter or Ctrl-J: a new line; """ … """ over lines')
+SENDING_LINES = ("Enter", "a new line; sends a command. Alt-Enter: sends the message")
 KEYS = (
-    ("Enter", 'sends. Alt-Enter or Ctrl-J: a new line; """ … """ over lines'),
     ("Ctrl-C", "stops the reply, clears the line; twice in a hurry leaves"),
     ("Ctrl-D", "leaves, on an empty line. Ctrl-G: the line in your editor"),
     ("Tab", "completes. Up and Ctrl-R: what was typed before"),
@@ -19,9 +20,10 @@ GROUPS = ("Chat", "Answers", "Message", "Sessions")
 _LABEL, _USAGE = 10, 21
 
 
-def help_page(stream: Stream) -> str:
-    """The page, without a newline at its end."""
-    lines = [f"{stream.styled(f'{key:<{_LABEL}}', BOLD)}{meaning}" for key, meaning in KEYS]
+def help_page(stream: Stream, *, multiline: bool = False) -> str:
+    """The page, without a newline at its end; `multiline` says what Enter does, as of `Looks`."""
+    keys = (SENDING_LINES if multiline else SENDING, *KEYS)
+    lines = [f"{stream.styled(f'{key:<{_LABEL}}', BOLD)}{meaning}" for key, meaning in keys]
     lines.append("")
     for group, label in enumerate(GROUPS):
         for command in (command for command in COMMANDS if command.group == group):

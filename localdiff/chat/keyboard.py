@@ -21,7 +21,7 @@ from prompt_toolkit.output import Output
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from localdiff.chat.pastes import Pastes
-from localdiff.chat.slash import is_open
+from localdiff.chat.slash import is_command, is_open
 
 PROMPT, CONTINUATION = ">>> ", "... "
 _INTERRUPTED = object()
@@ -33,7 +33,7 @@ class KeyboardReader:
     Args:
         history: what was typed before; takes what is typed now.
         completer: what Tab offers.
-        multiline: whether Enter begins a new line, asked at every Enter.
+        multiline: whether Enter begins a new line of a message, asked at every Enter.
         input, output: the terminal; by default that of the process.
     """
 
@@ -81,7 +81,8 @@ class KeyboardReader:
 
         @keys.add("enter", filter=typing)
         def _enter(event: KeyPressEvent) -> None:
-            if self._multiline() or is_open(self._pastes.unfold(event.current_buffer.text)):
+            text = self._pastes.unfold(event.current_buffer.text)
+            if (self._multiline() and not is_command(text)) or is_open(text):
                 event.current_buffer.insert_text("\n")
             else:
                 self._accept(event)

@@ -47,6 +47,9 @@ class Chat:
                 line = self._reader.read(text)
             except EOFError:
                 return
+            except LocaldiffError as error:
+                self._desk.show(error)
+                continue
             if line is None:
                 self._hint()
                 continue

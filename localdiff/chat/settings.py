@@ -32,7 +32,7 @@ class Looks:
         think: whether the model thinks before it answers, and whether that is shown.
         markdown: render the markup of finished paragraphs on a terminal.
         stats: a line of figures after each reply.
-        multiline: Enter begins a new line and Alt-Enter sends, in place of the other way round.
+        multiline: Enter begins a new line and Alt-Enter sends, in place of the other way round; commands excepted.
     """
 
     live: LiveWish = "auto"

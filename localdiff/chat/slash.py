@@ -104,6 +104,11 @@ def parse(line: str) -> Message | Command | Unknown | None:
     return Unknown(word, near[0] if near else None)
 
 
+def is_command(text: str) -> bool:
+    """Whether a line, as far as it is typed, is for the chat and not for the model."""
+    return isinstance(parse(text), Command | Unknown) and "\n" not in text
+
+
 def is_open(text: str) -> bool:
     """Whether a message in triple quotes still waits for its end."""
     start = text.lstrip()

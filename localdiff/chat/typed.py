@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from localdiff.chat.slash import is_open
+from localdiff.errors import UsageError
 
 
 class LineReader:
@@ -25,6 +26,7 @@ class LineReader:
 
         Raises:
             EOFError: there is no more.
+            UsageError: a line is not UTF-8.
         """
         line = self._line()
         while is_open(line):
@@ -38,4 +40,11 @@ class LineReader:
         data = b"" if self._file is None else self._file.readline()
         if not data:
             raise EOFError
-        return data.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
+        try:
+            line = data.decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(
+                f"a line is not text: its byte {error.start} is not UTF-8",
+                "a message is UTF-8 text; `iconv` converts other encodings",
+            ) from None
+        return line.removesuffix("\n").removesuffix("\r")

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from localdiff import hub
+from localdiff.commands.interrupt import interruptible
 from localdiff.errors import UsageError
 from localdiff.options import GenerateOptions
 from localdiff.ui.log import logging_to
@@ -69,10 +70,11 @@ def bench_quality(request: QualityRequest, output: Output) -> int:
 
 
 def _measure(request: QualityRequest, output: Output, status: StatusLine) -> None:
-    from localdiff.bench.quality.comparison import compare
-    from localdiff.bench.quality.questions import file_questions, skill_questions
-    from localdiff.bench.quality.report import table, to_object
-    from localdiff.engine import Engine
+    with interruptible():
+        from localdiff.bench.quality.comparison import compare
+        from localdiff.bench.quality.questions import file_questions, skill_questions
+        from localdiff.bench.quality.report import table, to_object
+        from localdiff.engine import Engine
 
     questions = (
         skill_questions(request.skills, request.count)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from localdiff.commands.interrupt import interruptible
 from localdiff.errors import UsageError
 from localdiff.ui.log import logging_to
 from localdiff.ui.output import Output
@@ -82,8 +83,9 @@ Measure: TypeAlias = "Callable[[StepRequest, Callable[[str], None]], Report]"
 
 def measure(request: StepRequest, progress: Callable[[str], None]) -> Report:
     """Measure; torch is imported here and not before."""
-    from localdiff.bench.step.run import Measurement, run
-    from localdiff.bench.step.subject import random_subject, real_subject
+    with interruptible():
+        from localdiff.bench.step.run import Measurement, run
+        from localdiff.bench.step.subject import random_subject, real_subject
 
     if request.model is None:
         make = random_subject(

@@ -99,6 +99,10 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
         LocaldiffError: everything that a user can do something about before the first line.
         KeyboardInterrupt: Ctrl-C twice in a hurry.
     """
+    if output.stdout.missing:
+        raise UsageError(
+            "stdout is closed, so the answers would be lost", "`localdiff run -o FILE` writes one to a file"
+        )
     mode_of(request.run.live, output, lines_on_stdout=False)  # refuses what cannot be drawn
     # Remarks and commands are for whoever types, on the terminal that there is.
     spoken = output if output.stderr.terminal or not output.stdout.terminal else replace(output, stderr=output.stdout)

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from localdiff import paths, store
+from localdiff.commands.interrupt import interruptible
 from localdiff.commands.quantizing.request import Ask, QuantizeRequest
 from localdiff.errors import UsageError
 from localdiff.hub.reference import quantized_directory
@@ -32,8 +33,9 @@ def quantize(request: QuantizeRequest, output: Output, *, ask: Ask | None) -> in
     Raises:
         LocaldiffError, QuantError: everything that a user can do something about.
     """
-    from localdiff.commands.quantizing.flow import Quantization
-    from localdiff.commands.quantizing.verification import verify_alone
+    with interruptible():
+        from localdiff.commands.quantizing.flow import Quantization
+        from localdiff.commands.quantizing.verification import verify_alone
 
     _refuse_contradictions(request)
     _refuse_mount_point(request.target)

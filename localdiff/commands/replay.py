@@ -117,6 +117,8 @@ def replay(
         LocaldiffError: everything that a user can do something about.
     """
     form = request.form
+    if output.stdout.missing and request.output is None:
+        raise UsageError("stdout is closed, so nothing would be seen", "`-o FILE` writes it to a file")
     if (request.step is not None or request.block is not None) and form not in ("text", "svg"):
         raise UsageError("`--block` and `--step` choose what `--to text` or `--to svg` shows", "add one of them")
     if form is None and is_possible(keyboard, output.stdout.file, env.get("TERM", "")):

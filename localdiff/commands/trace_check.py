@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from localdiff import hub
-from localdiff.commands.interrupt import cancel_on_interrupt
+from localdiff.commands.interrupt import cancel_on_interrupt, interruptible
 from localdiff.commands.replay import open_trace
 from localdiff.commands.trace_header import LocatedIdentity, digests_of
 from localdiff.errors import TraceError, WeightsError
@@ -51,18 +51,19 @@ class CheckRequest:
 
 def load_run(request: CheckRequest, header: Header) -> tuple[LocatedIdentity, Run]:
     """The model of a trace, and the run of its header on it; torch is imported here and not before."""
-    from localdiff.engine import Engine
-    from localdiff.trace.probe import again
+    with interruptible():
+        from localdiff.engine import Engine
+        from localdiff.trace.probe import again
 
-    engine = Engine.load(
-        request.model or header.model.name,
-        device=request.device or header.machine.device,
-        dtype=header.model.dtype,
-        revision=None if request.model else header.model.revision,
-        offline=request.offline,
-        context=header.context,
-        adapter=None if header.model.adapter is None else header.model.adapter.name,
-    )
+        engine = Engine.load(
+            request.model or header.model.name,
+            device=request.device or header.machine.device,
+            dtype=header.model.dtype,
+            revision=None if request.model else header.model.revision,
+            offline=request.offline,
+            context=header.context,
+            adapter=None if header.model.adapter is None else header.model.adapter.name,
+        )
     return engine.identity, lambda cancel: again(engine, header, cancel=cancel)
 
 

@@ -5,10 +5,11 @@ Knows files, forms and streams; compares nothing itself, and needs no torch.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.commands.replay import open_trace
@@ -19,6 +20,9 @@ from localdiff.trace.comparison.report import report
 from localdiff.trace.trace import Trace
 from localdiff.ui.output import Output
 
+Form: TypeAlias = Literal["text", "html"]
+_SUFFIXES: Mapping[str, Form] = {"": "text", ".txt": "text", ".html": "html", ".htm": "html"}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DiffRequest:
@@ -26,12 +30,12 @@ class DiffRequest:
 
     Attributes:
         files: two traces.
-        to: the form; None goes by the suffix of `output`, and is text without one.
+        to: the form; None goes by the suffix of `output`, and is text on stdout.
         output: file that takes what would go to stdout.
     """
 
     files: tuple[str, str]
-    to: Literal["text", "html"] | None = None
+    to: Form | None = None
     output: Path | None = None
 
 
@@ -48,13 +52,15 @@ def trace_diff(request: DiffRequest, output: Output) -> int:
     return 0
 
 
-def diff_form(to: Literal["text", "html"] | None, file: Path | None, output: Output) -> Literal["text", "html"]:
+def diff_form(to: Form | None, file: Path | None, output: Output) -> Form:
     """The form that is asked for.
 
     Raises:
-        UsageError: a page for a terminal.
+        UsageError: a page for a terminal, or a file whose suffix stands for neither form.
     """
-    form = to or ("html" if file is not None and file.suffix.lower() in (".html", ".htm") else "text")
+    form = to or ("text" if file is None else _SUFFIXES.get(file.suffix.lower()))
+    if form is None:
+        raise UsageError(f"`{file}` does not say what to write", "add `--to` text or html")
     if form == "html" and file is None and output.stdout.terminal:
         raise UsageError("`--to html` would fill the terminal", "add `-o FILE.html`, or send it into a pipe")
     return form
@@ -72,7 +78,7 @@ def diff_file(path: Path | None) -> AbstractContextManager[OutputFile | None]:
 def write_diff(
     traces: tuple[Trace, Trace],
     names: tuple[str, str],
-    form: Literal["text", "html"],
+    form: Form,
     file: OutputFile | None,
     output: Output,
 ) -> None:

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from localdiff import hub, store
-from localdiff.commands.interrupt import cancel_on_interrupt
+from localdiff.commands.interrupt import cancel_on_interrupt, interruptible
 from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
-from localdiff.commands.trace_diff import diff_file, diff_form, write_diff
+from localdiff.commands.trace_diff import Form, diff_file, diff_form, write_diff
 from localdiff.commands.trace_header import Recordable
 from localdiff.errors import UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
@@ -31,6 +31,7 @@ from localdiff.trace.trace import Trace
 from localdiff.ui.log import logging_to
 from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
+from quant import recipe_named
 
 INTERRUPTED = 130
 
@@ -67,7 +68,7 @@ class PairRequest:
     max_memory: int | None = None
     offline: bool = False
     keep: Path | None = None
-    to: Literal["text", "html"] | None = None
+    to: Form | None = None
     output: Path | None = None
 
 
@@ -92,18 +93,19 @@ Load: TypeAlias = Callable[[PairRequest, Side], tuple[Recordable, Run]]
 
 def load_paired(request: PairRequest, side: Side) -> tuple[Recordable, Run]:
     """A model, and how it answers under paired noise; torch is imported here and not before."""
-    from localdiff.engine import Engine
-    from localdiff.trace.probe import paired
+    with interruptible():
+        from localdiff.engine import Engine
+        from localdiff.trace.probe import paired
 
-    engine = Engine.load(
-        side.model,
-        device=request.device,
-        dtype=request.dtype,
-        offline=request.offline,
-        context=request.options.context,
-        max_memory=request.max_memory,
-        adapter=side.adapter,
-    )
+        engine = Engine.load(
+            side.model,
+            device=request.device,
+            dtype=request.dtype,
+            offline=request.offline,
+            context=request.options.context,
+            max_memory=request.max_memory,
+            adapter=side.adapter,
+        )
 
     def run(prompt: str, options: GenerateOptions, cancel: threading.Event) -> Iterator[Event]:
         return paired(engine, prompt, options, seed=options.seed or 0, cancel=cancel)
@@ -153,6 +155,7 @@ def _sides(request: PairRequest) -> tuple[Side, Side]:
 
     Raises:
         UsageError: neither two different recipes nor an adapter, or both of it.
+        RecipeError: there is no such recipe.
         WeightsError: nobody has made the weights of a recipe, or there is no such adapter.
     """
     if (request.recipes is None) == (request.adapter is None):
@@ -171,6 +174,9 @@ def _sides(request: PairRequest) -> tuple[Side, Side]:
         raise UsageError(
             f"`--recipes {request.recipes}` does not name two recipes", "for example `--recipes bf16,4bit`"
         )
+    for recipe in recipes:
+        if recipe != PUBLISHED:
+            recipe_named(recipe)
     first, second = (_quantized(request.model, recipe) for recipe in recipes)
     return first, second
 

@@ -59,6 +59,7 @@ class Plain:
         self._dot = output.stderr.dot()
         self._position = "while reading the prompt"
         self._limits: RunStarted | None = None
+        self._answered = False
 
     def on_event(self, event: Event) -> None:
         """Print what the event brings."""
@@ -94,6 +95,7 @@ class Plain:
             if self._thought is not None:
                 self._thought.add(event.text)
         else:
+            self._answered = self._answered or bool(event.text.strip())
             if self._thought is not None:
                 self._thought.end()
             if self._answer is not None:
@@ -104,6 +106,8 @@ class Plain:
         output, stats = self._output, event.stats
         if event.reason == "cancelled" and output.notes:
             output.stderr.write(f"Stopped {self._position}; kept {counted(stats.tokens, 'token')}.\n")
+        elif not self._answered and output.notes:
+            output.stderr.write("The reply is empty.\n")
         if output.notes or output.stats:
             self._footer(stats)
         if output.notes and event.reason == "length" and self._limits is not None:

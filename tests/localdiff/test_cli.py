@@ -276,6 +276,25 @@ def test_streams_that_are_closed(tmp_path: Path) -> None:
     assert kept.exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["chat", "-m", "demo"], "stdout is closed, so the answers would be lost"),
+        (["replay", "example"], "stdout is closed, so nothing would be seen"),
+    ],
+)
+def test_what_would_be_said_to_nobody_is_refused(arguments: list[str], words: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *command({}, arguments)],
+        input=b"hi\n",
+        stderr=subprocess.PIPE,
+        env=environment(),
+        cwd=ROOT,
+    )
+    assert done.returncode == 2
+    assert f"error: {words}" in done.stderr.decode()
+
+
 def test_the_package_hands_out_its_names_lazily() -> None:
     program = (
         "import localdiff, sys; print(dir(localdiff), 'torch' in sys.modules, localdiff.GenerateOptions.__module__)"

@@ -129,8 +129,16 @@ class Comparison:
         return bool(self.blocks) and self.blocks[0].noise_differs
 
     def count(self, change: Change) -> int:
-        """Committed tokens of one kind; for changed ones the larger of both sides."""
-        return sum(max(map(len, stretch.pieces)) for stretch in self.stretches if stretch.change == change)
+        """Committed tokens of one kind. Where a stretch is longer in one run, what it has more is in that one alone."""
+        total = 0
+        for stretch in self.stretches:
+            one, other = map(len, stretch.pieces)
+            if stretch.change == "changed":
+                more: dict[Change, int] = {"only in A": one - other, "only in B": other - one}
+                total += min(one, other) if change == "changed" else max(0, more.get(change, 0))
+            elif stretch.change == change:
+                total += max(one, other)
+        return total
 
 
 def compare(one: Trace, other: Trace) -> Comparison:

@@ -66,6 +66,14 @@ def test_the_two_kinds_of_enter_can_be_exchanged(typed: Desk) -> None:
     assert typed(f"one{ENTER}two{ALT_ENTER}") == "one\ntwo"
 
 
+@pytest.mark.parametrize("line", ["/set multiline off", "/hlep", "/"])
+def test_enter_always_sends_a_command(typed: Desk, line: str) -> None:
+    typed.multiline = True
+    assert typed(line + ENTER) == line
+    assert typed(f"//{line}{ENTER}two{ALT_ENTER}") == f"//{line}\ntwo"
+    assert typed(f"one{ENTER}{line}{ENTER}{ALT_ENTER}") == f"one\n{line}\n"
+
+
 def test_an_open_quote_goes_on_until_it_is_closed(typed: Desk) -> None:
     assert typed(f'"""one{ENTER}two{ENTER}"""{ENTER}') == '"""one\ntwo\n"""'
 

@@ -325,5 +325,12 @@ def test_help_fits_a_screen(room: Room) -> None:
         assert any(f"/{command.name}" in line and command.help in line for line in page)
 
 
+def test_help_says_what_enter_does(room: Room) -> None:
+    assert "Enter     sends." in room("/help")
+    shown = room("/help", looks=replace(QUIET, multiline=True))
+    assert "Enter     a new line; sends a command. Alt-Enter: sends the message\n" in shown
+    assert "Enter     sends." not in shown
+
+
 def test_a_narrow_terminal_gets_a_short_footer(room: Room) -> None:
     assert "\n6 tok · 8.0 tok/s · ctx 0 %\n" in room("Hi", width=40)

@@ -17,6 +17,7 @@ from localdiff.options import GenerateOptions
 from localdiff.trace.header import Header
 from localdiff.trace.reader import read_trace
 from localdiff.ui.output import Output, Stream
+from quant.errors import RecipeError
 from tests.fakes import Block, FakeIdentity, ScriptedEngine
 from tests.processes import CapturedStream, Cli
 from tests.traces import condensing, record, word_pieces
@@ -199,7 +200,9 @@ def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_p
         ({"recipes": "4bit,4bit"}, UsageError, "does not name two recipes"),
         ({"recipes": "bf16,4bit,int8"}, UsageError, "does not name two recipes"),
         ({"recipes": "bf16,int8"}, WeightsError, "there are no weights of `demo` in the recipe `int8` here"),
-        ({"recipes": "bf16,../x"}, WeightsError, "in the recipe `../x` here"),
+        ({"recipes": "bf16,../x"}, RecipeError, "there is no recipe `../x`"),
+        ({"recipes": "bf16,foo"}, RecipeError, "there is no recipe `foo`"),
+        ({"output": Path("pair.pdf")}, UsageError, "`pair.pdf` does not say what to write"),
         ({"keep": Path("/no/such/folder")}, UsageError, "there is no folder `/no/such/folder`"),
         ({"output": Path("/no/such/folder/pair.html")}, UsageError, "there is no folder `/no/such/folder`"),
     ],

@@ -101,6 +101,15 @@ def test_tokens_that_end_up_others() -> None:
         assert whole == [trace.piece(token) for token in trace.token_ids]
 
 
+def test_what_one_run_has_more_is_in_that_one_alone() -> None:
+    short = condensed(blocks=1, steps=4, length=4)
+    for one, other in ((short, A), (A, short)):
+        comparison = compare(one, other)
+        both = comparison.count("same") + comparison.count("changed")
+        assert both + comparison.count("only in A") == len(one.token_ids)
+        assert both + comparison.count("only in B") == len(other.token_ids)
+
+
 def test_runs_of_different_length_and_noise() -> None:
     longer = condensed(blocks=4, steps=6, length=24, seed=5)
     comparison = compare(A, longer)

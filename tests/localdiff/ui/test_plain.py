@@ -124,6 +124,14 @@ def test_model_text_is_safe_on_a_terminal_and_exact_in_a_pipe() -> None:
     assert process(*RUN, script=script).stdout == text
 
 
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_reply_is_called_so(text: str) -> None:
+    run = terminal(*RUN, script={"blocks": [{"text": text}]})
+    assert run.finish() == 0
+    assert "The reply is empty." in run.lines()
+    assert "The reply is empty." not in terminal(*RUN, "-q", script={"blocks": [{"text": text}]}).lines()
+
+
 @pytest.mark.parametrize("steps", [1000])
 def test_ctrl_c_keeps_what_is_final(steps: int) -> None:
     script = {"pause": 0.05, "blocks": [{"text": "Kept.", "steps": 1}, {"text": "Dropped.", "steps": steps}]}
