@@ -127,7 +127,8 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
     prompt = read_prompt(request.prompt, request.file, stdin)
     keep = None if request.keep is None else expanded(request.keep)
     if keep is not None and not keep.is_dir():
-        raise UsageError(f"there is no folder `{request.keep}`", "create it first, or give `--keep` another name")
+        words = f"`{request.keep}` is no folder" if keep.exists() else f"there is no folder `{request.keep}`"
+        raise UsageError(words, "`--keep` takes a folder that is there; the traces are named by what was compared")
     seed = secrets.randbits(DRAWN_SEED_BITS) if request.options.seed is None else request.options.seed
     request = replace(request, options=replace(request.options, seed=seed))
     hub.show_downloads(output.stderr.terminal and not output.quiet)

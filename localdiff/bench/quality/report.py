@@ -23,7 +23,7 @@ def table(comparison: Comparison) -> str:
     first, second = comparison.first, comparison.second
     lines = [
         f"{second.model} ({second.recipe}) against {first.model} ({first.recipe}), {second.dtype} on {second.device}: "
-        f"{comparison.hardware}; {comparison.seeds} seeds a question",
+        f"{comparison.hardware}; {comparison.seeds} {'seed' if comparison.seeds == 1 else 'seeds'} a question",
         "",
         f"| {' | '.join(_HEAD)} |",
         f"|---|{'---:|' * (len(_HEAD) - 1)}",

@@ -88,6 +88,16 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_loaded(
     assert message in result.stderr
 
 
+def test_a_model_against_itself(cli: Cli, models: tuple[Path, Path]) -> None:
+    result = cli("bench", "quality", *map(str, models), str(models[0]))
+    assert result.code == 2
+    assert "a model is held against itself" in result.stderr
+
+
+def test_one_seed_is_one(cli: Cli, asked: list[str]) -> None:
+    assert "; 1 seed a question\n" in cli(*asked, "--seeds", "1", "--count", "1").stdout
+
+
 def test_a_skill_that_does_not_exist(cli: Cli, models: tuple[Path, Path]) -> None:
     result = cli("bench", "quality", *map(str, models), "--skill", "flying")
     assert result.code == 2

@@ -203,6 +203,7 @@ def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_p
         ({"recipes": "bf16,../x"}, RecipeError, "there is no recipe `../x`"),
         ({"recipes": "bf16,foo"}, RecipeError, "there is no recipe `foo`"),
         ({"output": Path("pair.pdf")}, UsageError, "`pair.pdf` does not say what to write"),
+        ({"keep": Path(__file__)}, UsageError, "is no folder"),
         ({"keep": Path("/no/such/folder")}, UsageError, "there is no folder `/no/such/folder`"),
         ({"output": Path("/no/such/folder/pair.html")}, UsageError, "there is no folder `/no/such/folder`"),
     ],
