@@ -154,7 +154,9 @@ def quality_command(
     offline: options.Offline = False,
     json: Annotated[
         bool,
-        typer.Option("--json", help="Print one JSON object in place of the table.", rich_help_panel=options.OUTPUT),
+        typer.Option(
+            "--json", help="Print a line of JSON for each B in place of the tables.", rich_help_panel=options.OUTPUT
+        ),
     ] = False,
     quiet: Annotated[
         bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=options.OUTPUT)

@@ -114,7 +114,9 @@ class Engine:
         max_memory: int | None = None,
         adapter: str | None = None,
     ) -> Engine:
-        """Loads `demo`, a directory (in the released layout, or what `localdiff quantize` wrote), or a Hub id.
+        """Loads `demo`, a directory, a name that `localdiff models` lists, or a Hub id.
+
+        A directory is in the released layout, what `localdiff quantize` wrote, or has bitsandbytes' 4-bit layers.
 
         Where the model does not fit the device, `auto` uses all CUDA devices, and leaves layers in host memory if
         that is still too little; a warning tells the cost. A device that was named takes all of it or none, unless

@@ -21,14 +21,15 @@ wrote it. On a terminal, control characters in it are replaced, and its last lin
 
 | stdout | stderr | stdout gets | stderr gets |
 |---|---|---|---|
-| terminal | terminal | the answer | status line while it works, footer |
-| pipe or file | terminal | the answer, block by block | status line while it works, footer |
+| terminal | terminal | the answer | the live canvas, footer |
+| pipe or file | terminal | the answer: a pipe line by line, a file block by block | the live canvas, footer |
 | terminal | pipe or file | the answer | one line a block, footer |
-| pipe or file | pipe or file | the answer, block by block | nothing, unless `-v` or `--stats` |
+| pipe or file | pipe or file | the answer, block by block | warnings; more with `-v` or `--stats` |
 
 What the model thinks before it answers (`--think`) is shown on stderr and is never part of the answer.
 
-Colour goes by `--color`, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`, then by whether the stream is a terminal.
+Colour goes by `--color`, then `LOCALDIFF_COLOR`, `ui.color` of `config.toml` (for `run` and `chat`), `NO_COLOR`,
+`FORCE_COLOR`, then by whether the stream is a terminal.
 
 ## Exit codes
 
@@ -40,7 +41,8 @@ Colour goes by `--color`, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`, the
 | 3 | weights are missing, unreadable, or not handed out |
 | 4 | no such device, or not enough memory or disk |
 | 5 | stored weights differ from their manifest, or a trace is damaged |
-| 130 | stopped with Ctrl-C, what was finished has been printed or kept; or a question was answered with no |
+| 130 | stopped with Ctrl-C, what was finished has been printed or kept, unless `-o` names an existing file; \
+or a question was answered with no |
 | 141 | the reader of stdout went away |
 | 143 | terminated |
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from localdiff.chat.session import Session
+from localdiff.chat.session_file import Opened
 from localdiff.chat.settings import ChatSettings
 from localdiff.chat.store import SessionStore
 from localdiff.errors import UsageError
@@ -50,9 +51,9 @@ def opened_line(session: Session) -> str:
     return f"Session `{session.name}`, {counted(len(session.turns), 'turn')}; the last message was: {last}"
 
 
-def damage_line(name: str, damage: str) -> str:
+def damage_line(name: str, opened: Opened) -> str:
     """What a damaged file has cost."""
-    return f"Session `{name}` is damaged: {damage}. The file as it was is kept as `{name}.jsonl.damaged`."
+    return f"Session `{name}` is damaged: {opened.damage}. The file as it was is kept as `{opened.kept}`."
 
 
 def echo(text: str) -> str:

@@ -32,10 +32,17 @@ class Header:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opened:
-    """A session that was read, and what is wrong with its file, if anything."""
+    """A session that was read.
+
+    Attributes:
+        session: as much of it as could be read.
+        damage: what is wrong with its file, if anything.
+        kept: name of the file that the damaged one is kept in, where it was opened to go on with.
+    """
 
     session: Session
     damage: str | None
+    kept: str | None = None
 
 
 def encode(session: Session) -> bytes:

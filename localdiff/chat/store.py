@@ -10,8 +10,9 @@ import re
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 from localdiff.chat.private import make_private_folder, write_private
@@ -102,16 +103,23 @@ class SessionStore:
         data, status = self._read(name)
         opened = read(data, name)
         self._written[name] = _identity(status)
-        if opened.damage is not None:
-            # The next save writes only what could be read.
-            path = self.path(name)
-            kept = path.with_name(path.name + ".damaged")
+        if opened.damage is None:
+            return opened
+        return replace(opened, kept=self._keep(name, data))
+
+    def _keep(self, name: str, data: bytes) -> str:
+        """Keeps a damaged file, of which the next save writes only what could be read, and gives the copy's name."""
+        path = self.path(name)
+        for number in count(1):
+            kept = path.with_name(f"{path.name}.damaged{'' if number == 1 else f'-{number}'}")
             try:
                 if not kept.exists():
                     write_private(kept, data)
+                if kept.read_bytes() == data:
+                    break
             except OSError as error:
                 raise ResourceError(f"`{kept}` cannot be written: {error.strerror}") from error
-        return opened
+        return kept.name
 
     def save(self, session: Session) -> str | None:
         """Writes a session, and gives it a name if it has none.

@@ -18,6 +18,7 @@ from localdiff.chat.desk import Desk, stamp
 from localdiff.chat.loop import Chat
 from localdiff.chat.partner import Interruptible, Partner, Reader, Render, View
 from localdiff.chat.session import Session
+from localdiff.chat.session_file import Opened
 from localdiff.chat.settings import ChatSettings, Looks
 from localdiff.chat.store import SessionStore
 from localdiff.chat.talker import Talker
@@ -121,7 +122,8 @@ def _talk(
 ) -> int:
     """The chat from loading a model to the last line; `spoken` takes what is said to whoever types."""
     store = SessionStore(paths.state_dir() / "sessions")
-    session, damage = _session(request, store)
+    opened = _session(request, store)
+    session = opened.session
     run = _continued(request.run, session)
     keyboard = _keyboard(stdin, spoken)
     with typing_ahead(keyboard):
@@ -160,8 +162,8 @@ def _talk(
         identity = engine.identity
         line = f"{name_of(identity)}, {identity.recipe} weights, {identity.dtype} on {identity.device}"
         desk.say(spoken.stderr.styled(f"{line} {spoken.stderr.dot()} /help lists keys and commands", DIM))
-        if damage is not None and session.name is not None:
-            desk.say(damage_line(session.name, damage))
+        if opened.damage is not None and session.name is not None:
+            desk.say(damage_line(session.name, opened))
         if session.turns:
             desk.say(opened_line(session))
     with typing_ahead(keyboard):
@@ -185,8 +187,8 @@ def _lasting(identity: LocatedIdentity) -> str | None:
     return str(identity.adapter_directory.resolve())
 
 
-def _session(request: ChatRequest, store: SessionStore) -> tuple[Session, str | None]:
-    """The session to go on with, and what is wrong with its file."""
+def _session(request: ChatRequest, store: SessionStore) -> Opened:
+    """The session to go on with, or a new one."""
     if request.resume and request.session is not None:
         raise UsageError("`-c` and `--session` both name a session", "leave out one of the two")
     name = request.session
@@ -197,11 +199,12 @@ def _session(request: ChatRequest, store: SessionStore) -> tuple[Session, str | 
         name = entries[0].name
     options = request.run.options
     if name is None or not store.exists(name):
-        return Session(name=name, created=stamp(), system=options.system, think=options.think), None
+        session = Session(name=name, created=stamp(), system=options.system, think=options.think)
+        return Opened(session=session, damage=None)
     opened = store.open(name)
     if request.origins.get("system") == TYPED:
         opened.session.system = options.system
-    return opened.session, opened.damage
+    return opened
 
 
 def _think(request: ChatRequest, session: Session) -> Any:

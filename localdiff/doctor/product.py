@@ -24,6 +24,7 @@ from quant.codecs import CODECS
 from quant.cpu import choice as cpu
 from quant.cuda import choice as card
 from quant.modules import swap_modules
+from quant.switch import SwitchError
 
 ROWS, EXPERTS, CHOSEN, WIDTH, INNER = 4, 4, 2, 256, 64
 LIMIT = 0.03
@@ -123,13 +124,13 @@ def make_fast(model: nn.Module, device: torch.device) -> None:
     Raises:
         UsageError: an environment variable says what it cannot say.
     """
-    if device.type == "cpu":
-        cpu.prepare(model, least=0)
-    elif device.type == "cuda":
-        try:
+    try:
+        if device.type == "cpu":
+            cpu.prepare(model, least=0)
+        elif device.type == "cuda":
             card.prepare(model, device)
-        except card.SwitchError as error:
-            raise UsageError(str(error), error.hint) from error
+    except SwitchError as error:
+        raise UsageError(str(error), error.hint) from error
 
 
 @torch.inference_mode()

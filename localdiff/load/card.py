@@ -11,7 +11,8 @@ from collections.abc import Collection
 import torch
 from torch import nn
 
-from quant.cuda.choice import SwitchError, prepare
+from quant.cuda.choice import prepare
+from quant.switch import SwitchError
 
 from ..errors import UsageError
 
@@ -35,7 +36,9 @@ def prepare_card(network: nn.Module, device: torch.device, keep: Collection[str]
         _log.info("%s", path)
     if keep:
         _log.warning(
-            "the adapter adds to the experts of %d layers: those are computed one by one, which is slower", len(keep)
+            "the adapter adds to the experts of %d layers: those are computed one by one, and no step is recorded as a "
+            "CUDA graph, which is slower",
+            len(keep),
         )
     if prepared.lacking is not None:
         _log.warning("%s", prepared.lacking)

@@ -6,7 +6,8 @@
                             fast modules
 
 Knows the order of these things; knows nothing about generation. On a CPU, tensors that are stored in the wanted type,
-and all codes and scales, stay mapped from the file, so the weights are never held twice.
+and codes and scales, stay mapped from the file, so the weights are never held twice; fast modules that store them
+another way give theirs back.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from torch import Tensor, nn
 from quant.cpu import prepare
 from quant.memory import SLACK, Held, MemoryAccount, cache_bytes
 from quant.modules import swap_modules
+from quant.switch import SwitchError
 
 from ..adapter import Adapter, StoredAdapter
-from ..errors import ResourceError, WeightsError
+from ..errors import ResourceError, UsageError, WeightsError
 from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
 from .accounting import account
@@ -103,7 +105,10 @@ def load_model(
         wanted = sum(weights.nbytes(source, dtype) for source in source_of.values())
         wanted += demand.account.cache + demand.account.buffers
         free = budgets[0].nbytes
-        prepare(network, spare=None if free is None else max(0, free - wanted))
+        try:
+            prepare(network, spare=None if free is None else max(0, free - wanted))
+        except SwitchError as error:
+            raise UsageError(str(error), error.hint) from error
     if device.type == "cuda" and set(placement.layers) == {device} and not placement.offloaded:
         prepare_card(network, device, keep=() if fitting is None else fitting.experts)
     network = network.requires_grad_(False).eval()

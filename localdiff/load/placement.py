@@ -112,15 +112,17 @@ def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool) -> Pl
 
 
 def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_free: int | None) -> str | None:
-    """What an offload costs, as a sentence to be said before anything is loaded; None where nothing is offloaded.
+    """What it costs that a model is not on one device as a whole, as a sentence to be said before anything is loaded.
 
     Args:
         host_free: bytes of host memory that can be had, or None where nobody says.
     """
-    if not placement.offloaded:
+    devices = len({placement.main, *placement.layers})
+    if not placement.offloaded and devices == 1:
         return None
+    if not placement.offloaded:
+        return f"{_what(demand, budgets)}: it is spread over {devices} devices, which compute it the plain way"
     nbytes = sum(demand.layers[layer].weights for layer in placement.offloaded)
-    total, given = shown_size(demand.account.total), " and ".join(map(_given, budgets))
     what = f"{len(placement.offloaded)} of {len(demand.layers)} layers ({shown_size(nbytes)})"
     if placement.main.type == "cpu":
         how = "are read from their files anew in every pass"
@@ -132,7 +134,12 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_f
         )
         if host_free is not None and nbytes > host_free:
             how += f"; only {shown_size(host_free)} of it are free, so the rest is read from the disk every time"
-    return f"`{demand.name}` takes {total} at a context of {demand.context:,} tokens, and {given}: {what} {how}"
+    return f"{_what(demand, budgets)}: {what} {how}"
+
+
+def _what(demand: Demand, budgets: Sequence[Budget]) -> str:
+    total, given = shown_size(demand.account.total), " and ".join(map(_given, budgets))
+    return f"`{demand.name}` takes {total} at a context of {demand.context:,} tokens, and {given}"
 
 
 def _fill_from_the_end(demand: Demand, budgets: Sequence[Budget]) -> tuple[torch.device, ...]:

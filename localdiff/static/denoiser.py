@@ -22,8 +22,9 @@ from torch import Tensor
 from quant.cuda.choice import activations_of
 from quant.cuda.soft import SparseSoft
 from quant.cuda.support import missing
-from quant.cuda.switches import DENSE, EXPERTS, PARTS, SOFT, SwitchError, chosen, is_plain
+from quant.cuda.switches import DENSE, EXPERTS, PARTS, SOFT, is_plain
 from quant.modules import QuantEmbedding
+from quant.switch import SwitchError, chosen
 
 from ..denoising import BlockContext, Step, denoise_block, not_numbers
 from ..diffusion.noise import Noise, SeededNoise

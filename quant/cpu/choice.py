@@ -14,7 +14,6 @@ always computes the same (reference code is told from instructions by a factor o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -27,6 +26,7 @@ from ..modules.embedding import QuantEmbedding
 from ..modules.experts import QuantExperts
 from ..modules.linear import QuantLinear
 from ..modules.tensor import QuantTensor
+from ..switch import chosen
 from .allocator import keep_freed_memory
 from .bitsandbytes_library import nf4_library
 from .embedding import Bf16Embedding
@@ -37,7 +37,7 @@ from .pages import give_back
 from .products import DecodedProduct, ExpertProduct, Int8Product, LibraryProduct
 
 SWITCH = "LOCALDIFF_CPU_PATH"
-"""Environment variable: `plain` keeps all plain modules, `fast` replaces small ones too, anything else is `auto`."""
+"""Environment variable: `plain` keeps all plain modules, `fast` replaces small ones too, `auto` is the default."""
 
 LEAST = 1 << 20
 """Weights of a matrix below which `auto` leaves it alone: there is nothing to gain, and rounding to lose."""
@@ -61,8 +61,11 @@ def prepare(
 
     Returns:
         Bytes that they take beyond what they took as stored; fewer than none where it is less.
+
+    Raises:
+        SwitchError: the environment variable says what it cannot say.
     """
-    switch = os.environ.get(SWITCH, "auto")
+    switch = chosen(SWITCH, "auto", "plain", "fast")
     if switch == "plain":
         return 0
     keep_freed_memory()

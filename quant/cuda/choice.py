@@ -21,14 +21,15 @@ from torch import nn
 from ..modules.embedding import QuantEmbedding
 from ..modules.experts import QuantExperts
 from ..modules.linear import QuantLinear
+from ..switch import chosen
 from .decode import DecodedLinear
 from .embedding import CudaEmbedding
 from .experts import Activations, CudaExperts, can_group
 from .linear import CudaLinear, can_multiply
 from .support import missing
-from .switches import DENSE, EXPERTS, SwitchError, chosen, is_plain
+from .switches import DENSE, EXPERTS, is_plain
 
-__all__ = ["Prepared", "SwitchError", "activations_of", "prepare"]
+__all__ = ["Prepared", "activations_of", "prepare"]
 
 _COST = "experts are decoded one by one, and the program waits for the card in each layer"
 _KINDS: dict[type[nn.Module], str] = {

@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 from typing import Literal, TypeAlias, get_args
 
+from ..switch import SwitchError
+
 Part: TypeAlias = Literal[
     "experts", "dense", "decode", "logits", "attention", "norms", "products", "step", "graph", "commit"
 ]
@@ -23,12 +25,6 @@ in one; the static step; its capture; the fused commit."""
 PARTS: tuple[Part, ...] = get_args(Part)
 PLAIN, SOFT = "LOCALDIFF_CUDA_PLAIN", "LOCALDIFF_CUDA_SOFT"
 EXPERTS, DENSE = "LOCALDIFF_CUDA_EXPERTS", "LOCALDIFF_CUDA_DENSE"
-
-
-class SwitchError(ValueError):
-    """A variable says what it cannot say."""
-
-    hint = "it is a variable of the environment; `docs/gpu.md` has what it can say"
 
 
 def is_plain(part: Part) -> bool:
@@ -42,15 +38,3 @@ def is_plain(part: Part) -> bool:
     if unknown:
         raise SwitchError(f"{PLAIN} names `{unknown[0]}`, which is none of {', '.join(PARTS)} and all")
     return part in named or "all" in named
-
-
-def chosen(name: str, *options: str) -> str:
-    """What a variable says; the first option where it says nothing.
-
-    Raises:
-        SwitchError: it says something that is no option.
-    """
-    value = os.environ.get(name, options[0])
-    if value not in options:
-        raise SwitchError(f"{name}={value} should be {', '.join(options[:-1])} or {options[-1]}")
-    return value

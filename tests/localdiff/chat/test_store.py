@@ -220,6 +220,17 @@ def test_a_damaged_file_is_kept_before_it_is_written_over(store: SessionStore) -
     assert [entry.name for entry in store.entries()] == ["x"]
 
 
+def test_every_damaged_file_is_kept_once(store: SessionStore) -> None:
+    store.save(session("one", "two", "three", name="x"))
+    whole, names = store.path("x").read_bytes(), []
+    for cut in (20, 20, 30):
+        store.path("x").write_bytes(whole[:-cut])
+        names.append(store.open("x").kept)
+        assert (folder(store) / str(names[-1])).read_bytes() == whole[:-cut]
+    assert names == ["x.jsonl.damaged", "x.jsonl.damaged", "x.jsonl.damaged-2"]
+    assert [entry.name for entry in store.entries()] == ["x"]
+
+
 def test_looking_changes_nothing(store: SessionStore) -> None:
     store.save(session("one", name="x"))
     store.path("x").write_bytes(store.path("x").read_bytes()[:-20])

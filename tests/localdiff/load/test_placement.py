@@ -125,6 +125,12 @@ def test_the_cost_on_a_cpu() -> None:
     assert sentence.endswith("1 of 4 layers (10 MB) are read from their files anew in every pass")
 
 
+def test_the_cost_of_a_spread_is_told() -> None:
+    sentence = cost(FOUR, budgets(50, 50), Placement(main=CARD, layers=(CARD, CARD, SECOND, SECOND)), None)
+    assert sentence is not None
+    assert sentence.endswith(": it is spread over 2 devices, which compute it the plain way")
+
+
 def test_what_costs_nothing_is_not_told() -> None:
     assert cost(FOUR, budgets(71), Placement(main=CARD, layers=(CARD,) * 4), 1) is None
 

@@ -16,6 +16,7 @@ from quant.cpu.int8_weight import RowWeight, multiplies_int8
 from quant.cpu.linear import Int8Linear, LastRows
 from quant.cpu.products import DecodedProduct, Int8Product, LibraryProduct
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
+from quant.switch import SwitchError
 
 WIDTH, INNER, EXPERTS, VOCAB, TOP_K = 192, 128, 6, 2048, 3
 needs_int8 = pytest.mark.skipif(not multiplies_int8(), reason="this machine has no exact int8 product")
@@ -271,6 +272,12 @@ def test_experts_that_are_decoded_take_nothing(monkeypatch: pytest.MonkeyPatch) 
     model = nn.ModuleDict({"experts": experts("nf4", "nf4")})
     assert prepare(model, spare=0) == 0
     assert isinstance(model["experts"], CpuExperts)
+
+
+def test_a_switch_that_says_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "quick")
+    with pytest.raises(SwitchError, match="LOCALDIFF_CPU_PATH=quick should be auto, plain or fast"):
+        prepare(nn.Module())
 
 
 def test_the_switch_back(monkeypatch: pytest.MonkeyPatch) -> None:

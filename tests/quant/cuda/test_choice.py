@@ -10,8 +10,8 @@ from quant.cuda import choice
 from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.experts import CudaExperts
 from quant.cuda.support import missing
-from quant.cuda.switches import SwitchError
 from quant.modules import QuantExperts, QuantLinear
+from quant.switch import SwitchError
 from tests.kernels import DEVICE, needs_triton
 from tests.localdiff.bench.step.small import small_subject
 from tests.quant.cuda.test_experts import plain_experts
