@@ -105,7 +105,7 @@ def settings(server: Hub, directory: Path) -> dict[str, str]:
 def server(source: Path) -> Iterator[Hub]:
     """A Hub that hands out the last file, and nothing else, very slowly."""
     files = {path.name: path.read_bytes() for path in source.iterdir()}
-    with hub(small=Repository(files=files, slow={LAST: 0.2})) as running:
+    with hub(small=Repository(files=files, slow={LAST: 2.0})) as running:
         yield running
 
 
@@ -177,7 +177,8 @@ def test_ctrl_c_on_a_terminal(remote: Place, server: Hub, whole: Mapping[str, Ma
     screen.wait_for(LAST)
     screen.type(b"\x03")
     assert screen.finish() == 130
-    assert any("1 of 2 output files are finished and kept" in line for line in screen.lines()), screen.lines()
+    shown = "\n".join(screen.lines())
+    assert "1 of 2 output files are finished and kept" in shown, shown
     assert not any("fetch" in line and "MB" in line for line in screen.lines()[-4:])
     assert screen.raw.rfind(b"\x1b[?25h") > screen.raw.rfind(b"\x1b[?25l")
     server.repositories["owner/small"].slow.clear()
