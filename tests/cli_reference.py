@@ -23,7 +23,7 @@ wrote it. On a terminal, control characters in it are replaced, and its last lin
 |---|---|---|---|
 | terminal | terminal | the answer | the live canvas, footer |
 | pipe or file | terminal | the answer: a pipe line by line, a file block by block | the live canvas, footer |
-| terminal | pipe or file | the answer | one line a block, footer |
+| terminal | pipe or file | the answer | the seed, one line a block, footer |
 | pipe or file | pipe or file | the answer, block by block | warnings; more with `-v` or `--stats` |
 
 What the model thinks before it answers (`--think`) is shown on stderr and is never part of the answer.

@@ -66,6 +66,8 @@ class Plain:
         match event:
             case RunStarted():
                 self._limits = event
+                if self._output.logs:
+                    self._above(f"seed {event.seed}")
             case BlockStarted():
                 self._position = f"in block {event.block}"
             case DenoiseStep():

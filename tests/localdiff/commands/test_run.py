@@ -263,12 +263,12 @@ def test_a_run_that_fails_leaves_the_output_file(cli: Cli, tmp_path: Path) -> No
     assert os.listdir(tmp_path) == ["answer.txt"]
 
 
-def test_verbose_says_how_every_block_went(cli: Cli) -> None:
+def test_verbose_says_the_seed_and_how_every_block_went(cli: Cli) -> None:
     cli.engine = ScriptedEngine(blocks=(Block(text="a", steps=1), Block(text="b", steps=48, reason="step_limit")))
     lines = cli("run", "-m", "demo", "-v", "hi").stderr.splitlines()
     assert lines[0].startswith("model scripted: bf16 weights, fp32 on cpu, loaded in ")
-    assert lines[1:3] == ["block 1: 1 step, 0.25 s, converged", "block 2: 48 steps, 12 s, step limit"]
-    assert lines[3].startswith("2 tokens · 2 blocks · 49 steps · 0.16 tok/s")
+    assert lines[1:4] == ["seed 7", "block 1: 1 step, 0.25 s, converged", "block 2: 48 steps, 12 s, step limit"]
+    assert lines[4].startswith("2 tokens · 2 blocks · 49 steps · 0.16 tok/s")
 
 
 def test_stats_prints_the_footer_alone(cli: Cli, engine: ScriptedEngine) -> None:

@@ -28,6 +28,7 @@ def test_nothing_moves_where_the_canvas_is_turned_off() -> None:
     assert b"\x1b" not in run.raw
     assert b"\r" not in run.raw.replace(b"\r\n", b"")
     assert run.lines()[1:] == [
+        "seed 7",
         "block 1: 3 steps, 0.75 s, converged",
         "First line.",
         "block 2: 3 steps, 0.75 s, converged",
@@ -56,8 +57,8 @@ def test_stdout_on_the_terminal_and_stderr_in_a_pipe() -> None:
     assert run.child.stderr is not None
     log = run.child.stderr.read().decode().splitlines()
     assert run.lines() == ["First line.", "Second line."]
-    assert log[1:3] == ["block 1: 3 steps, 0.75 s, converged", "block 2: 3 steps, 0.75 s, converged"]
-    assert log[3] == f"{FOOTER} ctx 27/8,192"
+    assert log[1:4] == ["seed 7", "block 1: 3 steps, 0.75 s, converged", "block 2: 3 steps, 0.75 s, converged"]
+    assert log[4] == f"{FOOTER} ctx 27/8,192"
 
 
 def test_both_in_pipes() -> None:
@@ -77,6 +78,7 @@ def test_a_dumb_terminal_sees_nothing_move() -> None:
     assert b"\x1b" not in run.raw
     assert b"\r" not in run.raw.replace(b"\r\n", b"")
     assert run.lines()[1:] == [
+        "seed 7",
         "block 1: 3 steps, 0.75 s, converged",
         "First line.",
         "block 2: 3 steps, 0.75 s, converged",
@@ -89,6 +91,7 @@ def test_verbose_lines_stay_above_the_canvas() -> None:
     run = terminal(*RUN, "-v", script=SCRIPT, columns=100)
     assert run.finish() == 0
     assert run.lines()[1:] == [
+        "seed 7",
         "block 1: 3 steps, 0.75 s, converged",
         "First line.",
         "block 2: 3 steps, 0.75 s, converged",
