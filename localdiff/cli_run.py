@@ -130,7 +130,10 @@ def run_command(
         bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=options.OUTPUT)
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="The seed, and a line per block, on stderr.", rich_help_panel=options.OUTPUT)
+        bool,
+        typer.Option(
+            "-v", "--verbose", help="The seed, and a line per block, on stderr.", rich_help_panel=options.OUTPUT
+        ),
     ] = False,
 ) -> int:
     """Answer one prompt.
