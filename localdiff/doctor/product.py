@@ -18,13 +18,12 @@ from localdiff.bench.step.paths import path_of
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.pattern import uniform, words
 from localdiff.doctor.values import Values
-from localdiff.errors import UsageError
+from localdiff.switches import reading_switches
 from quant.codec import Codec, Encoded, codes_shape, scales_shape
 from quant.codecs import CODECS
 from quant.cpu import choice as cpu
 from quant.cuda import choice as card
 from quant.modules import swap_modules
-from quant.switch import SwitchError
 
 ROWS, EXPERTS, CHOSEN, WIDTH, INNER = 4, 4, 2, 256, 64
 LIMIT = 0.03
@@ -124,13 +123,11 @@ def make_fast(model: nn.Module, device: torch.device) -> None:
     Raises:
         UsageError: an environment variable says what it cannot say.
     """
-    try:
+    with reading_switches():
         if device.type == "cpu":
             cpu.prepare(model, least=0)
         elif device.type == "cuda":
             card.prepare(model, device)
-    except SwitchError as error:
-        raise UsageError(str(error), error.hint) from error
 
 
 @torch.inference_mode()

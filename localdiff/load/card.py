@@ -12,9 +12,8 @@ import torch
 from torch import nn
 
 from quant.cuda.choice import prepare
-from quant.switch import SwitchError
 
-from ..errors import UsageError
+from ..switches import reading_switches
 
 _log = logging.getLogger(__name__)
 
@@ -28,10 +27,8 @@ def prepare_card(network: nn.Module, device: torch.device, keep: Collection[str]
     Raises:
         UsageError: an environment variable says what it cannot say.
     """
-    try:
+    with reading_switches():
         prepared = prepare(network, device, keep=keep)
-    except SwitchError as error:
-        raise UsageError(str(error), error.hint) from error
     for path in prepared.paths:
         _log.info("%s", path)
     if keep:

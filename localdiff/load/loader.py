@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from quant.cpu import prepare
 from quant.memory import SLACK, Held, MemoryAccount, cache_bytes
 from quant.modules import swap_modules
-from quant.switch import SwitchError
 
 from ..adapter import Adapter, StoredAdapter
-from ..errors import ResourceError, UsageError, WeightsError
+from ..errors import ResourceError, WeightsError
 from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
+from ..switches import reading_switches
 from .accounting import account
 from .card import prepare_card
 from .devices import free_bytes
@@ -105,10 +105,8 @@ def load_model(
         wanted = sum(weights.nbytes(source, dtype) for source in source_of.values())
         wanted += demand.account.cache + demand.account.buffers
         free = budgets[0].nbytes
-        try:
+        with reading_switches():
             prepare(network, spare=None if free is None else max(0, free - wanted))
-        except SwitchError as error:
-            raise UsageError(str(error), error.hint) from error
     if device.type == "cuda" and set(placement.layers) == {device} and not placement.offloaded:
         prepare_card(network, device, keep=() if fitting is None else fitting.experts)
     network = network.requires_grad_(False).eval()

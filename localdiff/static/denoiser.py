@@ -24,12 +24,11 @@ from quant.cuda.soft import SparseSoft
 from quant.cuda.support import missing
 from quant.cuda.switches import DENSE, EXPERTS, PARTS, SOFT, is_plain
 from quant.modules import QuantEmbedding
-from quant.switch import SwitchError, chosen
+from quant.switch import chosen
 
 from ..denoising import BlockContext, Step, denoise_block, not_numbers
 from ..diffusion.noise import Noise, SeededNoise
 from ..diffusion.schedule import temperature_at
-from ..errors import UsageError
 from ..kernels.attention import can_attend
 from ..kernels.decision import NUMBERS, OVERFLOW, RULES, STOP, TAIL, bits_of
 from ..model.cache import KVCache
@@ -37,6 +36,7 @@ from ..model.diffusion_gemma import DiffusionGemma
 from ..model.fused_joints import FusedJoints
 from ..model.joints import set_joints
 from ..model.products import stack_products
+from ..switches import reading_switches
 from .buffers import Exchange, StepBuffers
 from .outcome import event_of
 from .program import Program, Shape, bucket_of
@@ -112,13 +112,11 @@ class Denoiser:
         """
         experts = (layer.get_submodule("experts") for layer in model.layers)
         can_be_captured = all(getattr(module, "can_be_captured", False) for module in experts)
-        try:
+        with reading_switches():
             plain = {part: is_plain(part) for part in PARTS}
             sparse = chosen(SOFT, "exact", "sparse") == "sparse"
             for variable in (EXPERTS, DENSE):  # wrong here, too, where there is no card to read them for
                 activations_of(variable)
-        except SwitchError as error:
-            raise UsageError(str(error), error.hint) from error
         if device.type != "cuda" or not one_device:
             return cls(model)
         static = not plain["step"] and missing(device) is None
