@@ -61,6 +61,8 @@ def progress_bar(reports: Reports) -> type:
         def __init__(self, total: int | None = None, initial: int = 0, **_: Any) -> None:
             self.total, self.n = total, initial
             self._told = 0.0
+            # The client asks for 10 MB before it tells of them; until then it is known at least which file comes.
+            self.close()
 
         def __enter__(self) -> Bar:
             return self

@@ -93,6 +93,15 @@ def test_files_of_a_directory_of_our_own_are_not_in_the_cache(server: Hub, log: 
     assert not (tmp_path / "hf" / "hub").exists()
 
 
+def test_which_file_comes_is_told_before_any_of_it_is_there(server: Hub, log: Log) -> None:
+    # the client tells of bytes by 10 MiB: all of this file at once, after seconds
+    server.repositories["owner/model"].pace = 2.0
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        downloads.ahead([FIRST])
+        wait_until(lambda: FIRST in log.bytes)
+        assert log.bytes[FIRST] == [0]
+
+
 def test_a_connection_that_is_cut_goes_on_where_it_was(server: Hub, log: Log) -> None:
     content = bytes(range(256)) * 90_000
     # the client hands on 10 MiB at a time, and only what it has handed on is kept
