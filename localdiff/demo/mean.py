@@ -1,0 +1,63 @@
+"""Writes the mean of checkpoints of one training.
+
+    python -m localdiff.demo.mean OUT CHECKPOINT CHECKPOINT …
+
+Weights along one training, each behind a rate that fell, differ mostly by what the part between them had more of; their
+mean answers better than each of them (Izmailov et al., "Averaging Weights Leads to Wider Optima and Better
+Generalization", arXiv:1803.05407).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from ..errors import LocaldiffError
+from ..load import load_model, open_weights
+from ..model.diffusion_gemma import DiffusionGemma
+from .export import VOCABULARY_FILES, export
+
+
+def write_mean(directory: Path, checkpoints: Sequence[Path]) -> None:
+    """Writes a checkpoint whose weights are the mean, summed in fp32, of those of others.
+
+    Raises:
+        ValueError: they have different vocabularies, or configurations.
+        WeightsError: one is not a checkpoint.
+    """
+    first, *others = checkpoints
+    model = _network(first)
+    total = model.state_dict()
+    for other in others:
+        for name in VOCABULARY_FILES:
+            if (other / name).read_bytes() != (first / name).read_bytes():
+                raise ValueError(f"`{first}` and `{other}` differ in {name}")
+        network = _network(other)
+        if network.config != model.config:
+            raise ValueError(f"`{first}` and `{other}` differ in what config.json says")
+        for name, tensor in network.state_dict().items():
+            total[name] = total[name] + tensor
+    model.load_state_dict({name: tensor / len(checkpoints) for name, tensor in total.items()})
+    export(model, first, directory)
+
+
+def _network(checkpoint: Path) -> DiffusionGemma:
+    return load_model(open_weights(checkpoint), torch.device("cpu"), torch.float32).network
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m localdiff.demo.mean", description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=Path, help="folder for the mean")
+    parser.add_argument("checkpoints", type=Path, nargs="+", help="folders that localdiff.demo.train exported")
+    arguments = parser.parse_args()
+    try:
+        write_mean(arguments.out, arguments.checkpoints)
+    except (LocaldiffError, ValueError, OSError) as error:
+        parser.exit(1, f"error: {error}\n")
+
+
+if __name__ == "__main__":
+    main()
