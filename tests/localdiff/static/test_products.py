@@ -61,7 +61,13 @@ def parts(network: DiffusionGemma) -> list[SameRows]:
 
 @pytest.mark.parametrize(
     ("recipe", "dense"),
-    [("bf16", "plain"), ("4bit", "plain"), ("4bit-small", "plain"), ("4bit", "a16"), ("4bit-small", "a16")],
+    [
+        ("bf16", "plain"),
+        ("4bit", "a16"),
+        ("4bit-small", "plain"),
+        pytest.param("4bit", "plain", marks=pytest.mark.slow),
+        pytest.param("4bit-small", "a16", marks=pytest.mark.slow),
+    ],
 )
 def test_a_block_is_the_same_as_with_plain_steps(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = block(small_subject(recipe).network.to(DEVICE))

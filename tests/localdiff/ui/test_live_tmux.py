@@ -89,8 +89,24 @@ def without_notice(rows: list[str]) -> list[str]:
     return kept.rstrip("\n").split("\n")
 
 
-@pytest.mark.parametrize("variables", ["", "NO_COLOR=1", "COLORFGBG=0;15"], ids=["dark", "plain", "light"])
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (50, 20), (20, 6)], ids=str)
+PALETTES = {"dark": "", "plain": "NO_COLOR=1", "light": "COLORFGBG=0;15"}
+"""The environment that chooses each."""
+
+
+# The usual run has each size and each palette; the slow one all of them together.
+SCREENS = [
+    pytest.param(
+        (columns, rows),
+        variables,
+        id=f"{columns}x{rows}-{palette}",
+        marks=() if columns == 80 or palette == "dark" else pytest.mark.slow,
+    )
+    for columns, rows in ((80, 24), (120, 40), (50, 20), (20, 6))
+    for palette, variables in PALETTES.items()
+]
+
+
+@pytest.mark.parametrize(("size", "variables"), SCREENS)
 def test_every_frame_is_whole_and_clean_text_is_left(size: tuple[int, int], variables: str) -> None:
     columns, rows = size
     seen = 0
