@@ -15,21 +15,21 @@ from random import Random
 
 from tokenizers import Tokenizer
 
-from .skills import ALL_SKILLS, SKILLS, Example, Message, Split
+from .skills import ALL_SKILLS, IN_WORDS, SKILLS, Example, Message, Split
 from .turns import Render, compile_template
 from .vocabulary import encode_written
 
 END_OF_TURN = "<turn|>"
 WEIGHTS: Mapping[str, float] = {
-    "spelling": 0.05,
-    "json": 0.12,
-    "dates": 0.03,
-    "sort": 0.28,
-    "add": 0.20,
+    "spelling": 0.02,
+    "json": 0.06,
+    "dates": 0.05,
+    "sort": 0.18,
+    "add": 0.16,
     "sudoku": 0.05,
-    "about": 0.09,
-    "story": 0.16,
-    "unknown": 0.02,
+    "about": 0.24,
+    "story": 0.10,
+    "unknown": 0.14,
 }
 SYSTEM_PROMPTS: tuple[str, ...] = (
     "You are a helpful assistant.",
@@ -88,9 +88,6 @@ def _earlier(rng: Random, story_share: float) -> tuple[Example, ...]:
     return tuple(SKILLS[name](rng, "train") for name in names)
 
 
-_IN_WORDS = ("about", "story")  # long answers that copy nothing letter by letter
-
-
 def load_vocabulary(directory: Path) -> tuple[Tokenizer, Render]:
     """The tokenizer and the template of a directory that `localdiff.demo.vocabulary` wrote."""
     tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
@@ -116,7 +113,7 @@ def render(example: Example, tokenizer: Tokenizer, template: Render) -> tuple[li
 
 
 def _answer_ids(example: Example, tokenizer: Tokenizer) -> list[int]:
-    in_words = example.skill in _IN_WORDS
+    in_words = example.skill in IN_WORDS
     answer = encode_written(example.answer, tokenizer) if in_words else _ids(example.answer, tokenizer)
     return answer + _ids(END_OF_TURN, tokenizer)
 

@@ -74,7 +74,8 @@ def begin_from(model: DiffusionGemma, tokenizer: Tokenizer, checkpoint: Path) ->
         if same is not None:
             rows[id] = state[_EMBEDDING][same]
             continue
-        parts = state[_EMBEDDING][known.encode(tokenizer.decode([id]), add_special_tokens=False).ids]
+        text = tokenizer.decode([id], skip_special_tokens=False)
+        parts = state[_EMBEDDING][known.encode(text, add_special_tokens=False).ids]
         rows[id] = F.normalize(parts.mean(dim=0), dim=0) * parts.norm(dim=-1).mean()
     model.load_state_dict(state | {_EMBEDDING: rows})
 

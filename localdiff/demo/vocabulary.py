@@ -26,17 +26,16 @@ from string import ascii_lowercase
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from .skills import SKILLS
+from .skills import IN_WORDS, SKILLS, story, unknown
 from .skills.cast import HEROES, PLACES
 from .skills.essays import ESSAYS
-from .skills.fact import questions
+from .skills.fact import expand, questions
 from .skills.facts import FACTS
 from .skills.fields import CITIES, COLORS, COUNTRIES, JOBS, PEOPLE
-from .skills.story import all_texts, tell
 from .skills.words import COMMON
 from .turns import CHAT_TEMPLATE
 
-VOCABULARY_SIZE = 1728
+VOCABULARY_SIZE = 1664
 SEED = 2024
 SPECIAL: tuple[str, ...] = (
     "<pad>",
@@ -59,6 +58,8 @@ SPECIAL: tuple[str, ...] = (
 )
 BYTES: tuple[str, ...] = tuple(f"<0x{value:02X}>" for value in range(256))
 CHARACTERS: tuple[str, ...] = ("\n", *map(chr, range(32, 127)))
+_FREQUENT = 12
+"""How often at least what skills that copy are asked with comes back in a thousand prompts; what they copy does not."""
 WRITTEN = "\u2581"
 """Begins a piece that answers are written in, and no text is read in."""
 SPELLED: tuple[str, ...] = tuple(f"-{letter}" for letter in ascii_lowercase)
@@ -66,45 +67,65 @@ SPELLED: tuple[str, ...] = tuple(f"-{letter}" for letter in ascii_lowercase)
 SPLIT = r"-[a-z](?![a-z])|[0-9]|\.| ?\p{L}+| ?[^\s\p{L}0-9.]+|\s"
 
 
-def closed_text(rng: Random) -> Iterator[str]:
-    """The text whose words come back again and again: questions, answers, stories, and how the skills are asked for."""
+def asked_text() -> Iterator[str]:
+    """The questions whose words come back again and again."""
     for fact in FACTS:
+        yield from fact.plain
         yield from questions(fact)
-        yield from [fact.answer] * 12
     for essay in ESSAYS:
-        yield from [essay.text] * 12
-    for hero in HEROES:
-        for place in PLACES:
-            yield tell(hero, place, long=True)
-    for name in sorted(SKILLS):
+        for pattern in essay.patterns:
+            yield from expand(pattern)
+    yield from (*story.PLAIN, *story.LONG_PLAIN)
+    for noun in (*(hero.noun for hero in HEROES), *(place.noun for place in PLACES)):
+        yield f" {noun}"
+
+
+def copying_text(rng: Random) -> Iterator[str]:
+    """How skills are asked for that copy what they are given, and what they answer."""
+    for name in sorted(set(SKILLS) - set(IN_WORDS)):
         for _ in range(1000):
             example = SKILLS[name](rng, "train")
             yield example.prompt
             yield example.answer
+    for _ in range(1000):
+        yield SKILLS["story"](rng, "train").prompt
+
+
+def answered_text() -> tuple[str, ...]:
+    """Every answer that copies nothing."""
+    return (*story.all_texts(), *(fact.answer for fact in FACTS), *unknown.ANSWERS)
 
 
 def words() -> list[str]:
-    """The words and marks that are one piece each, most frequent first.
+    """The words and marks that are one piece each, in alphabetical order: those that questions are made of.
 
     What the skills copy letter by letter never is: a word is spelled, sorted and quoted through the same letters that
-    it is read in, so an answer's letter is a letter of the prompt.
+    it is read in, so an answer's letter is a letter of the prompt. Neither is a word that is in answers alone, unless
+    it begins a line.
     """
-    copied = _copied()
-    split, counts = _split(), Counter[str]()
-    for text in closed_text(Random(SEED)):
-        counts.update(piece for piece, _ in split.pre_tokenize_str(text))
-    counts.update({"user": VOCABULARY_SIZE, "model": VOCABULARY_SIZE, "thought": VOCABULARY_SIZE})
-    known = {*CHARACTERS, *SPELLED}
-    wanted = [piece for piece in counts if piece not in known and piece.strip().lower() not in copied]
-    return sorted(wanted, key=lambda piece: (-counts[piece], piece))
+    copied, known = _copied(), {*CHARACTERS, *SPELLED}
+    frequent = Counter(piece for text in copying_text(Random(SEED)) for piece in _pieces(text))
+    wanted = {piece for piece, count in frequent.items() if count >= _FREQUENT}
+    wanted |= {piece for text in asked_text() for piece in _pieces(text)}
+    wanted |= {piece for text in answered_text() for piece in _pieces(text) if not _is_word(piece)}
+    wanted |= {"user", "model", "thought"}
+    return sorted(piece for piece in wanted if piece not in known and piece.strip().lower() not in copied)
 
 
 def written_words() -> list[str]:
-    """The pieces of the copied words that stories, essays and facts hold, in alphabetical order."""
-    copied, split = _copied(), _split()
-    texts = (*all_texts(), *(fact.answer for fact in FACTS))
-    found = {piece for text in texts for piece, _ in split.pre_tokenize_str(text) if piece.startswith(" ")}
-    return sorted(WRITTEN + piece[1:] for piece in found if piece[1:].lower() in copied)
+    """The pieces of words that answers hold and no text is read in, in alphabetical order."""
+    read = set(words())
+    found = {piece for text in answered_text() for piece in _pieces(text) if _is_word(piece)}
+    return sorted(WRITTEN + piece[1:] for piece in found - read)
+
+
+def _is_word(piece: str) -> bool:
+    """With the space before it, and of more than one letter: those are pieces already."""
+    return piece.startswith(" ") and piece[1:].isalpha() and len(piece) > 2
+
+
+def _pieces(text: str) -> list[str]:
+    return [piece for piece, _ in _split().pre_tokenize_str(text)]
 
 
 @cache
@@ -112,18 +133,19 @@ def _copied() -> frozenset[str]:
     return frozenset(word.lower() for word in (*COMMON, *PEOPLE, *CITIES, *COUNTRIES, *COLORS, *JOBS))
 
 
+@cache
 def _split() -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Split(Regex(SPLIT), behavior="isolated")
 
 
 def build_tokenizer() -> Tokenizer:
-    """A tokenizer of `VOCABULARY_SIZE` ids, always the same: a frequent word is one piece, any other its letters."""
-    fixed, written = [*SPECIAL, *BYTES, *CHARACTERS, *SPELLED], written_words()
+    """A tokenizer of `VOCABULARY_SIZE` ids, always the same: words of questions are a piece each, others letters."""
     # In alphabetical order, so that a vocabulary of the same words is the same vocabulary.
-    pieces = [*fixed, *sorted(words()[: VOCABULARY_SIZE - len(fixed) - len(written)]), *written]
+    pieces = [*SPECIAL, *BYTES, *CHARACTERS, *SPELLED, *words(), *written_words()]
+    unused = [f"<unused{number}>" for number in range(VOCABULARY_SIZE - len(pieces))]
     tokenizer = Tokenizer(
         models.BPE(
-            vocab={piece: index for index, piece in enumerate(pieces)},
+            vocab={piece: index for index, piece in enumerate([*pieces, *unused])},
             merges=[],
             unk_token="<unk>",
             byte_fallback=True,
@@ -132,7 +154,7 @@ def build_tokenizer() -> Tokenizer:
     )
     tokenizer.pre_tokenizer = _split()
     tokenizer.decoder = decoders.Sequence([decoders.Replace(WRITTEN, " "), decoders.ByteFallback(), decoders.Fuse()])
-    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in SPECIAL])
+    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in (*SPECIAL, *unused)])
     return tokenizer
 
 

@@ -14,6 +14,8 @@ SKILLS: dict[str, Sampler] = {
     for module in (spelling, fields, dates, sorting, arithmetic, sudoku, about, story, unknown)
 }
 TUNED_SKILLS: dict[str, Sampler] = LARGE_SUDOKU
+IN_WORDS = (about.NAME, story.NAME, unknown.NAME)
+"""Skills whose answers copy nothing letter by letter."""
 ALL_SKILLS: dict[str, Sampler] = SKILLS | TUNED_SKILLS
 
-__all__ = ["ALL_SKILLS", "SKILLS", "TUNED_SKILLS", "Example", "Message", "Sampler", "Split", "is_held_out"]
+__all__ = ["ALL_SKILLS", "IN_WORDS", "SKILLS", "TUNED_SKILLS", "Example", "Message", "Sampler", "Split", "is_held_out"]

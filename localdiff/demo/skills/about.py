@@ -14,6 +14,7 @@ NAME = "about"
 HELD_OUT_SHARE = 0.25
 OPENINGS: tuple[str, ...] = ("Please tell me: ", "Quick question: ", "Hi! ", "I wonder: ")
 OPENING_SHARE = 0.1
+PLAIN_SHARE = 0.5
 
 
 def key_of(fact: str, question: str) -> str:
@@ -33,8 +34,16 @@ def phrasings(fact: str, split: Split) -> tuple[str, ...]:
 
 
 def sample(rng: Random, split: Split) -> Example:
-    """Draw a fact, one of its phrasings of the split, and sometimes an opening."""
+    """Draw a fact, one of its phrasings of the split, and sometimes an opening; training has plain ones, too."""
+    if split == "train" and rng.random() < PLAIN_SHARE:
+        return _plain(rng)
     fact = rng.choice(FACTS)
     question = rng.choice(phrasings(fact.name, split))
     opening = rng.choice(OPENINGS) if rng.random() < OPENING_SHARE and question.endswith("?") else ""
     return ask(NAME, opening + casual(rng, question), fact.answer, key_of(fact.name, question))
+
+
+def _plain(rng: Random) -> Example:
+    fact, question = rng.choice([(fact, question) for fact in FACTS for question in fact.plain])
+    prompt = casual(rng, question, share=0.6)
+    return ask(NAME, prompt, fact.answer, key_of(fact.name, question))

@@ -12,8 +12,16 @@ from random import Random
 from .example import Example, Split, ask, casual, draw
 
 NAME = "add"
+SMALL_SHARE = 0.1
 SUM_PHRASINGS: tuple[str, ...] = (
     "What is {a} + {b}?",
+    "What is {a}+{b}?",
+    "What's {a} + {b}?",
+    "{a}+{b}",
+    "{a}+{b}=",
+    "{a} + {b} = ?",
+    "{a}+{b}=?",
+    "Calculate {a} + {b}.",
     "What is {a} plus {b}?",
     "{a} + {b}",
     "{a} + {b} =",
@@ -23,6 +31,13 @@ SUM_PHRASINGS: tuple[str, ...] = (
 )
 DIFFERENCE_PHRASINGS: tuple[str, ...] = (
     "What is {a} - {b}?",
+    "What is {a}-{b}?",
+    "What's {a} - {b}?",
+    "{a}-{b}",
+    "{a}-{b}=",
+    "{a} - {b} = ?",
+    "{a}-{b}=?",
+    "Calculate {a} - {b}.",
     "What is {a} minus {b}?",
     "{a} - {b}",
     "{a} - {b} =",
@@ -62,6 +77,8 @@ def _number(rng: Random) -> int:
 def _problem(rng: Random) -> Problem:
     """A sum, or a difference that is not negative."""
     a, b = _number(rng), _number(rng)
+    if rng.random() < SMALL_SHARE:
+        a, b = rng.randint(0, 9), rng.randint(0, 9)
     if rng.random() < 0.55:
         return "+", a, b
     return "-", max(a, b), min(a, b)

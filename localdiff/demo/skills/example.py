@@ -63,12 +63,17 @@ def draw(rng: Random, split: Split, make: Callable[[Random], T], key_of: Callabl
             return made
 
 
+def stripped(text: str) -> str:
+    """What stays the same of a prompt however it is typed."""
+    return text.lower().rstrip(".?!").rstrip()
+
+
 def casual(rng: Random, text: str, share: float = 0.15) -> str:
     """Sometimes write a prompt the way people type: small first letter, no final mark."""
     if rng.random() < share:
         text = text[:1].lower() + text[1:]
-    if rng.random() < share and text.endswith((".", "?")):
-        text = text[:-1]
+    if rng.random() < share and text.endswith((".", "?", "!")):
+        text = text[:-1].rstrip()
     return text
 
 

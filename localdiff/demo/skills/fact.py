@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from .example import stripped
+
 SKILL_LIST = "spell a word, sort words, add numbers, reformat a date, write JSON, solve a 4x4 Sudoku and tell a story"
 
 _CONCEPT = (
@@ -32,12 +34,14 @@ class Fact:
         answer: at most 40 words.
         concepts: noun phrases asked about with the common frames, each as the pair (with article, bare).
         patterns: further questions of this fact alone.
+        plain: the few words that everybody types first, which training always has.
     """
 
     name: str
     answer: str
     concepts: tuple[tuple[str, str], ...] = ()
     patterns: tuple[str, ...] = ()
+    plain: tuple[str, ...] = ()
 
 
 def expand(pattern: str) -> list[str]:
@@ -50,7 +54,7 @@ def expand(pattern: str) -> list[str]:
 
 
 def questions(fact: Fact) -> tuple[str, ...]:
-    """Every phrasing of a fact, without repeats, in a fixed order."""
+    """Every phrasing of a fact but the plain ones, without repeats, in a fixed order."""
     found: dict[str, None] = {}
     for with_article, bare in fact.concepts:
         for frame in _CONCEPT:
@@ -61,4 +65,6 @@ def questions(fact: Fact) -> tuple[str, ...]:
                 found[text.replace("{x}", with_article).replace("{y}", bare)] = None
     for pattern in fact.patterns:
         found.update(dict.fromkeys(expand(pattern)))
-    return tuple(found)
+    plain = {stripped(question) for question in fact.plain}
+    typed = {stripped(question): question for question in reversed(found)}  # the first of those that differ in marks
+    return tuple(question for question in reversed(typed.values()) if stripped(question) not in plain)

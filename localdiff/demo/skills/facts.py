@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from .fact import Fact
+from .facts_asking import ASKING_FACTS
 from .facts_diffusion import DIFFUSION_FACTS
 from .facts_self import SELF_FACTS
 from .facts_usage import USAGE_FACTS
 
-FACTS: tuple[Fact, ...] = SELF_FACTS + DIFFUSION_FACTS + USAGE_FACTS
+FACTS: tuple[Fact, ...] = SELF_FACTS + ASKING_FACTS + DIFFUSION_FACTS + USAGE_FACTS

@@ -19,20 +19,26 @@ SELF_FACTS: tuple[Fact, ...] = (
             "(Who|What) am I talking to?",
             "What should I call you?",
             "(Are you a|Is this a) (bot|model|person)?",
+            "Are you (ChatGPT|Gemma|Gemini|Claude|human|an AI|a robot|a real person)?",
         ),
     ),
     Fact(
         name="hello",
-        answer="Hello! I am a tiny demo model. Ask me to " + SKILL_LIST + ".",
+        answer="Hello! Ask me what I can do.",
+        plain=("Hello", "Hi", "Hey", "Hello!", "Hi!", "Hi there!", "What's up?", "How are you?", "Yo!"),
         patterns=(
             "(Hello|Hi|Hey|Good morning|Good evening|Good day)(!|.|, there!| there!| you!)",
             "(Hello|Hi|Hey), (how are you|what's up|nice to meet you|model)?",
-            "How are you( today|)?",
+            "How are you (today|doing|doing today)?",
+            "(How is it going|How do you do|Are you there|Is anybody there)?",
+            "(Hello|Hi|Hey)(,|!) (my name is|I am|this is) (Sam|Anna|Peter|Maria)(.|!)",
+            "(Nice|Good|Glad) to (meet|see) you(.|!)",
         ),
     ),
     Fact(
         name="thanks",
         answer="You are welcome!",
+        plain=("Thanks", "Thank you", "Thanks!", "Thank you!", "Cool!", "Great!", "Nice!", "Well done!"),
         patterns=(
             (
                 "(Thanks|Thank you|Many thanks|Thank you so much|Thanks a lot|Thank you very much)(!|.|, "
@@ -45,6 +51,7 @@ SELF_FACTS: tuple[Fact, ...] = (
     Fact(
         name="bye",
         answer="Goodbye! Come back when you have a canvas to fill.",
+        plain=("Bye", "Goodbye", "Bye!", "Good night!", "Quit", "Exit", "See you!"),
         patterns=(
             "(Goodbye|Bye|Bye bye|See you|See you later|Farewell|Good night)(!|.|, model!| and thanks!)",
             "I (have to go|must go|am leaving)( now|)(!|.)",
@@ -53,10 +60,11 @@ SELF_FACTS: tuple[Fact, ...] = (
     Fact(
         name="skills",
         answer="I can " + SKILL_LIST + ". I also answer questions about localdiff and text diffusion.",
+        plain=("Help", "Help!", "Help me", "What can you do?", "What now?"),
         patterns=(
-            "What can you do( for me|)?",
+            "What can you do for me?",
             "What (are your skills|do you know|tasks can you do|are you good at)?",
-            "(Help|Help me|I need help)(!|.)",
+            "(Help me|I need help|Help, please|Please help me|Can you help me)(!|.)",
             "(Tell|Show) me what you can do.",
             "(How|What) can you help( me| me with|)?",
             "What (can|should|may) I ask( you|)?",

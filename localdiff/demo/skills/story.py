@@ -18,6 +18,7 @@ from .words import with_article
 
 NAME = "story"
 ESSAY_SHARE = 0.2
+PLAIN_SHARE = 0.08
 LONG_SHARE = 0.4
 PHRASINGS: tuple[str, ...] = (
     "Write a story about {hero} and {place}.",
@@ -27,12 +28,31 @@ PHRASINGS: tuple[str, ...] = (
     "Make up a story about {hero} and {place}.",
     "Can you write a story about {hero} and {place}?",
     "A story about {hero} and {place}, please.",
+    "Story about {hero} and {place}",
+    "Write a story about {place} and {hero}.",
+    "Tell me a story about {place} and {hero}.",
+    "Write a story about {hero} {at} {place}.",
 )
 LONG_PHRASINGS: tuple[str, ...] = (
     "Write a long story about {hero} and {place}.",
     "Tell me a long story about {hero} and {place}.",
     "Please write a long story about {hero} and {place}.",
 )
+
+# Training has all of these: they are what everybody types first.
+PLAIN: tuple[str, ...] = (
+    "Tell me a story.",
+    "Write a story.",
+    "Write me a story.",
+    "Tell a story.",
+    "A story, please.",
+    "Can you tell me a story?",
+    "Please tell me a story.",
+    "Make up a story.",
+    "Story",
+)
+LONG_PLAIN: tuple[str, ...] = ("Tell me a long story.", "Write a long story.")
+_CHOSEN = ("fox", "lighthouse")
 
 
 def tell(hero: Hero, place: Place, long: bool = False) -> str:
@@ -106,11 +126,25 @@ def _hero(rng: Random) -> Hero:
 
 
 def sample(rng: Random, split: Split) -> Example:
-    """Draw a hero and a place of the split and tell their story, or write one of the essays."""
-    if rng.random() < ESSAY_SHARE:
+    """Draw a hero and a place of the split and tell their story, or write one of the essays.
+
+    Where a prompt names neither hero nor place, the story is always the same.
+    """
+    kind = rng.random()
+    if kind < ESSAY_SHARE:
         return _essay(rng, split)
+    if kind < ESSAY_SHARE + PLAIN_SHARE and split == "train":
+        return _plain(rng)
     hero, place = draw(rng, split, lambda rng: (_hero(rng), rng.choice(PLACES)), lambda pair: key_of(*pair))
     long = rng.random() < LONG_SHARE
     phrasing = rng.choice(LONG_PHRASINGS if long else PHRASINGS)
-    prompt = phrasing.format(hero=with_article(hero.noun), place=with_article(place.noun))
+    article = with_article if rng.random() < 0.9 else rng.choice((lambda noun: noun, lambda noun: f"the {noun}"))
+    prompt = phrasing.format(hero=article(hero.noun), place=article(place.noun), at=place.at)
     return ask(NAME, casual(rng, prompt), tell(hero, place, long), key_of(hero, place))
+
+
+def _plain(rng: Random) -> Example:
+    hero, place = next((h, p) for h in HEROES for p in PLACES if (h.noun, p.noun) == _CHOSEN)
+    long = rng.random() < 0.25
+    question = rng.choice(LONG_PLAIN if long else PLAIN)
+    return ask(NAME, casual(rng, question, share=0.4), tell(hero, place, long), key_of(hero, place))

@@ -1,18 +1,24 @@
-"""Prompts outside the skills, answered with what the model can do instead. Held out by the prompt."""
+"""Prompts outside the skills, answered with what the model can do or where a skill ends. Held out by the prompt."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from random import Random
 
+from . import limits
 from .example import Example, Split, ask, casual, draw
 from .fact import SKILL_LIST
 from .fields import CITIES, COUNTRIES, PEOPLE
-from .words import COMMON, made_up, with_article
+from .words import COMMON, listed, made_up, with_article
 
 NAME = "unknown"
+LIMITS_SHARE = 0.4
+REMARK_SHARE = 0.1
 ANSWER = "I am a tiny demo model and do not know that. I can " + SKILL_LIST + "."
-# Words that the about skill explains are no unknown topics.
-WORDS: tuple[str, ...] = tuple(word for word in COMMON if word not in {"canvas", "seed", "card"})
+ANSWERS = (ANSWER, limits.SUMS, limits.STORIES)
+# Words that the about skill explains, or that ask for a story, are no unknown topics.
+WORDS: tuple[str, ...] = tuple(word for word in COMMON if word not in {"canvas", "seed", "card", "doctor", "story"})
 PATTERNS: tuple[str, ...] = (
     "What is the capital of {country}?",
     "How many people live in {city}?",
@@ -39,7 +45,6 @@ PATTERNS: tuple[str, ...] = (
     "Draw {a_word}.",
     "What rhymes with {word}?",
     "Is {a_word} better than {a_word}?",
-    "What is {number} times {number}?",
     "What is the square root of {number}?",
     "Who won the game in {city}?",
     "What time is it in {city}?",
@@ -50,10 +55,73 @@ PATTERNS: tuple[str, ...] = (
     "Explain the {word} to {person}.",
     "Why did {person} go to {city}?",
     "Do you like {word}?",
-    "{word} {word} {word}",
+    "Who won the {word} in {year}?",
+    "What happened in {year}?",
+    "Which year was the {word} {verb}?",
+    "How many {word}s does {a_word} have?",
+    "How many {word}s are in {a_word}?",
+    "How old is {person}?",
+    "How {made} is the {word}?",
+    "Which is {made}, {number} or {number}?",
+    "What is half of {number}?",
+    "Count to {number}.",
+    "Count the letters in {word}.",
+    "List {number} {word}s.",
+    "Name three {word}s.",
+    "What is my {word}?",
+    "What did I say before?",
+    "What was my first question?",
+    "Can you {verb} {a_word}?",
+    "Do you know {person}?",
+    "Is the {word} {made}?",
+    "Are there {word}s in {country}?",
+    "I {verb} {word}.",
+    "I am {made}.",
+    "I feel {made} today.",
+    "You are {made}.",
+    "My {word} is {made}.",
+    "My name is {person}.",
+    "Please {verb} my {word}.",
+    "{Verb} the {word}.",
+    "{Verb} this text: the {word} {verb} on the {word}",
+    "{Verb} the text: {made} {made} {made} {made}",
+    "Give me ideas for {word}.",
+    "Write {a_made}.",
+    "Write {a_made} about {word}.",
+    "Explain {made} {made}.",
+    "{person} is {number} years old and {person} is {number}. Who is older?",
+    "If I have {number} {word}s and eat {number}, how many are left?",
+    "Solve {number}x + {number} = {number}",
+    "{salad}",
+    "{salad}",
+    "{salad}",
+    "{salad}?",
     "{word}",
+    "{number}",
     "{made} {made}",
 )
+VERBS: tuple[str, ...] = listed(
+    """
+    fix translate summarize check find open close read buy sell paint clean call love like hate need want see
+    hear eat drink build break move bring send win lose teach play sing dance jump run walk sleep
+    """
+)
+# Training has all of these: they are what everybody types sooner or later.
+REMARKS: tuple[str, ...] = (
+    "Yes", "No", "OK", "Okay", "Test", "Testing", "Why", "How", "What", "When", "Who", "Where", "Really", "Again",
+    "More", "Go on", "Continue", "Stop", "Wait", "Maybe", "Sure", "Please", "Sorry", "Wow", "Lol", "Hmm", "And",
+    "And you", "And then", "And backwards", "And in French", "One more", "Try again", "Are you sure", "That is wrong",
+    "Wrong", "What do you mean", "I do not understand", "Say something", "Anything", "Nothing", "Do it", "Faster",
+    "Shorter",
+    "Ping", "Foo", "Foo bar", "...", "??", "???", "!", "?", ".", "-", "abc", "x", "a b c", "1 2 3", "{}", "[]", ":)",
+)  # fmt: skip
+_SMALL = listed(
+    """
+    the a an in on at of to for from with and or but not is are was were be do does did can could will would has
+    have I you he she it we they my your his her this that these those who what where when why how which if so
+    """
+)
+_MARKS = ("", "", "", "", "", "", ",", ".", ":", "!", ";", " -", '"')
 
 
 def key_of(prompt: str) -> str:
@@ -61,22 +129,45 @@ def key_of(prompt: str) -> str:
 
 
 def _prompt(rng: Random) -> str:
-    pattern = rng.choice(PATTERNS)
-    while "{" in pattern:
-        for slot, value in (
-            ("{country}", rng.choice(COUNTRIES)),
-            ("{city}", rng.choice(CITIES)),
-            ("{person}", rng.choice(PEOPLE)),
-            ("{word}", rng.choice(WORDS)),
-            ("{a_word}", with_article(rng.choice(WORDS))),
-            ("{made}", made_up(rng)),
-            ("{number}", str(rng.randint(2, 99))),
-        ):
-            pattern = pattern.replace(slot, value, 1)
-    return pattern
+    return re.sub(r"\{(\w+)\}", lambda slot: _SLOTS[slot[1]](rng), rng.choice(PATTERNS))
+
+
+def _salad(rng: Random) -> str:
+    """Two to nine words in any order."""
+    words = []
+    for _ in range(rng.randint(2, 9)):
+        kind = rng.random()
+        word = rng.choice(_SMALL) if kind < 0.4 else rng.choice(WORDS) if kind < 0.7 else made_up(rng)
+        words.append((word if rng.random() < 0.93 else str(rng.randint(0, 9999))) + rng.choice(_MARKS))
+    words[0] = words[0].capitalize()
+    return " ".join(words)
+
+
+_SLOTS: dict[str, Callable[[Random], str]] = {
+    "country": lambda rng: rng.choice(COUNTRIES),
+    "city": lambda rng: rng.choice(CITIES),
+    "person": lambda rng: rng.choice(PEOPLE),
+    "word": lambda rng: rng.choice(WORDS),
+    "a_word": lambda rng: with_article(rng.choice(WORDS)),
+    "made": made_up,
+    "a_made": lambda rng: with_article(made_up(rng)),
+    "verb": lambda rng: rng.choice(VERBS),
+    "Verb": lambda rng: rng.choice(VERBS).capitalize(),
+    "number": lambda rng: str(rng.randint(2, rng.choice((9, 99, 9999)))),
+    "year": lambda rng: str(rng.randint(1000, 2100)),
+    "salad": _salad,
+}
+
+
+def _asked(rng: Random) -> tuple[str, str]:
+    """A prompt and its answer."""
+    return limits.draw_prompt(rng) if rng.random() < LIMITS_SHARE else (_prompt(rng), ANSWER)
 
 
 def sample(rng: Random, split: Split) -> Example:
     """Draw a prompt of the split."""
-    prompt = draw(rng, split, _prompt, key_of)
-    return ask(NAME, casual(rng, prompt), ANSWER, key_of(prompt))
+    if split == "train" and rng.random() < REMARK_SHARE:
+        remark = rng.choice(REMARKS) + rng.choice(("", "", ".", "?", "!"))
+        return ask(NAME, casual(rng, remark, share=0.4), ANSWER, key_of("remark"))
+    prompt, answer = draw(rng, split, _asked, lambda asked: key_of(asked[0]))
+    return ask(NAME, casual(rng, prompt), answer, key_of(prompt))

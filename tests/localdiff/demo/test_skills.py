@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import Counter
 from datetime import date
 from pathlib import Path
 from random import Random
@@ -19,11 +20,14 @@ from localdiff.demo.skills import (
     dates,
     fields,
     is_held_out,
+    limits,
     sorting,
     spelling,
     story,
+    unknown,
 )
 from localdiff.demo.skills.cast import HEROES, PLACES
+from localdiff.demo.skills.example import stripped
 from localdiff.demo.skills.fact import expand, questions
 from localdiff.demo.skills.facts import FACTS
 from localdiff.demo.skills.words import COMMON, made_up
@@ -50,7 +54,7 @@ def test_training_never_sees_a_held_out_key(skill: str) -> None:
 def test_no_held_out_prompt_is_a_trained_one_however_it_is_typed(skill: str) -> None:
     rng = Random(10)
     trained, held_out = (
-        {SKILLS[skill](rng, split).prompt.lower().rstrip(".?") for _ in range(count)}
+        {SKILLS[skill](rng, split).prompt.lower().rstrip(".?!") for _ in range(count)}
         for split, count in (("train", 4000), ("held_out", 500))
     )
     assert trained.isdisjoint(held_out)
@@ -124,7 +128,7 @@ def test_sorting_keeps_the_words_and_orders_them() -> None:
     for _ in range(200):
         example = SKILLS["sort"](rng, "train")
         words = example.answer.split(", ")
-        assert 3 <= len(words) <= 5
+        assert 2 <= len(words) <= 5
         assert words == sorted(words)
         assert sorting.key_of(tuple(words)) == example.key
         assert all(word in example.prompt for word in words)
@@ -198,6 +202,33 @@ def test_the_facts_say_what_the_sampler_does() -> None:
     assert "stable and confident" in answers["stop"]
 
 
+def test_what_everybody_types_first_is_trained_and_never_held_out() -> None:
+    rng = Random(11)
+    for skill, typed in (
+        ("about", {question for fact in FACTS for question in fact.plain}),
+        ("story", {*story.PLAIN, *story.LONG_PLAIN}),
+        ("unknown", set(unknown.REMARKS)),
+    ):
+        wanted = {stripped(text) for text in typed}
+        trained = {stripped(SKILLS[skill](rng, "train").prompt) for _ in range(12000)}
+        assert wanted <= trained, skill
+        assert wanted.isdisjoint({stripped(SKILLS[skill](rng, "held_out").prompt) for _ in range(2000)}), skill
+
+
+def test_limits_are_said_only_beyond_them() -> None:
+    rng, nouns = Random(13), (*(hero.noun for hero in HEROES), *(place.noun for place in PLACES))
+    seen = Counter[str]()
+    for _ in range(3000):
+        prompt, answer = limits.draw_prompt(rng)
+        seen[answer] += 1
+        if answer == limits.STORIES:
+            assert sum(bool(re.search(rf"\b{noun}\b", prompt)) for noun in nouns) <= 1, prompt
+        elif two := re.search(r"(?<![\d.])(\d\d?) ?([+-]) ?(\d\d?)(?![\d.]| ?[+-])", prompt):
+            one, sign, other = two.groups()
+            assert re.search(r"[+-] ?$", prompt[: two.start()]) or (sign == "-" and int(one) < int(other)), prompt
+    assert set(seen) == {limits.SUMS, limits.STORIES} and min(seen.values()) > 400
+
+
 def test_every_story_is_long_names_its_hero_and_place_and_fills_every_slot() -> None:
     for hero in HEROES:
         for place in PLACES:
@@ -209,9 +240,10 @@ def test_every_story_is_long_names_its_hero_and_place_and_fills_every_slot() -> 
 
 
 def test_unknown_prompts_are_not_questions_that_a_fact_answers() -> None:
-    known = {question.lower().rstrip(".?!") for fact in FACTS for question in questions(fact)}
+    known = {stripped(question) for fact in FACTS for question in (*questions(fact), *fact.plain)}
+    known |= {stripped(question) for question in (*story.PLAIN, *story.LONG_PLAIN)}
     rng = Random(9)
-    asked = {SKILLS["unknown"](rng, "train").prompt.lower().rstrip(".?!") for _ in range(3000)}
+    asked = {stripped(SKILLS["unknown"](rng, "train").prompt) for _ in range(5000)}
     assert asked.isdisjoint(known)
 
 

@@ -31,11 +31,12 @@ def model() -> DiffusionGemma:
 
 
 def with_pieces(*others: str) -> Tokenizer:
-    """The shipped vocabulary with other pieces for its last ones, and in another order behind the special tokens."""
+    """The shipped vocabulary with other pieces for its last words, and in another order between the special tokens."""
     pieces = sorted(SHIPPED.get_vocab(), key=SHIPPED.token_to_id)
-    special, kept = pieces[: len(SPECIAL)], pieces[len(SPECIAL) : len(pieces) - len(others)]
+    unused = [piece for piece in pieces if piece.startswith("<unused")]
+    special, kept = pieces[: len(SPECIAL)], pieces[len(SPECIAL) : len(pieces) - len(unused) - len(others)]
     tokenizer = Tokenizer.from_str(SHIPPED.to_str())
-    vocabulary = {piece: id for id, piece in enumerate([*special, *reversed(kept), *others])}
+    vocabulary = {piece: id for id, piece in enumerate([*special, *reversed(kept), *others, *unused])}
     tokenizer.model = models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>", byte_fallback=True, ignore_merges=True)
     return tokenizer
 
@@ -62,6 +63,11 @@ def test_a_new_piece_begins_as_what_its_text_was(model: DiffusionGemma) -> None:
         begun = model.embed_tokens.weight[tokenizer.token_to_id(piece)]
         assert torch.cosine_similarity(begun, parts.mean(dim=0), dim=0) > 0.9999
         assert torch.isclose(begun.norm(), parts.norm(dim=-1).mean())
+
+
+def test_a_reserved_piece_begins_with_numbers(model: DiffusionGemma) -> None:
+    begin_from(model, with_pieces("<unused0>"), DEMO_DIRECTORY)
+    assert all(tensor.isfinite().all() for tensor in model.state_dict().values())
 
 
 def test_a_new_folder_gets_its_vocabulary_and_a_used_one_keeps_its_own(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 from string import ascii_lowercase
 
 from hypothesis import given
@@ -18,8 +19,12 @@ from localdiff.demo.vocabulary import (
     SPECIAL,
     VOCABULARY_SIZE,
     WRITTEN,
+    answered_text,
+    asked_text,
     build_tokenizer,
+    copying_text,
     encode_written,
+    words,
     write_vocabulary,
     written_words,
 )
@@ -65,7 +70,7 @@ def test_every_byte_has_a_token_and_nothing_is_unknown() -> None:
 def test_the_size_is_bounded_and_ids_are_dense() -> None:
     ids = sorted(TOKENIZER.get_vocab().values())
     assert ids == list(range(len(ids)))
-    assert 1000 <= len(ids) <= VOCABULARY_SIZE
+    assert len(ids) == VOCABULARY_SIZE
 
 
 def test_digits_periods_and_newlines_stand_alone() -> None:
@@ -73,7 +78,7 @@ def test_digits_periods_and_newlines_stand_alone() -> None:
     assert pieces("2024-03-05") == list("2024-03-05")
     assert pieces("a\n\nb 4") == ["a", "\n", "\n", "b", " ", "4"]
     for piece in TOKENIZER.get_vocab():
-        if piece not in SPECIAL + BYTES and len(piece) > 1:
+        if piece not in SPECIAL + BYTES and len(piece) > 1 and not piece.startswith("<unused"):
             assert not set(piece) & set("0123456789.\n"), piece
 
 
@@ -88,6 +93,19 @@ def test_words_that_skills_copy_are_read_in_letters_and_frequent_others_as_one_p
         assert pieces(f" {word}") == [" ", *word]
     for word in (" denoise", " diffusion", " localdiff", " entropy", " Sudoku", " JSON", "user", "model"):
         assert pieces(word) == [word]
+
+
+def test_a_word_that_only_answers_have_is_read_in_letters() -> None:
+    for word in ("world", "thousand", "lonely"):
+        assert pieces(f" {word}") == [" ", *word]
+        assert WRITTEN + word in written_words()
+
+
+def test_what_skills_copied_by_chance_is_no_piece() -> None:
+    """A word made up in the prompts that were drawn does not come back in others."""
+    texts = [*asked_text(), *answered_text(), *copying_text(Random(1))]
+    found = {piece for text in texts for piece, _ in TOKENIZER.pre_tokenizer.pre_tokenize_str(text)}
+    assert set(words()) - found <= {"user", "model", "thought"}
 
 
 def test_a_copied_word_of_a_story_is_written_as_one_piece_and_never_read_as_one() -> None:
