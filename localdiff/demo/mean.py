@@ -25,17 +25,19 @@ def write_mean(directory: Path, checkpoints: Sequence[Path]) -> None:
     """Writes a checkpoint whose weights are the mean, summed in fp32, of those of others.
 
     Raises:
-        ValueError: they have different vocabularies, or configurations.
+        ValueError: they have different vocabularies, or configurations, or one of them would be written over.
         WeightsError: one is not a checkpoint.
     """
+    if any(directory.resolve() == checkpoint.resolve() for checkpoint in checkpoints):
+        raise ValueError(f"`{directory}` is one of the checkpoints")
     first, *others = checkpoints
     model = _network(first)
     total = model.state_dict()
     for other in others:
+        network = _network(other)
         for name in VOCABULARY_FILES:
             if (other / name).read_bytes() != (first / name).read_bytes():
                 raise ValueError(f"`{first}` and `{other}` differ in {name}")
-        network = _network(other)
         if network.config != model.config:
             raise ValueError(f"`{first}` and `{other}` differ in what config.json says")
         for name, tensor in network.state_dict().items():
@@ -55,7 +57,9 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         write_mean(arguments.out, arguments.checkpoints)
-    except (LocaldiffError, ValueError, OSError) as error:
+    except LocaldiffError as error:
+        parser.exit(error.exit_code, f"error: {error.message}\n" + f"hint: {error.hint}\n" * (error.hint is not None))
+    except (ValueError, OSError) as error:
         parser.exit(1, f"error: {error}\n")
 
 

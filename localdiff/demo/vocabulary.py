@@ -1,12 +1,12 @@
-"""The demo checkpoint's vocabulary: frequent words of the skills' own text, and single characters for all others.
+"""The demo checkpoint's vocabulary: the words that questions are made of, and single characters for all others.
 
 Knows text and pieces; knows nothing about the model. Ids in order: special tokens, 256 byte tokens, single characters,
 spelled letters, words, written words. Spaces stay spaces, and bytes stand in for every character without a piece, so
 decoding loses nothing.
 
-A word that skills copy letter by letter is read in letters. Stories are full of such words, and a word of six letters
-has six places to break at, so there they are written as one piece, `▁word`, which decodes to the word with the space
-before it. No text is read as such a piece.
+Every other word is read in letters, so that it can be spelled, sorted and quoted. A word of six letters has six places
+to break at, so answers that copy nothing are written in whole words: those that are no pieces yet are one piece each,
+`▁word`, which decodes to the word with the space before it. No text is read as such a piece.
 
 Written as `tokenizer.json`:
 
@@ -59,7 +59,7 @@ SPECIAL: tuple[str, ...] = (
 BYTES: tuple[str, ...] = tuple(f"<0x{value:02X}>" for value in range(256))
 CHARACTERS: tuple[str, ...] = ("\n", *map(chr, range(32, 127)))
 _FREQUENT = 12
-"""How often at least what skills that copy are asked with comes back in a thousand prompts; what they copy does not."""
+"""How often at least a piece is in `copying_text`: what skills are asked with comes back, what they copy does not."""
 WRITTEN = "\u2581"
 """Begins a piece that answers are written in, and no text is read in."""
 SPELLED: tuple[str, ...] = tuple(f"-{letter}" for letter in ascii_lowercase)
@@ -81,7 +81,7 @@ def asked_text() -> Iterator[str]:
 
 
 def copying_text(rng: Random) -> Iterator[str]:
-    """How skills are asked for that copy what they are given, and what they answer."""
+    """A thousand prompts of each skill that copies what it is given, with their answers, and a thousand of stories."""
     for name in sorted(set(SKILLS) - set(IN_WORDS)):
         for _ in range(1000):
             example = SKILLS[name](rng, "train")
@@ -101,7 +101,7 @@ def words() -> list[str]:
 
     What the skills copy letter by letter never is: a word is spelled, sorted and quoted through the same letters that
     it is read in, so an answer's letter is a letter of the prompt. Neither is a word that is in answers alone, unless
-    it begins a line.
+    no space is before it, as at the beginning of a line or behind a hyphen.
     """
     copied, known = _copied(), {*CHARACTERS, *SPELLED}
     frequent = Counter(piece for text in copying_text(Random(SEED)) for piece in _pieces(text))
@@ -120,7 +120,7 @@ def written_words() -> list[str]:
 
 
 def _is_word(piece: str) -> bool:
-    """With the space before it, and of more than one letter: those are pieces already."""
+    """Of two letters or more, with the space before it."""
     return piece.startswith(" ") and piece[1:].isalpha() and len(piece) > 2
 
 

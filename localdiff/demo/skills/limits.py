@@ -29,7 +29,7 @@ STORY_PHRASINGS: tuple[str, ...] = (
     "A story about {about}, please.",
     "Story about {about}",
 )
-_NAMES = (
+_NO_HEROES = (
     "Anna",
     "Peter",
     "my brother",
@@ -53,7 +53,7 @@ def draw_prompt(rng: Random) -> tuple[str, str]:
 
 
 def _sum(rng: Random) -> tuple[str, str]:
-    """Too large a number, too many of them, a result below zero, or a sign that is no plus or minus."""
+    """Too large a number, too many, a result below zero, a sign that is no plus or minus, or a decimal fraction."""
     space = rng.choice((" ", " ", ""))
     small, large = rng.randint(0, 99), rng.randint(100, rng.choice((999, 999, 99999)))
     kind = rng.randrange(5)
@@ -76,8 +76,8 @@ def _sum(rng: Random) -> tuple[str, str]:
 
 
 def _story(rng: Random) -> tuple[str, str]:
-    """A hero or a place alone, or something that is neither."""
-    stranger = rng.choice(_NAMES) if rng.random() < 0.3 else with_article(rng.choice(_STRANGERS))
+    """A hero or a place alone, or one thing that is neither: two of them are never asked for."""
+    stranger = rng.choice(_NO_HEROES) if rng.random() < 0.3 else with_article(rng.choice(_STRANGERS))
     if rng.random() < 0.3:
         stranger = with_article(made_up(rng))
     about = stranger if rng.random() < 0.5 else with_article(rng.choice(_HEROES + _PLACES))

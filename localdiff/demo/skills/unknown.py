@@ -106,7 +106,7 @@ VERBS: tuple[str, ...] = listed(
     hear eat drink build break move bring send win lose teach play sing dance jump run walk sleep
     """
 )
-# Training has all of these: they are what everybody types sooner or later.
+# Training has all of these: they are what everybody types first, or next.
 REMARKS: tuple[str, ...] = (
     "Yes", "No", "OK", "Okay", "Test", "Testing", "Why", "How", "What", "When", "Who", "Where", "Really", "Again",
     "More", "Go on", "Continue", "Stop", "Wait", "Maybe", "Sure", "Please", "Sorry", "Wow", "Lol", "Hmm", "And",

@@ -76,11 +76,27 @@ def test_another_configuration_is_refused(make: Make, tmp_path: Path) -> None:
         write_mean(tmp_path / "mean", [one, other])
 
 
-def test_what_is_no_checkpoint_is_refused_in_words(make: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_what_is_no_checkpoint_is_refused_in_words(make: Make, tmp_path: Path, first: bool) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    checkpoints = [empty, make(0)] if first else [make(0), empty]
+    with pytest.raises(WeightsError, match="config\\.json"):
+        write_mean(tmp_path / "mean", checkpoints)
+    assert not (tmp_path / "mean").exists()
+
+
+def test_no_checkpoint_is_written_over(make: Make, tmp_path: Path) -> None:
+    one, other = make(0), make(1)
+    before = (other / "model.safetensors").read_bytes()
+    with pytest.raises(ValueError, match="is one of the checkpoints"):
+        write_mean(tmp_path / "0" / ".." / "1", [one, other])
+    assert (other / "model.safetensors").read_bytes() == before
+
+
+def test_an_error_is_two_lines(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(WeightsError):
-        write_mean(tmp_path / "mean", [tmp_path / "empty"])
     command = [sys.executable, "-m", "localdiff.demo.mean", str(tmp_path / "mean"), str(tmp_path / "empty")]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+    assert (done.returncode, done.stdout) == (3, "")
+    assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["error", "hint"]

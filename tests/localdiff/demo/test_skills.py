@@ -54,7 +54,7 @@ def test_training_never_sees_a_held_out_key(skill: str) -> None:
 def test_no_held_out_prompt_is_a_trained_one_however_it_is_typed(skill: str) -> None:
     rng = Random(10)
     trained, held_out = (
-        {SKILLS[skill](rng, split).prompt.lower().rstrip(".?!") for _ in range(count)}
+        {stripped(SKILLS[skill](rng, split).prompt) for _ in range(count)}
         for split, count in (("train", 4000), ("held_out", 500))
     )
     assert trained.isdisjoint(held_out)
@@ -184,7 +184,7 @@ def test_no_question_belongs_to_two_facts() -> None:
     owner: dict[str, str] = {}
     for fact in FACTS:
         for question in questions(fact):
-            assert owner.setdefault(question.lower().rstrip(".?!"), fact.name) == fact.name, question
+            assert owner.setdefault(stripped(question), fact.name) == fact.name, question
 
 
 def test_every_fact_holds_out_a_quarter_of_its_phrasings() -> None:

@@ -65,9 +65,15 @@ def test_a_new_piece_begins_as_what_its_text_was(model: DiffusionGemma) -> None:
         assert torch.isclose(begun.norm(), parts.norm(dim=-1).mean())
 
 
-def test_a_reserved_piece_begins_with_numbers(model: DiffusionGemma) -> None:
-    begin_from(model, with_pieces("<unused0>"), DEMO_DIRECTORY)
+def test_a_reserved_piece_that_the_base_lacks_begins_with_numbers(model: DiffusionGemma, tmp_path: Path) -> None:
+    """Its text is that of no other piece, and is skipped where special tokens are."""
+    shutil.copytree(DEMO_DIRECTORY, tmp_path, dirs_exist_ok=True)
+    vocabulary = (tmp_path / "tokenizer.json").read_text()
+    assert vocabulary.count('"<unused0>"') == 2
+    (tmp_path / "tokenizer.json").write_text(vocabulary.replace('"<unused0>"', '"<other>"'))
+    begin_from(model, SHIPPED, tmp_path)
     assert all(tensor.isfinite().all() for tensor in model.state_dict().values())
+    assert model.embed_tokens.weight[SHIPPED.token_to_id("<unused0>")].norm() > 0
 
 
 def test_a_new_folder_gets_its_vocabulary_and_a_used_one_keeps_its_own(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_every_byte_has_a_token_and_nothing_is_unknown() -> None:
     assert "<unk>" not in pieces("\x00 漢 \U0010ffff \x7f")
 
 
-def test_the_size_is_bounded_and_ids_are_dense() -> None:
+def test_the_size_is_what_it_says_and_ids_are_dense() -> None:
     ids = sorted(TOKENIZER.get_vocab().values())
     assert ids == list(range(len(ids)))
     assert len(ids) == VOCABULARY_SIZE
@@ -88,7 +88,7 @@ def test_a_spelled_letter_is_one_token() -> None:
     assert "-c" not in pieces("self-conditioning")
 
 
-def test_words_that_skills_copy_are_read_in_letters_and_frequent_others_as_one_piece() -> None:
+def test_words_that_skills_copy_are_read_in_letters_and_those_of_questions_as_one_piece() -> None:
     for word in COMMON:
         assert pieces(f" {word}") == [" ", *word]
     for word in (" denoise", " diffusion", " localdiff", " entropy", " Sudoku", " JSON", "user", "model"):
