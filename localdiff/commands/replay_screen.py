@@ -164,10 +164,12 @@ class ReplayScreen:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    def _on_suspend(self, number: int, _frame: FrameType | None) -> None:
+    def _on_suspend(self, number: int, frame: FrameType | None) -> None:
         self._give_back()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+        # It goes on, perhaps without having been stopped: the system stops nothing that nobody could continue.
+        self._on_continue(number, frame)
 
     def _on_continue(self, _number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGTSTP, self._on_suspend)

@@ -233,6 +233,18 @@ def test_suspending_gives_the_terminal_back_and_takes_it_again(file: Path) -> No
     assert screen.finish() == 0
 
 
+def test_where_nobody_could_continue_it_it_is_not_suspended(file: Path) -> None:
+    """It leads its session, as under `ssh -t`: the system takes no notice of Ctrl-Z, and keys still work."""
+    screen = paused_player(file)
+    os.kill(screen.child.pid, signal.SIGTSTP)
+    screen.wait_for_bytes(b"\x1b[?1049h", times=2)
+    screen.type(b"\x1b[C")
+    screen.wait_for("step  1/48")
+    screen.type(b"q")
+    assert screen.finish() == 0
+    assert not screen.screen.cursor.hidden
+
+
 @pytest.mark.parametrize("term", ["dumb", "unknown"])
 def test_a_terminal_that_cannot_move_gets_the_text(file: Path, term: str) -> None:
     screen = terminal("replay", str(file), env=environment(TERM=term), columns=100, rows=24)
