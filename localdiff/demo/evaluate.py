@@ -26,6 +26,7 @@ from ..errors import LocaldiffError
 from ..events import RunFinished, TextCommitted
 from ..options import GenerateOptions
 from .corpus import Mixture, sample_example
+from .leaving import leave
 from .scoring import score
 from .skills import ALL_SKILLS, SKILLS, Example
 
@@ -133,7 +134,7 @@ def main() -> None:
     try:
         engine = Engine.load(arguments.model, device="cpu", dtype="fp32", adapter=arguments.adapter)
     except LocaldiffError as error:
-        parser.exit(error.exit_code, f"error: {error.message}\n" + f"hint: {error.hint}\n" * (error.hint is not None))
+        leave(parser, error)
     if not arguments.json:
         print(f"{'skill':10} {'runs':>5} {'right':>7}  {'±':>5} {'steps a block':>14} {'converged':>10}")
     for skill in arguments.skills:

@@ -19,6 +19,7 @@ from ..errors import LocaldiffError
 from ..load import load_model, open_weights
 from ..model.diffusion_gemma import DiffusionGemma
 from .export import VOCABULARY_FILES, export
+from .leaving import leave
 
 
 def write_mean(directory: Path, checkpoints: Sequence[Path]) -> None:
@@ -58,7 +59,7 @@ def main() -> None:
     try:
         write_mean(arguments.out, arguments.checkpoints)
     except LocaldiffError as error:
-        parser.exit(error.exit_code, f"error: {error.message}\n" + f"hint: {error.hint}\n" * (error.hint is not None))
+        leave(parser, error)
     except (ValueError, OSError) as error:
         parser.exit(1, f"error: {error}\n")
 

@@ -150,7 +150,7 @@ def main() -> None:
     arguments = parser.parse_args()
     engine = Engine.load(arguments.model, device="cpu", dtype="fp32")
     known = trained() if arguments.trained else {}
-    prompts = list(known) or list(dict.fromkeys(PROMPTS))
+    prompts = list(known) or PROMPTS
     settled = right = 0
     for prompt in prompts:
         events = list(engine.generate(prompt, GenerateOptions(seed=arguments.seed, max_tokens=288)))
