@@ -143,10 +143,12 @@ class TerminalGuard:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    def _on_suspend(self, number: int, _frame: FrameType | None) -> None:
+    def _on_suspend(self, number: int, frame: FrameType | None) -> None:
         self.restore()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+        # It goes on, perhaps without having been stopped: the system stops nothing that nobody could continue.
+        self._on_resumed(number, frame)
 
     def _on_resumed(self, _number: int, _frame: FrameType | None) -> None:
         self._silence_keys()

@@ -10,7 +10,7 @@ import resource
 import signal
 import struct
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
 import pytest
@@ -81,20 +81,48 @@ def test_the_same_terminal(terminal: tuple[int, TextIO]) -> None:
     os.close(master)
 
 
+def leads_its_session(stream: TextIO, holds: Callable[[], bool]) -> bool:
+    """What `holds` answers in a process that owns the terminal: no other may change it."""
+    pid = os.fork()
+    if pid == 0:
+        held = False
+        try:
+            os.setsid()
+            fcntl.ioctl(stream.fileno(), termios.TIOCSCTTY, 0)
+            held = holds()
+        finally:
+            os._exit(0 if held else 1)
+    return os.waitpid(pid, 0)[1] == 0
+
+
 def test_keys_are_not_echoed_meanwhile_and_are_afterwards(terminal: tuple[int, TextIO]) -> None:
     _, stream = terminal
-    pid = os.fork()
-    if pid == 0:  # only a process that owns the terminal may change it
-        os.setsid()
-        fcntl.ioctl(stream.fileno(), termios.TIOCSCTTY, 0)
+
+    def holds() -> bool:
         guard = TerminalGuard(stream=stream, keyboard=stream)
         seen = [echoes(stream.fileno())]
         guard.start()
         seen.append(echoes(stream.fileno()))
         guard.stop()
         seen.append(echoes(stream.fileno()))
-        os._exit(0 if seen == [True, False, True] else 1)
-    assert os.waitpid(pid, 0)[1] == 0
+        return seen == [True, False, True]
+
+    assert leads_its_session(stream, holds)
+
+
+def test_ctrl_z_that_stops_nothing_leaves_the_terminal_taken(terminal: tuple[int, TextIO]) -> None:
+    _, stream = terminal
+
+    def holds() -> bool:
+        resumed: list[bool] = []
+        guard = TerminalGuard(stream=stream, keyboard=stream, resumed=lambda: resumed.append(echoes(stream.fileno())))
+        guard.start()
+        for _ in range(2):  # the system stops no process that nobody could continue
+            signal.raise_signal(signal.SIGTSTP)
+        guard.stop()
+        return resumed == [False, False] and echoes(stream.fileno())
+
+    assert leads_its_session(stream, holds)
 
 
 def test_a_terminal_of_another_process_keeps_its_echo(terminal: tuple[int, TextIO]) -> None:
