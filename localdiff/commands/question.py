@@ -5,10 +5,15 @@ Knows the keyboard and what counts as an answer; knows nothing about what is ask
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable
 from typing import TextIO
 
 from localdiff.ui.output import Stream
+
+if sys.platform != "win32":
+    import termios
 
 YES, NO = {"y", "yes"}, {"n", "no"}
 
@@ -25,6 +30,7 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> Callable
         return None
 
     def ask(question: str) -> bool:
+        _forget_typed(keyboard)
         while True:
             stream.write(f"\n{question} {'[Y/n]' if default else '[y/N]'} ")
             try:
@@ -40,3 +46,13 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> Callable
                 return default if not answer else answer in YES
 
     return ask
+
+
+def _forget_typed(keyboard: TextIO) -> None:
+    """Drop what was typed before the question could be read: an Enter too many would begin a download of 52 GB."""
+    if sys.platform == "win32":
+        return
+    try:
+        termios.tcflush(keyboard.fileno(), termios.TCIFLUSH)
+    except (io.UnsupportedOperation, termios.error):
+        return  # no terminal: nothing lies in it

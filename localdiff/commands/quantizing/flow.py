@@ -18,6 +18,7 @@ from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.quantizing import verification
 from localdiff.commands.quantizing.display import Display
 from localdiff.commands.quantizing.fetching import Fetching
+from localdiff.commands.quantizing.finished import difference
 from localdiff.commands.quantizing.lock import locked
 from localdiff.commands.quantizing.origin import Origin, find_origin
 from localdiff.commands.quantizing.prospect import Prospect, described
@@ -61,6 +62,8 @@ class Quantization:
         recipe = recipe_named(self._request.recipe)
         # 1. what is there
         damaged = self._look_at_target()
+        if damaged is None:
+            return self._nothing_to_do()
         # 2. headers
         try:
             origin = self._find_origin(recipe)
@@ -94,11 +97,11 @@ class Quantization:
         self._output.stdout.write_path(self._target)
         return 0
 
-    def _look_at_target(self) -> dict[str, str]:
-        """What is wrong with the files of a finished output; a sound one is not made again.
+    def _look_at_target(self) -> dict[str, str] | None:
+        """What is wrong with the files of a finished output; None if that is sound, and what was asked for.
 
         Raises:
-            OutputError: it is sound, or is something else.
+            OutputError: it is sound and was made from something else, or is something else altogether.
             DamagedError: not even its manifest can be read.
         """
         if self._request.dry_run:
@@ -111,13 +114,23 @@ class Quantization:
                 damaged = {file.file: file.problem or "" for file in verification.damage(self._target, shown)}
         except DamagedError as error:
             raise DamagedError(f"`{self._target}` is damaged: {error.message}", "`--force` makes it anew") from error
-        if not damaged:
-            verification.remember(self._target, self._output)
+        if damaged:
+            return damaged
+        verification.remember(self._target, self._output)
+        if (other := difference(read_manifest(self._target), self._target, self._request)) is not None:
             raise OutputError(
-                f"`{self._target}` already exists, and is sound",
-                f"`{run_command(self._target)}` runs it; `--output DIR` makes another, `--force` makes it anew",
+                f"`{self._target}` already exists, and {other}", "`--output DIR` makes another, `--force` makes it anew"
             )
-        return damaged
+        return None
+
+    def _nothing_to_do(self) -> int:
+        """The output is there: a script that prepares a machine may run twice."""
+        self._output.stderr.write(
+            f"Already here, and sound: nothing was made. Run it: {run_command(self._target)}\n"
+            "`--force` makes it anew.\n"
+        )
+        self._output.stdout.write_path(self._target)
+        return 0
 
     def _find_origin(self, recipe: Recipe) -> Origin:
         request = self._request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import namedtuple
 from collections.abc import Mapping
@@ -109,18 +110,41 @@ def test_another_directory(cli: Cli, source: Path, tmp_path: Path, monkeypatch: 
     assert cli("quantize", "--verify-only", "-o", "elsewhere/mine", stdin=b"").code == 0
 
 
-def test_a_finished_model_is_refused_without_force(cli: Cli, source: Path, output: Path) -> None:
+def test_a_finished_model_is_not_made_again(cli: Cli, source: Path, output: Path) -> None:
     cli("quantize", str(source), "--yes", stdin=b"")
     before = tree(output)
+    os.utime(min(source.glob("*.safetensors")))  # newer, and the same
     result = cli("quantize", str(source), "--yes", stdin=b"")
-    assert (result.code, result.stdout) == (2, "")
-    assert f"`{output}` already exists, and is sound" in result.stderr
+    assert (result.code, result.stdout) == (0, f"{output}\n")
+    assert "Already here, and sound: nothing was made. Run it: localdiff run " in result.stderr
     assert "`--force` makes it anew" in result.stderr
-    assert "`--output DIR` makes another" in result.stderr
     assert tree(output) == before
+    assert cli("quantize", str(source), stdin=b"").code == 0, "nobody is asked about nothing"
     dry = cli("quantize", str(source), "--dry-run", stdin=b"")
     assert dry.code == 0
     assert f"`{output}` exists; `--force` makes it anew." in dry.stdout
+
+
+def test_a_finished_model_of_something_else_is_refused_without_force(
+    cli: Cli, source: Path, output: Path, tmp_path: Path
+) -> None:
+    def refuses(*arguments: str, because: str) -> None:
+        result = cli("quantize", *arguments, "--yes", stdin=b"")
+        assert (result.code, result.stdout) == (2, "")
+        assert f"`{output}` already exists, and {because}" in result.stderr
+        assert "`--output DIR` makes another, `--force` makes it anew" in result.stderr
+        assert tree(output) == before
+
+    cli("quantize", str(source), "--yes", stdin=b"")
+    before = tree(output)
+    refuses(str(source), "--recipe", "int8", "-o", str(output), because="is `4bit`, not `int8`")
+    other = write_small_weights(tmp_path / "other")
+    refuses(str(other), "-o", str(output), because="was made from `small`, not from `other`")
+    refuses("demo", "-o", str(output), because="was made from `small`, not from `demo`")
+    refuses("owner/small", "-o", str(output), because="was made from `small`, not from `owner/small`")
+    write_small_weights(source, seed=1)
+    changed = min(source.glob("*.safetensors"))
+    refuses(str(source), because=f"was made before `{changed}` changed")
 
 
 def test_force_replaces_a_finished_model_only_when_the_new_one_is_sound(

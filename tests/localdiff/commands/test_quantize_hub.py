@@ -84,6 +84,19 @@ def test_what_is_needed_is_fetched_once_into_the_shared_cache(
     assert server.requests == []
 
 
+def test_what_is_here_already_is_told_without_the_hub(cli: Cli, server: Hub, output: Path) -> None:
+    assert cli("quantize", "owner/small", "--yes", stdin=b"").code == 0
+    server.requests.clear()
+    for revision in ([], ["--revision", COMMIT]):
+        again = cli("quantize", "owner/small", "--yes", *revision, stdin=b"")
+        assert (again.code, again.stdout) == (0, f"{output}\n"), again.stderr
+        assert "nothing was made" in again.stderr
+    other = cli("quantize", "owner/small", "--yes", "--revision", "v2", stdin=b"")
+    assert other.code == 2
+    assert f"`{output}` already exists, and was made from revision {COMMIT}" in other.stderr
+    assert server.requests == []
+
+
 def test_streaming_gives_the_same_bytes_and_leaves_no_download(
     cli: Cli, server: Hub, output: Path, tmp_path: Path
 ) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+from threading import Timer
 
 import pytest
 
@@ -52,3 +55,16 @@ def test_ctrl_c_ends_the_line() -> None:
     with pytest.raises(KeyboardInterrupt):
         ask("Continue?")
     assert shown.getvalue() == "\nContinue? [Y/n] \n"
+
+
+def test_what_was_typed_before_the_question_is_no_answer() -> None:
+    master, slave = pty.openpty()
+    with open(slave, encoding="utf-8") as keyboard:
+        os.write(master, b"y\n")
+        ask = asker(Stream(file=io.StringIO(), terminal=True), keyboard, default=True)
+        assert ask is not None
+        later = Timer(0.3, os.write, (master, b"n\n"))
+        later.start()
+        assert ask("Continue?") is False
+        later.join()
+    os.close(master)
