@@ -28,6 +28,7 @@ from typing import NoReturn
 
 import typer
 
+from localdiff.config import is_set
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, is_out_of_memory
 from localdiff.ui.output import Color, Output, decide, printable
 from quant import QuantError
@@ -83,7 +84,7 @@ class Edge:
             return self._report(error)
 
     def _report(self, error: Exception) -> int:
-        if os.environ.get("LOCALDIFF_DEBUG", "0") not in ("", "0"):
+        if is_set("LOCALDIFF_DEBUG"):
             traceback.print_exception(error)
         worded = _worded(error)
         if isinstance(worded, UsageError) and worded.hint is None:
