@@ -29,11 +29,11 @@ from typing import NoReturn
 import typer
 
 from localdiff.config import is_set
-from localdiff.errors import LocaldiffError, ResourceError, UsageError, is_out_of_memory
+from localdiff.errors import INTERRUPTED, LocaldiffError, ResourceError, UsageError, is_out_of_memory
 from localdiff.ui.output import Color, Output, decide, printable
 from quant import QuantError
 
-BUG, INTERRUPTED, CLOSED_PIPE, TERMINATED = 1, 130, 141, 143
+BUG, CLOSED_PIPE, TERMINATED = 1, 141, 143
 
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
 """What a file system says about a path that a user gave, not about a fault of this program."""

@@ -48,6 +48,14 @@ def expanded(path: Path | str) -> Path:
     return Path(os.path.expanduser(path))
 
 
+def nearest(directory: Path) -> Path:
+    """The directory, or the nearest one above it that is there."""
+    place = directory.absolute()
+    while not place.is_dir() and place != place.parent:
+        place = place.parent
+    return place
+
+
 def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:
     """A path to read: with `~` in place of the home directory."""
     home = _home(env)

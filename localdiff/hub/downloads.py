@@ -129,11 +129,6 @@ class Downloads:
             raise fetch.error
         return fetch.path
 
-    def forget(self, name: str) -> None:
-        """Let a file be asked for again; it is not where it was any more."""
-        with self._changed:
-            self._fetches.pop(name, None)
-
     def _work(self) -> None:
         """Hand one file after the other to one process."""
         process: subprocess.Popen[str] | None = None
