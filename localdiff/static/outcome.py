@@ -1,6 +1,6 @@
-"""What a step told its host, as an event.
+"""The outcome of a step on the host, as an event.
 
-Knows the layout of an outcome and the fields of an event; computes nothing but a mean.
+Knows the layout of an outcome and the fields of an event; computes only a mean.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def event_of(outcome: Tensor, step: int, context: BlockContext, *, seconds: floa
 
     Args:
         outcome: on the host; `localdiff.kernels.decision` has its layout.
-        seconds: what the step took; now: when it was there, on the clock of `context.started`.
+        seconds: duration of the step; now: when its outcome arrived, on the clock of `context.started`.
     """
     rows = outcome[HEADER:].view(ROWS, -1)
     entropy = rows[2].view(torch.float32)
