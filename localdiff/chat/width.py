@@ -1,4 +1,4 @@
-"""How wide a terminal is now; a window is pulled at while a chat goes on."""
+"""The current width of a terminal, which may be resized during a chat."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from localdiff.ui.output import Stream
 
 
 def columns_of(stream: Stream) -> int:
-    """Columns of the terminal behind a stream, or what was known of it at the start where it cannot be asked."""
+    """Columns of the terminal behind a stream, or as known at start-up where it cannot be queried."""
     try:
         return os.get_terminal_size(stream.file.fileno()).columns or stream.width
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What must fit on which disk.
+"""Disk space: what must fit on which disk.
 
 Knows mount points and free bytes; knows nothing about weights.
 """
@@ -18,7 +18,7 @@ class Mount:
     Attributes:
         path: where it is mounted.
         needed: bytes that will be written to it.
-        free: bytes that may be.
+        free: bytes that are free for that.
     """
 
     path: Path
@@ -27,12 +27,12 @@ class Mount:
 
     @property
     def short(self) -> bool:
-        """Whether it does not hold what is to be written."""
+        """Whether it is too small for what is to be written."""
         return self.needed > self.free
 
 
 def mounts(needs: Iterable[tuple[Path, int]]) -> tuple[Mount, ...]:
-    """The disks behind some directories, which need not be there yet, with what each must take.
+    """The disks of some directories, which need not exist yet, with what must fit on each.
 
     Args:
         needs: directory, and bytes to be written into it.
@@ -50,7 +50,7 @@ def mounts(needs: Iterable[tuple[Path, int]]) -> tuple[Mount, ...]:
 
 
 def _existing(directory: Path) -> Path:
-    """The directory, or the nearest one above it that is there."""
+    """The directory, or the nearest one above it that exists."""
     place = directory.absolute()
     while not place.is_dir() and place != place.parent:
         place = place.parent
