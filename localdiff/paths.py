@@ -1,4 +1,4 @@
-"""Where things live on disk.
+"""Locations on disk.
 
 Knows `LOCALDIFF_HOME`, the XDG base directories and the Hub's own variables; knows nothing about what is stored there
 and never creates anything. Every function takes the environment, so that tests need not touch the real one.
@@ -21,7 +21,7 @@ from pathlib import Path
 
 
 def models_dir(env: Mapping[str, str] = os.environ) -> Path:
-    """Where quantized weights are written, one folder a model."""
+    """The folder of quantized weights, one folder per model."""
     return _base(env, "XDG_DATA_HOME", ".local/share") / "models"
 
 
@@ -36,7 +36,7 @@ def state_dir(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def hub_cache_dir(env: Mapping[str, str] = os.environ) -> Path:
-    """Where `huggingface_hub` keeps what it downloads, by that library's own rules."""
+    """The download cache of `huggingface_hub`, by that library's own rules."""
     if cache := env.get("HF_HUB_CACHE"):
         return expanded(cache)
     if home := env.get("HF_HOME"):
@@ -45,12 +45,12 @@ def hub_cache_dir(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def expanded(path: Path | str) -> Path:
-    """A path with the home directory in place of a leading `~` or `~name`; a name that nobody has stays as it is."""
+    """A path with the home directory in place of a leading `~` or `~name`; an unknown user name stays as it is."""
     return Path(os.path.expanduser(path))
 
 
 def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:
-    """A path to read: with `~` in place of the home directory."""
+    """A path for display, with `~` in place of the home directory."""
     home = Path(env["HOME"] if env.get("HOME") else Path.home())
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
 
@@ -62,7 +62,7 @@ def _base(env: Mapping[str, str], variable: str, default: str) -> Path:
 
 
 def _xdg(env: Mapping[str, str], variable: str, default: str) -> Path:
-    """An XDG directory; the specification says that a relative value is to be ignored."""
+    """An XDG directory; the specification says to ignore a relative value."""
     value = Path(env.get(variable, ""))
     if value.is_absolute():
         return value
