@@ -6,7 +6,6 @@ command in.
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from localdiff import cli_options as options
+from localdiff.config import is_set
 from localdiff.exits import decide_streams
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
@@ -141,7 +141,7 @@ def chat_command(
         resume=resume,
         session=session,
         record=RecordOptions(file=record),
-        private=no_history or os.environ.get("LOCALDIFF_NO_HISTORY", "0") not in ("", "0"),
+        private=no_history or is_set("LOCALDIFF_NO_HISTORY"),
     )
     stdin = None if sys.stdin is None else sys.stdin.buffer
     return chat(request, streams, stdin=stdin)

@@ -29,6 +29,7 @@ class Context:
         canvas_room: rows of a canvas that the cache leaves room for, see `KVCache`.
 
     Attributes:
+        runs: how many prompts it was opened for, so that a run can tell that another one has begun on it.
         fork: the length at which a later prompt is likely to diverge from this one. When that many are held, a
             snapshot of the rings is taken, so that going back there costs nothing.
     """
@@ -36,6 +37,7 @@ class Context:
     def __init__(
         self, model: DiffusionGemma, layer_devices: torch.device | Sequence[torch.device], *, canvas_room: int = 0
     ) -> None:
+        self.runs = 0
         self.fork: int | None = None
         self._model = model
         self._device = model.norm.weight.device
@@ -82,6 +84,7 @@ class Context:
         Returns:
             How many ids of the prompt are held; the rest must be read.
         """
+        self.runs += 1
         self.reserve(capacity)
         held = self.cache.rewind(common_length(self._ids, prompt) if self._is_whole else 0)
         del self._ids[held:]

@@ -22,6 +22,7 @@ from .engine import Engine
 from .errors import UsageError
 from .events import Event
 from .options import GenerateOptions
+from .prompt import as_messages
 from .tokenizer import Tokenizer
 
 IDS = "ids"
@@ -57,7 +58,8 @@ class Conversation:
     ) -> Iterator[Event]:
         """Answers the last message, as `Engine.generate` does; only the new part of the prompt is encoded.
 
-        The first `Prefilled` says how much was cached already. A run must be over, or abandoned, before the next.
+        The first `Prefilled` says how much was cached already. A run must be over, or abandoned, before the next: an
+        iterator that is resumed after that raises `UsageError`.
 
         Args:
             messages: all of them, with `role` and `content`; those of the assistant may also have `ids`.
@@ -89,7 +91,7 @@ class Conversation:
         return len(self.engine.tokenizer.encode_literal(text))
 
     def _rendered(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
-        plain = [{key: value for key, value in message.items() if key != IDS} for message in messages]
+        plain = [{key: value for key, value in message.items() if key != IDS} for message in as_messages(messages)]
         if not plain:
             raise UsageError("the conversation is empty", "give a prompt")
         if options.system is not None:

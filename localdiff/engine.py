@@ -11,9 +11,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,7 +23,7 @@ from .detok import ReplyDecoder
 from .diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from .diffusion.settings import SamplerSettings
 from .diffusion.stopping import StopRule
-from .errors import ContextError, WeightsError
+from .errors import ContextError, UsageError, WeightsError
 from .events import (
     BlockCommitted,
     BlockReason,
@@ -38,6 +36,7 @@ from .events import (
 )
 from .generation import Generation
 from .hardware import cpu_name
+from .identity import ModelIdentity
 from .model.diffusion_gemma import DiffusionGemma
 from .options import DRAWN_SEED_BITS, GenerateOptions
 from .prefill import prefill, read_last
@@ -50,20 +49,6 @@ from .tokenizer import Tokenizer
 __all__ = ["Engine", "ModelIdentity", "Prompt"]
 
 PREFILL_CHUNK = 1024
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelIdentity:
-    """Identity of the loaded model: name, recipe, revision, device, dtype, and where its files are."""
-
-    model: str
-    recipe: str
-    revision: str | None
-    device: str
-    dtype: str
-    directory: Path | None = None
-    adapter: str | None = None
-    adapter_directory: Path | None = None
 
 
 class Engine:
@@ -104,7 +89,7 @@ class Engine:
     @classmethod
     def load(
         cls,
-        model: str = "demo",
+        model: str,
         *,
         device: str = "auto",
         dtype: str = "auto",
@@ -134,46 +119,25 @@ class Engine:
             WeightsError: no usable model was found, or the adapter is for another model.
             ResourceError: the device is missing, or the memory too small.
         """
-        from .adapter import open_adapter
-        from .hub import resolve
-        from .load import further_devices, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
+        from .opening import open_model
 
-        stored = None if adapter is None else open_adapter(adapter)
-        source = resolve(model, revision=revision, offline=offline)
-        weights = open_weights(source.directory)
-        where = resolve_device(device)
-        kind = resolve_dtype(dtype, where, weights)
-        settle_threads(weights.text_parameters(), where)
-        tokenizer = Tokenizer(source.directory)
-        loaded = load_model(
-            weights,
-            where,
-            kind,
-            further=further_devices(device),
+        opened = open_model(
+            model,
+            device=device,
+            dtype=dtype,
+            revision=revision,
+            offline=offline,
             context=context,
             max_memory=max_memory,
-            may_offload=max_memory is not None or (device == "auto" and where.type == "cuda"),
-            adapter=stored,
-            names=() if source.is_private else (source.name,),
-        )
-        identity = ModelIdentity(
-            model=source.name,
-            recipe=weights.recipe,
-            revision=source.revision,
-            device=str(where),
-            dtype={torch.bfloat16: "bf16", torch.float32: "fp32"}[kind],
-            directory=source.directory,
             adapter=adapter,
-            adapter_directory=None if stored is None else stored.directory,
         )
-        template = ChatTemplate(source.directory)
         return cls(
-            loaded.network,
-            tokenizer,
-            template,
-            weights.checkpoint.generation_config(),
-            identity,
-            layer_devices=loaded.placement.layers,
+            opened.network,
+            opened.tokenizer,
+            opened.template,
+            opened.generation_config,
+            opened.identity,
+            layer_devices=opened.layer_devices,
         )
 
     def generate(
@@ -191,19 +155,26 @@ class Engine:
         Args:
             cancel: ends the run between denoise steps and between chunks of the prompt.
             context: from `new_context`, with what was read before; of a prompt with the same beginning only the rest
-                is encoded. Without it the whole prompt is.
+                is encoded. Without it the whole prompt is. It serves one run at a time.
             noise: source of randomness; by default what `options.noise` and `options.seed` say.
             stop_rule: which rule ends a block; values other than `both` are for measurements.
 
         Raises:
-            UsageError: a setting out of range, or a prompt that is empty or does not fit the context.
+            UsageError: a setting out of range, a prompt that is empty or does not fit the context, or another run that
+                began on `context` before this one was over.
         """
         options, cancel = options or GenerateOptions(), cancel or threading.Event()
         # 1. The prompt becomes tokens.
         run = self._start(prompt, options, noise, stop_rule, context)
+        runs = run.context.runs
         try:
-            yield run.event
-            yield from self._answer(run, cancel)
+            for event in chain((run.event,), self._answer(run, cancel)):
+                yield event
+                if run.context.runs != runs:
+                    raise UsageError(
+                        "another run began on this context before this one was over",
+                        "finish a run, or close its iterator, before the next one on the same conversation",
+                    )
         finally:
             if context is None:
                 self._spare = run.context  # for the next run; one that began in the meantime has made its own

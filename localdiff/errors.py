@@ -6,6 +6,9 @@ without a final period, things to type in back-ticks, and a separate `hint` that
 
 from __future__ import annotations
 
+INTERRUPTED = 130
+"""Exit code of a command that the user stopped, or said no to: 128 and SIGINT, as shells have it."""
+
 
 class LocaldiffError(Exception):
     """Base of every error that is shown as a sentence instead of a traceback.

@@ -28,11 +28,12 @@ from typing import NoReturn
 
 import typer
 
-from localdiff.errors import LocaldiffError, ResourceError, UsageError, is_out_of_memory
+from localdiff.config import is_set
+from localdiff.errors import INTERRUPTED, LocaldiffError, ResourceError, UsageError, is_out_of_memory
 from localdiff.ui.output import Color, Output, decide, printable
 from quant import QuantError
 
-BUG, INTERRUPTED, CLOSED_PIPE, TERMINATED = 1, 130, 141, 143
+BUG, CLOSED_PIPE, TERMINATED = 1, 141, 143
 
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
 """File system errors caused by a path that a user gave, not by a fault of this program."""
@@ -83,7 +84,7 @@ class Edge:
             return self._report(error)
 
     def _report(self, error: Exception) -> int:
-        if os.environ.get("LOCALDIFF_DEBUG", "0") not in ("", "0"):
+        if is_set("LOCALDIFF_DEBUG"):
             traceback.print_exception(error)
         worded = _worded(error)
         if isinstance(worded, UsageError) and worded.hint is None:

@@ -36,12 +36,11 @@ def state_dir(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def hub_cache_dir(env: Mapping[str, str] = os.environ) -> Path:
-    """The download cache of `huggingface_hub`, by that library's own rules."""
-    if cache := env.get("HF_HUB_CACHE"):
-        return expanded(cache)
-    if home := env.get("HF_HOME"):
-        return expanded(home) / "hub"
-    return _xdg(env, "XDG_CACHE_HOME", ".cache") / "huggingface" / "hub"
+    """The download cache of `huggingface_hub`, by that library's own rules (`huggingface_hub/constants.py`)."""
+    caches = env.get("XDG_CACHE_HOME", os.path.join(_home(env), ".cache"))
+    home = _filled_in(env.get("HF_HOME", os.path.join(caches, "huggingface")))
+    older = env.get("HUGGINGFACE_HUB_CACHE", os.path.join(home, "hub"))
+    return Path(_filled_in(env.get("HF_HUB_CACHE", older)))
 
 
 def expanded(path: Path | str) -> Path:
@@ -49,9 +48,17 @@ def expanded(path: Path | str) -> Path:
     return Path(os.path.expanduser(path))
 
 
+def nearest(directory: Path) -> Path:
+    """The directory, or the nearest one above it that exists."""
+    place = directory.absolute()
+    while not place.is_dir() and place != place.parent:
+        place = place.parent
+    return place
+
+
 def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:
     """A path for display, with `~` in place of the home directory."""
-    home = Path(env["HOME"] if env.get("HOME") else Path.home())
+    home = _home(env)
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
 
 
@@ -66,4 +73,13 @@ def _xdg(env: Mapping[str, str], variable: str, default: str) -> Path:
     value = Path(env.get(variable, ""))
     if value.is_absolute():
         return value
-    return Path(env["HOME"] if env.get("HOME") else Path.home()) / default
+    return _home(env) / default
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    return Path(env["HOME"] if env.get("HOME") else Path.home())
+
+
+def _filled_in(path: str) -> str:
+    """A path with the home directory for `~`, and values for names of variables."""
+    return os.path.expandvars(os.path.expanduser(path))

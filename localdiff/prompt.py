@@ -23,27 +23,45 @@ def prompt_ids(
     """Ids of a prompt in any of its forms; text goes through the chat template, ids are taken as they are.
 
     Raises:
-        UsageError: it is empty, or ids together with options that apply to messages.
-        WeightsError: the model has no embedding for one of the ids.
+        UsageError: it is empty or of no such form, is ids with options for messages, or has unknown ids.
+        WeightsError: the tokenizer gives an id that the model has no embedding for.
     """
-    if isinstance(prompt, str):
-        prompt = [{"role": "user", "content": prompt}]
-    ids = [token for token in prompt if isinstance(token, int)]
-    messages = [message for message in prompt if not isinstance(message, int)]
-    if ids and messages:
-        raise UsageError("a prompt is either token ids or messages, this one has both")
-    if ids and (options.system is not None or options.think):
-        raise UsageError("`system` and `think` shape messages, and this prompt is token ids already")
-    if messages:
-        if options.system is not None:
-            messages.insert(0, {"role": "system", "content": options.system})
-        ids = template.encode(tokenizer, messages, think=options.think)
-    if not ids:
+    ids = [] if isinstance(prompt, str | bytes) else [token for token in prompt if type(token) is int]
+    if ids and len(ids) == len(prompt):
+        if options.system is not None or options.think:
+            raise UsageError("`system` and `think` shape messages, and this prompt is token ids already")
+        if (strange := _beyond(ids, vocab_size)) is not None:
+            raise UsageError(f"{strange} is no token id of this model", f"its ids are 0 to {vocab_size - 1}")
+        return ids
+    messages = as_messages([{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt)
+    if not messages:
         raise UsageError("the prompt is empty", "give some text, or `-f FILE`")
-    beyond = next((token for token in ids if not 0 <= token < vocab_size), None)
-    if beyond is not None:
+    if options.system is not None:
+        messages.insert(0, {"role": "system", "content": options.system})
+    ids = template.encode(tokenizer, messages, think=options.think)
+    if (strange := _beyond(ids, vocab_size)) is not None:
         raise WeightsError(
-            f"the tokenizer gives id {beyond}, the model has {vocab_size} embeddings",
+            f"the tokenizer gives id {strange}, the model has {vocab_size} embeddings",
             "use the tokenizer.json that was published with the weights",
         )
     return ids
+
+
+def as_messages(prompt: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """The messages of a conversation, of which nothing is known yet.
+
+    Raises:
+        UsageError: something else is among them.
+    """
+    for message in prompt:
+        if not isinstance(message, Mapping):
+            raise UsageError(
+                f"a prompt is text, messages or token ids; this one contains a `{type(message).__name__}`",
+                'a message is `{"role": "user", "content": "…"}`',
+            )
+    return list(prompt)
+
+
+def _beyond(ids: Sequence[int], vocab_size: int) -> int | None:
+    """An id that has no embedding."""
+    return next((token for token in ids if not 0 <= token < vocab_size), None)

@@ -1,4 +1,4 @@
-"""Large tensors a slice at a time.
+"""Cuts large tensors into slices that are processed one at a time.
 
 Knows that a row of a weight encodes on its own, so that fused experts and the embedding can be cut anywhere between two
 rows; knows nothing about files. A fused expert tensor is 1 GB in bf16, so nothing here ever holds one whole in the
@@ -7,13 +7,8 @@ source's type or in fp32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
-
-import torch
-from torch import Tensor
-
-from .codec import Codec, Encoded, codes_shape, scales_shape
 
 SLICE_BYTES = 4_000_000
 """Source bytes worked on at a time: half an expert's `gate_up_proj`."""
@@ -28,23 +23,3 @@ def row_slices(shape: Sequence[int], itemsize: int, limit: int = SLICE_BYTES) ->
     step = max(1, limit // max(1, (shape[-1] if shape else 1) * itemsize))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
-
-
-def encode_slices(codec: Codec, shape: Sequence[int], read: Callable[[slice], Tensor]) -> Encoded:
-    """Encode `[…, in]` from slices of its rows, into whole codes and scales.
-
-    Args:
-        codec: format of the result.
-        shape: shape of the whole tensor.
-        read: gives rows `[n, in]`, in bf16, fp16 or fp32; called in order, each row once.
-
-    Raises:
-        ValueError: as `Codec.encode`, `NotFiniteError` included.
-    """
-    codes = torch.empty(codes_shape(codec, shape), dtype=codec.codes_dtype)
-    scales = torch.empty(scales_shape(shape), dtype=torch.bfloat16)
-    for part in row_slices(shape, 2):
-        encoded = codec.encode(read(part))
-        codes.flatten(0, -2)[part] = encoded.codes
-        scales.flatten(0, -2)[part] = encoded.scales
-    return Encoded(codes=codes, scales=scales)

@@ -49,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     "view": {"events"},
     "trace": {"view", "events"},
     "trace.probe": {"view", "events", "trace", "engine", "diffusion"},
-    "conversation": {"engine", "context", "diffusion", "tokenizer", "events"},
+    "conversation": {"engine", "context", "diffusion", "tokenizer", "prompt", "events"},
     "engine": {
         "diffusion",
         "model",
@@ -65,7 +65,10 @@ ALLOWED: dict[str, set[str]] = {
         "hardware",
         "prefill",
         "prompt",
+        "identity",
     },
+    "identity": set(),
+    "opening": {"adapter", "hub", "identity", "load", "model", "template", "tokenizer"},
     "prefill": {"generation", "events"},
     "prompt": {"template", "tokenizer"},
     "static": {"denoising", "diffusion", "kernels", "model", "events", "switches", "quant"},
@@ -116,7 +119,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 # What only happens inside one function, so that nothing pays for it who does not ask for it.
-ALLOWED_LATE: dict[str, set[str]] = {"engine": {"adapter", "load", "hub", "checkpoint"}}
+ALLOWED_LATE: dict[str, set[str]] = {"engine": {"opening"}}
 
 TORCH_FREE = {
     "cli",

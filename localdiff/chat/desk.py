@@ -20,7 +20,6 @@ from localdiff.chat.session import Attachment, Session, Turn, content_of
 from localdiff.chat.settings import ChatSettings
 from localdiff.chat.store import SessionStore
 from localdiff.chat.talker import Talker
-from localdiff.chat.width import columns_of
 from localdiff.errors import ContextError, LocaldiffError
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import DIM, YELLOW, Output
@@ -191,7 +190,7 @@ class Desk:
                 context=self.context,
                 max_tokens=options.max_tokens,
                 stats=self.settings.looks.stats,
-                width=columns_of(stream) if stream.terminal else None,
+                width=stream.columns if stream.terminal else None,
                 dot=stream.dot(),
             )
         )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from localdiff.chat.width import columns_of
 from localdiff.events import Channel, Event, RunFinished, TextCommitted
 from localdiff.ui.output import DIM, Stream
 from localdiff.view.paragraphs import Passage, Transcript, finished_length
@@ -74,7 +73,7 @@ class Page:
                 lines = (safe_text(passage.text) if stream.terminal else passage.text).split("\n")[:-1]
                 text = "".join(stream.styled(line, DIM) + "\n" for line in lines)
             elif self._render is not None:
-                text = self._render(passage, columns_of(stream))
+                text = self._render(passage, stream.columns)
             else:
                 text = safe_text(passage.text)
             stream.write(text)

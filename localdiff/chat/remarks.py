@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from localdiff.chat.reply import Reply
-from localdiff.ui.footer import footer
+from localdiff.ui.footer import CROWDED, footer
 from localdiff.view.words import counted
-
-CROWDED = 0.8
-"""Share of the context from which on its state is mentioned."""
 
 Tone: TypeAlias = Literal["plain", "dim", "warning", "hint"]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from localdiff.errors import ResourceError, UsageError
-from localdiff.events import Event
+from localdiff.commands.file_observer import FileObserver
+from localdiff.errors import UsageError
 from localdiff.paths import expanded
 from localdiff.ui.jsonl import JsonLines
 from localdiff.ui.observer import Observer
@@ -42,25 +42,7 @@ def event_recorders(events: str | None, answer: Path | None, output: Output) -> 
             f"`{events}` cannot be written: {error.strerror}", "`--events` takes the name of a file, or `-`"
         ) from error
     try:
-        yield [_Careful(JsonLines(file), events)]
+        yield [FileObserver(JsonLines(file), events, "--events")]
     finally:
         with suppress(OSError):  # every line has been flushed; only what already failed can fail again
             file.close()
-
-
-class _Careful:
-    """Turns write errors of the events file into messages."""
-
-    def __init__(self, lines: JsonLines, name: str) -> None:
-        self._lines = lines
-        self._name = name
-
-    def on_event(self, event: Event) -> None:
-        try:
-            self._lines.on_event(event)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise ResourceError(
-                f"`{self._name}` cannot be written: {error.strerror}", "`--events` may name a file elsewhere"
-            ) from error

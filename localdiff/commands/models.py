@@ -11,14 +11,13 @@ from typing import TypeAlias
 
 from localdiff import paths, store
 from localdiff.commands.quantizing.lock import is_locked, locked
-from localdiff.errors import UsageError
+from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.sizes import shown_size
 from localdiff.store import DISCARDED, PARTIAL, StoredModel
 from localdiff.ui.output import Output, printable
 
 Ask: TypeAlias = Callable[[str], bool]
 
-INTERRUPTED = 130
 HEAD = ("name", "recipe", "size", "verified")
 
 

@@ -45,7 +45,7 @@ def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None) 
     piped = b"" if stdin is None or stdin.isatty() else stdin.read()
     if argument is None:
         if not piped and (stdin is None or stdin.isatty()):
-            raise NoPromptError("no prompt", 'try `localdiff run "…"`, `-f FILE`, or a pipe')
+            raise NoPromptError("no prompt", "give it in quotes, with `-f FILE`, or through a pipe")
         return _text(piped, "standard input")
     _require_text(argument, "the prompt")
     return f"{argument}\n\n{_text(piped, 'standard input')}" if piped else argument

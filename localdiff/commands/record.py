@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from localdiff.commands.file_observer import FileObserver
 from localdiff.commands.trace_header import Recordable, conversation, digests_of, header_of
-from localdiff.errors import ResourceError, UsageError
-from localdiff.events import Event, RunStarted
+from localdiff.errors import UsageError
+from localdiff.events import RunStarted
 from localdiff.options import GenerateOptions
 from localdiff.paths import expanded
 from localdiff.trace.header import Header
@@ -101,7 +102,7 @@ class TraceFile:
         recorder = Recorder(
             self._file, header_of=begin, piece_of=engine.tokenizer.piece, is_special=engine.tokenizer.is_special
         )
-        return _Careful(recorder, self._path)
+        return FileObserver(recorder, self._path, "--record")
 
     def _empty(self) -> None:
         self.begun = True
@@ -171,21 +172,3 @@ def _open_private(path: Path) -> BinaryIO:
         os.close(descriptor)
         raise
     return open(descriptor, "wb")
-
-
-class _Careful:
-    """Turns write errors of the trace into messages."""
-
-    def __init__(self, recorder: Recorder, path: Path) -> None:
-        self._recorder = recorder
-        self._path = path
-
-    def on_event(self, event: Event) -> None:
-        try:
-            self._recorder.on_event(event)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise ResourceError(
-                f"`{self._path}` cannot be written: {error.strerror}", "`--record` may name a file elsewhere"
-            ) from error

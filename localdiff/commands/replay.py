@@ -174,7 +174,10 @@ def _moment(request: ReplayRequest, timeline: Timeline) -> Moment | None:
     """The requested moment: by default the first block, and its last step."""
     if request.block is None and request.step is None:
         return None
-    block = request.block or 1
+    block = 1 if request.block is None else request.block
+    blocks = timeline.moments[-1].block
+    if not 1 <= block <= blocks:
+        raise UsageError(f"the trace has no block {block}", f"its blocks are 1 to {blocks}")
     step = request.step
     if step is None:
         step = max((moment.step for moment in timeline.moments if moment.block == block), default=0)
@@ -182,7 +185,7 @@ def _moment(request: ReplayRequest, timeline: Timeline) -> Moment | None:
     if index is None:
         raise UsageError(
             f"the trace has no step {step} in block {block}",
-            f"it has {timeline.moments[-1].block} blocks; step 0 of each is its noise",
+            "step 0 of a block is its noise",
         )
     return timeline.moments[index]
 

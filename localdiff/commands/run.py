@@ -23,7 +23,7 @@ from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
 from localdiff.commands.trace_header import Recordable
-from localdiff.errors import UsageError
+from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.events import Channel, Event
 from localdiff.options import GenerateOptions
 from localdiff.ui.footer import rounded
@@ -34,8 +34,6 @@ from localdiff.ui.plain import Plain
 from localdiff.ui.status import StatusLine
 from localdiff.ui.summary import Identity, Summary, name_of
 from localdiff.ui.terminal import LiveMode, is_same_terminal
-
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,7 +15,7 @@ from localdiff import hub
 from localdiff.commands.interrupt import cancel_on_interrupt, interruptible
 from localdiff.commands.replay import open_trace
 from localdiff.commands.trace_header import LocatedIdentity, digests_of
-from localdiff.errors import TraceError, WeightsError
+from localdiff.errors import INTERRUPTED, TraceError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.trace.header import Header
 from localdiff.trace.repeat import first_difference
@@ -24,8 +24,6 @@ from localdiff.ui.log import logging_to
 from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
 from localdiff.view.words import counted
-
-INTERRUPTED = 130
 
 Run: TypeAlias = Callable[[threading.Event], Iterator[Event]]
 

@@ -21,7 +21,7 @@ from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
 from localdiff.commands.trace_diff import Form, diff_file, diff_form, write_diff
 from localdiff.commands.trace_header import Recordable
-from localdiff.errors import UsageError, WeightsError
+from localdiff.errors import INTERRUPTED, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.hub.reference import quantized_directory
 from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
@@ -32,8 +32,6 @@ from localdiff.ui.log import logging_to
 from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
 from quant import recipe_named
-
-INTERRUPTED = 130
 
 PUBLISHED = "bf16"
 """The recipe of weights as they are published, for which no quantized model is needed."""

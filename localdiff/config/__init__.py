@@ -8,7 +8,7 @@
 Knows strings, numbers and where they came from; knows no command and nothing that acts on a setting. Imports no torch.
 """
 
-from localdiff.config.environment import strange_variables
+from localdiff.config.environment import is_set, strange_variables
 from localdiff.config.file import CONFIG_FILE, config_path
 from localdiff.config.keys import KEYS, Key
 from localdiff.config.settings import Setting, Settings, load_settings
@@ -20,6 +20,7 @@ __all__ = [
     "Setting",
     "Settings",
     "config_path",
+    "is_set",
     "load_settings",
     "strange_variables",
 ]

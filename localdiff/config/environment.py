@@ -5,10 +5,11 @@ Knows names and values of variables; knows nothing about files or precedence.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from localdiff.config.keys import KEYS, PREFIX, Value
+from localdiff.config.keys import KEYS, PREFIX, SWITCHES, Value
 from localdiff.errors import UsageError
 
 OTHER_VARIABLES: Mapping[str, str] = {
@@ -22,6 +23,11 @@ OTHER_VARIABLES: Mapping[str, str] = {
     "LOCALDIFF_CUDA_SOFT": "whether self-conditioning is exact on a card",
 }
 """Variables that are read but are not settings of the file."""
+
+
+def is_set(variable: str, env: Mapping[str, str] = os.environ) -> bool:
+    """Whether a variable that is on or off is on: it has a value, and none of those that mean no."""
+    return env.get(variable, "").strip().lower() not in {"", *(word for word, on in SWITCHES.items() if not on)}
 
 
 def read_environment(env: Mapping[str, str]) -> dict[str, Value]:

@@ -21,7 +21,7 @@ Value: TypeAlias = str | int | float | bool
 Kind: TypeAlias = Literal["text", "choice", "whole", "number", "switch", "size", "device"]
 
 PREFIX = "LOCALDIFF_"
-_SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
@@ -70,7 +70,7 @@ class Key:
         """
         value: Value = text
         if self.kind == "switch":
-            value = _SWITCHES.get(text.strip().lower(), text)
+            value = SWITCHES.get(text.strip().lower(), text)
         elif self.kind in ("whole", "number"):
             value = _number(text)
         return self.checked(value)

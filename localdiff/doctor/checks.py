@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from localdiff.config import KEYS, Settings
+from localdiff.config import KEYS, Settings, is_set
 from localdiff.doctor.devices import check_cards, check_host
 from localdiff.doctor.disk import Need, check_disk, released_bytes
 from localdiff.doctor.finding import Finding
@@ -180,7 +180,7 @@ def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
             )
         ]
     except Exception as error:
-        if env.get("LOCALDIFF_DEBUG", "0") not in ("", "0"):
+        if is_set("LOCALDIFF_DEBUG", env):
             traceback.print_exception(error)
         return [_broken(check.name, error)]
 

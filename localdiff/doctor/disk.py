@@ -39,7 +39,7 @@ def check_disk(need: Need | None, env: Mapping[str, str] = os.environ) -> list[F
         need: None where a quantized model is here already.
         env: environment.
     """
-    models, downloads = existing(paths.models_dir(env)), existing(paths.hub_cache_dir(env))
+    models, downloads = paths.nearest(paths.models_dir(env)), paths.nearest(paths.hub_cache_dir(env))
     same = models.stat().st_dev == downloads.stat().st_dev
     if same:
         wanted = None if need is None else need.download + (need.output or 0)
@@ -48,13 +48,6 @@ def check_disk(need: Need | None, env: Mapping[str, str] = os.environ) -> list[F
         _finding("models", models, need.output if need else None, need, env),
         _finding("downloads", downloads, need.download if need else None, need, env),
     ]
-
-
-def existing(directory: Path) -> Path:
-    """The directory, or the nearest one above it that exists."""
-    while not directory.is_dir() and directory != directory.parent:
-        directory = directory.parent
-    return directory
 
 
 def _finding(what: str, directory: Path, wanted: int | None, need: Need | None, env: Mapping[str, str]) -> Finding:

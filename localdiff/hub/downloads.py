@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from localdiff.config import is_set
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import CONFIG, Repository
@@ -128,11 +129,6 @@ class Downloads:
             raise fetch.error
         return fetch.path
 
-    def forget(self, name: str) -> None:
-        """Allow a file to be requested again; it is no longer where it was."""
-        with self._changed:
-            self._fetches.pop(name, None)
-
     def _work(self) -> None:
         """Pass one file after the other to one process."""
         process: subprocess.Popen[str] | None = None
@@ -164,7 +160,7 @@ class Downloads:
                 [sys.executable, "-P", "-m", "localdiff.hub.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=None if os.environ.get("LOCALDIFF_DEBUG", "0") not in ("", "0") else subprocess.DEVNULL,
+                stderr=None if is_set("LOCALDIFF_DEBUG") else subprocess.DEVNULL,
                 encoding="utf-8",
                 env=os.environ
                 | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "HF_HUB_DISABLE_TELEMETRY": "1"},

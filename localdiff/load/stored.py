@@ -134,11 +134,6 @@ class BitsandbytesWeights(StoredWeights):
         shapes = {name: checkpoint.shape(name) for name in checkpoint.names() if name not in parts}
         self.shapes = shapes | {name: self._tensor(name).shape for name in found}
 
-    @property
-    def decoded(self) -> int:
-        """How many tensors are decoded."""
-        return len(self._found)
-
     def parts(self, name: str, dtype: torch.dtype) -> dict[str, Tensor]:
         return {"": self._tensor(name).decode(dtype)} if name in self._found else super().parts(name, dtype)
 

@@ -7,6 +7,7 @@ names it, because a default would silently load another model's architecture.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -107,6 +108,7 @@ class ModelConfig:
         if top_k > num_experts:
             raise WeightsError(f"config.json: top_k_experts={top_k} exceeds num_experts={num_experts}", _HINT)
         softcap = text.get("final_logit_softcapping", _FINAL_LOGIT_SOFTCAP)
+        max_positions = text.get("max_position_embeddings")
         return cls(
             vocab_size=text.positive("vocab_size"),
             hidden_size=text.positive("hidden_size"),
@@ -117,10 +119,10 @@ class ModelConfig:
             top_k_experts=top_k,
             canvas_length=top.positive("canvas_length"),
             sliding_window=text.positive("sliding_window"),
-            rms_norm_eps=float(text.require("rms_norm_eps")),
-            softcap=None if softcap is None else float(softcap),
-            pad_token_id=int(text.get("pad_token_id") or 0),
-            max_positions=text.get("max_position_embeddings"),
+            rms_norm_eps=text.number("rms_norm_eps"),
+            softcap=None if softcap is None else text.number("final_logit_softcapping", softcap),
+            pad_token_id=0 if text.get("pad_token_id") is None else text.whole("pad_token_id", least=0),
+            max_positions=None if max_positions is None else text.positive("max_position_embeddings"),
             layers=layers,
         )
 
@@ -131,10 +133,10 @@ class _Keys:
     def __init__(self, values: object, where: str) -> None:
         if not isinstance(values, Mapping):
             raise WeightsError(f"config.json lacks `{where}`", _HINT)
-        self._values: Mapping[str, Any] = values
+        self._values: Mapping[str | int, Any] = values
         self._where = where
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str | int, default: Any = None) -> Any:
         return self._values.get(key, default)
 
     def __contains__(self, key: str) -> bool:
@@ -146,10 +148,25 @@ class _Keys:
             raise WeightsError(f"{self._where} lacks `{key}`", _HINT)
         return value
 
-    def positive(self, key: str) -> int:
+    def whole(self, key: str, *, least: int) -> int:
         value = self.require(key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise WeightsError(f"{self._where}: {key}={value!r} must be a whole number above 0", _HINT)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise WeightsError(f"{self._where}: {key}={value!r} must be a whole number >= {least}", _HINT)
+        return value
+
+    def positive(self, key: str) -> int:
+        return self.whole(key, least=1)
+
+    def number(self, key: str, default: float | None = None) -> float:
+        value = self.require(key) if default is None else self.get(key, default)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= sys.float_info.max:
+            raise WeightsError(f"{self._where}: {key}={value!r} must be a finite number > 0", _HINT)
+        return float(value)
+
+    def names(self, key: str) -> list[str]:
+        value = self.require(key)
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            raise WeightsError(f"{self._where}: {key} must be a list of names", _HINT)
         return value
 
 
@@ -166,7 +183,7 @@ def _refuse_variants(config: Mapping[str, Any], text: _Keys) -> None:
 
 
 def _layers(text: _Keys) -> tuple[LayerConfig, ...]:
-    types = text.require("layer_types")
+    types = text.names("layer_types")
     if len(types) != text.positive("num_hidden_layers"):
         raise WeightsError(
             f"text_config: layer_types has {len(types)} entries, num_hidden_layers={text.get('num_hidden_layers')}",
@@ -195,7 +212,7 @@ def _heads(text: _Keys, index: int, kind: LayerKind) -> tuple[int, int]:
     """Head size and number of key-value heads of layer `index`, in either key style."""
     head_dim, num_kv_heads = text.positive("head_dim"), text.positive("num_key_value_heads")
     if "per_layer_config" in text:
-        overrides = text.require("per_layer_config")
+        overrides = _Keys(text.require("per_layer_config"), "per_layer_config")
         override = _Keys(overrides.get(str(index), overrides.get(index, {})), f"per_layer_config.{index}")
         return (
             override.positive("head_dim") if "head_dim" in override else head_dim,
@@ -215,7 +232,7 @@ def _rope(text: _Keys, name: str) -> RopeConfig:
     if rope_type not in ("default", "proportional"):
         raise WeightsError(f"rope_parameters.{name}: rope_type={rope_type!r} is not a form of this model", _HINT)
     return RopeConfig(
-        theta=float(rope.require("rope_theta")),
-        rotary_fraction=float(rope.get("partial_rotary_factor", 1.0)),
+        theta=rope.number("rope_theta"),
+        rotary_fraction=rope.number("partial_rotary_factor", 1.0),
         proportional=rope_type == "proportional",
     )

@@ -38,7 +38,7 @@ from ..model.joints import set_joints
 from ..model.products import stack_products
 from ..switches import reading_switches
 from .buffers import Exchange, StepBuffers
-from .outcome import event_of
+from .outcome import event_of, may_end
 from .program import Program, Shape, bucket_of
 from .reading import Read, read_through_torch, read_through_triton
 from .recording import Recorder
@@ -60,7 +60,7 @@ class Denoiser:
         fuses_commits: whether a committed block, or the end of a prompt, is written into the cache by the first step
             after it.
         sparse: whether self-conditioning uses only the probable ids, where a step has few enough of them.
-        ahead: whether a step is sent before the outcome of the last one is read.
+        ahead: whether a step is launched before the outcome of the last one is read, unless that one may end the block.
 
     Attributes:
         is_static, fuses_commits: see above.
@@ -184,7 +184,8 @@ class Denoiser:
     ) -> Iterator[Step]:
         buffers, last = self._prepare(cache, canvas), context.settings.steps
         block = _Block(Exchange(buffers), buffers, cache, noise, context)
-        ahead = self._ahead and type(noise) is SeededNoise  # others are told of a step before they draw for the next
+        draws_ahead = type(noise) is SeededNoise  # other noise is told of a step before it draws for the next
+        near = False
         began = time.perf_counter()
         buffers.canvas.copy_(canvas)
         buffers.soft.zero_()
@@ -192,7 +193,7 @@ class Denoiser:
         cache.advance(len(commit_ids))
         for step in range(1, last + 1):
             mark = noise.mark()
-            sent = ahead and step < last
+            sent = self._ahead and draws_ahead and step < last and not near
             if sent:
                 program = self._launch(block, step + 1)
             outcome = block.exchange.take(step)
@@ -204,12 +205,16 @@ class Denoiser:
             if converged and sent:
                 noise.return_to(mark)
             now = time.perf_counter()
+            near = may_end(outcome, context)
+            goes_on = not converged and step < last
+            if goes_on and draws_ahead and not sent:
+                program = self._launch(block, step + 1)  # before the event, which the device need not wait for
             event = event_of(outcome, step, context, seconds=now - began, now=now)
             began = now
             yield Step(event=event, converged=converged)
-            if converged or step == last:
+            if not goes_on:
                 return
-            if not sent:
+            if not draws_ahead:
                 program = self._launch(block, step + 1)
 
     def _prepare(self, cache: KVCache, canvas: Tensor) -> StepBuffers:

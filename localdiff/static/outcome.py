@@ -11,7 +11,22 @@ from torch import Tensor
 from ..denoising import BlockContext
 from ..diffusion.schedule import temperature_at
 from ..events import DenoiseStep
-from ..kernels.decision import CONFIDENT, HEADER, ROWS, STABLE
+from ..kernels.decision import CONFIDENT, HEADER, MEAN, ROWS, STABLE
+
+NEAR = 20.0
+"""Mean entropy in thresholds below which the next step may end a block. A step that is sent for nothing costs as much
+as the host's share of some hundred steps, so this errs on the side of waiting."""
+
+
+def may_end(outcome: Tensor, context: BlockContext) -> bool:
+    """Whether the step behind this one may well be its block's last, as far as the mean entropy tells.
+
+    Args:
+        outcome: on the host, of a step that does not end the block.
+    """
+    if context.stop_rule in ("never", "stable"):
+        return context.stop_rule == "stable"
+    return bool(outcome[MEAN].view(torch.float32) < NEAR * context.settings.confidence)
 
 
 def event_of(outcome: Tensor, step: int, context: BlockContext, *, seconds: float, now: float) -> DenoiseStep:

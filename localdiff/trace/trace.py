@@ -16,7 +16,6 @@ from localdiff.events import (
     Channel,
     DenoiseStep,
     Event,
-    Prefilled,
     RunFinished,
     RunStarted,
     TextCommitted,
@@ -95,11 +94,6 @@ class Trace:
     def finished(self) -> RunFinished | None:
         """The last event, or None in a trace that ends before it."""
         return next((event for event in reversed(self.events) if isinstance(event, RunFinished)), None)
-
-    @cached_property
-    def prompt_seconds(self) -> float:
-        """Time that the prefill took."""
-        return max((event.seconds for event in self.events if isinstance(event, Prefilled)), default=0.0)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:

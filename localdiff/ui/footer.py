@@ -9,6 +9,8 @@ from localdiff.events import RunStats
 from localdiff.view.words import counted
 
 NARROW = 76
+CROWDED = 0.8
+"""From this share of the context on, its state is worth a word."""
 
 
 def footer(

@@ -18,12 +18,10 @@ from localdiff.events import (
     RunStats,
     TextCommitted,
 )
-from localdiff.ui.footer import footer, rounded
+from localdiff.ui.footer import CROWDED, footer, rounded
 from localdiff.ui.output import DIM, YELLOW, Output, Stream
 from localdiff.view.sanitize import safe_text
 from localdiff.view.words import counted
-
-_CROWDED = 0.8
 
 
 class Plain:
@@ -121,7 +119,7 @@ class Plain:
         stream = self._output.stderr
         width = stream.columns if stream.terminal else None
         line = footer(stats, context=self._context, width=width, dot=self._dot, slowed=self._slowed)
-        crowded = stats.prompt_tokens + stats.tokens >= _CROWDED * self._context
+        crowded = stats.prompt_tokens + stats.tokens >= CROWDED * self._context
         stream.write(stream.styled(line, YELLOW if crowded else DIM) + "\n")
 
 

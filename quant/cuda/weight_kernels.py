@@ -3,8 +3,8 @@
 Weights as published are multiplied as they are.
 
 The sixteen levels of nf4 are looked up in a table of fp32, which gives the weights that the codec gives, bit for bit;
-or, for int8 arithmetic, in a table of int8, which adds 0.02 points to their relative error and on a card is a
-permutation of bytes: two tables of eight, a selection between them, 4 weights at a time, no memory.
+or, for int8 arithmetic, in a table of int8, which adds 0.02 points to their relative error and on a GPU is a byte
+permutation: two tables of eight, a selection between them, 4 weights at a time, no memory access.
 Shape letters: M rows of activations, N rows of a weight, K its input.
 """
 
@@ -51,7 +51,7 @@ _DECODE = tl.constexpr(DECODE)
 
 @triton.jit
 def nf4_int8(pairs, levels, PERMUTED: tl.constexpr):
-    """Levels of the low and the high codes of bytes, as int8; `levels` is the table in memory for the other way."""
+    """Levels of the low and the high codes of bytes, as int8; `levels` is the table in memory otherwise."""
     if PERMUTED:
         low, high = tl.inline_asm_elementwise(
             _DECODE, "=r,=r,r", [pairs], dtype=(tl.int8, tl.int8), is_pure=True, pack=4
@@ -76,7 +76,7 @@ def add_product(
     INT8: tl.constexpr,
     PERMUTED: tl.constexpr,
 ):
-    """`total` [M, N] and the product of one group of 64.
+    """`total` [M, N] plus the product of one group of 64.
 
     Args:
         x: pointers [M, 32] to the first half of the group; the second one follows.

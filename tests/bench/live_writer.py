@@ -24,9 +24,9 @@ from localdiff.ui.painter import Frame, Painter
 from localdiff.view.canvas_view import CanvasView
 from localdiff.view.layout import Size
 from localdiff.view.palette import DARK
-from localdiff.view.renderable import CanvasRenderable
 from localdiff.view.scene import Scene, fold
 from tests.fakes_canvas import Script
+from tests.renderable import CanvasRenderable
 from tests.screens import FakeTerminal
 
 BEFORE = [f"text {i}" for i in range(30)]

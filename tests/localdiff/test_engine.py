@@ -216,8 +216,45 @@ def test_an_empty_prompt_of_ids_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("beyond", [64, -1])
 def test_ids_beyond_the_embeddings_are_refused(tmp_path: Path, beyond: int) -> None:
-    with pytest.raises(WeightsError, match=f"the tokenizer gives id {beyond}, the model has 64 embeddings"):
+    with pytest.raises(UsageError, match=f"{beyond} is no token id of this model"):
         list(tiny.engine(tmp_path).generate([2, beyond, 3], options()))
+
+
+def test_ids_beyond_the_embeddings_are_the_tokenizer_s_fault_where_it_gave_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = tiny.engine(tmp_path)
+    monkeypatch.setattr(engine.template, "encode", lambda *_args, **_options: [2, 64, 3])
+    with pytest.raises(WeightsError, match="the tokenizer gives id 64, the model has 64 embeddings"):
+        list(engine.generate("hi", options()))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "kind"),
+    [
+        (b"hi", "int"),
+        ([1.5], "float"),
+        ([True], "bool"),
+        ([None], "NoneType"),
+        ({"role": "user"}, "str"),
+        ([2, {"role": "user", "content": "hi"}], "int"),
+        ([{"role": "user", "content": "hi"}, "hi"], "str"),
+    ],
+)
+def test_what_is_no_prompt_is_refused(tmp_path: Path, prompt: Any, kind: str) -> None:
+    with pytest.raises(UsageError, match=f"this one contains a `{kind}`"):
+        list(tiny.engine(tmp_path).generate(prompt, options()))
+
+
+def test_a_run_that_another_one_has_overtaken_does_not_go_on(tmp_path: Path) -> None:
+    engine = scripted(tmp_path, [A] * 8, [A] * 8)
+    context = engine.new_context()
+    overtaken = engine.generate("hi", options(), context=context)
+    next(overtaken)
+    finished = list(engine.generate("hi", options(), context=context))[-1]
+    with pytest.raises(UsageError, match="another run began on this context before this one was over"):
+        next(overtaken)
+    assert isinstance(finished, RunFinished)
 
 
 def test_a_prompt_may_be_text_messages_or_ids(tmp_path: Path) -> None:
@@ -235,12 +272,6 @@ def test_a_prompt_may_be_text_messages_or_ids(tmp_path: Path) -> None:
 def test_options_that_shape_messages_are_refused_for_ids(tmp_path: Path, given: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="token ids already"):
         next(tiny.engine(tmp_path).generate([1, 2, 3], options(**given)))
-
-
-def test_ids_and_messages_do_not_mix(tmp_path: Path) -> None:
-    mixed: Any = [1, {"role": "user", "content": "abc"}]
-    with pytest.raises(UsageError, match="both"):
-        next(tiny.engine(tmp_path).generate(mixed, options()))
 
 
 def test_two_runs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:

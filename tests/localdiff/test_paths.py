@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,15 +38,32 @@ def test_own_files(env: dict[str, str], models: str, config: str, state: str | N
         assert paths.state_dir(env) == Path(state)
 
 
-@pytest.mark.parametrize(
-    ("env", "cache"),
-    [
-        ({"HOME": "/h"}, "/h/.cache/huggingface/hub"),
-        ({"HOME": "/h", "XDG_CACHE_HOME": "/x"}, "/x/huggingface/hub"),
-        ({"HOME": "/h", "XDG_CACHE_HOME": "/x", "HF_HOME": "/f"}, "/f/hub"),
-        ({"HOME": "/h", "HF_HOME": "/f", "HF_HUB_CACHE": "/c"}, "/c"),
-        ({"HOME": "/h", "LOCALDIFF_HOME": "/l"}, "/h/.cache/huggingface/hub"),
-    ],
-)
-def test_the_cache_of_the_hub_is_never_moved(env: dict[str, str], cache: str) -> None:
-    assert paths.hub_cache_dir(env) == Path(cache)
+def test_the_cache_of_the_hub_is_where_its_library_has_it() -> None:
+    places = (
+        {},
+        {"XDG_CACHE_HOME": "/x"},
+        {"XDG_CACHE_HOME": "relative"},
+        {"XDG_CACHE_HOME": "/x", "HF_HOME": "/f"},
+        {"HF_HOME": "~/f"},
+        {"HF_HOME": "$HOME/f"},
+        {"HF_HOME": "/f", "HF_HUB_CACHE": "/c"},
+        {"HF_HOME": "/f", "HUGGINGFACE_HUB_CACHE": "/older"},
+        {"HUGGINGFACE_HUB_CACHE": "~/older", "HF_HUB_CACHE": "${HOME}/c"},
+        {"LOCALDIFF_HOME": "/l"},
+    )
+    script = (
+        "import importlib, json, os, sys\n"
+        "from huggingface_hub import constants\n"
+        "for place in json.loads(sys.argv[1]):\n"
+        "    os.environ.clear()\n"
+        "    os.environ.update({'HOME': '/h', **place})\n"
+        "    from localdiff import paths\n"
+        "    print(importlib.reload(constants).HF_HUB_CACHE, paths.hub_cache_dir(), sep='\\t')\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, json.dumps(places)], capture_output=True, text=True, check=True, timeout=60
+    )
+    theirs, ours = zip(*(line.split("\t") for line in run.stdout.splitlines()), strict=True)
+    assert len(theirs) == len(places)
+    assert ours == theirs
+    assert theirs[-1] == "/h/.cache/huggingface/hub", "weights of the Hub are never moved"

@@ -7,7 +7,7 @@ import torch
 
 from quant.codec import stored_bytes
 from quant.codecs import CODECS
-from quant.slices import encode_slices, row_slices
+from quant.slices import row_slices
 
 
 def test_slices_cover_the_rows_in_order() -> None:
@@ -29,23 +29,6 @@ def test_what_has_one_axis_is_one_row(shape: tuple[int, ...]) -> None:
 
 def test_an_empty_tensor_has_no_slices() -> None:
     assert list(row_slices((0, 64), 2)) == []
-
-
-@pytest.mark.parametrize("name", sorted(CODECS))
-def test_slice_by_slice_is_the_same_as_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    codec = CODECS[name]
-    weight = torch.randn(7, 6, 128, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
-    seen: list[int] = []
-
-    def read(part: slice) -> torch.Tensor:
-        seen.append(part.stop - part.start)
-        return weight.view(-1, 128)[part]
-
-    monkeypatch.setattr("quant.slices.row_slices", lambda shape, size: row_slices(shape, size, limit=10 * 128 * 2))
-    result, whole = encode_slices(codec, weight.shape, read), codec.encode(weight)
-    assert seen == [10, 10, 10, 10, 2]
-    assert torch.equal(result.codes, whole.codes)
-    assert torch.equal(result.scales, whole.scales)
 
 
 @pytest.mark.parametrize("name", sorted(CODECS))

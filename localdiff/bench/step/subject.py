@@ -22,7 +22,7 @@ from quant.recipe import Recipe, recipe_named
 
 from ...errors import ResourceError, UsageError
 from ...hub import resolve
-from ...load import account, load_model, open_weights, resolve_device, resolve_dtype
+from ...load import account, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
 from ...load.accounting import checkpoint_name
 from ...load.card import prepare_card
 from ...load.devices import free_bytes
@@ -144,6 +144,7 @@ def real_subject(*, model: str, revision: str | None, offline: bool, context: in
 
     def make(progress: Progress) -> Subject:
         progress(f"loading {source.name}")
+        settle_threads(weights.text_parameters(), where)
         began = time.perf_counter()
         network = load_model(weights, where, kind, context=context).network
         source_of = account(_sketch(network.config), weights.shapes).source_of

@@ -24,7 +24,7 @@ from localdiff.commands.quantizing.origin import Origin, find_origin
 from localdiff.commands.quantizing.prospect import Prospect, described
 from localdiff.commands.quantizing.request import Ask, QuantizeRequest
 from localdiff.commands.quantizing.sheet import Sheet, shortage
-from localdiff.errors import ResourceError, UsageError
+from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.hub.downloads import WORKERS, Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.sizes import shown_size
@@ -40,8 +40,6 @@ from quant.output import require_free
 from quant.plan import describe_plan, make_plan
 from quant.recipe import Recipe
 from quant.run import run
-
-INTERRUPTED = 130
 
 
 class Quantization:

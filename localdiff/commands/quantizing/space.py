@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from localdiff import paths
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mount:
@@ -39,7 +41,7 @@ def mounts(needs: Iterable[tuple[Path, int]]) -> tuple[Mount, ...]:
     """
     totals: dict[int, tuple[Path, int]] = {}
     for directory, nbytes in needs:
-        place = _existing(directory)
+        place = paths.nearest(directory)
         device = place.stat().st_dev
         known = totals.get(device, (place, 0))
         totals[device] = (known[0], known[1] + nbytes)
@@ -47,14 +49,6 @@ def mounts(needs: Iterable[tuple[Path, int]]) -> tuple[Mount, ...]:
         Mount(path=_mount_point(place), needed=nbytes, free=shutil.disk_usage(place).free)
         for place, nbytes in totals.values()
     )
-
-
-def _existing(directory: Path) -> Path:
-    """The directory, or the nearest one above it that exists."""
-    place = directory.absolute()
-    while not place.is_dir() and place != place.parent:
-        place = place.parent
-    return place
 
 
 def _mount_point(place: Path) -> Path:

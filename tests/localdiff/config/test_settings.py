@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.config import KEYS, load_settings, strange_variables
+from localdiff.config import KEYS, is_set, load_settings, strange_variables
 from localdiff.errors import UsageError
 
 
@@ -93,3 +93,14 @@ def test_values_that_do_not_go_together(
 def test_variables_that_nobody_reads() -> None:
     env = {"LOCALDIFF_STEP": "1", "LOCALDIFF_HOME": "/x", "LOCALDIFF_QQ": "1", "LOCALDIFF_SEED": "1", "_LOCALDIFF": "1"}
     assert strange_variables(env) == (("LOCALDIFF_QQ", None), ("LOCALDIFF_STEP", "LOCALDIFF_STEPS"))
+
+
+@pytest.mark.parametrize("text", ["", " ", "0", "no", "No", "off", "FALSE"])
+def test_a_variable_that_is_off(text: str) -> None:
+    assert not is_set("LOCALDIFF_DEBUG", {"LOCALDIFF_DEBUG": text})
+    assert not is_set("LOCALDIFF_DEBUG", {})
+
+
+@pytest.mark.parametrize("text", ["1", "true", "Yes", "on", "2", "please"])
+def test_a_variable_that_is_on(text: str) -> None:
+    assert is_set("LOCALDIFF_DEBUG", {"LOCALDIFF_DEBUG": text})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import pytest
@@ -101,12 +102,40 @@ def test_a_missing_key_of_the_positions_is_named(kind: str, key: str) -> None:
 @pytest.mark.parametrize("key", SHAPES)
 @pytest.mark.parametrize("value", [0, -1, 2.0, "2", True])
 def test_a_size_must_be_a_whole_number_above_zero(key: str, value: object) -> None:
-    assert f"{key}={value!r} must be a whole number above 0" in refusal(tiny.config_json(**{key: value})).message
+    assert f"{key}={value!r} must be a whole number >= 1" in refusal(tiny.config_json(**{key: value})).message
+
+
+WRONG = (None, True, -1, 0.5, math.nan, 10**400, "x", [], [1], {}, {"0": 1})
+"""What no key of the file takes, or few of them."""
+
+
+@pytest.mark.parametrize("key", sorted(tiny.config_json()["text_config"]) + ["max_position_embeddings", "pad_token_id"])
+def test_a_value_of_the_wrong_kind_is_the_file_s_fault(key: str) -> None:
+    for value in WRONG:
+        try:
+            ModelConfig.from_dict(tiny.config_json(**{key: value}))
+        except WeightsError as error:
+            assert error.hint
+
+
+@pytest.mark.parametrize("key", ["rope_theta", "rope_type", "partial_rotary_factor"])
+def test_a_rotation_of_the_wrong_kind_is_the_file_s_fault(key: str) -> None:
+    for value in WRONG:
+        config = copy.deepcopy(tiny.config_json())
+        config["text_config"]["rope_parameters"]["full_attention"][key] = value
+        if not (key == "partial_rotary_factor" and value == 0.5) and not (key == "rope_theta" and value == 0.5):
+            assert "rope_parameters.full_attention" in refusal(config).message
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ({"rms_norm_eps": "x"}, "rms_norm_eps='x' must be a finite number > 0"),
+        ({"pad_token_id": -1}, "pad_token_id=-1 must be a whole number >= 0"),
+        ({"max_position_embeddings": "8k"}, "max_position_embeddings='8k' must be a whole number >= 1"),
+        ({"final_logit_softcapping": 0}, "final_logit_softcapping=0 must be a finite number > 0"),
+        ({"layer_types": 5}, "layer_types must be a list of names"),
+        ({"per_layer_config": [1]}, "config.json lacks `per_layer_config`"),
         ({"hidden_activation": "gelu"}, "hidden_activation='gelu' is not `gelu_pytorch_tanh`"),
         ({"attention_bias": True}, "attention_bias=true is not a form of this model"),
         ({"use_bidirectional_attention": "all"}, "use_bidirectional_attention='all' is not a form"),

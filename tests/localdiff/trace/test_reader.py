@@ -241,4 +241,3 @@ def test_blocks_gather_what_belongs_to_them() -> None:
     assert trace.blocks[1].final_ids[-1] == 1
     assert trace.finished is not None
     assert trace.token_ids == trace.finished.token_ids
-    assert trace.prompt_seconds == 0.25

@@ -110,13 +110,17 @@ def test_a_module_names_its_own_path() -> None:
     assert path_of(module) == "a way of its own"
 
 
-def test_the_demo_model_can_be_measured() -> None:
+def test_the_demo_model_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     subject = real_subject(model="demo", revision=None, offline=True, context=16, device="cpu", dtype="auto")(
         lambda _: None
     )
     assert (subject.name, subject.recipe, subject.dtype) == ("demo", "bf16", torch.float32)
     assert subject.built is subject.stands_for
     assert subject.network.config.canvas_length == CANVAS_LENGTH
+    assert threads == [1], "as `localdiff run` computes it"
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,10 @@ from localdiff.view.ansi import encode_row
 from localdiff.view.canvas_view import CanvasView
 from localdiff.view.layout import Size
 from localdiff.view.palette import DARK
-from localdiff.view.renderable import CanvasRenderable
 from localdiff.view.scene import Scene, fold
 from localdiff.view.style import row_text
 from tests.fakes_canvas import Script
+from tests.renderable import CanvasRenderable
 from tests.screens import FakeTerminal
 
 

@@ -1,0 +1,87 @@
+"""From what a user calls a model to everything that an engine needs of it.
+
+Knows the order in which a reference becomes files, weights, a network and a tokenizer; each step is another package's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .adapter import open_adapter
+from .hub import resolve
+from .identity import ModelIdentity
+from .load import further_devices, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
+from .model.diffusion_gemma import DiffusionGemma
+from .template import ChatTemplate
+from .tokenizer import Tokenizer
+
+_SHORT = {torch.bfloat16: "bf16", torch.float32: "fp32"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenedModel:
+    """What `Engine` takes.
+
+    Attributes:
+        layer_devices: where each layer computes.
+    """
+
+    network: DiffusionGemma
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    generation_config: Mapping[str, Any]
+    identity: ModelIdentity
+    layer_devices: tuple[torch.device, ...]
+
+
+def open_model(
+    model: str,
+    *,
+    device: str,
+    dtype: str,
+    revision: str | None,
+    offline: bool,
+    context: int,
+    max_memory: int | None,
+    adapter: str | None,
+) -> OpenedModel:
+    """Arguments and errors are those of `Engine.load`."""
+    stored = None if adapter is None else open_adapter(adapter)
+    source = resolve(model, revision=revision, offline=offline)
+    weights = open_weights(source.directory)
+    where = resolve_device(device)
+    kind = resolve_dtype(dtype, where, weights)
+    settle_threads(weights.text_parameters(), where)
+    tokenizer = Tokenizer(source.directory)
+    loaded = load_model(
+        weights,
+        where,
+        kind,
+        further=further_devices(device),
+        context=context,
+        max_memory=max_memory,
+        may_offload=max_memory is not None or (device == "auto" and where.type == "cuda"),
+        adapter=stored,
+        names=() if source.is_private else (source.name,),
+    )
+    return OpenedModel(
+        network=loaded.network,
+        tokenizer=tokenizer,
+        template=ChatTemplate(source.directory),
+        generation_config=weights.checkpoint.generation_config(),
+        identity=ModelIdentity(
+            model=source.name,
+            recipe=weights.recipe,
+            revision=source.revision,
+            device=str(where),
+            dtype=_SHORT[kind],
+            directory=source.directory,
+            adapter=adapter,
+            adapter_directory=None if stored is None else stored.directory,
+        ),
+        layer_devices=loaded.placement.layers,
+    )
