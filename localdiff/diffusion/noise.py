@@ -79,7 +79,7 @@ class ReferenceNoise:
     whole_canvas = True
 
     def __init__(self, seed: int, *, device: torch.device, dtype: torch.dtype) -> None:
-        """Raises: UsageError, on any device but a CPU and any dtype but fp32."""
+        """Raises: UsageError, on any device but a CPU or in any dtype but fp32."""
         if device.type != "cpu" or dtype != torch.float32:
             kind = str(dtype).removeprefix("torch.")
             raise UsageError(

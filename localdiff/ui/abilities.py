@@ -57,7 +57,7 @@ class Abilities:
 
 
 def abilities(stream: TextIO, keyboard: TextIO | None, env: Mapping[str, str] = os.environ) -> Abilities:
-    """Look at the terminal behind a stream.
+    """Query the terminal behind a stream.
 
     Args:
         stream: what is drawn on.

@@ -68,7 +68,7 @@ class LiveView:
         slow: seconds that the engine waits after each step, for watching; its speed then means nothing.
         cancelled: whether the run has been asked to stop; ends such a wait early, and is shown in the header.
         legend: explain the colours below the canvas, where there is room.
-        render: lays final text of the answer out for so many columns; None leaves it as it is.
+        render: renders final text of the answer for a number of columns; None leaves it as it is.
         size: current size of the terminal; by default the terminal is asked.
         keyboard: the terminal whose echo is turned off while the canvas is drawn, or None to leave it alone.
         env: environment.

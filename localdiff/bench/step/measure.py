@@ -1,10 +1,10 @@
-"""The passes of a block against the clock: prefill, denoise steps, commit passes.
+"""Times the passes of a block: prefill, denoise steps, commit passes.
 
     warm-up ─► prefill of the context ─► one block: [warm-up steps | timed steps | steps under the clock of parts]
-                                             └────► commit passes, each behind the same context
+                                             └────► commit passes, each after the same context
 
-Runs the same loop as an answer does, with a stop rule that never stops. Where that replays recorded steps, nothing can
-be clocked inside of them; the steps under the clock are plain ones then, in a block of their own. Knows a loaded model;
+Runs the same loop as an answer does, with a stop rule that never stops. Where that replays CUDA graphs, nothing can be
+timed inside of them; the steps under the clock then take the plain path, in a block of their own. Knows a loaded model;
 knows nothing about how it was loaded or what will be printed.
 """
 
@@ -28,7 +28,7 @@ from .parts import PartClock, Place, waiter
 from .routing import Routing
 
 WARM_UP = 2
-"""The first step of a block has nothing to condition on, and the second is the first that does what all others do."""
+"""The first step of a block has nothing to condition on, and the second is the first that is like all others."""
 CLOCKED = 3
 COMMITS = 3
 
@@ -40,8 +40,8 @@ class Steps:
     Attributes:
         first: seconds of the very first step.
         timed: seconds of the timed steps, in order.
-        places: seconds of one step by place: the middle one, by length, of a few that the clock of parts slowed down.
-        mean_entropy: nats a position, over the timed steps.
+        places: seconds of one step by place: the median one of a few, which the clock of parts slowed down.
+        mean_entropy: nats per position, over the timed steps.
         experts_hit: share of a layer's experts that a step used.
         busiest: most rows that one expert got.
     """
@@ -75,10 +75,10 @@ class Stopwatch:
     """Times the passes of a loaded model.
 
     Args:
-        dtype: type of the activations.
+        dtype: that of the activations.
         context: tokens in the cache before the canvas.
         seed: of prompt, canvas and samples.
-        progress: told what is going on.
+        progress: called with what is going on.
     """
 
     def __init__(
@@ -181,5 +181,5 @@ class Stopwatch:
 
 
 def _middle(passes: list[dict[Place, float]]) -> dict[Place, float]:
-    """The pass of median length: its parts add up to a pass that there was, which medians of each part do not."""
+    """The pass of median time: its parts add up to a real pass, which medians of each part would not."""
     return sorted(passes, key=lambda taken: sum(taken.values()))[len(passes) // 2]
