@@ -22,11 +22,13 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 os.environ.pop("TRITON_INTERPRET", None)  # ahead of any device code: what is interpreted cannot be compiled
 
 import localdiff.kernels
 import quant.cuda
+from quant.cuda.tiles import WARPGROUPS, Feeding
 from tests.specializations import Launch, launched
 
 CARDS = {80: "A100", 86: "RTX 30", 89: "RTX 40", 90: "H100, H200", 100: "B200", 120: "RTX 50"}
@@ -63,6 +65,11 @@ def all_kernels() -> set[tuple[str, str]]:
                 members = vars(importlib.import_module(module.name))
                 found |= {(module.name, name) for name in members if name.endswith("_kernel")}
     return found
+
+
+def feeding_of(card: int) -> Feeding:
+    """How a GPU of this compute capability feeds its tensor cores, which tiles depend on."""
+    return "warpgroup" if card // 10 in WARPGROUPS else "warp"
 
 
 def names(launches: Sequence[Launch]) -> list[str]:
@@ -107,19 +114,24 @@ def _telling(group: Sequence[dict[str, str]]) -> list[str]:
 
 def compiled(launch: Launch, card: int) -> Use:
     """Compiles one kernel for one kind of card."""
+    began = time.perf_counter()
+    made = build(launch, card)
+    return _use(made.asm["cubin"], made.metadata.shared, time.perf_counter() - began)
+
+
+def build(launch: Launch, card: int) -> Any:
+    """Triton's compiled kernel."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    began = time.perf_counter()
     kernel = getattr(importlib.import_module(launch.module), launch.kernel)
     attributes = {
         (place,): [["tt.divisibility", 16]] for place, (name, _) in enumerate(launch.types) if name in launch.aligned
     }
     source = ASTSource(fn=kernel, signature=dict(launch.types), constexprs=dict(launch.constants), attrs=attributes)
     options = {"num_warps": launch.warps, "num_stages": launch.stages}
-    made = triton.compile(source, target=GPUTarget("cuda", card, 32), options=options)
-    return _use(made.asm["cubin"], made.metadata.shared, time.perf_counter() - began)
+    return triton.compile(source, target=GPUTarget("cuda", card, 32), options=options)
 
 
 def _use(cubin: bytes, shared: int, seconds: float) -> Use:
@@ -142,9 +154,11 @@ def use_of(told: str, *, shared: int, seconds: float) -> Use:
 
 
 def main(cards: list[int]) -> int:
-    """Prints a table of registers a kernel and card."""
+    """Prints a table of registers a kernel and card; a cell is empty where that card launches another tile."""
     began, failed = time.perf_counter(), 0
-    launches = launched()
+    of_card = {card: feeding_of(card) for card in cards}
+    of_feeding = {feeding: launched(feeding=feeding) for feeding in dict.fromkeys(of_card.values())}
+    launches = list(dict.fromkeys(launch for several in of_feeding.values() for launch in several))
     for module, kernel in sorted(all_kernels() - {(launch.module, launch.kernel) for launch in launches}):
         print(f"{module}.{kernel} is launched by nothing", file=sys.stderr)
         failed += 1
@@ -154,10 +168,16 @@ def main(cards: list[int]) -> int:
     # Processes, since much of a compilation is Python.
     pool = ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=multiprocessing.get_context("spawn"))
     with pool:
-        tasks = [[pool.submit(_told, launch, card) for card in cards] for launch in launches]
+        tasks = [
+            [pool.submit(_told, launch, card) if launch in of_feeding[of_card[card]] else None for card in cards]
+            for launch in launches
+        ]
         for name, row in sorted(zip(named, tasks, strict=True), key=lambda pair: pair[0]):
             cells = []
             for card, task in zip(cards, row, strict=True):
+                if task is None:
+                    cells.append("")
+                    continue
                 use = task.result()
                 fits = isinstance(use, Use) and use.fits(card)
                 failed += not fits

@@ -33,10 +33,11 @@ from localdiff.model.static_attention import attend_through_triton
 from localdiff.static.buffers import StepBuffers
 from localdiff.static.program import Program, Shape
 from localdiff.static.reading import read_through_triton
-from quant.cuda import choice
+from quant.cuda import choice, tiles
 from quant.cuda.experts import levels
 from quant.cuda.soft import SparseSoft
 from quant.cuda.switches import is_plain
+from quant.cuda.tiles import Feeding
 from quant.modules import swap_modules
 from quant.recipe import recipe_named
 
@@ -44,8 +45,8 @@ NOWHERE = torch.device("meta")
 """Stands for the card: the one device that fake tensors can be on, and be told apart from the host's, everywhere."""
 
 CONTEXT = 8192
-PROCESSORS = (82, 108, 128, 132, 148, 170)
-"""Of RTX 3090, A100, RTX 4090, H100, B200, RTX 5090; attention is split among them."""
+PROCESSORS: dict[Feeding, tuple[int, ...]] = {"warp": (82, 108, 128, 170), "warpgroup": (132, 148)}
+"""Of RTX 3090, A100, RTX 4090, RTX 5090, and of H100, B200; attention is split among them."""
 PROMPTS = (12, 40, 77, 512, 1024, 2048)
 """Rows of a pass over a prompt; by default they are no more than 1,024."""
 COMMITS = (0, 256, 77)
@@ -226,15 +227,21 @@ def take_step(network: DiffusionGemma, commit_rows: int, *, sampled: bool = True
     assert buffers.outcome.device == buffers.soft.device == NOWHERE
 
 
-def launched(ways: Sequence[tuple[str, dict[str, str]]] = WAYS, processors: Sequence[int] = PROCESSORS) -> list[Launch]:
+def launched(
+    ways: Sequence[tuple[str, dict[str, str]]] = WAYS,
+    feeding: Feeding = "warp",
+    processors: Sequence[int] | None = None,
+) -> list[Launch]:
     """All that the released model launches, each once.
 
     Args:
         ways: recipes, and what the switches say.
-        processors: numbers of them that cards have.
+        feeding: how the GPU feeds its tensor cores.
+        processors: numbers of SMs that GPUs have; by default those of all that feed them so.
     """
     config = kinds_of_layers()
-    with noted() as launches, without_numbers():
+    processors = processors or PROCESSORS[feeding]
+    with mock.patch.object(tiles, "feeding", lambda _: feeding), noted() as launches, without_numbers():
         for recipe, switches in ways:
             network = on_card(config, recipe, switches)
             _run(network, processors[0])

@@ -91,7 +91,7 @@ ALLOWED: dict[str, set[str]] = {
     "diffusion": {"kernels"},
     "model": {"quant", "kernels"},
     "adapter": {"model", "quant"},
-    "kernels": set(),
+    "kernels": {"quant"},
     "demo": {"adapter", "model", "diffusion", "tokenizer", "load", "checkpoint", "conversation", "engine", "events"},
     "bench": {
         "demo",

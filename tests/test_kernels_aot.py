@@ -41,7 +41,7 @@ def test_the_released_model_waits_for_nothing_and_stays_on_its_card() -> None:
     """Its passes, over tensors that have no numbers; the slow test does this for all recipes, and compiles."""
     from tests.specializations import WAYS, launched
 
-    kernels = {launch.kernel for launch in launched(WAYS[1:2], [128])}
+    kernels = {launch.kernel for launch in launched(WAYS[1:2], processors=[128])}
     assert {"linear_kernel", "gate_up_kernel", "attention_kernel", "decide_kernel", "soft_kernel"} < kernels
 
 
@@ -60,8 +60,8 @@ def test_few_kernels_are_compiled_by_a_first_run() -> None:
         return len(launches)
 
     with mock.patch("localdiff.kernels.attention._processors", lambda _: 128):
-        assert compiled([77], []) == 25
-        assert compiled([77], [1024, 300]) == 31
+        assert compiled([77], []) == 27
+        assert compiled([77], [1024, 300]) == 29
 
 
 @pytest.mark.parametrize("fault", ["a number on the host", "a tensor on the host", "a launch with one"])
@@ -110,7 +110,7 @@ def test_names_tell_launches_apart() -> None:
     from tests.kernels_aot import names
     from tests.specializations import WAYS, launched
 
-    named = names(launched(WAYS[1:2], [128]))
+    named = names(launched(WAYS[1:2], processors=[128]))
     assert len(set(named)) == len(named)
     assert "joint: choose" in named
 

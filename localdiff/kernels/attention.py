@@ -15,22 +15,28 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from quant.cuda import tiles
+from quant.cuda.tiles import Feeding
+
 LARGEST_HEAD = 512
 """Head size beyond which a program's rows and keys do not fit the shared memory of all GPUs, in two-byte types."""
-WARPS, STAGES = 8, 2
+STAGES = 2
 MOST_SPLITS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Rows and keys that a program takes at a time."""
+    """Rows and keys that a program takes at a time, and its warps."""
 
     rows: int
     keys: int
+    warps: int
 
 
-SMALL_HEADS, LARGE_HEADS = Tile(64, 32), Tile(32, 32)
-"""Head sizes up to 256, and up to 512: 70 and 100 KB of shared memory on GPUs that have 101."""
+SMALL_HEADS: dict[Feeding, Tile] = {"warp": Tile(32, 64, 4), "warpgroup": Tile(64, 32, 4)}
+LARGE_HEADS = Tile(32, 32, 8)
+"""Head sizes up to 256, and up to 512: at most 100 KB of shared memory on GPUs that have 101. `quant.cuda.tiles` says
+why the small ones depend on the GPU."""
 
 
 def can_attend(dtype: torch.dtype, head_dim: int) -> bool:
@@ -75,7 +81,7 @@ def attend_cached(
     out = q.new_empty(rows, heads, size)
     if not rows:
         return out.transpose(0, 1)
-    tile = tile_of(size)
+    tile = tile_of(size, q.device)
     programs = -(-rows * group // tile.rows) * kv_heads
     splits = splits or _splits(programs, q.device)
     partial, peaks = out, out
@@ -111,7 +117,7 @@ def attend_cached(
             SPLITS=splits,
             ROWS=tile.rows,
             KEYS=tile.keys,
-            num_warps=WARPS,
+            num_warps=tile.warps,
             num_stages=STAGES,
         )
         if splits > 1:
@@ -160,9 +166,9 @@ def _width(size: int) -> int:
     return max(16, 1 << (size - 1).bit_length())
 
 
-def tile_of(head_dim: int) -> Tile:
-    """Rows and keys of a program."""
-    return SMALL_HEADS if head_dim <= 256 else LARGE_HEADS
+def tile_of(head_dim: int, device: torch.device) -> Tile:
+    """Rows and keys of a program, and its warps."""
+    return SMALL_HEADS[tiles.feeding(device)] if head_dim <= 256 else LARGE_HEADS
 
 
 def _splits(programs: int, device: torch.device) -> int:

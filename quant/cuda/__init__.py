@@ -1,8 +1,9 @@
 """Fast NVIDIA GPU versions of the modules in `quant.modules`, and of experts with unquantized weights.
 
     support                         whether Triton works here, and what is missing
+    tiles                           tile shapes of GEMMs, by how a GPU feeds its tensor cores
     layout                          codes and scales in the order in which kernels read them
-    weight_kernels                  codes to weights, the levels of nf4 by byte permutation
+    weight_kernels                  codes to weights, the levels of nf4 by permutation of bytes or between lanes
     row_kernels, rows               activations as int8, one scale per row and group
     expert_kernels, experts         routing and the two grouped GEMMs of all experts of a layer
     linear_kernels, linear          linear layers

@@ -24,10 +24,11 @@ from ..modules.linear import QuantLinear
 from ..switch import chosen
 from .decode import DecodedLinear
 from .embedding import CudaEmbedding
-from .experts import Activations, CudaExperts, can_group
+from .experts import CudaExperts, can_group
 from .linear import CudaLinear, can_multiply
 from .support import missing
 from .switches import DENSE, EXPERTS, is_plain
+from .tiles import Activations
 
 __all__ = ["Prepared", "activations_of", "prepare"]
 

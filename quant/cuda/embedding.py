@@ -13,13 +13,20 @@ from torch import Tensor, nn
 from ..modules.embedding import QuantEmbedding
 from . import linear
 from .experts import triton_type
-from .linear import TILES, Weight, tile_of
+from .linear import Weight
+from .tiles import Tile, tile_of
 
 SHARES = 8
 """Parts of the vocabulary that programs of their own sum over: 704 programs for 256 rows at the released width."""
 IDS = 64
 """Ids of a program at a time."""
 STAGES = 3
+SUMS = {
+    2: (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 8)),
+    4: (Tile(16, 64, 4), Tile(64, 64, 4)),
+}
+"""Bytes of the type that is computed in → tiles of the soft embedding: of 128 rows in fp32, the shared memory of an RTX
+GPU does not hold the stages."""
 
 
 class CudaEmbedding(QuantEmbedding):
@@ -49,13 +56,13 @@ class CudaEmbedding(QuantEmbedding):
         rows, vocab_size = logits.shape
         logits = logits if logits.stride(1) == 1 else logits.contiguous()
         width = self.weight.shape[1]
-        block, warps = tile_of(rows, TILES)
+        tile = tile_of(rows, width, SUMS[self.dtype.itemsize])
         share = -(-vocab_size // (SHARES * IDS)) * IDS
         shares = -(-vocab_size // share)
         partial = torch.empty(shares, rows, width, dtype=torch.float32, device=logits.device)
         if rows:
             with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
-                soft_kernel[(width // 64, -(-rows // block), shares)](
+                soft_kernel[(width // tile.columns, -(-rows // tile.rows), shares)](
                     logits,
                     log_normalizer.contiguous(),
                     self.weight.codes,
@@ -67,9 +74,9 @@ class CudaEmbedding(QuantEmbedding):
                     logits.stride(0),
                     share,
                     COMPUTE=triton_type(self.dtype),
-                    ROWS=block,
+                    ROWS=tile.rows,
                     IDS=IDS,
-                    num_warps=warps,
+                    num_warps=tile.warps,
                     num_stages=STAGES,
                 )
         return partial.sum(dim=0).to(self.dtype)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,17 +20,14 @@ from ..codec import GROUP
 from ..modules.experts import QuantExperts
 from ..modules.tensor import QuantTensor
 from ..nf4 import LEVELS
+from . import tiles
 from .layout import Tiled, Whole, tiled
 from .rows import quantize_rows
-
-Activations: TypeAlias = Literal["a16", "a8"]
+from .tiles import Activations
 
 COLUMNS = 64
 COMBINED = 1024
 WARPS, STAGES = 4, 3
-ROWS: dict[Activations, int] = {"a16": 16, "a8": 32}
-"""Rows of a block where each expert gets few: uniform routing of 256 rows gives each of 128 experts 16."""
-MANY_ROWS = 64
 MOST_PAIRS = 8192
 """Pairs that are routed at once: one program holds them all, and with more it runs out of registers."""
 
@@ -89,7 +86,8 @@ class CudaExperts(nn.Module):
         if not pairs:
             return x.new_empty(rows, top_k, width)
         is_int8 = self.activations == "a8"
-        block_rows = ROWS[self.activations] if pairs <= 2 * ROWS[self.activations] * experts else MANY_ROWS
+        few, many = tiles.EXPERTS[tiles.feeding(x.device)][self.activations]
+        block_rows = few if pairs <= few * experts else many
         blocks = min(pairs, pairs // block_rows + experts)
         order, *of_blocks = (x.new_empty(size, dtype=torch.int32) for size in (pairs, blocks, blocks, blocks))
         kernels.route_kernel[(experts,)](

@@ -19,29 +19,22 @@ from torch import Tensor, nn
 from ..codec import GROUP, Codec, Encoded
 from ..modules.linear import QuantLinear
 from ..modules.tensor import QuantTensor
+from . import tiles
 from .decode import decode_tiled
-from .experts import Activations, is_interpreted, levels
+from .experts import is_interpreted, levels
 from .layout import tiled
 from .rows import quantize_rows
+from .tiles import Activations
 
 COLUMNS = 64
 STAGES = 3
 MOST_ROWS = 512
 """More rows than this are multiplied through torch, by the fully decoded weight; a step with a commit has this many."""
-TILES = ((16, 4), (64, 4), (128, 8))
-"""(rows of a program, warps): the first with room for all rows is taken, or else the last."""
-GATED_TILES: dict[Activations, tuple[tuple[int, int], ...]] = {"a16": ((16, 4), (64, 8)), "a8": ((16, 4), (32, 4))}
-"""The same with a gate, which is twice the sums and half the columns; 64 rows in int8 spill registers on some GPUs."""
 
 
 def can_multiply(tensor: QuantTensor) -> bool:
     """Whether a weight `[N, K]` divides into the columns of programs."""
     return tensor.shape[0] % COLUMNS == 0
-
-
-def tile_of(rows: int, tiles: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Rows of a program, and its warps."""
-    return next((tile for tile in tiles if rows <= tile[0]), tiles[-1])
 
 
 @dataclass(kw_only=True, slots=True)
@@ -129,12 +122,13 @@ class Weight:
             return out
         source, source_scales = x.contiguous(), x
         is_int8 = self.activations == "a8"
-        block, warps = tile_of(rows, GATED_TILES[self.activations] if gated else TILES)
+        feeding = tiles.feeding(x.device)
+        tile = tiles.tile_of(rows, columns, tiles.GATED[feeding][self.activations] if gated else tiles.LINEAR[feeding])
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
             if is_int8:
                 quantized = quantize_rows(source)
                 source, source_scales = quantized.codes, quantized.scales
-            linear_kernel[(-(-rows // block), columns // COLUMNS)](
+            linear_kernel[(-(-rows // tile.rows), columns // tile.columns)](
                 source,
                 source_scales,
                 self.codes,
@@ -149,9 +143,9 @@ class Weight:
                 INT8=is_int8,
                 GATED=gated,
                 PERMUTED=not is_interpreted(),
-                ROWS=block,
-                COLUMNS=COLUMNS,
-                num_warps=warps,
+                ROWS=tile.rows,
+                COLUMNS=tile.columns,
+                num_warps=tile.warps,
                 num_stages=STAGES,
             )
         return out

@@ -113,7 +113,8 @@ def run_tests(marked: str) -> int:
 def layer() -> int:
     """Microseconds a layer's experts take, medians over cold caches."""
     from quant.codecs import CODECS
-    from quant.cuda.experts import Activations, CudaExperts
+    from quant.cuda.experts import CudaExperts
+    from quant.cuda.tiles import Activations
     from quant.modules import QuantExperts
 
     device = torch.device("cuda")
@@ -166,8 +167,8 @@ def layer() -> int:
 def dense() -> int:
     """Microseconds of one linear layer, int8 and nf4, decoded first and on the way."""
     from quant.codecs import CODECS
-    from quant.cuda.experts import Activations
     from quant.cuda.linear import CudaLinear
+    from quant.cuda.tiles import Activations
     from quant.modules import QuantLinear, QuantTensor
 
     generator = torch.Generator("cuda").manual_seed(0)

@@ -17,7 +17,8 @@ from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.static import Denoiser
 from quant.cuda import soft
-from quant.cuda.experts import Activations, CudaExperts
+from quant.cuda.experts import CudaExperts
+from quant.cuda.tiles import Activations
 from quant.recipe import recipe_named
 from tests.kernels import DEVICE, HAS_CARD, needs_triton
 from tests.localdiff.bench.step.small import small_config

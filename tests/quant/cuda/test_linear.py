@@ -7,7 +7,8 @@ import torch
 
 from quant.codecs import CODECS
 from quant.cuda import linear as module
-from quant.cuda.linear import MOST_ROWS, TILES, CudaLinear, tile_of
+from quant.cuda import tiles
+from quant.cuda.linear import MOST_ROWS, CudaLinear
 from quant.modules import QuantLinear, QuantTensor
 from quant.released import CANVAS
 from tests.kernels import DEVICE, needs_triton
@@ -17,10 +18,10 @@ pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 IN, OUT = 128, 64
 
 
-def plain_linear(codec: str) -> QuantLinear:
+def plain_linear(codec: str, out: int = OUT) -> QuantLinear:
     with torch.device("meta"):
-        made = QuantLinear(CODECS[codec], IN, OUT)
-    weight = torch.randn(OUT, IN, generator=torch.Generator().manual_seed(2)) / IN**0.5
+        made = QuantLinear(CODECS[codec], IN, out)
+    weight = torch.randn(out, IN, generator=torch.Generator().manual_seed(2)) / IN**0.5
     made.weight = QuantTensor.of(CODECS[codec], weight.to(DEVICE))
     return made
 
@@ -53,7 +54,7 @@ def test_axes_before_the_last_stay() -> None:
 
 
 def test_more_rows_than_one_program_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TILES", ((16, 4),))
+    monkeypatch.setitem(tiles.LINEAR, tiles.feeding(DEVICE), (tiles.Tile(16, 64, 4),))
     plain, x = plain_linear("int8"), rows(40)
     torch.testing.assert_close(CudaLinear(plain, "a16")(x), plain(x), atol=3e-6, rtol=2e-5)
 
@@ -61,7 +62,7 @@ def test_more_rows_than_one_program_takes(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("codec", ["nf4", "int8"])
 def test_many_rows_are_multiplied_by_the_weight_decoded_whole(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_ROWS", 8)
-    plain, few, many = plain_linear(codec), rows(8), rows(9)
+    plain, few, many = plain_linear(codec, 128), rows(8), rows(9)
     expected = [plain(x) for x in (few, many)]
     fast = CudaLinear(plain, "a16")
     torch.testing.assert_close(fast(few), expected[0], atol=3e-6, rtol=2e-5)
@@ -78,8 +79,3 @@ def test_in_int8_many_rows_are_multiplied_as_few_are(monkeypatch: pytest.MonkeyP
 
 def test_a_step_with_a_commit_has_few_rows() -> None:
     assert 2 * CANVAS <= MOST_ROWS
-
-
-@pytest.mark.parametrize(("count", "tile"), [(1, (16, 4)), (17, (64, 4)), (256, (128, 8))])
-def test_tiles_follow_the_rows(count: int, tile: tuple[int, int]) -> None:
-    assert tile_of(count, TILES) == tile

@@ -1,0 +1,64 @@
+"""Tile shapes of the GEMM kernels, by how a GPU feeds its tensor cores.
+
+A quantized tile of a weight takes two dots, of its low and of its high codes, and Triton gives the warps of dots that
+belong together one axis: columns where a tile has more columns than rows, rows otherwise. Where each warp fetches its
+own operands (`mma.sync`), warps along the rows all decode the same weights, up to eight times, so tiles are wider than
+they are tall. Where four warps share them (`wgmma`), a weight is decoded once either way, and tall tiles have fewer
+programs. The choices follow the counts of `tests.bench.inner_loops`; nothing here has been timed on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+import torch
+
+Activations: TypeAlias = Literal["a16", "a8"]
+Feeding: TypeAlias = Literal["warp", "warpgroup"]
+"""Who fetches the operands of a matrix instruction."""
+
+WARPGROUPS = (9, 10)
+"""Major compute capabilities whose matrix instructions belong to four warps: Hopper, and Blackwell in data centers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Rows and columns of a program's result, and its warps."""
+
+    rows: int
+    columns: int
+    warps: int
+
+
+LINEAR: dict[Feeding, tuple[Tile, ...]] = {
+    "warp": (Tile(16, 64, 4), Tile(32, 64, 4), Tile(64, 128, 8)),
+    "warpgroup": (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 8)),
+}
+GATED: dict[Feeding, dict[Activations, tuple[Tile, ...]]] = {
+    "warp": {"a16": (Tile(16, 64, 4), Tile(32, 64, 4)), "a8": (Tile(16, 64, 4), Tile(32, 64, 4))},
+    "warpgroup": {"a16": (Tile(16, 64, 4), Tile(64, 64, 4)), "a8": (Tile(16, 64, 4), Tile(32, 64, 4))},
+}
+"""With a gate there are twice the sums, and half the columns; 64 rows in int8 spill registers on some GPUs."""
+EXPERTS: dict[Feeding, dict[Activations, tuple[int, int]]] = {
+    "warp": {"a16": (16, 32), "a8": (32, 32)},
+    "warpgroup": {"a16": (64, 64), "a8": (32, 32)},
+}
+"""Rows of a block where an expert gets few, and where it gets many. Uniform routing of 256 rows gives each of 128
+experts 16 on average; whatever does not fit a block decodes the expert's weights again, and empty rows keep tensor cores
+busy. `wgmma` takes 64 rows at least, and their loop is shorter than that of 16."""
+
+
+@lru_cache(maxsize=8)
+def feeding(device: torch.device) -> Feeding:
+    """How a GPU feeds its tensor cores; anything else, such as Triton's interpreter, counts as `warp`."""
+    is_shared = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in WARPGROUPS
+    return "warpgroup" if is_shared else "warp"
+
+
+def tile_of(rows: int, columns: int, tiles: Sequence[Tile]) -> Tile:
+    """The smallest tile that takes all rows, or the largest; of those that divide the columns."""
+    usable = [tile for tile in tiles if columns % tile.columns == 0]
+    return next((tile for tile in usable if rows <= tile.rows), usable[-1])

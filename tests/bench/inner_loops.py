@@ -1,0 +1,90 @@
+"""`python -m tests.bench.inner_loops [CARD ...]`: what the inner loops of the GEMM kernels are made of, without a GPU.
+
+Compiles the GEMM and attention kernels that the released model launches in `4bit` (`tests.specializations`) and counts
+the machine instructions of their innermost loops. All warps of a program issue them, so instructions per MFLOP of the
+result compare tiles of different shapes; the counts say what a GPU has to issue, not how long it takes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+os.environ.pop("TRITON_INTERPRET", None)  # ahead of any device code: what is interpreted cannot be compiled
+
+from tests.kernels_aot import build, feeding_of, names
+from tests.specializations import WAYS, Launch, launched
+
+GROUP = 64
+TENSOR = ("HMMA", "IMMA", "HGMMA", "IGMMA", "UTCHMMA")
+DECODING = ("I2F", "I2FP", "SHFL", "PRMT")
+
+
+def instructions(cubin: bytes) -> list[tuple[int, str]]:
+    """Addresses and instructions of a kernel, as `cuobjdump` disassembles them."""
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        told = subprocess.run([tool, "-sass", file.name], capture_output=True, text=True, check=True).stdout
+    return [
+        (int(at, 16), line.strip())
+        for at, line in re.findall(r"^\s+/\*([0-9a-f]{4,5})\*/\s+(.*?);", told, re.MULTILINE)
+    ]
+
+
+def innermost(code: list[tuple[int, str]]) -> list[str]:
+    """The shortest loop with a matrix instruction in it."""
+    loops = []
+    for at, line in code:
+        target = re.search(r"BRA\S*\s.*?0x([0-9a-f]+)", line)
+        if target and int(target[1], 16) < at:
+            body = [inner for place, inner in code if int(target[1], 16) <= place <= at]
+            if any(name_of(inner) in TENSOR for inner in body):
+                loops.append(body)
+    return min(loops, key=len)
+
+
+def name_of(instruction: str) -> str:
+    """Without predicate, modifiers and operands."""
+    return re.sub(r"^@!?U?P\w+\s+", "", instruction).split()[0].split(".")[0]
+
+
+def mflop(launch: Launch) -> float | None:
+    """Of one pass through the loop: a group of 64 inputs, or some keys; None where a kernel has no matrix product."""
+    sizes = dict(launch.constants)
+    if launch.kernel == "attention_kernel":
+        return 4e-6 * sizes["ROWS"] * sizes["KEYS"] * sizes["WIDTH"]
+    if launch.kernel in ("linear_kernel", "gate_up_kernel", "down_kernel"):
+        twice = launch.kernel == "gate_up_kernel" or sizes.get("GATED", False)
+        return 2e-6 * sizes["ROWS"] * sizes["COLUMNS"] * GROUP * (1 + twice)
+    return None
+
+
+def main(cards: list[int]) -> None:
+    """Prints a line a kernel and card."""
+    print("instructions of all warps per MFLOP; of one warp: all, on tensor cores, decoding; KiB of shared memory")
+    for card in cards:
+        launches = [one for one in launched(WAYS[1:2], feeding_of(card), [128]) if mflop(one) is not None]
+        for launch, name in sorted(zip(launches, names(launches), strict=True), key=lambda pair: pair[1]):
+            made = build(launch, card)
+            body = innermost(instructions(made.asm["cubin"]))
+            found = Counter(map(name_of, body))
+            work = mflop(launch) or 1.0
+            print(
+                f"sm_{card}  {name:75} {len(body) * launch.warps / work:6.0f}   {len(body):5} "
+                f"{sum(found[kind] for kind in TENSOR):4} {sum(found[kind] for kind in DECODING):4} "
+                f"{made.metadata.shared / 1024:5.0f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main([int(card) for card in sys.argv[1:]] or [86, 90, 120])
