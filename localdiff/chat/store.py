@@ -176,7 +176,7 @@ class SessionStore:
         try:
             status = path.stat()
             if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-                raise UsageError(f"session `{name}` is not a file of a possible session", f"look at `{path}`")
+                raise UsageError(f"session `{name}` is too large, or not a regular file", f"look at `{path}`")
             return path.read_bytes(), status
         except FileNotFoundError:
             raise UsageError(f"there is no session `{name}`", "`/sessions` lists the saved sessions") from None
