@@ -23,7 +23,7 @@ LATER = {
     "chat": ("localdiff.cli_chat", "Talk to a model."),
     "quantize": (
         "localdiff.cli_weights",
-        "Make published weights smaller: 52 GB become 15 GB that run on a card of 18 GB.",
+        "Make published weights smaller: 52 GB become 15 GB that run on a GPU with 18 GB.",
     ),
     "models": (
         "localdiff.cli_weights",
@@ -32,7 +32,7 @@ LATER = {
     "replay": ("localdiff.cli_traces", "Play a recorded run, or turn it into a page, a film or text."),
     "trace": ("localdiff.cli_traces", "Check recorded runs and compare them."),
     "bench": ("localdiff.cli_bench", "Measure what this machine and these weights do."),
-    "doctor": ("localdiff.cli_setup", "Examine this machine, and say what to do."),
+    "doctor": ("localdiff.cli_setup", "Check this machine, and say what to fix."),
     "config": ("localdiff.cli_setup", "List every setting, its value, and where that came from."),
     "completion": ("localdiff.cli_setup", "Print a script that completes commands, options, models and files."),
 }
@@ -57,7 +57,7 @@ def _version(wanted: bool) -> None:
 def localdiff(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Run DiffusionGemma on this machine: a prompt goes in, a canvas of noise condenses, text comes out."""

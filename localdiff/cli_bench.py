@@ -38,7 +38,7 @@ def step_command(
             "-m",
             "--model",
             metavar="MODEL",
-            help="Measure this model, named as for run; random weights, unless given.",
+            help="Measure this model, named as for run; without it, random weights.",
             rich_help_panel=options.MODEL,
         ),
     ] = None,
@@ -55,14 +55,14 @@ def step_command(
     recipe: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="How random weights are stored; 4bit, unless given.", rich_help_panel=options.MODEL
+            metavar="NAME", help="How random weights are stored; 4bit by default.", rich_help_panel=options.MODEL
         ),
     ] = None,
     layers: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="Make only the first N of the 30 layers of random weights, 6 at least, and reckon all times for 30. "
+            help="Make only the first N of the 30 layers of random weights, at least 6, and estimate all times for 30. "
             "It takes less memory, and the result says so.",
             rich_help_panel=options.MODEL,
         ),
@@ -84,10 +84,10 @@ def step_command(
         bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=options.OUTPUT)
     ] = False,
 ) -> int:
-    """Time one denoise step, and say where the time goes.
+    """Time one denoise step, and show where the time goes.
 
-    Prints every part of a step beside what this machine can do at best, tokens a second at several numbers of steps,
-    prefill, memory and load time; a line of JSON comes last.
+    Prints the time of every part of a step next to the best that this machine can do, tokens per second at several
+    numbers of steps, prefill, memory and load time; a line of JSON comes last.
     """
     request = StepRequest(
         model=model,
@@ -108,14 +108,14 @@ def step_command(
 @bench.command("quality", cls=configured("device", "dtype", "max_memory"))
 def quality_command(
     context: typer.Context,
-    first: Annotated[str, typer.Argument(metavar="A", help="The model that the others are held against.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="The model that the others are compared with.")],
     others: Annotated[list[str], typer.Argument(metavar="B...", help="One or more others. All are named as for run.")],
     skill: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
             help="Ask about this skill of the demo model, which has right answers; may be given several times. "
-            "All of them, unless given.",
+            "All skills by default.",
             rich_help_panel=_QUESTIONS,
         ),
     ] = None,
@@ -123,17 +123,17 @@ def quality_command(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Ask these instead, a prompt a line; nobody judges the answers then.",
+            help="Ask these instead, one prompt per line; the answers are not scored then.",
             rich_help_panel=_QUESTIONS,
         ),
     ] = None,
     count: Annotated[
-        int, typer.Option(metavar="N", help="Most questions a skill, or of the file.", rich_help_panel=_QUESTIONS)
+        int, typer.Option(metavar="N", help="Most questions per skill, or from the file.", rich_help_panel=_QUESTIONS)
     ] = 100,
     seeds: Annotated[
         int,
         typer.Option(
-            metavar="N", help="How often each is asked, every time with other noise.", rich_help_panel=_QUESTIONS
+            metavar="N", help="How often each is asked, each time with different noise.", rich_help_panel=_QUESTIONS
         ),
     ] = 5,
     seed: Annotated[
@@ -155,18 +155,18 @@ def quality_command(
     json: Annotated[
         bool,
         typer.Option(
-            "--json", help="Print a line of JSON for each B in place of the tables.", rich_help_panel=options.OUTPUT
+            "--json", help="Print a line of JSON for each B instead of the tables.", rich_help_panel=options.OUTPUT
         ),
     ] = False,
     quiet: Annotated[
         bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=options.OUTPUT)
     ] = False,
 ) -> int:
-    """Hold the answers of models against those of a first one: the same prompts under the same noise.
+    """Compare the answers of models with those of a first one: the same prompts under the same noise.
 
-    For each skill: how many answers are right, how many denoise steps a block takes, how far the beliefs of single
-    steps lie apart where both models see the very same canvas (Kullback-Leibler divergence in nats a position, and how
-    often the most probable id is the same), and how often the whole answer is. Differences are paired by question; ±
+    For each skill: how many answers are right, how many denoise steps a block takes, how much the predictions of single
+    steps differ where both models see the same canvas (Kullback-Leibler divergence in nats per position, and how often
+    the most probable id is the same), and how often the whole answer is the same. Differences are paired by question; ±
     is half of a 95 % interval. One model is loaded at a time.
     """
     request = QualityRequest(

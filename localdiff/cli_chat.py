@@ -36,25 +36,22 @@ def chat_command(
     system: options.System = None,
     think: options.Think = False,
     resume: Annotated[
-        bool, typer.Option("-c", "--continue", help="Go on with the last session.", rich_help_panel=_SESSION)
+        bool, typer.Option("-c", "--continue", help="Continue the last session.", rich_help_panel=_SESSION)
     ] = False,
     session: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="Go on with the session of this name, or begin it.", rich_help_panel=_SESSION
-        ),
+        typer.Option(metavar="NAME", help="Continue the session of this name, or start it.", rich_help_panel=_SESSION),
     ] = None,
     no_history: Annotated[
         bool,
         typer.Option(
             "--no-history",
-            help="Keep nothing of what is typed and answered, unless /save says so. LOCALDIFF_NO_HISTORY=1 does the "
-            "same.",
+            help="Save neither what is typed nor the answers, except with /save. LOCALDIFF_NO_HISTORY=1 does the same.",
             rich_help_panel=_SESSION,
         ),
     ] = False,
     no_markdown: Annotated[
-        bool, typer.Option("--no-markdown", help="Show answers as they are written.", rich_help_panel="Output")
+        bool, typer.Option("--no-markdown", help="Show answers without rendering Markdown.", rich_help_panel="Output")
     ] = False,
     record: Annotated[
         Path | None,
@@ -98,8 +95,8 @@ def chat_command(
 ) -> int:
     """Talk to a model.
 
-    Every turn is saved by itself; -c goes on with the last session. Ctrl-C stops a reply. In the chat, /help lists keys
-    and commands.
+    Every turn is saved automatically; -c continues the last session. Ctrl-C stops a reply. In the chat, /help lists
+    keys and commands.
     """
     from localdiff.chat.settings import Looks
     from localdiff.commands.chat import TYPED, ChatRequest

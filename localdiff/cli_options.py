@@ -11,7 +11,7 @@ import typer
 
 MODEL = "Model"
 LENGTH = "Length"
-SAMPLER = "Sampler (each is as the model's generation_config.json says, unless given)"
+SAMPLER = "Sampler (defaults: the model's generation_config.json)"
 OUTPUT = "Output"
 LIVE = "Live canvas (on stderr, where that is a terminal)"
 
@@ -24,7 +24,7 @@ Model: TypeAlias = Annotated[
         "--model",
         metavar="MODEL",
         help="demo (the small model of this package), a name that `localdiff models` lists, a directory, or a Hub id "
-        "such as OWNER/NAME. Without it: the released model as `localdiff quantize` left it.",
+        "such as OWNER/NAME. Without it: the released model, quantized by `localdiff quantize`.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -62,8 +62,8 @@ MaxMemory: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="Most memory to take on each device, for example 10GB. Layers beyond it stay outside and are copied "
-        "for every pass, which is slower; the cost is told first.",
+        help="Most memory to use on each device, for example 10GB. Layers that do not fit stay in host memory or on "
+        "disk and are copied in for every pass, which is slower; the cost is shown first.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -83,8 +83,7 @@ Steps: TypeAlias = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Most denoise steps a block may take. The temperature schedule is stretched over as many, "
-        "so another N is another schedule.",
+        help="Most denoise steps a block may take. The temperature schedule spans these N steps, so it changes with N.",
         rich_help_panel=SAMPLER,
     ),
 ]
@@ -92,7 +91,7 @@ Cap: TypeAlias = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Stop every block after N steps at the latest. Only cuts the loop short; the temperature schedule stays.",
+        help="Stop every block after at most N steps. Only cuts the loop short; the temperature schedule is unchanged.",
         rich_help_panel=SAMPLER,
     ),
 ]
@@ -100,7 +99,7 @@ EntropyBound: TypeAlias = Annotated[
     float | None,
     typer.Option(
         metavar="NATS",
-        help="How much entropy the positions accepted in one step may add up to.",
+        help="Most entropy that the positions accepted in one step may have in total.",
         rich_help_panel=SAMPLER,
     ),
 ]
@@ -144,8 +143,8 @@ Seed: TypeAlias = Annotated[
 Live: TypeAlias = Annotated[
     Literal["auto", "on", "off", "line"] | None,
     typer.Option(
-        help="Whether to draw the canvas while it condenses. auto does wherever it can, on insists, line is one "
-        "line in its place, off is for screen readers and recordings. LOCALDIFF_LIVE sets it too.",
+        help="Whether to draw the canvas while it condenses. auto draws wherever it can, on fails where it cannot, "
+        "line draws a single line instead, off is for screen readers and recordings. LOCALDIFF_LIVE sets it too.",
         rich_help_panel=LIVE,
     ),
 ]
@@ -153,7 +152,7 @@ Palette: TypeAlias = Annotated[
     Literal["auto", "dark", "light", "16", "mono", "ascii", "heat"],
     typer.Option(
         help="Colours of the canvas. auto goes by the terminal; 16 are the terminal's own; mono and ascii need no "
-        "colour; heat is red to green, which not everybody can tell apart.",
+        "colour; heat is red to green, which not everyone can tell apart.",
         rich_help_panel=LIVE,
     ),
 ]

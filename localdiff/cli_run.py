@@ -124,7 +124,9 @@ def run_command(
     color: options.Color = None,
     stats: Annotated[
         bool,
-        typer.Option("--stats", help="Print the footer even if stderr is no terminal.", rich_help_panel=options.OUTPUT),
+        typer.Option(
+            "--stats", help="Print the footer even if stderr is not a terminal.", rich_help_panel=options.OUTPUT
+        ),
     ] = False,
     quiet: Annotated[
         bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=options.OUTPUT)
@@ -138,7 +140,7 @@ def run_command(
 ) -> int:
     """Answer one prompt.
 
-    The answer goes to stdout, everything else to stderr. Ctrl-C keeps what is finished; twice leaves at once.
+    The answer goes to stdout, everything else to stderr. Ctrl-C keeps what is finished; twice exits at once.
     """
     from localdiff.commands.live import LiveOptions
     from localdiff.commands.prompt import NoPromptError

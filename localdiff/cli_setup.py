@@ -30,7 +30,7 @@ def add_to(app: typer.Typer) -> None:
 def doctor_command(
     context: typer.Context,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Leave out whatever needs torch: a few seconds in place of many.")
+        bool, typer.Option("--quick", help="Skip whatever needs torch: a few seconds instead of many.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     report: Annotated[
@@ -44,10 +44,10 @@ def doctor_command(
     color: Annotated[Literal["auto", "always", "never"] | None, _COLOR] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No status line on stderr.")] = False,
 ) -> int:
-    """Examine this machine, and say what to do.
+    """Check this machine, and say what to fix.
 
-    Looks at versions, devices, disks, weights, the Hub and the terminal; computes 4-bit products and a denoise step of
-    the demo model and compares them with stored values. A failed check makes the exit code 2, 3 or 4.
+    Looks at versions, devices, disks, weights, the Hub and the terminal; computes quantized layers and a denoise step
+    of the demo model and compares them with stored values. A failed check makes the exit code 2, 3 or 4.
     """
     from localdiff.commands.doctor import DoctorRequest, doctor
 
@@ -63,7 +63,7 @@ def config_command(
 ) -> int:
     """List every setting, its value, and where that came from.
 
-    A typed option wins over a LOCALDIFF_* variable, that over config.toml, and that over the default.
+    A command-line option overrides a LOCALDIFF_* variable, which overrides config.toml, which overrides the default.
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -92,7 +92,7 @@ def completion_command(
 ) -> int:
     """Print a script that completes commands, options, models and files.
 
-    bash, in ~/.bashrc: eval "$(localdiff completion bash)". zsh, in ~/.zshrc behind compinit: source <(localdiff
+    bash, in ~/.bashrc: eval "$(localdiff completion bash)". zsh, in ~/.zshrc after compinit: source <(localdiff
     completion zsh). fish: localdiff completion fish > ~/.config/fish/completions/localdiff.fish. PowerShell, in
     $PROFILE: localdiff completion powershell | Out-String | Invoke-Expression.
     """

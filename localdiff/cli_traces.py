@@ -36,12 +36,12 @@ def replay_command(
     context: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A trace; example is one that ships with this package.")],
     speed: Annotated[
-        float, typer.Option(metavar="X", help="Recorded seconds in a second: 0.5 is slower than it was, 4 is faster.")
+        float, typer.Option(metavar="X", help="Playback speed: 0.5 is half as fast as recorded, 4 four times as fast.")
     ] = 1.0,
     to: Annotated[
         Literal["html", "text", "json", "svg", "cast"] | None,
         typer.Option(
-            help="Write this in place of playing: html is a page that explains the run, text the answer, json the "
+            help="Write this instead of playing: html is a page that explains the run, text the answer, json the "
             "trace with everything unpacked, svg a film, cast a recording for asciinema.",
             rich_help_panel=_FORM,
         ),
@@ -52,7 +52,7 @@ def replay_command(
             "-o",
             "--output",
             metavar="FILE",
-            help="Write to FILE; without --to its suffix says what.",
+            help="Write to FILE; without --to, its suffix decides the form.",
             rich_help_panel=_FORM,
         ),
     ] = None,
@@ -81,8 +81,8 @@ def replay_command(
 ) -> int:
     """Play a recorded run, or turn it into a page, a film or text.
 
-    Keys: space plays and pauses, arrows left and right go a step, up and down a block, + and - change the speed,
-    Home and End go to the ends, q leaves. Where there is no terminal to play in, the answer is printed.
+    Keys: space plays and pauses, left and right arrows move by a step, up and down by a block, + and - change the
+    speed, Home and End go to the ends, q quits. Where there is no terminal to play in, the answer is printed.
     """
     streams = decide_streams(context, color, quiet=quiet)
     from localdiff.commands.replay import ReplayRequest, replay, standard_input
@@ -116,9 +116,9 @@ def diff_command(
     ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only on stderr.")] = False,
 ) -> int:
-    """Compare two traces: where they part, steps, entropy, tokens that end up others, and time.
+    """Compare two traces: where they diverge, steps, entropy, final tokens that differ, and time.
 
-    For two recipes, two seeds or two machines; the traces may be of anything.
+    For two recipes, two seeds or two machines; any two traces can be compared.
     """
     streams = decide_streams(context, quiet=quiet)
     from localdiff.commands.trace_diff import DiffRequest, trace_diff
@@ -131,7 +131,7 @@ def check_command(
     context: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A trace, or example.")],
     rerun: Annotated[
-        bool, typer.Option("--rerun", help="Run it again from its header, too, and compare every value.")
+        bool, typer.Option("--rerun", help="Also run it again from its header, and compare every value.")
     ] = False,
     model: Annotated[
         str | None,
@@ -154,7 +154,7 @@ def check_command(
     offline: options.Offline = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only on stderr.")] = False,
 ) -> int:
-    """Check that a trace is whole and as it was recorded; the exit code is 5 if it is not."""
+    """Check that a trace is complete and unchanged since it was recorded; the exit code is 5 if it is not."""
     streams = decide_streams(context, quiet=quiet)
     from localdiff.commands.trace_check import CheckRequest, trace_check
 
@@ -180,7 +180,7 @@ def pair_command(
     ] = None,
     adapter: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="In their place: the model without this adapter, and with it."),
+        typer.Option(metavar="DIR", help="Instead of recipes: the model without this adapter, and with it."),
     ] = None,
     model: Annotated[
         str,
@@ -206,7 +206,7 @@ def pair_command(
     ] = None,
     temperature: Annotated[
         float | None,
-        typer.Option(metavar="T", help="One temperature for every step; 0 draws nothing.", rich_help_panel=_RUN),
+        typer.Option(metavar="T", help="One temperature for every step; 0 is greedy.", rich_help_panel=_RUN),
     ] = None,
     to: Annotated[
         Literal["text", "html"] | None,
@@ -222,7 +222,7 @@ def pair_command(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Leave both traces in DIR, as RECIPE.jsonl, or base.jsonl and adapted.jsonl.",
+            help="Keep both traces in DIR, as RECIPE.jsonl, or base.jsonl and adapted.jsonl.",
             rich_help_panel=_RESULT,
         ),
     ] = None,
@@ -230,8 +230,8 @@ def pair_command(
 ) -> int:
     """Answer one prompt twice with the same noise, by two recipes of the same weights, or without and with an adapter.
 
-    The way to see what quantization costs, or what an adapter gains: wherever both runs are at the same step of the
-    same block, they draw the same random numbers.
+    Shows what quantization costs, or what an adapter gains: wherever both runs are at the same step of the same block,
+    they draw the same random numbers.
     """
     streams = decide_streams(context, quiet=quiet)
     from localdiff.commands.trace_pair import PairRequest, trace_pair

@@ -22,7 +22,7 @@ from quant import DEFAULT_RECIPE, RECIPES
 
 _RESULT = "Result"
 _HUB = "Hub"
-_RUN = "How it goes"
+_RUN = "Process"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -54,7 +54,7 @@ def quantize_command(
             "-o",
             "--output",
             metavar="DIR",
-            help="Directory of the result, in place of one in the folder of models.",
+            help="Directory of the result, instead of one in the models folder.",
             rich_help_panel=_RESULT,
         ),
     ] = None,
@@ -62,24 +62,24 @@ def quantize_command(
         bool,
         typer.Option(
             "--force",
-            help="Make a finished model anew, or drop an unfinished one that was begun differently. A finished one is "
+            help="Rebuild a finished model, or drop an unfinished one with other settings. A finished one is "
             "replaced when the new one is verified.",
             rich_help_panel=_RESULT,
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.", rich_help_panel=_RUN)] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before it begins.", rich_help_panel=_RUN)] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Start without asking.", rich_help_panel=_RUN)] = False,
     stream: Annotated[
         bool,
         typer.Option(
             "--stream",
-            help="Delete every file of the Hub when it has been read, so that the disk holds the result and one file.",
+            help="Delete each downloaded file after reading it, so that the disk holds only the result and one file.",
             rich_help_panel=_RUN,
         ),
     ] = False,
     verify_only: Annotated[
         bool,
-        typer.Option("--verify-only", help="Read a finished model and compare every byte.", rich_help_panel=_RUN),
+        typer.Option("--verify-only", help="Read every byte of a finished model and check it.", rich_help_panel=_RUN),
     ] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Never ask the Hub.", rich_help_panel=_HUB)] = False,
     revision: Annotated[
@@ -87,9 +87,9 @@ def quantize_command(
         typer.Option(metavar="REV", help="Branch, tag or commit of a model from the Hub.", rich_help_panel=_HUB),
     ] = None,
 ) -> int:
-    """Make published weights smaller: 52 GB become 15 GB that run on a card of 18 GB.
+    """Make published weights smaller: 52 GB become 15 GB that run on a GPU with 18 GB.
 
-    Shows a plan, asks, fetches what is missing, quantizes and verifies. Stopped at any point, the same command goes on.
+    Shows a plan, asks, fetches what is missing, quantizes and verifies. Stopped at any point, the same command resumes.
     The path of the result is the last line on stdout.
     """
     request = QuantizeRequest(
@@ -117,9 +117,9 @@ def models_command(context: typer.Context) -> int:
 
 def remove_command(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of the list.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name that `localdiff models` lists.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> int:
-    """Delete a quantized model, after a question."""
+    """Delete a quantized model, after asking."""
     streams = decide_streams(context)
     return remove_model(name, streams, ask=asker(streams.stderr, sys.stdin, default=False), yes=yes)

@@ -130,7 +130,7 @@ def denoise_block(
 def not_numbers(step: int, block: int) -> WeightsError:
     """The error of logits that are NaN or infinite."""
     return WeightsError(
-        f"the model computed no numbers in step {step} of block {block} (NaN)",
+        f"the logits of block {block}, step {step} are not finite (NaN or infinity)",
         "the weights are damaged; `localdiff quantize --verify-only` checks those that it wrote",
     )
 

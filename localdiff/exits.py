@@ -148,7 +148,7 @@ def _usage(error: typer.TyperException) -> UsageError:
         else:
             message = f"`{name}`: {message}" if message else f"`{name}` is missing"
     context = getattr(error, "ctx", None)
-    hint = f"`{context.command_path if context else 'localdiff'} --help` lists what there is"
+    hint = f"`{context.command_path if context else 'localdiff'} --help` shows what it takes"
     if meant:
         hint = f"did you mean {meant}"
     elif possible := getattr(error, "possibilities", None):

@@ -79,7 +79,7 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
             f"no model was named, and {len(others)} are here", f"`-m` takes one of {', '.join(sorted(others))}"
         )
     raise WeightsError(
-        "no model was named, and no quantized model " + ("but the demo's " if demos else "") + "is here to stand in",
+        "no model was named, and no quantized model " + ("but the demo's " if demos else "") + "is here to use instead",
         "`localdiff quantize` makes one of the released weights (a 52 GB download, 15 GB to keep); "
         f"`-m {(*demos, DEMO)[0]}` runs the small model of this package",
     )

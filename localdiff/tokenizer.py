@@ -203,7 +203,7 @@ class Tokenizer:
         if self._control_ids.isdisjoint(ids):
             return ids
         raise UsageError(
-            f"the prompt contains `{text}`, which this tokenizer cannot tell from its own control token",
+            f"the prompt contains `{text}`, which this tokenizer cannot distinguish from its own control token",
             hint="leave it out or write it differently",
         )
 

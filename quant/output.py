@@ -122,7 +122,7 @@ class Output:
                 problem = problem or checked.problem
                 yield checked
         except DamagedError as error:
-            raise OutputError(f"`{self._target}` exists, and {error.message}", "`--force` makes it anew") from error
+            raise OutputError(f"`{self._target}` exists, and {error.message}", "`--force` rebuilds it") from error
         if problem is None or not self._belongs(manifest):
             raise OutputError(f"`{self._target}` already exists", "`--force` replaces it")
         if _occupied(self.directory):
@@ -192,7 +192,7 @@ class Output:
         revision = job.get("revision") if isinstance(job, dict) else None
         go_on = "finish that one"
         if isinstance(revision, str) and revision != self._job.revision:
-            go_on = f"`--revision {revision}` goes on with it"
+            go_on = f"`--revision {revision}` continues it"
         return OutputError(
             f"`{self.directory}` holds an unfinished job with other settings or weights",
             f"{go_on}, or `--force` starts over",

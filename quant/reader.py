@@ -84,9 +84,7 @@ class SourceReader:
         """The tensors must lie where the plan saw them."""
         start = read_start(self.file.name, lambda count: bytes(self._read(count)))
         if parse_header(self.file.name, start, self.file.nbytes) != self.file.tensors:
-            raise SourceError(
-                f"`{self.file.name}` has another header than when the plan was made", "run the same command again"
-            )
+            raise SourceError(f"`{self.file.name}` has changed since the plan was made", "run the same command again")
 
     def _skip(self, position: int) -> None:
         if position < self._position:

@@ -63,7 +63,7 @@ class Recipe:
         layers = [int(match[1]) for match in map(_LAYER.match, names) if match]
         if not layers:
             raise RecipeError(
-                f"recipe `{self.name}` treats the last layer apart, and these weights have no layers",
+                f"recipe `{self.name}` treats the last layer separately, and these weights have no layers",
                 "only DiffusionGemma checkpoints can be quantized",
             )
         rules = (Rule(pattern=rule.pattern.replace(LAST, str(max(layers))), fate=rule.fate) for rule in self.rules)

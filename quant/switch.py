@@ -8,7 +8,7 @@ import os
 class SwitchError(ValueError):
     """An environment variable has an invalid value."""
 
-    hint = "it is a variable of the environment; `docs/configuration.md` says where its words are listed"
+    hint = "it is an environment variable; `docs/configuration.md` says where its values are listed"
 
 
 def chosen(name: str, *options: str) -> str:

@@ -109,7 +109,7 @@ def take(home: Path) -> dict[str, str]:
         terminal.say("/help")
         screens["help"] = terminal.wait_for_prompt("/trace [FILE]")
         terminal.say("/exit")
-        terminal.wait_for_prompt("`localdiff chat -c` goes on with it")
+        terminal.wait_for_prompt("`localdiff chat -c` continues it")
         terminal.press("C-l")
         time.sleep(0.5)
         terminal.say("localdiff chat -c")
@@ -117,7 +117,7 @@ def take(home: Path) -> dict[str, str]:
         terminal.say("Spell the word river.")
         screens["continued"] = terminal.wait_for_prompt("tok/s")
         terminal.press("C-d")
-        terminal.wait_for_prompt("`localdiff chat -c` goes on with it")
+        terminal.wait_for_prompt("`localdiff chat -c` continues it")
     return screens
 
 

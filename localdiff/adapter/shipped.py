@@ -27,7 +27,7 @@ def find_adapter(reference: str) -> Path:
         return path
     if reference and path.is_file():
         raise WeightsError(
-            f"`{reference}` is a file, not the directory of an adapter", f"`--adapter {path.parent}` may be it"
+            f"`{reference}` is a file, not the directory of an adapter", f"did you mean `--adapter {path.parent}`?"
         )
     comes = f"with this package come: {', '.join(names)}" if names else "none comes with this package"
     raise WeightsError(

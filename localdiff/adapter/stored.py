@@ -93,7 +93,7 @@ class StoredAdapter:
         for text in sorted(self.tensors):
             key = parse(text)
             if key is None or not self.tensors[text].is_floating_point():
-                raise WeightsError(f"the adapter `{self.name}` holds `{text}`, which is no factor of LoRA", HINT)
+                raise WeightsError(f"the adapter `{self.name}` holds `{text}`, which is not a LoRA factor", HINT)
             if key.is_vision:
                 vision += 1
                 continue
@@ -163,7 +163,7 @@ class StoredAdapter:
 
     def _unknown(self, key: Key) -> WeightsError:
         return WeightsError(
-            f"the adapter `{self.name}` changes `{key.name}`, which is nothing that can be adapted in this model",
+            f"the adapter `{self.name}` changes `{key.name}`, which cannot be adapted in this model",
             "it may be for another model; attention, MLP, experts, router and self-conditioning can be adapted",
         )
 

@@ -122,11 +122,12 @@ def file(desk: Desk, argument: str) -> None:
     """Attach text files to the next message."""
     if argument == "off":
         desk.pending.clear()
-        desk.say("No file goes with the next message.")
+        desk.say("No files are attached to the next message.")
         return
     if not argument:
         names = [file.name for file in desk.pending]
-        desk.say(f"With the next message: {', '.join(names)}." if names else "No file goes with the next message.")
+        attached = f"Attached to the next message: {', '.join(names)}."
+        desk.say(attached if names else "No files are attached to the next message.")
         return
     found = [read_attachment(path) for path in split_paths(argument)]
     sizes = [desk.partner.count(attachment.quoted()) for attachment in found]
@@ -139,14 +140,16 @@ def file(desk: Desk, argument: str) -> None:
 def copy(desk: Desk, argument: str) -> None:
     """Copy the last answer, or its last code block, to the clipboard and to a file."""
     if argument not in ("", "code"):
-        raise UsageError(f"`/copy {argument:.60}` is not known", "`/copy` takes the answer, `/copy code` its code")
+        raise UsageError(
+            f"unknown argument in `/copy {argument:.60}`", "`/copy` copies the answer, `/copy code` its code"
+        )
     if not desk.session.turns:
         raise UsageError("there is no answer to copy")
     text = desk.session.turns[-1].answer
     if argument == "code":
         code = last_code(text)
         if code is None:
-            raise UsageError("the last answer has no code block", "`/copy` takes all of it")
+            raise UsageError("the last answer has no code block", "`/copy` copies all of it")
         text = code
     path = write_copy(desk.state, text)
     sequence = osc52(text)
@@ -154,7 +157,7 @@ def copy(desk: Desk, argument: str) -> None:
     if not desk.output.stderr.terminal:
         desk.say(f"Copied to {shown}")
     elif sequence is None:
-        desk.say(f"Too long for the clipboard of a terminal; copied to {shown}")
+        desk.say(f"Too long for the terminal's clipboard; copied to {shown}")
     else:
         desk.output.stderr.write(sequence)
         desk.say(f"Copied, if this terminal allows it; also to {shown}")
@@ -163,17 +166,17 @@ def copy(desk: Desk, argument: str) -> None:
 def save(desk: Desk, argument: str) -> None:
     """Give the session a name."""
     if not argument:
-        raise UsageError("`/save` needs a name", "`/save NAME`; turns are saved by themselves")
+        raise UsageError("`/save` needs a name", "`/save NAME`; turns are saved automatically")
     if not desk.session.turns:
         raise UsageError("there is nothing to save yet")
     desk.store.rename(desk.session, argument)
-    desk.say(f"Saved as `{desk.session.name}`; `localdiff chat --session {desk.session.name}` goes on with it.")
+    desk.say(f"Saved as `{desk.session.name}`; `localdiff chat --session {desk.session.name}` continues it.")
 
 
 def load(desk: Desk, argument: str) -> None:
     """Continue another session."""
     if not argument:
-        raise UsageError("`/load` needs a name", "`/sessions` lists what there is")
+        raise UsageError("`/load` needs a name", "`/sessions` lists the saved sessions")
     opened = desk.store.open(argument)
     desk.open(opened.session)
     if desk.settings.options.think != opened.session.think:
@@ -233,7 +236,8 @@ def _last(desk: Desk) -> Ask:
 
 def _whole(command: str, text: str, *, at_least: int, at_most: int | None = None) -> int:
     if not text.isdecimal() or int(text) < at_least or (at_most is not None and int(text) > at_most):
-        raise UsageError(f"`/{command} {text:.60}` needs a whole number >= {at_least}")
+        limit = f">= {at_least}" if at_most is None else f"from {at_least} to {at_most}"
+        raise UsageError(f"`/{command} {text:.60}` needs a whole number {limit}")
     return int(text)
 
 

@@ -46,14 +46,14 @@ def sessions_table(store: SessionStore, *, current: str | None) -> str:
 def opened_line(session: Session) -> str:
     """The line about a session that is continued."""
     if not session.turns:
-        return f"Session `{session.name}`, without turns so far."
+        return f"Session `{session.name}`, no turns yet."
     last = _excerpt(session.turns[-1].text)
     return f"Session `{session.name}`, {counted(len(session.turns), 'turn')}; the last message was: {last}"
 
 
 def damage_line(name: str, opened: Opened) -> str:
     """The line about what a damaged file has lost."""
-    return f"Session `{name}` is damaged: {opened.damage}. The file as it was is kept as `{opened.kept}`."
+    return f"Session `{name}` is damaged: {opened.damage}. The original file is kept as `{opened.kept}`."
 
 
 def echo(text: str) -> str:

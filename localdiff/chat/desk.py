@@ -134,7 +134,7 @@ class Desk:
             self.show(error)
             return
         if taken is not None and self.output.notes:
-            self.say(f"`{taken}` was changed by another program; this session goes on as `{self.session.name}`.")
+            self.say(f"`{taken}` was changed by another program; this session continues as `{self.session.name}`.")
 
     def ask(self, request: Ask) -> None:
         """Sends a message and keeps the reply; errors are printed."""
@@ -195,7 +195,7 @@ class Desk:
             )
         )
         if self.unanswered is not None and self.unanswered.replaces:
-            found.insert(1, Remark("The answer that was there stays."))
+            found.insert(1, Remark("The previous answer is kept."))
         return found
 
     def _print(self, remark: Remark) -> None:

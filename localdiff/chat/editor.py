@@ -35,12 +35,12 @@ def edit_text(text: str, env: Mapping[str, str] = os.environ) -> str:
             code = subprocess.call([*command, str(path)])
         except OSError as error:
             raise UsageError(
-                f"the editor `{command[0]}` cannot be started: {error.strerror}", "`EDITOR` names the one to use"
+                f"the editor `{command[0]}` cannot be started: {error.strerror}", "set `EDITOR` to the one to use"
             ) from error
         finally:
             signal.signal(signal.SIGINT, before)
         if code:
-            raise UsageError(f"the editor `{command[0]}` left with status {code}", "nothing was changed")
+            raise UsageError(f"the editor `{command[0]}` exited with status {code}", "nothing was changed")
         return path.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
 
 
@@ -51,9 +51,9 @@ def _command(env: Mapping[str, str]) -> list[str]:
         except ValueError:
             words = []
         if not words:
-            raise UsageError(f"`EDITOR={wish:.60}` is no command", "`EDITOR` names the editor to use")
+            raise UsageError(f"`EDITOR={wish:.60}` is not a command", "set `EDITOR` to the one to use")
         return words
     for name in _FALLBACKS:
         if which(name, path=env.get("PATH")):
             return [name]
-    raise UsageError("there is no editor", "`EDITOR` names the one to use")
+    raise UsageError("there is no editor", "set `EDITOR` to the one to use")

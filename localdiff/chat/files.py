@@ -27,7 +27,7 @@ def split_paths(argument: str) -> list[Path]:
         words = shlex.split(argument)
     except ValueError:
         raise UsageError(
-            f"a quote is left open in `{argument:.60}`", 'a path with blanks is `"my notes.txt"`'
+            f"a quote is left open in `{argument:.60}`", 'quote a path with spaces: `"my notes.txt"`'
         ) from None
     return [expanded(word) for word in words]
 
@@ -53,12 +53,12 @@ def read_attachment(path: Path) -> Attachment:
             )
         data = path.read_bytes()
     except FileNotFoundError:
-        raise UsageError(f"no such file: `{path}`", "Tab completes paths behind `/file`") from None
+        raise UsageError(f"no such file: `{path}`", "Tab completes paths after `/file`") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"`{path}` cannot be read: {reason}", "`/file` takes text files") from error
     if b"\0" in data:
-        raise UsageError(f"`{path}` is not text: it has a zero byte", "`/file` takes UTF-8 text")
+        raise UsageError(f"`{path}` is not text: it contains a null byte", "`/file` takes UTF-8 text")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

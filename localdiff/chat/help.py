@@ -8,10 +8,10 @@ from __future__ import annotations
 from localdiff.chat.slash import COMMANDS, CommandName
 from localdiff.ui.output import BOLD, Stream
 
-SENDING = ("Enter", 'sends. Alt-Enter or Ctrl-J: a new line; """ … """ over lines')
+SENDING = ("Enter", 'sends. Alt-Enter or Ctrl-J: a new line; """ … """: several lines')
 SENDING_LINES = ("Enter", "a new line; sends a command. Alt-Enter: sends the message")
 KEYS = (
-    ("Ctrl-C", "stops the reply, clears the line; twice in a hurry leaves"),
+    ("Ctrl-C", "stops the reply, clears the line; twice quickly: leaves"),
     ("Ctrl-D", "leaves, on an empty line. Ctrl-G: the line in your editor"),
     ("Tab", "completes. Up and Ctrl-R: what was typed before"),
     ("//", "at the beginning of a line sends one /"),

@@ -88,7 +88,7 @@ class Chat:
     def _hint_at_exit(self, text: str) -> None:
         if text.strip().lower() in ("exit", "quit") and not self._knows_exit:
             self._knows_exit = True
-            self._desk.say("This goes to the model; /exit leaves.")
+            self._desk.say("This is sent to the model; /exit leaves.")
 
 
 def _unknown(word: str, meant: str | None) -> str:

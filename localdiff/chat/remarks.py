@@ -41,7 +41,7 @@ def remarks(
         kept = f"kept {counted(len(reply.ids), 'token')}" if reply.is_kept else "nothing was kept"
         yield Remark(f"Stopped {reply.where}; {kept}.")
     elif reply.is_empty:
-        yield Remark("The reply is still empty. `/retry` draws it again, `/edit` changes your message.")
+        yield Remark("The reply is still empty. `/retry` tries again, `/edit` changes your message.")
     if reply.is_kept and reply.unsettled:
         yield Remark(_unsettled(reply.unsettled, reply.max_steps), "warning")
     if reply.stats is None or not reply.is_kept:
@@ -64,4 +64,4 @@ def remarks(
 def _unsettled(blocks: tuple[int, ...], max_steps: int) -> str:
     first = [str(block) for block in blocks[:-1]]
     which = f"blocks {', '.join(first)} and {blocks[-1]}" if first else f"block {blocks[-1]}"
-    return f"{which} hit the limit of {max_steps} steps unsettled; `/retry` answers again"
+    return f"{which} reached the limit of {max_steps} steps before settling; `/retry` answers again"

@@ -78,7 +78,7 @@ def read(data: bytes, name: str) -> Opened:
         header = decode(Header, _object(first), "header")
     except Malformed as error:
         raise UsageError(
-            f"session `{name}` cannot be read: in line 1, {error}", "`/sessions` lists what there is"
+            f"session `{name}` cannot be read: in line 1, {error}", "`/sessions` lists the saved sessions"
         ) from error
     if header.session != VERSION:
         raise UsageError(

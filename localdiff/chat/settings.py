@@ -113,7 +113,7 @@ class ChatSettings:
             self._in_force(self.options)  # a value may be valid by itself but not with those of the model
         except UsageError as error:
             self.options, self.looks = before
-            error.hint = error.hint or "nothing was changed; `/set` lists what is in force"
+            error.hint = error.hint or "nothing was changed; `/set` lists the current settings"
             raise
         if text == _DEFAULT:
             self._origins.pop(field, None)
@@ -163,7 +163,7 @@ class ChatSettings:
 
 def _unknown(name: str) -> UsageError:
     near = get_close_matches(name, names(), 1)
-    hint = f"did you mean `/set {near[0]}`?" if near else "`/set` lists what there is"
+    hint = f"did you mean `/set {near[0]}`?" if near else "`/set` lists all settings"
     return UsageError(f"there is no setting `{name:.60}`", hint)
 
 

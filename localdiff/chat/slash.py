@@ -41,10 +41,10 @@ class CommandName:
 COMMANDS: tuple[CommandName, ...] = (
     CommandName(name="help", help="this page", group=0, aliases=("?",)),
     CommandName(name="exit", help="leave; Ctrl-D does too", group=0, aliases=("quit", "bye")),
-    CommandName(name="retry", argument="[SEED]", help="answer the last message anew, from the next seed", group=1),
+    CommandName(name="retry", argument="[SEED]", help="answer the last message again with the next seed", group=1),
     CommandName(name="edit", help="change the last message and send it again", group=1),
     CommandName(name="undo", argument="[N]", help="take back the last turn, or the last N", group=1),
-    CommandName(name="clear", help="begin a new session; settings stay", group=1),
+    CommandName(name="clear", help="start a new session; settings are kept", group=1),
     CommandName(name="system", argument="[TEXT|off]", help="show or set the system prompt", group=2),
     CommandName(name="set", argument="[NAME VALUE]", help="show or change settings", group=2, completes="settings"),
     CommandName(
@@ -54,8 +54,8 @@ COMMANDS: tuple[CommandName, ...] = (
         name="copy", argument="[code]", help="copy the last answer, or its last code block", group=2, completes="code"
     ),
     CommandName(name="save", argument="NAME", help="give this session a name", group=3, completes="sessions"),
-    CommandName(name="load", argument="NAME", help="go on with another session", group=3, completes="sessions"),
-    CommandName(name="sessions", help="list what is saved", group=3),
+    CommandName(name="load", argument="NAME", help="continue another session", group=3, completes="sessions"),
+    CommandName(name="sessions", help="list the saved sessions", group=3),
     CommandName(
         name="trace", argument="[FILE]", help="write a recording of the last answer", group=3, completes="files"
     ),

@@ -56,7 +56,8 @@ class SessionStore:
         """
         if not _is_name(name):
             raise UsageError(
-                f"`{name:.60}` cannot name a session", "letters, digits, `-`, `_` and `.` can, and not too many of them"
+                f"`{name:.60}` cannot name a session",
+                f"use letters, digits, `_`, `-` and `.`, the last two not first, at most {MAX_NAME_BYTES} bytes",
             )
         return self._directory / (name + SUFFIX)
 
@@ -144,7 +145,7 @@ class SessionStore:
         except OSError as error:
             session.name = before
             raise ResourceError(
-                f"the session cannot be saved: {error.strerror}", f"it is to be written to `{self._directory}`"
+                f"the session cannot be saved: {error.strerror}", f"sessions are written to `{self._directory}`"
             ) from error
         return taken
 
@@ -159,7 +160,7 @@ class SessionStore:
             self.save(session)
             return
         if self.exists(name):
-            raise UsageError(f"there is a session `{name}` already", f"take another name, or `/load {name}`")
+            raise UsageError(f"there is a session `{name}` already", f"choose another name, or `/load {name}`")
         before, session.name = session.name, name
         try:
             self.save(session)
@@ -175,10 +176,10 @@ class SessionStore:
         try:
             status = path.stat()
             if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-                raise UsageError(f"session `{name}` is no file that a session could be in", f"look at `{path}`")
+                raise UsageError(f"session `{name}` is too large, or not a regular file", f"look at `{path}`")
             return path.read_bytes(), status
         except FileNotFoundError:
-            raise UsageError(f"there is no session `{name}`", "`/sessions` lists what there is") from None
+            raise UsageError(f"there is no session `{name}`", "`/sessions` lists the saved sessions") from None
         except OSError as error:
             raise UsageError(f"session `{name}` cannot be read: {error.strerror}", f"look at `{path}`") from error
 

@@ -75,7 +75,7 @@ class Talker:
             options = replace(options, seed=next_seed(reply.seed))
             if self._output.notes:
                 self._output.stderr.write(
-                    f"The reply is empty; drawing it again with seed {options.seed} ({redraw} of {REDRAWS}).\n"
+                    f"The reply is empty; trying again with seed {options.seed} ({redraw} of {REDRAWS}).\n"
                 )
         return reply
 

@@ -61,7 +61,7 @@ def bench_quality(request: QualityRequest, output: Output) -> int:
     if request.prompts is not None and request.skills:
         raise UsageError("`--prompts` and `--skill` exclude each other", "leave out one of the two")
     if len(set(request.models)) < len(request.models):
-        raise UsageError("a model is held against itself", "name each of them once")
+        raise UsageError("a model cannot be compared with itself", "name each model once")
     status = StatusLine(output.stderr, shown=not output.quiet)
     with logging_to(status, output):
         try:

@@ -59,7 +59,7 @@ class StepRequest:
         _require_between("--context", self.context, 1, MAX_CONTEXT)
         _require_between("--steps", self.steps, 1, MAX_STEPS)
         if self.layers is not None:
-            hint = f"{FEWEST_LAYERS} is the least that has a layer of every kind to reckon the others from"
+            hint = f"{FEWEST_LAYERS} is the least that has a layer of every kind to estimate the others from"
             _require_between("--layers", self.layers, FEWEST_LAYERS, LAYERS, hint)
         if self.model is None:
             return

@@ -169,7 +169,7 @@ def _talk(
     with typing_ahead(keyboard):
         Chat(desk, reader).run()
     if spoken.notes and session is desk.session and session.turns and session.name is not None:
-        desk.say(f"Saved as `{session.name}`; `localdiff chat -c` goes on with it.")
+        desk.say(f"Saved as `{session.name}`; `localdiff chat -c` continues it.")
     return 0
 
 
@@ -195,7 +195,7 @@ def _session(request: ChatRequest, store: SessionStore) -> Opened:
     if request.resume:
         entries = store.entries()
         if not entries:
-            raise UsageError("there is no session to continue", "`localdiff chat` begins one")
+            raise UsageError("there is no session to continue", "`localdiff chat` starts one")
         name = entries[0].name
     options = request.run.options
     if name is None or not store.exists(name):

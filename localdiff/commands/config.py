@@ -24,7 +24,7 @@ def show_settings(output: Output, *, as_json: bool, env: Mapping[str, str] = os.
     settings = load_settings(env)
     if not output.quiet:
         for name, meant in strange_variables(env):
-            output.stderr.write(f"{output.stderr.styled('warning:', YELLOW)} nobody reads {printable(name)}\n")
+            output.stderr.write(f"{output.stderr.styled('warning:', YELLOW)} unknown variable {printable(name)}\n")
             output.hint(f"did you mean {meant}?" if meant else f"`unset {name}`")
     if as_json:
         content = {

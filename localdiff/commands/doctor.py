@@ -41,7 +41,7 @@ class DoctorRequest:
 
     def __post_init__(self) -> None:
         if self.json and self.report:
-            raise UsageError("`--json` and `--report` exclude each other", "`--report` has a line of JSON in it")
+            raise UsageError("`--json` and `--report` exclude each other", "`--report` already contains a line of JSON")
 
 
 def doctor(

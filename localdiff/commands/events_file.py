@@ -34,7 +34,7 @@ def event_recorders(events: str | None, answer: Path | None, output: Output) -> 
         return
     path = expanded(events)
     if answer is not None and path.resolve() == expanded(answer).resolve():
-        raise UsageError(f"`-o` and `--events` both name `{events}`", "give them two files")
+        raise UsageError(f"`-o` and `--events` both name `{events}`", "give each its own file")
     try:
         file = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115
     except OSError as error:

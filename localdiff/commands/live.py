@@ -146,9 +146,9 @@ def _obstacle(output: Output, lines_on_stdout: bool, env: Mapping[str, str]) -> 
     if output.quiet:
         return "`-q` keeps stderr silent"
     if lines_on_stdout and output.stdout.terminal:
-        return "`--events -` fills the same screen"
+        return "`--events -` prints on the same screen"
     if not output.stderr.terminal:
-        return "stderr is no terminal"
+        return "stderr is not a terminal"
     if live_mode("on", stream=output.stderr.file, env=env) == "off":
         return f"a terminal with TERM={env.get('TERM')} cannot move its cursor"
     return None

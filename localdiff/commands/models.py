@@ -55,16 +55,18 @@ def remove_model(name: str, output: Output, *, ask: Ask | None, yes: bool = Fals
     model = store.find(name)
     target = model.directory.with_name(name.removesuffix(PARTIAL).removesuffix(DISCARDED))
     if is_locked(target):
-        raise UsageError(f"`localdiff quantize` is at work on `{target.name}`", "stop it first, or wait for its end")
+        raise UsageError(f"`localdiff quantize` is working on `{target.name}`", "stop it first, or wait until it ends")
     if not yes:
         if ask is None:
-            raise UsageError("there is nobody here to say yes", "`--yes` says it")
+            raise UsageError(
+                "cannot ask for confirmation: stdin or stderr is not a terminal", "`--yes` deletes without asking"
+            )
         if not ask(f"Delete {printable(str(model.directory))} ({shown_size(model.nbytes)})?"):
             return INTERRUPTED
     with locked(target):
         store.remove(model)
     if not output.quiet:
-        output.stderr.write(f"Deleted {printable(name)}: {shown_size(model.nbytes)} are free again.\n")
+        output.stderr.write(f"Deleted {printable(name)}: freed {shown_size(model.nbytes)}.\n")
     return 0
 
 

@@ -68,7 +68,7 @@ def _file(path: str) -> bytes:
 
 def _text(data: bytes, what: str) -> str:
     if b"\0" in data:
-        raise UsageError(f"{what} is not text: it has a zero byte", "a prompt is UTF-8 text")
+        raise UsageError(f"{what} is not text: it contains a null byte", "a prompt is UTF-8 text")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

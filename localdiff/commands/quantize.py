@@ -55,7 +55,7 @@ def _refuse_contradictions(request: QuantizeRequest) -> None:
 def _refuse_mount_point(target: Path) -> None:
     if os.path.ismount(target):
         raise UsageError(
-            f"`{target}` is where a disk is mounted, and cannot be renamed",
+            f"`{target}` is a mount point, and cannot be renamed",
             f"name a directory in it, for example `--output {target / 'diffusiongemma-4bit'}`",
         )
 

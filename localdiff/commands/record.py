@@ -141,7 +141,7 @@ def trace_file(
     path = expanded(options.file)
     for option, other in others:
         if other is not None and expanded(other).resolve() == path.resolve():
-            raise UsageError(f"`{option}` and `--record` both name `{options.file}`", "give them two files")
+            raise UsageError(f"`{option}` and `--record` both name `{options.file}`", "give each its own file")
     is_new = not path.exists()
     try:
         file = _open_private(path)

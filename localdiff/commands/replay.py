@@ -145,7 +145,9 @@ def replay(
 
 def _warn_if_torn(trace: Trace, request: ReplayRequest, output: Output) -> None:
     if not trace.complete and not output.quiet:
-        output.stderr.write(f"warning: `{printable(request.file)}` ends early: the run was killed, or still goes on\n")
+        output.stderr.write(
+            f"warning: `{printable(request.file)}` ends early: the run was killed, or is still running\n"
+        )
 
 
 def _written(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool) -> str:

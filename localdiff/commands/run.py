@@ -122,7 +122,7 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
     """
     if request.json and request.events == STDOUT:
         raise UsageError(
-            "`--json` and `--events -` both want stdout", "give `--events` a file, or leave out one of the two"
+            "`--json` and `--events -` both write to stdout", "give `--events` a file, or leave out one of the two"
         )
     if request.live.slow and (request.json or request.events is not None or request.record.file is not None):
         other = "--json" if request.json else "--events" if request.events is not None else "--record"
@@ -223,12 +223,12 @@ def _deliver(
     elif not cancelled:
         target.save(text)
     elif target.replaces:
-        _note(request, output, "is left as it was, without what was finished.")
+        _note(request, output, "is unchanged: the finished part was not written.")
     elif not summary.text:
         _note(request, output, "was not written: nothing was finished.")
     else:
         target.save(text)
-        _note(request, output, "has what was finished.")
+        _note(request, output, "has the finished part.")
     return INTERRUPTED if cancelled else 0
 
 

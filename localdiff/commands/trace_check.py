@@ -85,7 +85,7 @@ def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run)
     output.stdout.write(f"{name}: {size}, SHA-256 {trace.sha256}\n")
     if not trace.complete:
         raise TraceError(
-            f"`{name}` ends early: the run was killed, or still goes on", "what it holds can be replayed all the same"
+            f"`{name}` ends early: the run was killed, or is still running", "what it holds can still be replayed"
         )
     if not request.rerun:
         return 0
@@ -111,7 +111,7 @@ def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLi
     difference = first_difference(trace.events, events)
     if difference is not None:
         raise TraceError(
-            f"the run goes otherwise: {printable(difference)}",
+            f"running it again gave another result: {printable(difference)}",
             f"it was recorded on {trace.header.machine.device}, {printable(trace.header.machine.hardware)}, with torch "
             f"{printable(trace.header.machine.torch)}; other devices and versions round differently",
         )
@@ -133,8 +133,8 @@ def _same_files(request: CheckRequest, header: Header, identity: LocatedIdentity
     adapter = header.model.adapter
     if adapter is not None and adapter.files is not None and adapter.files != found.adapter:
         raise WeightsError(
-            f"`{printable(adapter.name)}` has other files than the adapter that the run was recorded with",
-            "put back the adapter that the trace was made with",
+            f"`{printable(adapter.name)}` differs from the adapter that the run was recorded with",
+            "put back the adapter that the trace was recorded with",
         )
     for what, recorded, here in (
         ("weights", header.model.weights, found.weights),

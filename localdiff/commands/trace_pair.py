@@ -125,8 +125,8 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
     prompt = read_prompt(request.prompt, request.file, stdin)
     keep = None if request.keep is None else expanded(request.keep)
     if keep is not None and not keep.is_dir():
-        words = f"`{request.keep}` is no folder" if keep.exists() else f"there is no folder `{request.keep}`"
-        raise UsageError(words, "`--keep` takes a folder that is there; the traces are named by what was compared")
+        words = f"`{request.keep}` is not a folder" if keep.exists() else f"there is no folder `{request.keep}`"
+        raise UsageError(words, "`--keep` takes an existing folder; the traces are named by what was compared")
     seed = secrets.randbits(DRAWN_SEED_BITS) if request.options.seed is None else request.options.seed
     request = replace(request, options=replace(request.options, seed=seed))
     hub.show_downloads(output.stderr.terminal and not output.quiet)
@@ -184,7 +184,7 @@ def _quantized(model: str, recipe: str) -> Side:
     name = model if recipe == PUBLISHED else store.output_name(model, recipe)
     if recipe != PUBLISHED and quantized_directory(name) is None:
         raise WeightsError(
-            f"there are no weights of `{model}` in the recipe `{recipe}` here",
+            f"there are no `{recipe}` weights of `{model}` here",
             f"`localdiff quantize {model} --recipe {recipe}` makes them",
         )
     return Side(recipe, name)

@@ -16,11 +16,11 @@ OTHER_VARIABLES: Mapping[str, str] = {
     "LOCALDIFF_HOME": "one folder for quantized weights, configuration, history, sessions and traces",
     "LOCALDIFF_DEBUG": "1 shows the traceback of every error",
     "LOCALDIFF_NO_HISTORY": "1 keeps neither what is typed in `chat` nor the session",
-    "LOCALDIFF_CPU_PATH": "weights a processor computes fast: `auto`, `plain` (none), `fast` (small ones, too)",
-    "LOCALDIFF_CUDA_PLAIN": "parts of a step that take the plain way on a card, for comparisons",
-    "LOCALDIFF_CUDA_EXPERTS": "type of what the experts multiply on a card",
-    "LOCALDIFF_CUDA_DENSE": "type of what attention's products and the dense MLP multiply on a card",
-    "LOCALDIFF_CUDA_SOFT": "whether self-conditioning is exact on a card",
+    "LOCALDIFF_CPU_PATH": "weights that take the fast CPU path: `auto`, `plain` (none), `fast` (small ones, too)",
+    "LOCALDIFF_CUDA_PLAIN": "parts of a step that take the plain path on a GPU, for comparisons",
+    "LOCALDIFF_CUDA_EXPERTS": "activation type of the experts on a GPU",
+    "LOCALDIFF_CUDA_DENSE": "activation type of attention's projections and the dense MLP on a GPU",
+    "LOCALDIFF_CUDA_SOFT": "whether self-conditioning is exact on a GPU",
 }
 """Variables that are read but are not settings of the file."""
 

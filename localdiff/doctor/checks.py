@@ -69,14 +69,14 @@ class Examination:
         """The checks, in order."""
         computing = [
             Check(name="torch and its devices", run=self._devices, seconds=COMPUTING),
-            Check(name="a 4-bit product", run=self._products, seconds=COMPUTING),
+            Check(name="quantized layers", run=self._products, seconds=COMPUTING),
             Check(name="a denoise step", run=self._denoise, seconds=COMPUTING),
             Check(name="what each recipe needs", run=self._recipes, seconds=COMPUTING),
         ]
         return [
             Check(name="versions", run=check_versions),
             Check(name="processor", run=check_host),
-            Check(name="cards", run=self._nvidia),
+            Check(name="GPUs", run=self._nvidia),
             *([Check(name="devices", run=_left_out)] if self.quick else computing),
             Check(name="disks", run=self._disk),
             Check(name="weights", run=lambda: check_weights(stored_models(self.env))),
@@ -101,7 +101,7 @@ class Examination:
 
     def _nvidia(self) -> list[Finding]:
         found = check_cards(self.env)
-        self._cards = sum(finding.subject.startswith("card ") for finding in found)
+        self._cards = sum(finding.subject.startswith("GPU ") for finding in found)
         return found
 
     def _devices(self) -> list[Finding]:
@@ -165,7 +165,7 @@ def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
                 subject=check.name,
                 status="warn",
                 text=f"no result after {check.seconds or 0:.0f} s",
-                advice="a disk, a driver or the network hangs: `localdiff doctor --quick` leaves out what computes",
+                advice="a disk, a driver or the network hangs: `localdiff doctor --quick` skips what computes",
             )
         ]
     except LocaldiffError as error:
@@ -208,6 +208,6 @@ def _left_out() -> list[Finding]:
         Finding(
             subject="torch",
             status="skip",
-            text="devices, a 4-bit product, a denoise step and the recipes' needs are left out by `--quick`",
+            text="devices, quantized layers, a denoise step and the recipes' needs are skipped by `--quick`",
         )
     ]

@@ -77,7 +77,7 @@ def check_cards(env: Mapping[str, str] = os.environ) -> list[Finding]:
                 subject="nvidia-smi",
                 status="warn",
                 text=f"it does not answer ({type(error).__name__})",
-                advice="run `nvidia-smi`: what it prints names the trouble, most often a driver that does not match",
+                advice="run `nvidia-smi`: its output shows the problem, most often a driver that does not match",
             )
         ]
     return [_card(card, tenants) for card in cards]
@@ -122,7 +122,7 @@ def _query(env: Mapping[str, str], query: str) -> list[list[str]]:
 def _card(card: Card, tenants: list[Tenant]) -> Finding:
     facts = {"name": card.name, "total_bytes": card.total, "free_bytes": card.free, "driver": card.driver}
     text = f"{card.name}, {shown_size(card.total)}, {shown_size(card.free)} free, driver {card.driver}"
-    subject = f"card {card.index}"
+    subject = f"GPU {card.index}"
     if card.total - card.free <= _BUSY * card.total:
         return Finding(subject=subject, status="ok", text=text, facts=facts)
     details = [f"{tenant.name} (process {tenant.pid}) holds {shown_size(tenant.nbytes)}" for tenant in tenants]
@@ -130,7 +130,7 @@ def _card(card: Card, tenants: list[Tenant]) -> Finding:
         subject=subject,
         status="warn",
         text=f"{text}: others use {shown_size(card.total - card.free)}",
-        advice="stop what uses the card" + ("" if details else ", which `nvidia-smi` lists") + ", for its memory",
+        advice="to free memory, stop the other programs" + ("" if details else ", which `nvidia-smi` lists"),
         details=details,
         public_details=(),
         facts=facts,

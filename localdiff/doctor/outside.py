@@ -10,7 +10,9 @@ from localdiff.hub.reach import PUBLIC_ENDPOINT, Reach, reach
 from localdiff.store import MODEL
 
 _SLOWER = "hf_xet is missing, so downloads are slower and files over 50 GB are refused"
-_STILL = "what is here still runs; check the connection and `HF_ENDPOINT`, `HTTPS_PROXY`, or set `HF_HUB_OFFLINE=1`"
+_STILL = (
+    "models that are here still run; check the connection and `HF_ENDPOINT`, `HTTPS_PROXY`, or set `HF_HUB_OFFLINE=1`"
+)
 
 
 def check_hub() -> list[Finding]:
@@ -31,7 +33,7 @@ def finding_of(found: Reach) -> Finding:
         "custom_endpoint": not known,
     }
     if found.state == "offline":
-        return Finding(subject="hub", status="ok", text="not asked, as `HF_HUB_OFFLINE` says", facts=facts)
+        return Finding(subject="hub", status="ok", text="not asked: `HF_HUB_OFFLINE` is set", facts=facts)
     if found.state == "reachable":
         text = f"{found.endpoint} answers, {token}"
         public = f"{where} answers, {token}"

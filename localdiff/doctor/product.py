@@ -177,7 +177,7 @@ def _finding(device: torch.device, tried: Sequence[_Tried]) -> Finding:
     facts = {"device": str(device), "products": [asdict(one) for one in tried]}
     details = [f"{one.name}: {_percent(one.error)} off, {one.path}" for one in tried]
     wrong = list(dict.fromkeys(one.name for one in tried if not one.is_right))
-    subject = f"4-bit product on {device}"
+    subject = f"quantized layers on {device}"
     if wrong:
         return Finding(
             subject=subject,

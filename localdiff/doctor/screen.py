@@ -16,7 +16,10 @@ def finding_of(found: Abilities) -> Finding:
     facts = asdict(found)
     if not found.terminal:
         return Finding(
-            subject="terminal", status="ok", text="stderr is none, so nothing moves: text and plain lines", facts=facts
+            subject="terminal",
+            status="ok",
+            text="stderr is not a terminal: no live canvas, plain text only",
+            facts=facts,
         )
     colors = {"none": "no colour", "16": "16 colours", "256": "256 colours"}.get(found.colors, found.colors)
     signs = "UTF-8" if found.unicode else "ASCII"
@@ -30,7 +33,7 @@ def finding_of(found: Abilities) -> Finding:
             status="warn",
             text=f"TERM={found.name or 'nothing'} cannot move its cursor, so no canvas is drawn; {text}",
             public=f"it cannot move its cursor, so no canvas is drawn; {text}",
-            advice="use another terminal, or `export TERM=xterm-256color` where this one knows more than it says",
+            advice="use another terminal, or `export TERM=xterm-256color` if this one can do more than it reports",
             facts=facts,
         )
     if not found.roomy:
@@ -45,7 +48,7 @@ def finding_of(found: Abilities) -> Finding:
         return Finding(
             subject="terminal",
             status="warn",
-            text=f"{text}: signs of other scripts are shown as escapes",
+            text=f"{text}: characters of other scripts are shown as escapes",
             advice="`export LANG=C.UTF-8`, or another locale in UTF-8",
             facts=facts,
         )

@@ -32,8 +32,8 @@ def check_settings(settings: Settings | UsageError, env: Mapping[str, str] = os.
             Finding(
                 subject="settings",
                 status="warn",
-                text=f"nobody reads {name}",
-                public="a LOCALDIFF_ variable that nobody reads",
+                text=f"unknown variable {name}",
+                public="an unknown LOCALDIFF_ variable",
                 advice=f"did you mean {meant}?" if meant else f"`unset {name}`",
             )
         )
@@ -56,7 +56,7 @@ def _settings(settings: Settings | UsageError) -> Finding:
     return Finding(
         subject="settings",
         status="ok",
-        text=f"{len(made)} made, which `localdiff config` lists",
+        text=f"{len(made)} changed from the default; `localdiff config` lists all",
         details=[f"{setting.key.name} = {setting.value!r}, from {setting.where}" for setting in made],
         public_details=[
             f"{setting.key.name} is set" if setting.key.kind in _PRIVATE else f"{setting.key.name} = {setting.value}"

@@ -63,15 +63,17 @@ def check_devices(*, cards: int) -> list[Finding]:
         if torch.version.cuda is None:
             advice = (
                 "this torch is built for the CPU only: `pip install torch --index-url "
-                "https://download.pytorch.org/whl/cu130 --force-reinstall` brings one that knows the card"
+                "https://download.pytorch.org/whl/cu130 --force-reinstall` installs one that supports the GPU"
             )
         else:
-            advice = "the driver may be too old for this torch: `nvidia-smi` names the newest CUDA that it serves"
+            advice = (
+                "the driver may be too old for this torch: `nvidia-smi` shows the newest CUDA version that it supports"
+            )
         return [
             Finding(
                 subject="devices",
                 status="warn",
-                text=f"there {'is a card' if cards == 1 else f'are {cards} cards'} that torch does not see; {text}",
+                text=f"there {'is a GPU' if cards == 1 else f'are {cards} GPUs'} that torch does not see; {text}",
                 advice=advice,
                 details=details,
                 facts=facts,

@@ -53,7 +53,7 @@ def _model(model: StoredModel) -> Finding:
             status="warn",
             text=f"{model.name}: unfinished, {shown_size(model.nbytes)} so far",
             public=f"a quantized model: unfinished, {shown_size(model.nbytes)} so far",
-            advice="the same `localdiff quantize` goes on with it; `localdiff models rm` deletes it",
+            advice="the same `localdiff quantize` continues it; `localdiff models rm` deletes it",
             facts=facts,
         )
     if model.verified is None:

@@ -141,7 +141,7 @@ class Downloads:
             except LocaldiffError as error:
                 fetch.error = error
             except (OSError, ValueError, KeyError, TypeError) as error:
-                fetch.error = LocaldiffError(f"the process that downloads cannot be understood: {error!r}")
+                fetch.error = LocaldiffError(f"the download process sent an unreadable report: {error!r}")
             fetch.done.set()
             if fetch.error is None:
                 self._observer.on_fetched(name)
@@ -202,7 +202,7 @@ def _error(message: str, hint: str | None, code: int) -> LocaldiffError:
 
 
 def _given_up() -> LocaldiffError:
-    return UnreachableError("the download stopped before its end", "run the same command again to go on")
+    return UnreachableError("the download process ended early", "run the same command again to continue")
 
 
 def _stop(process: subprocess.Popen[str], patience: float) -> None:

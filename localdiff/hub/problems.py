@@ -16,7 +16,7 @@ KINDS = (
     "`google/diffusiongemma-26B-A4B-it`"
 )
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
-_CAN_GO_ON = "run the same command again to go on; finished files are kept; `--offline` uses only what is here"
+_CAN_GO_ON = "run the same command again to continue; finished files are kept; `--offline` uses only what is here"
 
 
 class UnreachableError(WeightsError):
@@ -64,7 +64,7 @@ def explain(
     if isinstance(error, errors.IncompleteSnapshotError):
         return UnreachableError(
             f"not every file of `{reference}` is here, and the rest cannot be fetched",
-            "go on with the download: leave out `--offline` and unset `HF_HUB_OFFLINE`"
+            "continue the download: leave out `--offline` and unset `HF_HUB_OFFLINE`"
             if offline
             else f"{constants.ENDPOINT} cannot be reached; run the same command again when it can",
         )

@@ -92,7 +92,7 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
         source = ModelSource(directory=path, name=reference)
     elif os.path.isfile(path):
         raise WeightsError(
-            f"`{reference}` is a file, not the directory of a model", f"`--model {path.parent}` may be it"
+            f"`{reference}` is a file, not the directory of a model", f"did you mean `--model {path.parent}`?"
         )
     elif named is not None:
         source = ModelSource(directory=named, name=reference)
@@ -154,5 +154,5 @@ def _fetch(reference: str, revision: str | None, offline: bool) -> ModelSource:
         raise explained from error
     directory = Path(snapshot)
     if not (directory / "config.json").is_file():
-        raise WeightsError(f"`{reference}` has no `config.json`, so it is no model that localdiff can read", KINDS)
+        raise WeightsError(f"`{reference}` has no `config.json`, so it is not a model that localdiff can read", KINDS)
     return ModelSource(directory=directory, name=reference, revision=directory.name)

@@ -108,7 +108,7 @@ class Repository:
 
     def _file(self, name: str) -> RemoteFile:
         if name not in self.files:
-            raise WeightsError(f"`{self.name}` has no `{name}`, so it is no model that localdiff can read", KINDS)
+            raise WeightsError(f"`{self.name}` has no `{name}`, so it is not a model that localdiff can read", KINDS)
         return self.files[name]
 
     def _get(self, name: str, count: int) -> bytes:

@@ -68,7 +68,7 @@ def account(model: DiffusionGemma, shapes: Mapping[str, tuple[int, ...]]) -> Acc
     vision = tuple(name for name in rest if name.startswith(_VISION))
     tied = tuple(name for name in rest if _is_tied(name, shapes[name], wanted))
     unexpected = sorted(set(rest) - set(vision) - set(tied))
-    _refuse("holds the unknown", unexpected, "localdiff reads DiffusionGemma in its published layout")
+    _refuse("has unknown tensors:", unexpected, "localdiff reads DiffusionGemma in its published layout")
     return Accounting(source_of=source_of, vision=vision, tied=tied)
 
 

@@ -33,7 +33,7 @@ def prepare_card(network: nn.Module, device: torch.device, keep: Collection[str]
         _log.info("%s", path)
     if keep:
         _log.warning(
-            "the adapter adds to the experts of %d layers: those are computed one by one, and no step is recorded as a "
+            "the adapter changes the experts of %d layers: those are computed one by one, and no step is captured as a "
             "CUDA graph, which is slower",
             len(keep),
         )

@@ -35,7 +35,7 @@ def resolve_device(name: str) -> torch.device:
         return torch.device("mps")
     match = re.fullmatch(r"cuda(?::(\d+))?", name)
     if match is None:
-        raise UsageError(f"`--device {name}` is none of auto, cpu, cuda, cuda:N and mps")
+        raise UsageError(f"`--device {name}` should be auto, cpu, cuda, cuda:N or mps")
     if not torch.cuda.is_available():
         reason = (
             "this torch is built for the CPU only: install a CUDA build of it"
@@ -73,7 +73,7 @@ def resolve_dtype(name: str, device: torch.device, weights: StoredWeights) -> to
             "use `--dtype bf16`, which takes the same memory",
         )
     if name not in _DTYPES:
-        raise UsageError(f"`--dtype {name}` is none of auto, bf16 and fp32")
+        raise UsageError(f"`--dtype {name}` should be auto, bf16 or fp32")
     return _DTYPES[name]
 
 

@@ -94,9 +94,9 @@ def load_model(
         _log.warning("%s", warning)
     if fitting is not None and placement.offloaded:
         raise ResourceError(
-            f"the adapter `{fitting.name}` needs all layers where they compute, and {len(placement.offloaded)} of "
-            f"{len(config.layers)} would be copied there for every pass",
-            "weights of a smaller recipe (`localdiff quantize`) or a smaller `--context` may fit as a whole",
+            f"the adapter `{fitting.name}` needs all layers on the device, and {len(placement.offloaded)} of "
+            f"{len(config.layers)} do not fit there",
+            "use a smaller recipe (`localdiff quantize`) or a smaller `--context`",
         )
     _swap(network, {name: weights.fate(source) for name, source in source_of.items()}, dtype)
     _assign(network, weights, source_of, placement, dtype)
@@ -200,7 +200,7 @@ def _assign(
             state |= {name + suffix: part.to(device) for suffix, part in parts.items()}
     except torch.OutOfMemoryError as error:
         raise ResourceError(
-            f"the weights do not fit `{placement.main}`, although the account says so",
+            f"the weights do not fit `{placement.main}`, although by estimate they should",
             "`--max-memory` with a smaller amount keeps some layers in host memory",
         ) from error
     network.load_state_dict(state, strict=not later, assign=True)

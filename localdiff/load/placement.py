@@ -121,11 +121,11 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_f
     if not placement.offloaded and devices == 1:
         return None
     if not placement.offloaded:
-        return f"{_what(demand, budgets)}: it is spread over {devices} devices, which compute it the plain way"
+        return f"{_what(demand, budgets)}: it is spread over {devices} devices, so the fused GPU kernels are not used"
     nbytes = sum(demand.layers[layer].weights for layer in placement.offloaded)
     what = f"{len(placement.offloaded)} of {len(demand.layers)} layers ({shown_size(nbytes)})"
     if placement.main.type == "cpu":
-        how = "are read from their files anew in every pass"
+        how = "are read from their files again in every pass"
     else:
         seconds = nbytes / BUS_BYTES_A_SECOND
         how = (
@@ -133,7 +133,7 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_f
             f"which takes about {seconds:.2g} s each time at {BUS_BYTES_A_SECOND / 1e9:.0f} GB/s"
         )
         if host_free is not None and nbytes > host_free:
-            how += f"; only {shown_size(host_free)} of it are free, so the rest is read from the disk every time"
+            how += f"; only {shown_size(host_free)} of it is free, so the rest is read from the disk every time"
     return f"{_what(demand, budgets)}: {what} {how}"
 
 
@@ -186,13 +186,13 @@ def _too_large(demand: Demand, main: Budget, least: int, may_offload: bool) -> R
     )
     if may_offload:
         return ResourceError(
-            f"{message}; with every layer outside of it, it still takes {shown_size(least)}",
-            "give it more, ask for a smaller `--context`, or use a smaller recipe",
+            f"{message}; even with every layer offloaded, it needs {shown_size(least)} there",
+            "raise `--max-memory`, lower `--context`, or use a smaller recipe",
         )
     if main.holds(least):
         return ResourceError(
             message,
-            f"`--max-memory {_typed(main.nbytes or 0)}` leaves some layers outside of it, which is slower; "
+            f"`--max-memory {_typed(main.nbytes or 0)}` offloads some layers, which is slower; "
             "a smaller recipe or `--context` takes less",
         )
     return ResourceError(message, "use a smaller recipe, a smaller `--context`, or a device with more memory")

@@ -190,7 +190,9 @@ def _compare(checkpoint: Checkpoint, manifest: Manifest) -> None:
     try:
         listed = {part.name: part for name, entry in manifest.tensors.items() for part in entry.parts(name)}
     except ValueError as error:
-        raise WeightsError(f"`{MANIFEST_FILE}` lists a tensor that cannot be stored so ({error})", _AGAIN) from error
+        raise WeightsError(
+            f"`{MANIFEST_FILE}` lists a tensor that cannot be stored that way ({error})", _AGAIN
+        ) from error
     held = set(checkpoint.names())
     for problem, names in (("lacks", listed.keys() - held), ("does not list", held - listed.keys())):
         if names:

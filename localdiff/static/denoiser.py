@@ -173,8 +173,8 @@ class Denoiser:
         if self._is_busy and not self._has_warned:
             self._has_warned = True
             _log.warning(
-                "another answer of this model is still being written, or was left in the middle: beside it, steps are "
-                "computed in the plain way, which is slower"
+                "another answer of this model is still being generated, or was left unfinished: meanwhile, steps take "
+                "the plain path, which is slower"
             )
         return self._is_busy
 

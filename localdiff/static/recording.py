@@ -47,7 +47,7 @@ class Recorder:
         except RuntimeError as error:
             self._failed.append(graph)  # torch may still point at it
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            _log.warning("a denoise step could not be recorded as a CUDA graph (%s)", reason)
+            _log.warning("a denoise step could not be captured as a CUDA graph (%s)", reason)
             return None
         self._graphs.append(graph)
         return graph

@@ -32,7 +32,7 @@ from .tiles import Activations
 
 __all__ = ["Prepared", "activations_of", "prepare"]
 
-_COST = "experts are decoded one by one, and the program waits for the card in each layer"
+_COST = "experts are decoded one by one, and the program waits for the GPU in each layer"
 _KINDS: dict[type[nn.Module], str] = {
     QuantExperts: "experts",
     QuantLinear: "linear layers",

@@ -20,7 +20,7 @@ def missing(device: torch.device) -> str | None:
     if device.type != "cuda" or not torch.cuda.is_available():
         return f"there is no CUDA device `{device}`"
     if torch.version.hip is not None:
-        return "kernels were written for NVIDIA cards"
+        return "the kernels need an NVIDIA GPU"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
     if torch.cuda.get_device_capability(device) < LEAST:

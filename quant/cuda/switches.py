@@ -36,5 +36,5 @@ def is_plain(part: Part) -> bool:
     named = [word.strip() for word in os.environ.get(PLAIN, "").split(",") if word.strip()]
     unknown = [word for word in named if word not in (*PARTS, "all")]
     if unknown:
-        raise SwitchError(f"{PLAIN} names `{unknown[0]}`, which is none of {', '.join(PARTS)} and all")
+        raise SwitchError(f"{PLAIN} names the unknown part `{unknown[0]}`; parts are {', '.join(PARTS)} and all")
     return part in named or "all" in named

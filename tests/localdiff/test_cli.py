@@ -72,8 +72,8 @@ def test_nothing_at_all_shows_the_help_and_fails(cli: Cli) -> None:
 
 def test_help_of_run_says_what_each_limit_does(cli: Cli) -> None:
     words = " ".join(cli("run", "-h").stdout.replace("│", " ").split())
-    assert "The temperature schedule is stretched over as many" in words
-    assert "Only cuts the loop short; the temperature schedule stays." in words
+    assert "The temperature schedule spans these N steps" in words
+    assert "Only cuts the loop short; the temperature schedule is unchanged." in words
     assert "0 takes the most probable token instead of drawing one." in words
     assert "<bool>" not in words
 

@@ -233,5 +233,5 @@ def test_a_block_that_is_left_early_computes_no_further_step() -> None:
 def test_logits_that_are_no_numbers_are_an_error_that_names_the_step(step: int) -> None:
     broken = unsure(ONE)
     broken[LENGTH // 2, 1] = torch.nan
-    with pytest.raises(WeightsError, match=f"no numbers in step {step} of block 3"):
+    with pytest.raises(WeightsError, match=f"the logits of block 3, step {step} are not finite"):
         denoise([unsure(ONE), unsure(OTHER), unsure(ONE)][: step - 1] + [broken])

@@ -66,7 +66,7 @@ def test_the_released_model_is_the_default_in_the_first_recipe_that_is_here(env:
 
 def test_the_demo_model_never_stands_in(env: dict[str, str]) -> None:
     make(env, "demo-4bit", source="demo")
-    with pytest.raises(WeightsError, match="no quantized model but the demo's is here to stand in") as raised:
+    with pytest.raises(WeightsError, match="no quantized model but the demo's is here to use instead") as raised:
         default_model(env)
     assert (raised.value.hint or "").endswith("`-m demo-4bit` runs the small model of this package")
     make(env, "mine-4bit")

@@ -224,7 +224,7 @@ def test_another_revision_says_how_the_first_is_finished(source: Path, tmp_path:
     list(run(make_job(source, tmp_path / "out", revision="abc"), cancelled=lambda: True))
     with pytest.raises(OutputError, match="unfinished") as caught:
         finish(make_job(source, tmp_path / "out", revision="def"))
-    assert caught.value.hint == "`--revision abc` goes on with it, or `--force` starts over"
+    assert caught.value.hint == "`--revision abc` continues it, or `--force` starts over"
     finish(make_job(source, tmp_path / "out", revision="abc"))
 
 
@@ -301,7 +301,7 @@ def test_a_source_whose_header_changed_since_the_plan_is_refused(source: Path, t
     list(run(job, cancelled=lambda: True))
     content = path.read_bytes()
     path.write_bytes(content.replace(b"model.decoder.norm.weight", b"model.decoder.norm.wieght"))
-    with pytest.raises(SourceError, match="another header"):
+    with pytest.raises(SourceError, match="changed since the plan was made"):
         finish(job)
 
 

@@ -181,7 +181,7 @@ def _recipe(name: str) -> Recipe:
 
 def _dtype(name: str) -> torch.dtype:
     if name not in _RANDOM_DTYPES:
-        raise UsageError(f"`--dtype {name}` is none of auto, bf16 and fp32")
+        raise UsageError(f"`--dtype {name}` should be auto, bf16 or fp32")
     return _RANDOM_DTYPES[name]
 
 
@@ -206,5 +206,5 @@ def _refuse_if_too_large(built: Blueprint, recipe: str, context: int, device: to
         raise ResourceError(
             f"random `{recipe}` weights take {shown_size(memory.total)} at a context of {context:,} tokens, and "
             f"`{device}` has {shown_size(free)} free",
-            "`--layers 6` makes a fifth of the layers and reckons the rest; a smaller `--recipe` takes less",
+            "`--layers 6` measures a fifth of the layers and estimates the rest; a smaller `--recipe` takes less",
         )

@@ -54,7 +54,7 @@ def _subject(report: Report) -> Iterator[str]:
     )
     if report.is_extrapolated:
         here, there = len(subject.built.layers), len(subject.stands_for.layers)
-        yield f"EXTRAPOLATED: {here} layers were measured, all times are reckoned for {there}"
+        yield f"EXTRAPOLATED: {here} layers were measured, all times are estimated for {there}"
     yield ""
 
 

@@ -73,14 +73,14 @@ def _card(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], tool: 
             'localdiff run -m DIRECTORY_OR_HUB_ID "Why is the sky blue?"',
             "```",
             "",
-            "It is read by localdiff and by nothing else; it holds no code. `quant.json` lists every file with its "
-            "SHA-256 and every tensor with the error of its stored form.",
+            "Only localdiff reads this format; it contains no code. `quant.json` lists every file with its SHA-256 and "
+            "every tensor with its quantization error.",
             "",
             "| Tensors | Number | Published | Here |",
             "|---|---:|---:|---|",
             *rows,
             "",
-            f"GPU memory by account, in tokens of context: {needs}. A GB is 10⁹ bytes.",
+            f"Estimated GPU memory, by tokens of context: {needs}. A GB is 10⁹ bytes.",
             "",
             _license_line(licensed, origin),
             "",
@@ -113,7 +113,7 @@ def _changes(origin: Origin, plan: Plan, tool: str) -> str:
             "",
             "- The weight files were replaced: tensors were quantized, kept or left out by the first rule that matches "
             "their name.",
-            f"- `{CARD}`, this file, `quant.json` and `model.safetensors.index.json` were written anew.",
+            f"- `{CARD}`, this file, `quant.json` and `model.safetensors.index.json` are new.",
             f"- Unchanged, byte for byte: {', '.join(f'`{name}`' for name in origin.texts)}.",
             "",
             "| Tensors | Stored |",

@@ -97,7 +97,7 @@ class Fetching:
         if self._scratch is None:
             path.resolve().unlink(missing_ok=True)
             path.unlink(missing_ok=True)
-        return f"`{file.name}` came like that from the Hub and was deleted: run the same command again"
+        return f"`{file.name}` was downloaded damaged and was deleted: run the same command again"
 
 
 def _differs(file: SourceFile, path: Path) -> bool:

@@ -111,21 +111,20 @@ class Quantization:
             with board(self._output) as shown:
                 damaged = {file.file: file.problem or "" for file in verification.damage(self._target, shown)}
         except DamagedError as error:
-            raise DamagedError(f"`{self._target}` is damaged: {error.message}", "`--force` makes it anew") from error
+            raise DamagedError(f"`{self._target}` is damaged: {error.message}", "`--force` rebuilds it") from error
         if damaged:
             return damaged
         verification.remember(self._target, self._output)
         if (other := difference(read_manifest(self._target), self._target, self._request)) is not None:
             raise OutputError(
-                f"`{self._target}` already exists, and {other}", "`--output DIR` makes another, `--force` makes it anew"
+                f"`{self._target}` already exists, and {other}", "`--output DIR` makes another, `--force` rebuilds it"
             )
         return None
 
     def _nothing_to_do(self) -> int:
         """End with success where the output exists: a script that prepares a machine may run twice."""
         self._output.stderr.write(
-            f"Already here, and sound: nothing was made. Run it: {run_command(self._target)}\n"
-            "`--force` makes it anew.\n"
+            f"Already here and intact: nothing was made. Run it: {run_command(self._target)}\n`--force` rebuilds it.\n"
         )
         self._output.stdout.write_path(self._target)
         return 0
@@ -184,7 +183,10 @@ class Quantization:
         if self._request.yes:
             return True
         if self._ask is None:
-            raise UsageError("there is nobody here to say yes", "`--yes` says it; `--dry-run` only shows the plan")
+            raise UsageError(
+                "cannot ask for confirmation: stdin or stderr is not a terminal",
+                "`--yes` starts without asking; `--dry-run` only shows the plan",
+            )
         return self._ask(question)
 
     def _carry_out(self, prospect: Prospect) -> JobFinished | None:

@@ -34,7 +34,7 @@ def locked(output: Path) -> Iterator[None]:
     path = lock_path(output)
     handle = _take(path)
     if handle is None:
-        raise UsageError(f"another process is at work on `{output}`", "wait for its end, or choose another directory")
+        raise UsageError(f"another process is working on `{output}`", "wait until it ends, or choose another directory")
     try:
         yield
     finally:

@@ -104,7 +104,8 @@ def _whole(files: tuple[SourceFile, ...], reference: str) -> tuple[SourceFile, .
     """The same files, if a text model is in them."""
     if not any(tensor.name == EMBEDDING for file in files for tensor in file.tensors):
         raise WeightsError(
-            f"`{reference}` holds no `{EMBEDDING}`", "localdiff reads DiffusionGemma models in their published layout"
+            f"`{reference}` has no tensor `{EMBEDDING}`",
+            "localdiff reads DiffusionGemma models in their published layout",
         )
     return files
 
@@ -186,7 +187,7 @@ def _missing(repository: Repository, names: Sequence[str]) -> WeightsError:
             f"`{names[0]}`{more} of `{repository.name}` is not here, and cannot be fetched", repository.unasked.hint
         )
     return WeightsError(
-        f"`{repository.name}` has no `{names[0]}`, so it is no model that localdiff can read",
+        f"`{repository.name}` has no `{names[0]}`, so it is not a model that localdiff can read",
         f"weights are `{SINGLE_FILE}`, or `{INDEX_FILE}` and the files that it names",
     )
 
@@ -194,7 +195,7 @@ def _missing(repository: Repository, names: Sequence[str]) -> WeightsError:
 def _refuse_quantized(reference: str, names: Iterable[str]) -> None:
     if MANIFEST in names:
         raise UsageError(
-            f"`{reference}` is quantized already",
+            f"`{reference}` is already quantized",
             f"`localdiff run -m {reference}` runs it; `localdiff quantize` starts from published weights",
         )
 

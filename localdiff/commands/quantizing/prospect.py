@@ -133,14 +133,14 @@ class Prospect:
         )
 
     def _remarks(self) -> Sequence[str]:
-        remarks = [f"Damaged, and made again: {problem}." for problem in self.damaged.values()]
+        remarks = [f"Damaged, will be rebuilt: {problem}." for problem in self.damaged.values()]
         if self.origin.repository is not None and self.origin.repository.unasked is not None:
-            remarks.append("The Hub was not asked: this is the model as it lies in the cache.")
+            remarks.append("The Hub was not asked: this is the model as it is in the cache.")
         if (self.target / store.MANIFEST).is_file() and not self.damaged:
             remarks.append(
-                f"`{self.target}` exists and is replaced once the new one is verified."
+                f"`{self.target}` exists and will be replaced once the new one is verified."
                 if self.force
-                else f"`{self.target}` exists; `--force` makes it anew."
+                else f"`{self.target}` exists; `--force` rebuilds it."
             )
         return remarks
 

@@ -90,7 +90,7 @@ class Sheet:
     def _download(self) -> str:
         download = self.download
         if download is None:
-            return "nothing: the weights are in a directory of this machine"
+            return "nothing: the weights are in a local directory"
         total = shown_size(download.nbytes) + (f" in {_files(download.files)}" if download.files else "")
         if not download.missing and download.files:
             return f"{total}, all here already"
@@ -99,7 +99,7 @@ class Sheet:
             here = f"{download.files - download.missing} here already"
             fetched = f"{download.missing} to fetch ({shown_size(download.missing_bytes)})"
             text = f"{total}: {here}, {fetched} into {paths.shown(download.place)}"
-        return text + (", each deleted when it has been read" if download.streamed else ", where they stay")
+        return text + (", each deleted after it is read" if download.streamed else ", where they stay")
 
     def _write(self) -> str:
         shards = self.plan.shards
@@ -125,7 +125,7 @@ class Sheet:
             return f"fits {card} up to {_context(max(fitting))} context, not beyond"
         if self.alternative is not None:
             return f"does not fit {card}; recipe `{self.alternative}` does"
-        return f"does not fit {card}; `run --max-memory` leaves a part outside, which is slower"
+        return f"does not fit {card}; `run --max-memory` offloads some layers, which is slower"
 
 
 def shortage(mounts: Iterable[Mount]) -> str | None:

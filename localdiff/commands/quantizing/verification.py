@@ -39,7 +39,7 @@ def verify_alone(directory: Path, output: Output) -> int:
     with board(output) as shown:
         problems = [checked.problem or "" for checked in damage(directory, shown)]
     if problems:
-        with _written_down("that it is damaged", output):
+        with _written_down("the damage", output):
             store.forget_verified(directory)
         for problem in problems[:-1]:
             output.error(problem)
@@ -84,7 +84,7 @@ def worst(manifest: Manifest) -> list[str]:
 
 def remember(directory: Path, output: Output) -> None:
     """Record for `localdiff models` that a directory is sound."""
-    with _written_down("when it was verified", output):
+    with _written_down("the time of verification", output):
         store.record_verified(directory)
 
 
@@ -95,4 +95,4 @@ def _written_down(what: str, output: Output) -> Iterator[None]:
         yield
     except OSError as error:
         if not output.quiet:
-            output.stderr.write(f"note: {what} could not be written down: {error.strerror}\n")
+            output.stderr.write(f"note: {what} could not be recorded: {error.strerror}\n")

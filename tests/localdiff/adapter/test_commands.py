@@ -55,7 +55,7 @@ def test_a_run_says_what_was_added_and_can_be_repeated(cli: Cli, adapter: Path, 
     finally:
         config.write_text(kept)
     assert checked.code == 3
-    assert "has other files than the adapter that the run was recorded with" in checked.stderr
+    assert "differs from the adapter that the run was recorded with" in checked.stderr
 
 
 def test_a_session_goes_on_with_its_adapter(

@@ -98,7 +98,7 @@ def test_a_turn_and_ctrl_d(chats: Chats) -> None:
     assert lines[3].startswith("12 tokens · 1 block · 3 steps · 16 tok/s")
     chat.type(CTRL_D)
     assert chat.finish() == 0
-    assert "goes on with it." in chat.lines()[-1]
+    assert "continues it." in chat.lines()[-1]
     assert before & termios.ECHO == 0  # prompt-toolkit echoes keys itself
     assert [line.get("answer") for line in chats.session()] == [None, "Hello there."]
 

@@ -19,7 +19,7 @@ from tests.fakes_chat import ScriptedSpeaker, said
 from tests.localdiff.chat.conftest import Room
 
 QUIET = Looks(stats=False)
-UNCHANGED = "\nhint: nothing was changed; `/set` lists what is in force"
+UNCHANGED = "\nhint: nothing was changed; `/set` lists the current settings"
 
 
 def mode(path: Path) -> int:
@@ -74,23 +74,23 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/set t-min warm", f"error: t_min='warm' must be a number{UNCHANGED}"),
         ("/set live maybe", f"error: live='maybe' must be one of auto, on, off, line{UNCHANGED}"),
         ("/set stpes 3", "error: there is no setting `stpes`\nhint: did you mean `/set steps`?"),
-        ("/set zzz", "error: there is no setting `zzz`\nhint: `/set` lists what there is"),
+        ("/set zzz", "error: there is no setting `zzz`\nhint: `/set` lists all settings"),
         ("/set max-tokens", "max-tokens 77 (command line)"),
         ("/undo x", "error: `/undo x` needs a whole number >= 1"),
         ("/undo 0", "error: `/undo 0` needs a whole number >= 1"),
         ("/retry", "error: there is no message yet"),
         ("/edit", "error: there is no message yet"),
         ("/copy", "error: there is no answer to copy"),
-        ("/copy all", "error: `/copy all` is not known\nhint: `/copy` takes the answer, `/copy code` its code"),
+        ("/copy all", "error: unknown argument in `/copy all`\nhint: `/copy` copies the answer, `/copy code` its code"),
         ("/save x", "error: there is nothing to save yet"),
-        ("/load", "error: `/load` needs a name\nhint: `/sessions` lists what there is"),
+        ("/load", "error: `/load` needs a name\nhint: `/sessions` lists the saved sessions"),
         ("/load ../x", "error: `../x` cannot name a session"),
-        ("/load gone", "error: there is no session `gone`\nhint: `/sessions` lists what there is"),
+        ("/load gone", "error: there is no session `gone`\nhint: `/sessions` lists the saved sessions"),
         ("/sessions", "Nothing is saved yet."),
         ("/trace", "error: there is no answer to record yet"),
-        ("/file", "No file goes with the next message."),
+        ("/file", "No files are attached to the next message."),
         ('/file "a', 'error: a quote is left open in `"a`'),
-        ("/file gone.txt", "error: no such file: `gone.txt`\nhint: Tab completes paths behind `/file`"),
+        ("/file gone.txt", "error: no such file: `gone.txt`\nhint: Tab completes paths after `/file`"),
         ("/file .", "error: `.` is a directory\nhint: `/file` takes text files"),
     ],
 )
@@ -116,8 +116,8 @@ def test_files_go_with_the_next_message_and_no_further(room: Room, tmp_path: Pat
     (tmp_path / "b.py").write_text("x = ```` 1")
     shown = room(f'/file "{tmp_path}/my notes.txt" {tmp_path}/b.py', "/file", "What?", "/file", "And?", looks=QUIET)
     assert "my notes.txt · 6 tokens\nb.py · 7 tokens\n" in shown
-    assert "With the next message: my notes.txt, b.py.\n" in shown
-    assert "No file goes with the next message.\n" in shown
+    assert "Attached to the next message: my notes.txt, b.py.\n" in shown
+    assert "No files are attached to the next message.\n" in shown
     assert room.asked[0] == [
         "my notes.txt\n```\none two\n```\n\nb.py\n`````\nx = ```` 1\n`````\n\nWhat?",
     ]
@@ -142,7 +142,7 @@ def test_files_can_be_left_out_again(room: Room, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.bin", b"a\0b", "is not text: it has a zero byte"),
+        ("a.bin", b"a\0b", "is not text: it contains a null byte"),
         ("a.txt", b"caf\xe9", "is not text: byte 3 is not UTF-8"),
         ("a.txt", b" \n", "is empty"),
         ("a.PNG", b"\x89PNG", "is an image, and this program handles text only"),
@@ -155,7 +155,7 @@ def test_what_is_no_text_or_does_not_fit_is_refused(
     (tmp_path / name).write_bytes(content)
     shown = room(f"/file {tmp_path}/{name}", "/file", options=GenerateOptions(context=30))
     assert reason in shown
-    assert "No file goes with the next message.\n" in shown
+    assert "No files are attached to the next message.\n" in shown
 
 
 def test_a_pipe_is_no_file(room: Room, tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_too_much_for_a_terminal_is_in_the_file_all_the_same(room: Room) -> None
     room.speaker = ScriptedSpeaker(replies=[said("x" * 60_000)])
     shown = room("Hi", "/copy")
     assert "\x1b]52" not in shown
-    assert "Too long for the clipboard of a terminal; copied to " in shown
+    assert "Too long for the terminal's clipboard; copied to " in shown
 
 
 def test_an_edited_message_is_sent_in_place_of_the_last(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,9 +200,9 @@ def test_an_edited_message_is_sent_in_place_of_the_last(room: Room, monkeypatch:
     ("editor", "words"),
     [
         ("true", "Nothing was changed."),
-        ("false", "error: the editor `false` left with status 1\nhint: nothing was changed"),
+        ("false", "error: the editor `false` exited with status 1\nhint: nothing was changed"),
         ("/nowhere/ed", "error: the editor `/nowhere/ed` cannot be started: No such file or directory"),
-        ("'", "error: `EDITOR='` is no command"),
+        ("'", "error: `EDITOR='` is not a command"),
         ("truncate -s 0", "Nothing was changed."),
     ],
 )
@@ -216,7 +216,7 @@ def test_editors_that_change_nothing(room: Room, monkeypatch: pytest.MonkeyPatch
 def test_save_load_and_list(room: Room) -> None:
     room.speaker = ScriptedSpeaker(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
     shown = room("First", "/save plans", "More", "/clear", "Other", "/load plans", "Last", "/sessions", looks=QUIET)
-    assert "Saved as `plans`; `localdiff chat --session plans` goes on with it.\n" in shown
+    assert "Saved as `plans`; `localdiff chat --session plans` continues it.\n" in shown
     assert "Session `plans`, 2 turns; the last message was: More\n" in shown
     assert room.asked[-1] == ["First", "One.", "More", "Two.", "Last"]
     assert sorted(path.name for path in room.sessions.iterdir())[1] == "plans.jsonl"
@@ -231,7 +231,7 @@ def test_a_name_that_is_taken_is_not_written_over(room: Room) -> None:
     room("First", "/save plans")
     before = (room.sessions / "plans.jsonl").read_bytes()
     shown = room("Second", "/save plans")
-    assert "error: there is a session `plans` already\nhint: take another name, or `/load plans`\n" in shown
+    assert "error: there is a session `plans` already\nhint: choose another name, or `/load plans`\n" in shown
     assert (room.sessions / "plans.jsonl").read_bytes() == before
 
 

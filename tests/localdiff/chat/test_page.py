@@ -60,7 +60,7 @@ def test_a_chat_in_a_terminal_multiplexer(monkeypatch: pytest.MonkeyPatch) -> No
     for name in ("first", "help", "continued"):
         assert words(screens[name]) == words(shown[name])
     assert screens["stopped"].endswith("nothing was kept.\n>>> Write a story about a dragon and a spaceship.")
-    assert screens["commands"].endswith("Saved as `words`; `localdiff chat --session words` goes on with it.\n>>>")
+    assert screens["commands"].endswith("Saved as `words`; `localdiff chat --session words` continues it.\n>>>")
 
 
 def words(screen: str) -> str:

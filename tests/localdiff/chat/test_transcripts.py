@@ -13,7 +13,7 @@ from tests.fakes import Block
 from tests.fakes_chat import Said, ScriptedSpeaker, said
 from tests.localdiff.chat.conftest import BANNER, INTERRUPT, Room
 
-END = ">>> \nSaved as `TIME`; `localdiff chat -c` goes on with it.\n"
+END = ">>> \nSaved as `TIME`; `localdiff chat -c` continues it.\n"
 QUIET = Looks(stats=False)
 
 
@@ -118,7 +118,7 @@ def test_words_that_look_like_leaving_go_to_the_model_with_a_word_about_it_once(
     assert room("exit", "quit", looks=QUIET) == paper(
         """
         >>> exit
-        This goes to the model; /exit leaves.
+        This is sent to the model; /exit leaves.
         Hello.
         >>> quit
         Hello.
@@ -142,11 +142,11 @@ def test_an_empty_reply_is_drawn_again_and_that_is_said(room: Room) -> None:
     assert room("Hi", looks=QUIET) == paper(
         """
         >>> Hi
-        The reply is empty; drawing it again with seed 8 (1 of 2).
+        The reply is empty; trying again with seed 8 (1 of 2).
         """,
         " \n",
         """
-        The reply is empty; drawing it again with seed 9 (2 of 2).
+        The reply is empty; trying again with seed 9 (2 of 2).
         At last.
         """,
         END,
@@ -160,9 +160,9 @@ def test_three_empty_replies_are_enough(room: Room) -> None:
     assert shown == paper(
         """
         >>> Hi
-        The reply is empty; drawing it again with seed 8 (1 of 2).
-        The reply is empty; drawing it again with seed 9 (2 of 2).
-        The reply is still empty. `/retry` draws it again, `/edit` changes your message.
+        The reply is empty; trying again with seed 8 (1 of 2).
+        The reply is empty; trying again with seed 9 (2 of 2).
+        The reply is still empty. `/retry` tries again, `/edit` changes your message.
         >>> Hi
         Now.
         >>> /retry
@@ -176,7 +176,7 @@ def test_three_empty_replies_are_enough(room: Room) -> None:
 def test_an_empty_reply_leaves_the_answer_that_was_there(room: Room) -> None:
     room.speaker = ScriptedSpeaker(replies=[said("First."), said(""), said(""), said(""), said("Last.")])
     shown = room("Hi", "/retry", "and?", looks=QUIET)
-    assert "The answer that was there stays.\n>>> and?\n" in shown
+    assert "The previous answer is kept.\n>>> and?\n" in shown
     assert room.asked[-1] == ["Hi", "First.", "and?"]
 
 
@@ -202,10 +202,10 @@ def test_a_block_that_did_not_settle_is_marked(room: Room) -> None:
         """
         >>> Hi
         a b
-        block 1 hit the limit of 48 steps unsettled; `/retry` answers again
+        block 1 reached the limit of 48 steps before settling; `/retry` answers again
         >>> Hi
         a b c
-        blocks 1 and 3 hit the limit of 48 steps unsettled; `/retry` answers again
+        blocks 1 and 3 reached the limit of 48 steps before settling; `/retry` answers again
         """,
         END,
     )

@@ -91,7 +91,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_loaded(
 def test_a_model_against_itself(cli: Cli, models: tuple[Path, Path]) -> None:
     result = cli("bench", "quality", *map(str, models), str(models[0]))
     assert result.code == 2
-    assert "a model is held against itself" in result.stderr
+    assert "a model cannot be compared with itself" in result.stderr
 
 
 def test_one_seed_is_one(cli: Cli, asked: list[str]) -> None:

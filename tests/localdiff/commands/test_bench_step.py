@@ -26,8 +26,8 @@ from tests.processes import Cli
         (["-m", "demo", "--recipe", "int8"], "`-m` and `--recipe` exclude each other", "`--recipe` is about random"),
         (["-m", "demo", "--random-weights"], "`-m` and `--random-weights` exclude each other", "`--random-weights`"),
         (["--recipe", "3bit"], "there is no recipe `3bit`", "the recipes are 4bit,"),
-        (["--dtype", "fp16"], "`--dtype fp16` is none of auto, bf16 and fp32", "`localdiff bench step --help`"),
-        (["--device", "tpu"], "`--device tpu` is none of auto", "`localdiff bench step --help`"),
+        (["--dtype", "fp16"], "`--dtype fp16` should be auto, bf16 or fp32", "`localdiff bench step --help`"),
+        (["--device", "tpu"], "`--device tpu` should be auto", "`localdiff bench step --help`"),
         (["--steps", "many"], "`--steps many` should be a whole number", "`localdiff bench step --help`"),
         (["--layers", "6.5"], "`--layers 6.5` should be a whole number", "`localdiff bench step --help`"),
         (["-m", ""], "`-m` is empty", "leave it out to measure random weights"),
@@ -51,7 +51,7 @@ def test_a_model_that_is_not_there(cli: Cli) -> None:
 
 def test_bench_alone_says_where_to_look(cli: Cli) -> None:
     result = cli("bench")
-    assert (result.code, result.stderr.splitlines()[-1]) == (2, "hint: `localdiff bench --help` lists what there is")
+    assert (result.code, result.stderr.splitlines()[-1]) == (2, "hint: `localdiff bench --help` shows what it takes")
     assert "step" in cli("bench", "--help").stdout
 
 

@@ -104,9 +104,9 @@ def test_the_environment_can_ask_for_privacy(
         (["-c"], "there is no session to continue"),
         (["-c", "--session", "x"], "`-c` and `--session` both name a session"),
         (["--session", "../x"], "`../x` cannot name a session"),
-        (["--live", "on"], "`--live on` has nowhere to draw: stderr is no terminal"),
+        (["--live", "on"], "`--live on` has nowhere to draw: stderr is not a terminal"),
         (["--steps", "0"], "steps=0 must be >= 1"),
-        (["hello"], "got unexpected extra argument(s) (hello)\nhint: `localdiff chat --help` lists what there is"),
+        (["hello"], "got unexpected extra argument(s) (hello)\nhint: `localdiff chat --help` shows what it takes"),
     ],
 )
 def test_what_cannot_be_met_is_a_usage_error(

@@ -179,7 +179,7 @@ def test_a_variable_that_nobody_reads_is_warned_about(cli: Cli, monkeypatch: pyt
     monkeypatch.setenv("LOCALDIFF_STEP", "3")
     result = cli("config")
     assert result.code == 0
-    assert result.stderr == "warning: nobody reads LOCALDIFF_STEP\nhint: did you mean LOCALDIFF_STEPS?\n"
+    assert result.stderr == "warning: unknown variable LOCALDIFF_STEP\nhint: did you mean LOCALDIFF_STEPS?\n"
 
 
 @pytest.mark.parametrize("arguments", [["paths", "--json"], ["--json", "paths"]])

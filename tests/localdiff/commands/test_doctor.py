@@ -114,7 +114,7 @@ def test_a_whole_examination(tmp_path: Path) -> None:
     content: dict[str, Any] = json.loads(result.stdout)
     assert result.returncode == content["exit_code"] == 0
     by_subject = {finding["subject"]: finding for finding in content["findings"]}
-    assert by_subject["4-bit product on cpu"]["status"] == "ok"
+    assert by_subject["quantized layers on cpu"]["status"] == "ok"
     assert by_subject["denoise step on cpu"]["status"] == "ok"
     assert by_subject["recipes on cpu"]["facts"]["needed_bytes"]["4bit"]["8192"] > 15e9
 

@@ -54,14 +54,14 @@ def test_the_environment_wishes_and_the_option_insists() -> None:
 @pytest.mark.parametrize(
     ("arguments", "terminals", "error"),
     [
-        (["--live", "on"], "", "`--live on` has nowhere to draw: stderr is no terminal"),
+        (["--live", "on"], "", "`--live on` has nowhere to draw: stderr is not a terminal"),
         (["--live", "line", "-q"], "stderr", "`--live line` has nowhere to draw: `-q` keeps stderr silent"),
         (
             ["--live", "on", "--events", "-"],
             "stdout stderr",
-            "`--live on` has nowhere to draw: `--events -` fills the same screen",
+            "`--live on` has nowhere to draw: `--events -` prints on the same screen",
         ),
-        (["--slow", "1"], "", "`--slow` is for watching, and nothing is drawn: stderr is no terminal"),
+        (["--slow", "1"], "", "`--slow` is for watching, and nothing is drawn: stderr is not a terminal"),
         (
             ["--slow", "1", "--live", "off"],
             "stderr",

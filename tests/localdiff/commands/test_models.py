@@ -77,7 +77,7 @@ def test_removal_without_a_terminal_needs_a_word(cli: Cli) -> None:
     assert directory.exists()
     result = cli("models", "rm", "mine-4bit", "--yes", stdin=b"")
     assert (result.code, result.stdout) == (0, "")
-    assert "3 MB are free again" in result.stderr
+    assert "freed 3 MB" in result.stderr
     assert not list(paths.models_dir().iterdir())
 
 
@@ -95,6 +95,6 @@ def test_a_model_that_is_being_made_is_left_alone(cli: Cli) -> None:
     with locked(paths.models_dir() / "mine-4bit"):
         result = cli("models", "rm", "mine-4bit.partial", "--yes")
     assert result.code == 2
-    assert "is at work on `mine-4bit`" in result.stderr
+    assert "is working on `mine-4bit`" in result.stderr
     assert cli("models", "rm", "mine-4bit.partial", "--yes").code == 0
     assert not list(paths.models_dir().iterdir())

@@ -80,7 +80,7 @@ def test_no_prompt(stdin: io.BytesIO | None) -> None:
         ("  \n", None, b"", "the prompt is empty"),
         (None, None, b"", "standard input is empty"),
         (None, "-", b" \n", "standard input is empty"),
-        (None, None, b"ab\0cd", "standard input is not text: it has a zero byte"),
+        (None, None, b"ab\0cd", "standard input is not text: it contains a null byte"),
         ("Look:", None, b"\x89PNG", "standard input is not text: byte 0 is not UTF-8"),
         (None, None, "naïve".encode("latin-1"), "standard input is not text: byte 2 is not UTF-8"),
         ("caf\udce9", None, b"", "the prompt is not text: it is not UTF-8"),
@@ -99,7 +99,7 @@ def test_files_that_are_no_prompt(tmp_path: Path) -> None:
     binary.write_bytes(b"\x7fELF\0")
     cases = {
         empty: f"`{empty}` is empty",
-        binary: f"`{binary}` is not text: it has a zero byte",
+        binary: f"`{binary}` is not text: it contains a null byte",
         missing: f"no such file: `{missing}`",
         Path("~nobody-has-this-name/x"): "no such file: `~nobody-has-this-name/x`",
         tmp_path: f"`{tmp_path}` is a directory",

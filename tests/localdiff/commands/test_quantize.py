@@ -90,7 +90,7 @@ def test_where_nobody_can_answer_it_wants_the_word_in_advance(cli: Cli, source: 
     result = cli("quantize", str(source), stdin=b"y\n")
     assert (result.code, result.stdout) == (2, "")
     assert f"{source} → 4bit" in result.stderr
-    assert "`--yes` says it" in result.stderr
+    assert "`--yes` starts without asking" in result.stderr
     assert not output.parent.exists()
 
 
@@ -116,13 +116,13 @@ def test_a_finished_model_is_not_made_again(cli: Cli, source: Path, output: Path
     os.utime(min(source.glob("*.safetensors")))  # newer, and the same
     result = cli("quantize", str(source), "--yes", stdin=b"")
     assert (result.code, result.stdout) == (0, f"{output}\n")
-    assert "Already here, and sound: nothing was made. Run it: localdiff run " in result.stderr
-    assert "`--force` makes it anew" in result.stderr
+    assert "Already here and intact: nothing was made. Run it: localdiff run " in result.stderr
+    assert "`--force` rebuilds it" in result.stderr
     assert tree(output) == before
     assert cli("quantize", str(source), stdin=b"").code == 0, "nobody is asked about nothing"
     dry = cli("quantize", str(source), "--dry-run", stdin=b"")
     assert dry.code == 0
-    assert f"`{output}` exists; `--force` makes it anew." in dry.stdout
+    assert f"`{output}` exists; `--force` rebuilds it." in dry.stdout
 
 
 def test_a_finished_model_of_something_else_is_refused_without_force(
@@ -132,7 +132,7 @@ def test_a_finished_model_of_something_else_is_refused_without_force(
         result = cli("quantize", *arguments, "--yes", stdin=b"")
         assert (result.code, result.stdout) == (2, "")
         assert f"`{output}` already exists, and {because}" in result.stderr
-        assert "`--output DIR` makes another, `--force` makes it anew" in result.stderr
+        assert "`--output DIR` makes another, `--force` rebuilds it" in result.stderr
         assert tree(output) == before
 
     cli("quantize", str(source), "--yes", stdin=b"")
@@ -161,7 +161,7 @@ def test_force_replaces_a_finished_model_only_when_the_new_one_is_sound(
     assert tree(output) == before
     result = cli("quantize", str(source), "--yes", "--force", stdin=b"")
     assert result.code == 0
-    assert f"`{output}` exists and is replaced once the new one is verified." in result.stderr
+    assert f"`{output}` exists and will be replaced once the new one is verified." in result.stderr
     assert tree(output) != before
     assert {path.name for path in output.parent.iterdir()} == {NAME}
 
@@ -214,7 +214,7 @@ def test_a_flipped_bit_is_found_and_repaired(cli: Cli, source: Path, output: Pat
     assert "run the same `localdiff quantize` again" in result.stderr
     result = cli("quantize", str(source), "--yes", stdin=b"")
     assert (result.code, result.stdout) == (0, f"{output}\n")
-    assert f"Damaged, and made again: `{name}`" in result.stderr
+    assert f"Damaged, will be rebuilt: `{name}`" in result.stderr
     assert tree(output) == before
     assert {shard: (output / shard).stat().st_ino for shard in untouched} == untouched
 
@@ -227,7 +227,7 @@ def test_a_flipped_bit_in_the_manifest_is_found_too(cli: Cli, source: Path, outp
         result = cli("quantize", str(source), *arguments, stdin=b"")
         assert result.code == 5
         assert "`quant.json` is damaged" in result.stderr
-    assert "`--force` makes it anew" in result.stderr
+    assert "`--force` rebuilds it" in result.stderr
     assert cli("quantize", str(source), "--yes", "--force", stdin=b"").code == 0
     assert tree(output) == before
 
@@ -265,7 +265,7 @@ def test_two_at_once_are_one_too_many(cli: Cli, source: Path, output: Path) -> N
     with locked(output):
         result = cli("quantize", str(source), "--yes", stdin=b"")
     assert result.code == 2
-    assert "another process is at work" in result.stderr
+    assert "another process is working" in result.stderr
 
 
 def refused(result: Result, code: int, *words: str) -> None:
@@ -279,7 +279,7 @@ def test_what_cannot_be_quantized(cli: Cli, source: Path, output: Path, tmp_path
     refused(cli("quantize", str(source), "--stream"), 2, "`--stream` deletes what it has fetched")
     refused(cli("quantize", str(source), "--revision", "v1"), 2, "`--revision v1` is for a model from the Hub")
     cli("quantize", str(source), "--yes", stdin=b"")
-    refused(cli("quantize", str(output)), 2, "is quantized already")
+    refused(cli("quantize", str(output)), 2, "is already quantized")
     (tmp_path / "diary").mkdir()
     (tmp_path / "diary" / "monday.txt").write_text("dear")
     result = cli("quantize", str(source), "--yes", "--force", "-o", str(tmp_path / "diary"), stdin=b"")

@@ -107,7 +107,7 @@ def test_streaming_gives_the_same_bytes_and_leaves_no_download(
     result = cli("quantize", "owner/small", "--yes", "--stream", stdin=b"")
     assert result.code == 0, result.stderr
     assert tree(output) == kept
-    assert "each deleted when it has been read" in result.stderr
+    assert "each deleted after it is read" in result.stderr
     assert "hf cache rm" not in result.stderr
     assert not cache(tmp_path).exists()
     assert {path.name for path in output.parent.iterdir()} == {"small-4bit"}

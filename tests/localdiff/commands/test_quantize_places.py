@@ -49,7 +49,7 @@ def test_what_is_in_the_way_is_refused_before_anything_is_planned(cli: Cli, sour
 def test_a_mount_point_cannot_be_the_result(cli: Cli, source: Path, where: str) -> None:
     refused = cli("quantize", str(source), "-o", where, "--dry-run", stdin=b"")
     assert refused.code == 2
-    assert f"error: `{where}` is where a disk is mounted, and cannot be renamed" in refused.stderr
+    assert f"error: `{where}` is a mount point, and cannot be renamed" in refused.stderr
 
 
 @pytest.mark.parametrize("made", [True, False])

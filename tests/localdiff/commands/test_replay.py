@@ -114,7 +114,7 @@ def test_a_torn_trace_is_called_so_and_shown(cli: Cli, file: Path) -> None:
     result = cli("replay", str(file), "--to", "json")
     assert result.code == 0
     assert json.loads(result.stdout)["complete"] is False
-    assert result.stderr == f"warning: `{file}` ends early: the run was killed, or still goes on\n"
+    assert result.stderr == f"warning: `{file}` ends early: the run was killed, or is still running\n"
     assert cli("replay", str(file), "-q", "--to", "json").stderr == ""
 
 

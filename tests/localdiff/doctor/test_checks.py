@@ -58,7 +58,7 @@ def test_what_is_left_out_says_so(tmp_path: Path) -> None:
     (finding,) = outcome(next(check for check in quick.checks() if check.name == "devices"), env)
     assert (finding.status, "--quick" in finding.text) == ("skip", True)
     whole = Examination(stderr=io.StringIO(), keyboard=None, env=env)
-    assert {check.name for check in whole.checks()} >= {"a 4-bit product", "a denoise step", "what each recipe needs"}
+    assert {check.name for check in whole.checks()} >= {"quantized layers", "a denoise step", "what each recipe needs"}
 
 
 def test_without_torch_nothing_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_without_torch_nothing_computes(tmp_path: Path, monkeypatch: pytest.Monk
     (finding,) = outcome(by_name["torch and its devices"], env)
     assert finding.status == "fail"
     assert "--force-reinstall torch" in (finding.advice or "")
-    for name in ("a 4-bit product", "a denoise step", "what each recipe needs"):
+    for name in ("quantized layers", "a denoise step", "what each recipe needs"):
         assert outcome(by_name[name], env) == []
 
 

@@ -53,7 +53,7 @@ def test_no_tool_no_cards(tmp_path: Path) -> None:
 
 def test_a_card_that_is_free(smi) -> None:  # type: ignore[no-untyped-def]
     (finding,) = check_cards(smi(cards=GPU_ROW.format(total=32607, free=31900) + "\n"))
-    assert (finding.subject, finding.status) == ("card 0", "ok")
+    assert (finding.subject, finding.status) == ("GPU 0", "ok")
     assert finding.text == "NVIDIA GeForce RTX 5090, 34.2 GB, 33.4 GB free, driver 580.65.06"
     assert finding.facts["total_bytes"] == 32607 * 2**20
 
@@ -67,7 +67,7 @@ def test_a_card_that_others_use(smi) -> None:  # type: ignore[no-untyped-def]
     assert finding.status == "warn"
     assert finding.details == ["python (process 4711) holds 21.5 GB"]
     assert finding.public_details == ()
-    assert finding.advice == "stop what uses the card, for its memory"
+    assert finding.advice == "to free memory, stop the other programs"
 
 
 @pytest.mark.parametrize(("cards", "code"), [("", 9), ("nonsense\n", 0), ("a, b, c, d, e\n", 0)])

@@ -148,7 +148,7 @@ def test_settings(env: dict[str, str]) -> None:
     finding, strange = check_settings(read_settings(typo), typo)
     assert (finding.status, len(finding.details)) == ("ok", 3)
     assert finding.public_details == ["model is set", "context = 100", "generate.seed = 4"]
-    assert (strange.status, strange.public) == ("warn", "a LOCALDIFF_ variable that nobody reads")
+    assert (strange.status, strange.public) == ("warn", "an unknown LOCALDIFF_ variable")
     path.write_text("contxt = 100\n")
     wrong = read_settings(env)
     assert isinstance(wrong, UsageError)
@@ -165,7 +165,7 @@ GOOD = {"terminal": True, "columns": 120, "rows": 40, "moving": True, "colors": 
     [
         ({"synchronized": True}, "ok", "120×40, truecolor, UTF-8, synchronized output"),
         ({"synchronized": False, "colors": "256"}, "ok", "120×40, 256 colours, UTF-8"),
-        ({"terminal": False}, "ok", "stderr is none"),
+        ({"terminal": False}, "ok", "stderr is not a terminal"),
         ({"moving": False, "colors": "none", "name": "dumb"}, "warn", "TERM=dumb cannot move its cursor"),
         ({"columns": 20, "roomy": False}, "warn", "too small for the canvas"),
         ({"unicode": False, "colors": "16"}, "warn", "120x40, 16 colours, ASCII"),

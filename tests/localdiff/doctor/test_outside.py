@@ -102,7 +102,7 @@ def test_a_hub_that_may_not_be_asked(server: Hub, tmp_path: Path) -> None:
         ({"state": "reachable", "has_xet": True}, "ok", "https://huggingface.co answers, no token, and none is needed"),
         ({"state": "reachable", "has_xet": True, "has_token": True}, "ok", "answers, token found, hf_xet present"),
         ({"state": "reachable"}, "warn", "hf_xet is missing, so downloads are slower"),
-        ({"state": "offline"}, "ok", "not asked, as `HF_HUB_OFFLINE` says"),
+        ({"state": "offline"}, "ok", "not asked: `HF_HUB_OFFLINE` is set"),
         ({"state": "unreachable", "problem": "no answer"}, "warn", "https://huggingface.co does not answer"),
         ({"state": "refused", "problem": "no", "advice": "log in"}, "warn", "refuses the token: no"),
         ({"state": "broken", "problem": "500"}, "warn", "answers with an error: 500"),

@@ -80,7 +80,7 @@ def test_products_are_right(product: Product, dtype: torch.dtype, limit: float, 
 def test_this_machine_is_well(values: Values) -> None:
     (finding,) = check_products(values, [CPU])
     assert finding.status == "ok"
-    assert finding.subject == "4-bit product on cpu"
+    assert finding.subject == "quantized layers on cpu"
     assert len(finding.details) == sum(len(list(modules_of(product, CPU, torch.bfloat16))) for product in PRODUCTS)
     assert len({*finding.details}) == len(finding.details), "each way of computing is named"
 

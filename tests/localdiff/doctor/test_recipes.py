@@ -70,5 +70,5 @@ def test_a_card_that_torch_does_not_see(monkeypatch: pytest.MonkeyPatch) -> None
     assert "built for the CPU only" in (finding.advice or "")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     (finding,) = check_devices(cards=2)
-    assert "there are 2 cards that torch does not see" in finding.text
+    assert "there are 2 GPUs that torch does not see" in finding.text
     assert "driver" in (finding.advice or "")

@@ -212,7 +212,7 @@ def test_a_process_that_dies_is_an_error_that_can_be_tried_again(server: Hub, lo
         downloads.ahead([FIRST])
         wait_until(lambda: FIRST in server.fetched())
         downloads._processes[0].kill()
-        with pytest.raises(UnreachableError, match="stopped before its end"):
+        with pytest.raises(UnreachableError, match="ended early"):
             downloads.wait(FIRST)
         server.repositories["owner/model"].pace = 0
         assert downloads.wait(SECOND)

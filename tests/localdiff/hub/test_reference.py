@@ -230,7 +230,7 @@ REFUSED: list[tuple[str, dict[str, object], dict[str, str], str, str | None]] = 
         "owner/empty",
         {},
         {},
-        "`owner/empty` has no `config.json`, so it is no model that localdiff can read",
+        "`owner/empty` has no `config.json`, so it is not a model that localdiff can read",
         None,
     ),
     (

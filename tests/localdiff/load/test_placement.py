@@ -94,7 +94,7 @@ def test_refused_with_the_numbers() -> None:
 
 
 def test_refused_although_everything_may_lie_outside() -> None:
-    with pytest.raises(ResourceError, match="it still takes 41 MB") as caught:
+    with pytest.raises(ResourceError, match="it needs 41 MB there") as caught:
         place(FOUR, budgets(40), may_offload=True)
     assert "`--context`" in (caught.value.hint or "")
 
@@ -114,7 +114,7 @@ def test_the_cost_is_told() -> None:
         "stay in host memory and are copied to `cuda:0` in every pass, which takes about 2 s each time at 10 GB/s"
     )
     assert cost(big, given_, placement, None) == cost(big, given_, placement, 20_000 * MB) == expected
-    little = "; only 5.0 GB of it are free, so the rest is read from the disk every time"
+    little = "; only 5.0 GB of it is free, so the rest is read from the disk every time"
     assert cost(big, given_, placement, 5_000 * MB) == expected + little
 
 
@@ -122,13 +122,13 @@ def test_the_cost_on_a_cpu() -> None:
     placement = Placement(main=CPU, layers=(CPU,) * 4, offloaded=(3,))
     sentence = cost(FOUR, [Budget(device=CPU, nbytes=60 * MB)], placement, 1)
     assert sentence is not None
-    assert sentence.endswith("1 of 4 layers (10 MB) are read from their files anew in every pass")
+    assert sentence.endswith("1 of 4 layers (10 MB) are read from their files again in every pass")
 
 
 def test_the_cost_of_a_spread_is_told() -> None:
     sentence = cost(FOUR, budgets(50, 50), Placement(main=CARD, layers=(CARD, CARD, SECOND, SECOND)), None)
     assert sentence is not None
-    assert sentence.endswith(": it is spread over 2 devices, which compute it the plain way")
+    assert sentence.endswith(": it is spread over 2 devices, so the fused GPU kernels are not used")
 
 
 def test_what_costs_nothing_is_not_told() -> None:

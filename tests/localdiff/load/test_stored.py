@@ -241,7 +241,7 @@ def test_a_tensor_that_no_codec_takes(copied: Path) -> None:
         return replace(manifest, tensors={**manifest.tensors, name: replace(entry, shape=(4, 64, 63))})
 
     edit_manifest(copied, odd)
-    assert "cannot be stored so" in refusal(copied).message
+    assert "cannot be stored that way" in refusal(copied).message
 
 
 def without(manifest: Manifest, name: str) -> dict[str, object]:

@@ -64,7 +64,7 @@ def test_what_cannot_be_recorded_is_run_every_time(graphs: list[Any], caplog: py
             work(lambda: ran.append(1))
     assert len(ran) == 4 and not work.is_recorded
     assert caplog.messages == [
-        "a denoise step could not be recorded as a CUDA graph (operation not permitted when stream is capturing)"
+        "a denoise step could not be captured as a CUDA graph (operation not permitted when stream is capturing)"
     ]
 
 

@@ -183,7 +183,7 @@ def test_ctrl_c_keeps_what_is_finished_in_a_new_output_file(tmp_path: Path, is_j
     run.wait_for("block 2/≤2 · step 1")
     run.type(b"\x03")
     assert run.finish() == 130
-    assert run.lines()[-1] == f"{path} has what was finished."
+    assert run.lines()[-1] == f"{path} has the finished part."
     text = path.read_text()
     if is_json:
         found = json.loads(text)
@@ -212,7 +212,7 @@ def test_ctrl_c_leaves_the_output_file_as_it_was(tmp_path: Path) -> None:
     run.wait_for("block 2/≤2 · step 1")
     run.type(b"\x03")
     assert run.finish() == 130
-    assert run.lines()[-1] == f"{path} is left as it was, without what was finished."
+    assert run.lines()[-1] == f"{path} is unchanged: the finished part was not written."
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 

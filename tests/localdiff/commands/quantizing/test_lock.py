@@ -27,7 +27,7 @@ def test_a_second_job_is_refused_until_the_first_ends(tmp_path: Path) -> None:
     output = tmp_path / "models" / "x"
     with locked(output):
         assert is_locked(output)
-        with pytest.raises(UsageError, match="another process is at work"), locked(output):
+        with pytest.raises(UsageError, match="another process is working"), locked(output):
             pass
         with locked(tmp_path / "models" / "y"):
             pass

@@ -67,7 +67,7 @@ def test_weights_without_a_text_model_are_refused(directory: Path) -> None:
     index = json.loads((directory / "model.safetensors.index.json").read_text())
     del index["weight_map"]["model.decoder.embed_tokens.weight"]
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(WeightsError, match="holds no `model.decoder.embed_tokens.weight`"):
+    with pytest.raises(WeightsError, match="has no tensor `model.decoder.embed_tokens.weight`"):
         find_origin(str(directory), RECIPE)
 
 
@@ -118,11 +118,11 @@ def test_a_single_file_needs_no_index(directory: Path, use_hub: UseHub) -> None:
 
 def test_what_is_quantized_already_is_refused(directory: Path, use_hub: UseHub) -> None:
     (directory / "quant.json").touch()
-    with pytest.raises(UsageError, match="is quantized already"):
+    with pytest.raises(UsageError, match="is already quantized"):
         find_origin(str(directory), RECIPE)
     with hub(small=repository(directory)) as server:
         use_hub(server)
-        with pytest.raises(UsageError, match="`owner/small` is quantized already"):
+        with pytest.raises(UsageError, match="`owner/small` is already quantized"):
             find_origin("owner/small", RECIPE)
 
 

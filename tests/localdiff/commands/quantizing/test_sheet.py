@@ -77,10 +77,10 @@ def test_the_released_model(sheet: Sheet) -> None:
 @pytest.mark.parametrize(
     ("download", "text"),
     [
-        (None, "nothing: the weights are in a directory of this machine"),
+        (None, "nothing: the weights are in a local directory"),
         (replace(HUB, missing=0, missing_bytes=0), "52.0 GB in 11 files, all here already"),
         (replace(HUB, missing=11), "52.0 GB in 11 files into /hub, where they stay"),
-        (replace(HUB, missing=11, streamed=True), "52.0 GB in 11 files into /hub, each deleted when it has been read"),
+        (replace(HUB, missing=11, streamed=True), "52.0 GB in 11 files into /hub, each deleted after it is read"),
         (replace(HUB, files=1, missing=1), "52.0 GB in 1 file into /hub, where they stay"),
         (replace(HUB, files=0, missing=0), "52.0 GB into /hub, where they stay"),
     ],
@@ -96,7 +96,7 @@ def test_the_download(sheet: Sheet, download: Download | None, text: str) -> Non
         (16.9, "fits cuda:0 (RTX, 16.9 GB of 96.0 GB free) up to 8k context, not beyond"),
         (
             8,
-            "does not fit cuda:0 (RTX, 8.0 GB of 96.0 GB free); `run --max-memory` leaves a part outside, "
+            "does not fit cuda:0 (RTX, 8.0 GB of 96.0 GB free); `run --max-memory` offloads some layers, "
             "which is slower",
         ),
     ],
