@@ -235,10 +235,11 @@ def _last(desk: Desk) -> Ask:
 
 
 def _whole(command: str, text: str, *, at_least: int, at_most: int | None = None) -> int:
-    if not text.isdecimal() or int(text) < at_least or (at_most is not None and int(text) > at_most):
+    number = int(text) if text.isdecimal() and len(text) < 10 else -1
+    if number < at_least or (at_most is not None and number > at_most):
         limit = f">= {at_least}" if at_most is None else f"from {at_least} to {at_most}"
         raise UsageError(f"`/{command} {text:.60}` needs a whole number {limit}")
-    return int(text)
+    return number
 
 
 def _left(desk: Desk) -> str:

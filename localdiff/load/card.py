@@ -33,9 +33,10 @@ def prepare_card(network: nn.Module, device: torch.device, keep: Collection[str]
         _log.info("%s", path)
     if keep:
         _log.warning(
-            "the adapter changes the experts of %d layers: those are computed one by one, and no step is captured as a "
-            "CUDA graph, which is slower",
+            "the adapter changes the experts of %d layer%s: those are computed one by one, and no step is captured "
+            "as a CUDA graph, which is slower",
             len(keep),
+            "s" * (len(keep) > 1),
         )
     if prepared.lacking is not None:
         _log.warning("%s", prepared.lacking)

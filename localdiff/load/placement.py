@@ -187,7 +187,7 @@ def _too_large(demand: Demand, main: Budget, least: int, may_offload: bool) -> R
     if may_offload:
         return ResourceError(
             f"{message}; even with every layer offloaded, it needs {shown_size(least)} there",
-            "raise `--max-memory`, lower `--context`, or use a smaller recipe",
+            "lower `--context`, use a smaller recipe, or raise `--max-memory` if the device has more",
         )
     if main.holds(least):
         return ResourceError(

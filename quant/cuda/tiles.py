@@ -47,8 +47,8 @@ EXPERTS: dict[Feeding, dict[Activations, tuple[int, int]]] = {
     "warpgroup": {"a16": (64, 64), "a8": (32, 32)},
 }
 """Rows of a block where an expert gets few, and where it gets many. Uniform routing of 256 rows gives each of 128
-experts 16 on average; whatever does not fit a block decodes the expert's weights again, and empty rows keep tensor cores
-busy. `wgmma` takes 64 rows at least, and their loop is shorter than that of 16."""
+experts 16 on average; whatever does not fit a block decodes the expert's weights again, and empty rows keep tensor
+cores busy. `wgmma` takes 64 rows at least, and their loop is shorter than that of 16."""
 
 
 @lru_cache(maxsize=8)

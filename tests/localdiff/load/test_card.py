@@ -35,7 +35,7 @@ def test_experts_that_an_adapter_adds_to_stay_plain(
     monkeypatch.setattr(card, "prepare", lambda *_, keep: kept.append(keep) or Prepared())
     card.prepare_card(tiny.model(), CARD, keep={"layers.1.experts"})
     assert kept == [{"layers.1.experts"}]
-    assert "the adapter changes the experts of 1 layers: those are computed one by one" in caplog.text
+    assert "the adapter changes the experts of 1 layer: those are computed one by one" in caplog.text
 
 
 def test_a_switch_that_says_nothing_known_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -291,7 +291,6 @@ class TestBitsandbytes:
 
         weights = open_weights(written)
         assert isinstance(weights, BitsandbytesWeights)
-        assert weights.decoded == 3 * 7 + 2 + 3  # a layer's q, k, o, MLP and router, v where there is one
         network = load(written).network
         tensors = load_file(written / "model.safetensors")
         name = "model.decoder.layers.1.self_attn.q_proj.weight"
