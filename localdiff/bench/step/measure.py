@@ -99,22 +99,29 @@ class Stopwatch:
         self._cache = KVCache(config, capacity, dtype, device, canvas=self.denoiser.canvas_room)
         generator = torch.Generator().manual_seed(seed)
         ids = torch.randint(config.vocab_size, (context + config.canvas_length,), generator=generator).to(device)
-        self._prompt, self._block = ids[:context], ids[context:]
+        self._chunks, self._block = torch.split(ids[:context], PREFILL_CHUNK), ids[context:]
 
     @torch.inference_mode()
     def measure(self, steps: int) -> Timings:
         """Times the context, `steps` denoise steps after a warm-up, and a few commit passes."""
         self._progress("warming up")
-        self._network.encode(self._block[: self._context], self._cache)
-        self._cache.rewind(0)
+        self._warm_up()
         prefill = self._timed(self._prefill)
         self._cache.snapshot()
         return Timings(prefill=prefill, steps=self._steps(steps), commits=self._commits())
 
+    def _warm_up(self) -> None:
+        """Runs a pass of every size that is timed later: kernels may be compiled anew for another number of rows."""
+        for ids in {len(ids): ids for ids in (*self._chunks, self._block)}.values():
+            self._network.encode(ids, self._cache)
+            self._cache.rewind(0)
+
     def _prefill(self) -> None:
-        for start in range(0, len(self._prompt), PREFILL_CHUNK):
-            self._progress(f"prefill, {start:,} of {len(self._prompt):,} tokens")
-            self._network.encode(self._prompt[start : start + PREFILL_CHUNK], self._cache)
+        done = 0
+        for chunk in self._chunks:
+            self._progress(f"prefill, {done:,} of {self._context:,} tokens")
+            self._network.encode(chunk, self._cache)
+            done += len(chunk)
 
     def _steps(self, count: int) -> Steps:
         clock, routing = PartClock(self._wait), Routing(self._network)
@@ -166,7 +173,7 @@ class Stopwatch:
                 with clock.watching(self._network):
                     self._commit()
                 places.append(clock.take())
-            self._cache.rewind(len(self._prompt))
+            self._cache.rewind(self._context)
         return Commits(timed=tuple(timed), places=_middle(places))
 
     def _commit(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -17,6 +18,8 @@ from localdiff.bench.step.subject import Subject, random_subject, real_subject
 from localdiff.bench.step.words import table
 from localdiff.demo.architecture import CANVAS_LENGTH
 from localdiff.errors import ResourceError, UsageError
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.products import stack_products
 from quant.recipe import RECIPES
 from tests.localdiff.bench.step.small import CEILINGS, small_subject
@@ -58,6 +61,34 @@ def test_context_longer_than_a_window_and_a_chunk(monkeypatch: pytest.MonkeyPatc
     ]
     assert len(timings.steps.timed) == 1
     assert stopwatch._cache.length == 20
+
+
+def test_every_number_of_rows_is_warmed_up_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU compiles and tunes kernels for a number of rows when it first meets it."""
+    monkeypatch.setattr("localdiff.bench.step.measure.PREFILL_CHUNK", 16)
+    subject = small_subject()
+    stopwatch = Stopwatch(subject.network, subject.dtype, subject.device, context=37)
+    passes: list[tuple[bool, int]] = []
+    is_timed = False
+
+    def encode(ids: torch.Tensor, cache: KVCache) -> None:
+        passes.append((is_timed, len(ids)))
+        DiffusionGemma.encode(subject.network, ids, cache)
+
+    def timed(work: Callable[[], None]) -> float:
+        nonlocal is_timed
+        is_timed = True
+        work()
+        is_timed = False
+        return 1.0
+
+    monkeypatch.setattr(subject.network, "encode", encode)
+    monkeypatch.setattr(stopwatch, "_timed", timed)
+    stopwatch.measure(1)
+    measured = [length for was_timed, length in passes if was_timed]
+    assert measured[:3] == [16, 16, 5]
+    warmed_up = list(itertools.takewhile(lambda entry: not entry[0], passes))
+    assert {length for _, length in warmed_up} == set(measured), "the passes that commit a block included"
 
 
 def test_the_timed_steps_are_those_of_an_answer() -> None:
