@@ -1,18 +1,20 @@
 """The passes of a block against the clock: prefill, denoise steps, commit passes.
 
     warm-up ─► prefill of the context ─► one block: [warm-up steps | timed steps | steps under the clock of parts]
+                                             ├────► first steps that commit the block before, where a run has those
                                              └────► commit passes, each behind the same context
 
-Runs the same loop as an answer does, with a stop rule that never stops. Where that replays recorded steps, nothing can
-be clocked inside of them; the steps under the clock are plain ones then, in a block of their own. Knows a loaded model;
-knows nothing about how it was loaded or what will be printed.
+Runs the same loop as an answer does, with a stop rule that never stops. Nothing can be clocked inside of steps that are
+replayed as a whole, or sent before the last one is done; those under the clock are then computed in the same way, but
+one by one and launch by launch, in a block of their own. Knows a loaded model; knows nothing about how it was loaded or
+what will be printed.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -31,6 +33,7 @@ WARM_UP = 2
 """The first step of a block has nothing to condition on, and the second is the first that does what all others do."""
 CLOCKED = 3
 COMMITS = 3
+"""Commit passes that are timed, and as many under the clock; also first steps that commit a block."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,8 +58,8 @@ class Steps:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Commits:
-    """Passes that write a committed block into the cache: seconds of each, and of one by place."""
+class Passes:
+    """Passes of one kind: seconds of each, and of one by place."""
 
     timed: tuple[float, ...]
     places: dict[Place, float]
@@ -64,11 +67,18 @@ class Commits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timings:
-    """What was measured; `prefill` is the seconds of the whole context."""
+    """What was measured.
+
+    Attributes:
+        prefill: seconds of the whole context.
+        commits: passes that do nothing but write a committed block into the cache.
+        fused: first steps of a block that commit the block before as well; None where a run commits in separate passes.
+    """
 
     prefill: float
     steps: Steps
-    commits: Commits
+    commits: Passes
+    fused: Passes | None = None
 
 
 class Stopwatch:
@@ -95,6 +105,7 @@ class Stopwatch:
         config = network.config
         self._device, self._wait = device, waiter(device)
         self.denoiser = Denoiser.for_device(network, device)
+        self._launched = launched_one_by_one(self.denoiser, network)
         capacity = context + config.canvas_length
         self._cache = KVCache(config, capacity, dtype, device, canvas=self.denoiser.canvas_room)
         generator = torch.Generator().manual_seed(seed)
@@ -108,7 +119,12 @@ class Stopwatch:
         self._warm_up()
         prefill = self._timed(self._prefill)
         self._cache.snapshot()
-        return Timings(prefill=prefill, steps=self._steps(steps), commits=self._commits())
+        return Timings(
+            prefill=prefill,
+            steps=self._steps(steps),
+            commits=self._commits(),
+            fused=self._fused() if self.denoiser.fuses_commits else None,
+        )
 
     def _warm_up(self) -> None:
         """Runs a pass of every size that is timed later: kernels may be compiled anew for another number of rows."""
@@ -137,7 +153,7 @@ class Stopwatch:
                 entropies.append(step.event.mean_entropy)
                 continue
             if is_static and number == WARM_UP + count + 1:
-                events = self._block_of(Denoiser(self._network), 1 + CLOCKED)
+                events = self._block_of(self._launched, 1 + CLOCKED)
                 next(events)  # has nothing to condition on
             with clock.watching(self._network), routing.watching(), clock.within("sampling"):
                 next(events)
@@ -151,7 +167,7 @@ class Stopwatch:
             busiest=routing.busiest,
         )
 
-    def _block_of(self, denoiser: Denoiser, steps: int) -> Iterator[Step]:
+    def _block_of(self, denoiser: Denoiser, steps: int, commit_ids: Sequence[int] = ()) -> Iterator[Step]:
         config, noise = self._network.config, SeededNoise(self._seed)
         canvas = noise.canvas(config.canvas_length, config.vocab_size).to(self._device)
         block = BlockContext(
@@ -161,23 +177,44 @@ class Stopwatch:
             stop_rule="never",
             pad_id=config.pad_token_id,
         )
-        return denoiser.denoise_block(self._cache, canvas, noise, block)
+        return denoiser.denoise_block(self._cache, canvas, noise, block, commit_ids)
 
-    def _commits(self) -> Commits:
-        clock, timed, places = PartClock(self._wait), [], []
-        for number in range(1, 2 * COMMITS + 1):
-            self._progress(f"commit pass {number} of {2 * COMMITS}")
-            if number <= COMMITS:
-                timed.append(self._timed(self._commit))
+    def _commits(self) -> Passes:
+        def commit() -> None:
+            self._network.encode(self._block, self._cache)
+
+        clock = PartClock(self._wait)
+        return self._passes("commit pass", commit, clock, commit)
+
+    def _fused(self) -> Passes:
+        ids, clock = self._block.tolist(), PartClock(self._wait)
+
+        def first_step(denoiser: Denoiser) -> None:
+            for _ in self._block_of(denoiser, 1, ids):
+                pass
+
+        def clocked() -> None:
+            with clock.within("sampling"):
+                first_step(self._launched)
+
+        # A static step is run once, then recorded, and replayed from then on.
+        return self._passes("fused step", lambda: first_step(self.denoiser), clock, clocked, warm_up=WARM_UP)
+
+    def _passes(
+        self, name: str, work: Callable[[], None], clock: PartClock, clocked: Callable[[], None], *, warm_up: int = 0
+    ) -> Passes:
+        """Times passes that write a block into the cache, behind `warm_up` others, and clocks as many by part."""
+        timed, places, total = [], [], warm_up + 2 * COMMITS
+        for number in range(1, total + 1):
+            self._progress(f"{name} {number} of {total}")
+            if number <= warm_up + COMMITS:
+                timed.append(self._timed(work))
             else:
                 with clock.watching(self._network):
-                    self._commit()
+                    clocked()
                 places.append(clock.take())
             self._cache.rewind(self._context)
-        return Commits(timed=tuple(timed), places=_middle(places))
-
-    def _commit(self) -> None:
-        self._network.encode(self._block, self._cache)
+        return Passes(timed=tuple(timed[warm_up:]), places=_middle(places))
 
     def _timed(self, work: Callable[[], None]) -> float:
         self._wait()
@@ -185,6 +222,24 @@ class Stopwatch:
         work()
         self._wait()
         return time.perf_counter() - began
+
+
+def launched_one_by_one(denoiser: Denoiser, model: DiffusionGemma) -> Denoiser:
+    """What computes the same steps in the same way, but records none and sends none ahead of its time.
+
+    Joints and products of the same rows need no mention: the model has them once a denoiser asked for them.
+    """
+    if not denoiser.is_static:
+        return denoiser
+    return Denoiser(
+        model,
+        static=True,
+        triton="logits in Triton" in denoiser.path,
+        attention=model.attends_through_triton,
+        fuses_commits=denoiser.fuses_commits,
+        sparse="sparse self-conditioning" in denoiser.path,
+        ahead=False,
+    )
 
 
 def _middle(passes: list[dict[Place, float]]) -> dict[Place, float]:
