@@ -282,7 +282,10 @@ def step_here(recipe: str, context: int, count: int, vram_limit: str | None) -> 
 
 
 class DevicePeak:
-    """The most that was taken on a device while inside, by anybody, looked at every few milliseconds."""
+    """The most that was taken on a device while inside, by anybody, as far as a look now and then shows it.
+
+    Looking takes locks of the driver, which steps that are being timed launch through: it must not be done often.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._stop = device, threading.Event()
@@ -298,7 +301,7 @@ class DevicePeak:
         self._thread.join()
 
     def _look(self) -> None:
-        while not self._stop.wait(0.005):
+        while not self._stop.wait(0.05):
             free, total = torch.cuda.mem_get_info(self._device)
             self.nbytes = max(self.nbytes, total - free)
 
