@@ -1,4 +1,4 @@
-"""Which channel each committed id belongs to: the thought or the answer.
+"""Splits committed ids into channels: thought and answer.
 
 Knows the ids of the channel, tool-call and turn markers; knows nothing about text beyond where a piece holds
 a newline.
@@ -17,12 +17,12 @@ from .tokenizer import Tokenizer
 
 _State: TypeAlias = Literal["answer", "name", "thought"]
 
-# A channel's name is one short word. Without a newline in so many tokens it is none, and counts as thought.
+# A channel's name is one short word. Without a newline within this many tokens it is not a name, but thought.
 NAME_LIMIT = 16
 
 
 class ChannelSplitter:
-    """Splits a stream of ids by channel, wherever the borders of the pushes fall.
+    """Splits a stream of ids by channel, however it is divided into pushes.
 
     Everything between `<|channel>` and `<channel|>` is thought, a channel that never closes included. What
     follows `<|channel>` up to the first newline is the channel's name and is dropped; so is every control
@@ -33,7 +33,7 @@ class ChannelSplitter:
         tokenizer: names the markers.
         tool_calls: keep tool calls.
         prompt: ids of the prompt. Where its last turn opens a channel and leaves it open (a template does so
-            behind a tool response), the reply begins as thought.
+            after a tool response), the reply begins as thought.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, tool_calls: bool = False, prompt: Sequence[int] = ()) -> None:
@@ -51,7 +51,7 @@ class ChannelSplitter:
         self.push(self._open_part(prompt))
 
     def push(self, ids: Sequence[int]) -> list[tuple[Channel, list[int]]]:
-        """The ids that show, in order, as runs of one channel; a run is never empty and neighbours differ."""
+        """The visible ids, in order, as runs of one channel; a run is never empty and neighbours differ."""
         for id in ids:
             self._take(id)
         pieces, self._pieces = self._pieces, []
@@ -105,7 +105,7 @@ class ChannelSplitter:
             self._pieces.append((channel, [id]))
 
     def _open_part(self, prompt: Sequence[int]) -> Sequence[int]:
-        """The end of `prompt` from a `<|channel>` that nothing closes, or nothing."""
+        """The end of `prompt` from an unclosed `<|channel>` on, or nothing."""
         for index in range(len(prompt) - 1, -1, -1):
             if prompt[index] == self._open:
                 return prompt[index:]

@@ -1,7 +1,7 @@
 """Named tensors of a checkpoint directory, read one at a time.
 
 Knows safetensors files, their index and the JSON files beside them; does not know what a tensor is for.
-Opening a checkpoint reads headers only: a tensor's bytes are mapped when it is asked for, and paged in when
+Opening a checkpoint reads headers only: a tensor's bytes are mapped when it is requested, and paged in when
 they are used.
 """
 
@@ -43,11 +43,11 @@ class Checkpoint:
     """The tensors and JSON files of one directory: a single `model.safetensors`, or an index with shards.
 
     Args:
-        directory: where the files lie.
+        directory: where the files are.
 
     Raises:
         WeightsError: the directory, its `config.json` or its weights are missing; a file is damaged; a shard
-            is missing, or lacks a tensor that the index promises.
+            is missing, or lacks a tensor that the index lists.
     """
 
     def __init__(self, directory: Path | str) -> None:
@@ -85,10 +85,10 @@ class Checkpoint:
         return tuple(self._file(name).get_slice(name).get_shape())
 
     def dtype(self, name: str) -> torch.dtype:
-        """Stored type of a tensor, from the header.
+        """Stored dtype of a tensor, from the header.
 
         Raises:
-            WeightsError: a type that this loader does not read.
+            WeightsError: a dtype that this loader does not support.
         """
         stored = self._file(name).get_slice(name).get_dtype()
         if stored not in _DTYPES:
@@ -99,10 +99,10 @@ class Checkpoint:
         """The tensor as stored, on the CPU.
 
         Its memory is the mapped file (private: writing to it changes no file), except where the file places
-        it at an address that its type cannot be read from; then it is copied.
+        it at an address that is misaligned for its dtype; then it is copied.
 
         Raises:
-            WeightsError: there is no such tensor, or its type is not read.
+            WeightsError: there is no such tensor, or its dtype is not supported.
         """
         self.dtype(name)
         tensor: Tensor = self._file(name).get_tensor(name)
@@ -134,7 +134,7 @@ class Checkpoint:
         if not isinstance(weight_map, dict) or not weight_map:
             raise WeightsError(f"`{INDEX_FILE}` has no `weight_map`", _INCOMPLETE)
         for shard in weight_map.values():
-            # the index is downloaded text: it names files beside it, never a path
+            # the index is untrusted: it may name files beside it, never a path
             if not isinstance(shard, str) or Path(shard).name != shard:
                 raise WeightsError(f"`{INDEX_FILE}` names {shard!r}, which is not a file name", _INCOMPLETE)
         return weight_map

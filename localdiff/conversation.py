@@ -1,12 +1,12 @@
-"""A conversation with one engine, in which a turn costs only its new tokens.
+"""A conversation with one engine, in which each turn encodes only its new tokens.
 
     messages ─► template ─► ids ─► own ids where the text is the same ─► engine, on what was read before
 
-Knows messages and ids; keeps no messages, only what the model has read of the last ones. The truth of a conversation is
-its ids: what the template gives, and for replies whose text the template leaves as it was, the very ids that the model
-wrote. Where a reply looks different once it is history (its thoughts are stripped, its text is trimmed, the empty
-thought before it is left out), the model reads the template's ids in its place. Undoing or changing turns needs no word
-to this class: whatever messages come next, the model goes back to where they part from what it has read.
+Knows messages and ids; keeps no messages, only what the model has read of the last ones. A conversation is
+defined by its ids: those that the template gives, and, for replies whose text the template leaves unchanged, the very
+ids that the model wrote. Where a reply looks different once it is history (its thoughts are stripped, its text is
+trimmed, the empty thought before it is left out), the model reads the template's ids in its place. Undoing or changing
+turns needs no call to this class: whatever messages come next, the cache is rewound to where they diverge from it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .prompt import as_messages
 from .tokenizer import Tokenizer
 
 IDS = "ids"
-"""Key of an assistant message that holds the ids which the model wrote: `RunFinished.token_ids`."""
+"""Key of an assistant message under which the ids that the model wrote are kept: `RunFinished.token_ids`."""
 
 # A reply that no template changes, to see what becomes of the prompt before it.
 _ANY_REPLY = {"role": "assistant", "content": "."}
@@ -36,7 +36,7 @@ class Conversation:
     """What one engine has read of the messages so far; the caller keeps the messages.
 
     Attributes:
-        engine: answers.
+        engine: the one that answers.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -45,7 +45,7 @@ class Conversation:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The ids that the model has read and remembers."""
+        """The ids that the model's cache holds."""
         return self._context.ids
 
     def answer(
@@ -56,14 +56,14 @@ class Conversation:
         cancel: threading.Event | None = None,
         noise: Noise | None = None,
     ) -> Iterator[Event]:
-        """Answers the last message, as `Engine.generate` does; of the prompt only what is new is read.
+        """Answers the last message, as `Engine.generate` does; only the new part of the prompt is encoded.
 
-        The first `Prefilled` then says how much was there already. A run must be over, or given up, before the next: an
-        iterator that is taken up again after that raises `UsageError`.
+        The first `Prefilled` says how much was cached already. A run must be over, or abandoned, before the next: an
+        iterator that is resumed after that raises `UsageError`.
 
         Args:
-            messages: all of them, `role` and `content`; those of the assistant may have `ids` besides.
-            options: `system` and `think` belong to the whole conversation; changing them makes the model read it anew.
+            messages: all of them, with `role` and `content`; those of the assistant may also have `ids`.
+            options: `system` and `think` belong to the whole conversation; a change makes the model encode it all anew.
 
         Raises:
             UsageError: as `Engine.generate`; what was read before is kept.
@@ -104,10 +104,10 @@ class Conversation:
 
 
 def with_own_ids(tokenizer: Tokenizer, rendered: Sequence[int], replies: Sequence[Sequence[int] | None]) -> list[int]:
-    """A rendered conversation in which replies are spelt as the model spelt them, wherever the text is the same.
+    """A rendered conversation, with each reply tokenized as the model wrote it wherever the text is the same.
 
     Args:
-        rendered: ids of the template, with the opening of the next reply at the end.
+        rendered: ids of the rendered template, with the opening of the next reply at the end.
         replies: ids of each reply in it, in order; None where they are not known.
     """
     marks = tokenizer.special_ids

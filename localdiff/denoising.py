@@ -1,7 +1,7 @@
-"""One block: from a canvas of noise to a draft that is stable and confident.
+"""The plain denoising loop of one block: from a canvas of noise to a draft that is stable and confident.
 
 Knows the model, its cache and the sampler; knows nothing about text or about what came before the block. Everything
-stays on the device but one small packed tensor a step, which is what an event shows.
+stays on the device except one small packed tensor per step, which is what an event shows.
 Shape letters: L canvas, D width.
 """
 
@@ -44,7 +44,7 @@ class BlockContext:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """A denoise step as an event, and whether the stop rule was met by it."""
+    """A denoise step as an event, and whether it met the stop rule."""
 
     event: DenoiseStep
     converged: bool
@@ -64,10 +64,10 @@ def denoise_block(
     The draft of the last step yielded is what the block would commit; acceptance is decided anew in each step.
 
     Args:
-        commit_ids: [C] the block before, which the first step writes into the cache in the same pass.
+        commit_ids: [C] the last block or end of the prompt, which the first step also writes into the cache.
 
     Raises:
-        WeightsError: the logits are not numbers.
+        WeightsError: the logits are NaN or infinite.
     """
     settings, device = context.settings, canvas.device
     test = StopTest(settings, pad_id=context.pad_id, rule=context.stop_rule)
@@ -122,13 +122,13 @@ def denoise_block(
         yield Step(event=event, converged=verdict.stop)
         if verdict.stop or step == settings.steps:
             return
-        # e. Carry this step's belief into the next, and let go of the logits before that makes its own.
+        # e. Carry this step's prediction into the next, and free the logits before that makes its own.
         soft = model.soft_embedding(logits, reading.log_normalizer)
         del logits
 
 
 def not_numbers(step: int, block: int) -> WeightsError:
-    """The error of logits that are no numbers."""
+    """The error of logits that are NaN or infinite."""
     return WeightsError(
         f"the model computed no numbers in step {step} of block {block} (NaN)",
         "the weights are damaged; `localdiff quantize --verify-only` checks those that it wrote",
@@ -136,12 +136,12 @@ def not_numbers(step: int, block: int) -> WeightsError:
 
 
 def _rows(table: Tensor) -> tuple[tuple[Any, ...], ...]:
-    """[L, K] as plain values, and nothing where K is 0."""
+    """[L, K] as plain values; empty where K is 0."""
     return tuple(tuple(row) for row in table.tolist()) if table.numel() else ()
 
 
 def _pack(reading: Reading, accepted: Tensor, shown: Tensor) -> Tensor:
-    """All that an event shows as int32 [6, L], floats by their bits, so that a step copies to the host once."""
+    """All that an event shows as int32 [6, L], floats by their bits, so that a step needs one copy to the host."""
     rows = (
         reading.argmax.int(),
         reading.argmax_prob.view(torch.int32),

@@ -1,4 +1,4 @@
-"""Ids to text while the reply is still growing, safely across the borders of blocks.
+"""Streaming detokenization: ids to text while the reply is still growing, across the borders of blocks.
 
 Knows how the decoders of `tokenizer.json` depend on their neighbours; knows nothing about blocks, steps or
 terminals.
@@ -17,13 +17,13 @@ Reach: TypeAlias = Literal["local", "anchored", "whole"]
 
 
 class StreamDecoder:
-    """Turns ids into text as they come. What was returned never changes, and is never half a character.
+    """Decodes ids to text as they come. What was returned never changes, and never ends within a character.
 
-    All texts from `push` and the one from `finish`, put together, equal `tokenizer.decode(all ids)` exactly.
+    All texts from `push` and the one from `finish`, concatenated, equal `tokenizer.decode(all ids)` exactly.
 
     Two things are held back. Bytes at the end: a character of the vocabulary's `<0xE2>` tokens may go on, and
     a run of them is decoded as a whole, so that one wrong byte spoils the run. And U+FFFD at the end, which
-    is what half a character of a byte-level vocabulary looks like.
+    is what a partial character of a byte-level vocabulary decodes to.
 
     Args:
         tokenizer: decodes.
@@ -35,7 +35,7 @@ class StreamDecoder:
         self._special = special
         self._reach = reach(tokenizer.decoder_steps)
         self._pending: list[int] = []
-        self._returned = 0  # characters of the text of `_pending` that are out already
+        self._returned = 0  # characters of the text of `_pending` that were returned already
 
     def push(self, ids: Sequence[int]) -> str:
         """Takes more ids and returns the text that is now final, often nothing."""
@@ -55,7 +55,7 @@ class StreamDecoder:
         return text
 
     def finish(self) -> str:
-        """Returns the rest; half a character becomes U+FFFD. The decoder is as new afterwards."""
+        """Returns the rest; a partial character becomes U+FFFD. The decoder is reset afterwards."""
         text = self._tokenizer.decode(self._pending, special=True)[self._returned :]
         self._pending.clear()
         self._returned = 0
@@ -67,9 +67,9 @@ class StreamDecoder:
 
 
 class ReplyDecoder:
-    """Turns the ids of a reply into the text of its thought and of its answer. Control tokens never show.
+    """Decodes the ids of a reply to the text of its thought and of its answer, without control tokens.
 
-    All texts of one channel, put together, are the decoded ids that `ChannelSplitter` gives to that channel.
+    All texts of one channel, concatenated, are the decoded ids that `ChannelSplitter` assigns to that channel.
 
     Args:
         tokenizer: decodes and names the markers.
@@ -80,7 +80,7 @@ class ReplyDecoder:
 
     def __init__(self, tokenizer: Tokenizer, *, tool_calls: bool = False, prompt: Sequence[int] = ()) -> None:
         self._splitter = ChannelSplitter(tokenizer, tool_calls=tool_calls, prompt=prompt)
-        # The splitter has taken out every control token but those of a tool call that is kept.
+        # The splitter has removed every control token except those of a tool call that is kept.
         self._decoders: dict[Channel, StreamDecoder] = {
             "thought": StreamDecoder(tokenizer, special=True),
             "answer": StreamDecoder(tokenizer, special=True),
@@ -101,9 +101,8 @@ def reach(steps: Sequence[Mapping[str, Any]]) -> Reach:
     """How far the text of one id depends on its neighbours, for the decoder steps of a `tokenizer.json`.
 
     Returns:
-        `local`: not at all, outside characters that are spread over several ids.
-        `anchored`: the first id or the last one is treated differently, but more ids only ever add text at
-        the end.
+        `local`: not at all, except in characters that span several ids.
+        `anchored`: the first id or the last one is treated differently, but more ids only ever append text.
         `whole`: anything else; only the complete reply can be decoded.
     """
     found: Reach = "local" if steps else "anchored"  # without a decoder, tokens are joined with spaces

@@ -1,6 +1,6 @@
-"""The main path: a prompt goes in, events come out.
+"""The generation engine: a prompt goes in, events come out.
 
-Knows tokens, the cache and the order of things; knows nothing about terminals, files of output, or how to draw. The
+Knows tokens, the cache and the order of phases; knows nothing about terminals, output files, or how to draw. The
 numbered phases of `Engine.generate` are those of `docs/how-it-works.md`.
 """
 
@@ -52,7 +52,7 @@ PREFILL_CHUNK = 1024
 
 
 class Engine:
-    """A loaded model and everything it needs to answer."""
+    """A loaded model and everything it needs to generate."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class Engine:
         """Takes a loaded model.
 
         Args:
-            layer_devices: where each of its layers computes, if not all on one device.
-            denoiser: how its blocks are denoised; by default what is best on its device.
+            layer_devices: device of each layer, if not all are on one.
+            denoiser: how its blocks are denoised; by default the best choice for its device.
         """
         self.model = model
         self.tokenizer = tokenizer
@@ -104,20 +104,20 @@ class Engine:
         A directory is in the released layout, what `localdiff quantize` wrote, or has bitsandbytes' 4-bit layers.
 
         Where the model does not fit the device, `auto` uses all CUDA devices, and leaves layers in host memory if
-        that is still too little; a warning tells the cost. A device that was named takes all of it or none, unless
-        `max_memory` allows the same. A small model on a CPU sets torch to one thread (`localdiff.load.settle_threads`).
+        that is still too little; a warning states the cost. A named device takes the whole model or none of it, unless
+        `max_memory` is given, too. A small model on a CPU sets torch to one thread (`localdiff.load.settle_threads`).
 
         Args:
             device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
             dtype: `auto`, `bf16` or `fp32`; `localdiff.load.resolve_dtype` has the rule for `auto`.
-            context: positions of prompt and answer that there must be memory for.
-            max_memory: most bytes to take on each device.
-            adapter: name of one that comes with this package, or a directory that PEFT saved: low-rank terms beside
-                the weights, which stay as they are.
+            context: positions (prompt and answer) to reserve memory for.
+            max_memory: most bytes to use on each device.
+            adapter: name of one shipped with this package, or a directory that PEFT saved; its low-rank terms are
+                added beside the weights, which stay unchanged.
 
         Raises:
-            WeightsError: nothing usable is there, or the adapter is for another model.
-            ResourceError: the device or the memory is not there.
+            WeightsError: no usable model was found, or the adapter is for another model.
+            ResourceError: the device is missing, or the memory too small.
         """
         from .opening import open_model
 
@@ -150,14 +150,14 @@ class Engine:
         stop_rule: StopRule = "both",
         context: Context | None = None,
     ) -> Iterator[Event]:
-        """Answers a prompt, block by block, as events in the order that `localdiff.events` draws.
+        """Answers a prompt block by block, as events in the order that `localdiff.events` shows.
 
         Args:
             cancel: ends the run between denoise steps and between chunks of the prompt.
-            context: what was read before, from `new_context`. Of a prompt that begins in the same way only the rest is
-                read. Without it everything is. It serves one run at a time.
-            noise: where randomness comes from; by default what `options.noise` and `options.seed` say.
-            stop_rule: which rule ends a block; other than `both` for measurements.
+            context: from `new_context`, with what was read before; of a prompt with the same beginning only the rest
+                is encoded. Without it the whole prompt is. It serves one run at a time.
+            noise: source of randomness; by default what `options.noise` and `options.seed` say.
+            stop_rule: which rule ends a block; values other than `both` are for measurements.
 
         Raises:
             UsageError: a setting out of range, a prompt that is empty or does not fit the context, or another run that
@@ -180,11 +180,11 @@ class Engine:
                 self._spare = run.context  # for the next run; one that began in the meantime has made its own
 
     def new_context(self) -> Context:
-        """A context with nothing in it, for `generate`."""
+        """An empty context for `generate`."""
         return Context(self.model, self.layer_devices, canvas_room=self.denoiser.canvas_room)
 
     def _answer(self, run: Generation, cancel: threading.Event) -> Iterator[Event]:
-        # 2. The encoder writes them into the cache; the last of them may be left to the first denoise step.
+        # 2. The encoder writes them into the cache; the last ones may be left to the first denoise step.
         left = yield from prefill(run, cancel, chunk=self.prefill_chunk, left=self._most_left)
         finish: FinishReason | None = "cancelled" if cancel.is_set() else None
         block = 0
@@ -227,7 +227,7 @@ class Engine:
                 elif cancel.is_set():
                     draft, reason = (), "cancelled"
                     break
-            # 5. The draft becomes final, cut behind its first end token and at the limit.
+            # 5. The draft becomes final, cut after its first end token and at the limit.
             final, finish = run.cut(draft)
             if reason == "cancelled" or (finish is None and cancel.is_set()):
                 finish = "cancelled"
@@ -248,10 +248,10 @@ class Engine:
         yield RunFinished(reason=finish, token_ids=tuple(run.kept), stats=run.stats.finish(visible))
 
     def settings_for(self, options: GenerateOptions) -> SamplerSettings:
-        """The sampler's settings in force: what the options say, and where they say nothing what the checkpoint says.
+        """The sampler settings in force: those of the options, and the checkpoint's where the options set none.
 
         Raises:
-            UsageError: they exclude each other.
+            UsageError: some of them exclude each other.
         """
         return self.settings.override(
             steps=options.steps,
@@ -266,7 +266,7 @@ class Engine:
 
     @property
     def hardware(self) -> str:
-        """What the device calls itself; for a CPU with the number of threads, on which the last bits depend."""
+        """The device's name; for a CPU with its number of threads, on which the last bits depend."""
         if self._device.type == "cuda":
             return torch.cuda.get_device_name(self._device)
         if self._device.type == "cpu":
@@ -276,11 +276,11 @@ class Engine:
 
     @property
     def threads(self) -> int | None:
-        """Threads that a CPU computes on, which decide the order of its sums and so the last bits; None elsewhere."""
+        """Number of CPU threads, which decides the order of sums and so the last bits; None on other devices."""
         return torch.get_num_threads() if self._device.type == "cpu" else None
 
     def context_size(self, options: GenerateOptions) -> int:
-        """Most tokens that prompt and answer may take together: what the options say, as far as the model goes."""
+        """Most tokens that prompt and answer may take together: the options' limit, or the model's if it is lower."""
         return min(options.context, self.model.config.max_positions or options.context)
 
     def _start(
@@ -336,19 +336,19 @@ class Engine:
         return SeededNoise(seed)
 
     def _take_spare(self) -> Context:
-        """A context with nothing in it, in the buffers of an earlier run where there was one."""
+        """An empty context, in the buffers of an earlier run if there was one."""
         context, self._spare = self._spare or self.new_context(), None
         context.clear()
         return context
 
     @property
     def _most_left(self) -> int:
-        """Ids of the prompt that the first step may read beside its canvas; no pass has more rows for it."""
+        """Most prompt ids that the first step may encode beside its canvas without making any pass larger."""
         canvas, chunk = self.model.config.canvas_length, self.prefill_chunk
         return min(chunk, max(canvas, chunk - canvas)) if self.denoiser.fuses_commits else 0
 
     def _denoise(self, run: Generation, canvas: Tensor, block: BlockContext, left: Sequence[int]) -> Iterator[Step]:
-        """The steps of a block, the first of which writes what was left to it."""
+        """Denoises a block; the first step also encodes the ids left to it."""
         steps = self.denoiser.denoise_block(run.context.cache, canvas, run.noise, block, left)
         if left:
             with run.context.written(left):

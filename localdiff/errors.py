@@ -1,4 +1,4 @@
-"""Every error a user can meet: one sentence, a hint, an exit code.
+"""The errors that a user can meet: one sentence, a hint, an exit code.
 
 Knows wording and exit codes; knows nothing about where an error is raised. Messages follow one form: a single sentence
 without a final period, things to type in back-ticks, and a separate `hint` that says what to do next.
@@ -44,7 +44,7 @@ class WeightsError(LocaldiffError):
 
 
 class ResourceError(LocaldiffError):
-    """A device, memory or disk space that is not there."""
+    """A device is missing, or there is too little memory or disk space."""
 
     exit_code = 4
 
@@ -56,17 +56,17 @@ class TraceError(LocaldiffError):
 
 
 class VerificationError(LocaldiffError):
-    """Stored weights differ from what their manifest promises."""
+    """Stored weights differ from their manifest."""
 
     exit_code = 5
 
 
 _ALLOCATIONS = ("DefaultCPUAllocator", "alloc_cpu", "not enough memory", "out of memory")
-"""What torch's allocators say where memory is not to be had; on a processor they say it with a plain RuntimeError."""
+"""Messages of torch's allocators that are out of memory; on a CPU they raise a plain RuntimeError."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of Python or torch, which need not be imported, means that memory ran out."""
+    """Whether an error of Python or torch means out of memory; does not import torch."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _ALLOCATIONS)

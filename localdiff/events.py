@@ -1,4 +1,4 @@
-"""What a generation reports: the only vocabulary that the engine shares with its observers.
+"""The events of a generation: the only vocabulary that the engine shares with its observers.
 
 Knows numbers, ids and text in plain Python values; knows nothing about tensors, terminals or files, so that a run
 can be recorded, replayed and drawn without torch. `SCHEMA_VERSION` changes whenever a field changes its name or its
@@ -31,7 +31,7 @@ class RunStarted:
         vocab_size: ids that noise is drawn from.
         max_steps: denoise steps that one block may take at most.
         end_ids: token ids that end the answer.
-        pad_id: token id that fills a canvas behind the end.
+        pad_id: token id that fills a canvas after the end.
         seed: seed of the noise source.
     """
 
@@ -49,8 +49,8 @@ class RunStarted:
 class Prefilled:
     """One chunk of the prompt is in the cache; the last one has `done == total`.
 
-    In a conversation the first one has 0 seconds and tells how much was there before. Where the end of the prompt is
-    read by the first denoise step beside its own work, the last one comes when that step is over.
+    In a conversation the first one has 0 seconds and says how much was cached before. Where the end of the prompt is
+    encoded by the first denoise step beside its own work, the last one comes when that step is over.
 
     Attributes:
         done: prompt tokens in the cache so far.
@@ -65,13 +65,13 @@ class Prefilled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockStarted:
-    """A canvas of noise stands ready.
+    """A canvas of noise is ready.
 
     Attributes:
         block: number of the block, from 1.
         max_blocks: most blocks this run can need; a ceiling, not a promise.
         position: number of tokens before this canvas.
-        canvas_ids: the noise, one id a position.
+        canvas_ids: the noise, one id per position.
     """
 
     block: int
@@ -82,7 +82,7 @@ class BlockStarted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DenoiseStep:
-    """One pass of the denoiser over the canvas. Every tuple has one entry a canvas position.
+    """One pass of the denoiser over the canvas. Every tuple has one entry per canvas position.
 
     Attributes:
         block: number of the block, from 1.
@@ -129,7 +129,7 @@ class BlockCommitted:
 
     Attributes:
         block: number of the block, from 1.
-        token_ids: the draft of the last step, cut behind the first end token (which is kept) and at the token limit.
+        token_ids: the draft of the last step, cut after the first end token (which is kept) and at the token limit.
         steps: denoise steps it took.
         seconds: wall time of those steps.
         reason: `converged`, `step_limit` (final but not stable and confident) or `cancelled` (the draft is dropped and
@@ -173,7 +173,7 @@ class RunStats:
 
     Attributes:
         prompt_tokens: tokens of the prompt.
-        prompt_seconds: wall time of the prefill, up to where the last of the prompt is in the cache.
+        prompt_seconds: wall time of the prefill, until the whole prompt is in the cache.
         tokens: committed, visible tokens (no end token, no padding).
         seconds: wall time from the start of the first denoise step to the end.
         tok_per_s: `tokens / seconds`.
@@ -181,7 +181,7 @@ class RunStats:
         commit_passes: forward passes that wrote a committed block into the cache.
         tokens_per_forward: `tokens / denoise_passes`.
         peak_bytes: peak of memory held by the device's allocator, or None where the device does not track it.
-        blocks: one entry a block.
+        blocks: one entry per block.
     """
 
     prompt_tokens: int

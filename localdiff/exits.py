@@ -36,19 +36,19 @@ from quant import QuantError
 BUG, CLOSED_PIPE, TERMINATED = 1, 141, 143
 
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
-"""What a file system says about a path that a user gave, not about a fault of this program."""
+"""File system errors caused by a path that a user gave, not by a fault of this program."""
 
 
 _NUMBERS = {"int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number"}
-"""What pydantic calls text that is no number, and what should be there."""
+"""pydantic's error types for text that is not a number → what is expected."""
 
 
 class Edge:
-    """Runs one command and turns what comes of it into an exit code.
+    """Runs one command and turns its outcome into an exit code.
 
     Attributes:
         output: the streams as the command decided them, once it has; errors are printed there.
-        command: what was typed to get to it, such as `localdiff run`, once that is known.
+        command: the command as typed, such as `localdiff run`, once that is known.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ def decide_streams(
     verbose: bool = False,
     stats: bool = False,
 ) -> Output:
-    """The streams of a command, as `ui.output.decide` has them; from now on its errors go there too."""
+    """The streams of a command, from `ui.output.decide`; from now on its errors go there too."""
     decided = decide(color, quiet=quiet, verbose=verbose, stats=stats)
     if isinstance(context.obj, Edge):
         context.obj.output, context.obj.command = decided, context.command_path
@@ -134,7 +134,7 @@ def _worded(error: Exception) -> LocaldiffError:
 
 
 def _usage(error: typer.TyperException) -> UsageError:
-    """What the option parser says, in our form: no capital, no period, a hint."""
+    """An error of the option parser in our form: no capital, no period, a hint."""
     message, _, meant = error.message.removeprefix("Value error, ").partition(" Did you mean ")
     message = message.rstrip(".")
     message = message[:1].lower() + message[1:]
@@ -159,7 +159,7 @@ def _usage(error: typer.TyperException) -> UsageError:
 
 
 def _no_number(error: typer.TyperException) -> tuple[str, str] | None:
-    """What was typed where a number is wanted, and which number that is: the parser's own words leave it out."""
+    """What was typed where a number is expected, and what kind of number: the parser's own message omits it."""
     details = getattr(error.__cause__ or error.__context__, "errors", None)  # pydantic's, which is not imported here
     for detail in details() if callable(details) else ():
         kind = _NUMBERS.get(detail.get("type"))
@@ -170,7 +170,7 @@ def _no_number(error: typer.TyperException) -> tuple[str, str] | None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM unwind the stack, so that temporary files and the terminal are cleared up."""
+    """Let SIGTERM unwind the stack, so that temporary files and the terminal are cleaned up."""
 
     def terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
         raise SystemExit(TERMINATED)
@@ -192,7 +192,7 @@ def _flush() -> None:
 
 
 def _silence() -> None:
-    """Nobody reads stdout any more; keep the interpreter from complaining when it flushes it at the end."""
+    """Keep the interpreter from complaining when it flushes stdout at exit, which nobody reads any more."""
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:

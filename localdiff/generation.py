@@ -1,6 +1,6 @@
 """One generation in flight: what was decided at its start, and what it has kept so far.
 
-Knows limits and end tokens; knows nothing about the order of things, which is the engine's.
+Knows limits and end tokens; knows nothing about the order of steps, which is the engine's.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Generation:
     """The state of one run.
 
     Attributes:
-        event: what the run announced at its start, the limits among it.
+        event: what the run announced at its start, limits included.
         prompt: ids of the prompt.
-        held: how many of them had been read before.
-        limit_reason: why the run ends where `event.max_tokens` is reached.
+        held: how many of them were cached before.
+        limit_reason: why the run ends if `event.max_tokens` is reached.
         kept: ids committed so far, without end tokens.
     """
 

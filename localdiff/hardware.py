@@ -1,6 +1,6 @@
-"""What the processor of this machine is called, for the figures that name it.
+"""Name of this machine's CPU, for the figures that state it.
 
-Knows where each system writes it down; knows nothing about torch or what is measured.
+Knows where each system reports it; knows nothing about torch or what is measured.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 def cpu_name(cpuinfo: Path = CPUINFO) -> str:
-    """The processor's name in the words of its maker, or the kind of machine where no system says it."""
+    """The maker's name of the CPU, or the kind of machine where the system does not report it."""
     try:
         lines = cpuinfo.read_text(errors="replace").splitlines()
     except OSError:

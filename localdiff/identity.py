@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelIdentity:
-    """What answers: name, recipe, revision, where and in what type it computes, and where its files are."""
+    """Identity of the loaded model: name, recipe, revision, device, dtype, and where its files are."""
 
     model: str
     recipe: str

@@ -1,6 +1,6 @@
-"""What one generation is asked to do.
+"""The options of one generation.
 
-Knows the settings, their ranges and how a bad one is worded; knows nothing about where a value came from, nor what a
+Knows the settings, their ranges and their error messages; knows nothing about where a value came from, nor what a
 model does with it. `None` means "as the model's `generation_config.json` says".
 """
 
@@ -16,7 +16,7 @@ Noise: TypeAlias = Literal["seeded", "reference"]
 
 MAX_SEED = 2**63 - 1
 DRAWN_SEED_BITS = 53
-"""Of a seed that nobody named: programs that read JSON, jq among them, keep whole numbers of no more bits."""
+"""Bits of a seed that is drawn: programs that read JSON, jq among them, keep integers of no more bits."""
 MAX_ALTERNATIVES = 64
 MAX_TOKENS = 2**31 - 1
 MAX_STEPS = 1_000_000
@@ -35,12 +35,12 @@ class GenerateOptions:
         think: whether the model is asked to think before it answers.
         system: system prompt.
         steps: most denoise steps a block may take; the temperature schedule is stretched over as many.
-        cap: stop every block after so many steps and leave the schedule as it is.
-        entropy_bound: entropy in nats that the positions accepted in one step may add up to.
+        cap: stop every block after this many steps and leave the schedule unchanged.
+        entropy_bound: entropy in nats that the positions accepted in one step may sum to.
         t_min: temperature of the last step.
         t_max: temperature of the first step.
         temperature: 0 takes the most probable id in place of a drawn one; any other value is the temperature of every
-            step and stands for both `t_min` and `t_max`.
+            step and sets both `t_min` and `t_max`.
         stability: steps for which the draft must stay the same before a block may stop.
         confidence: mean entropy in nats below which a block may stop.
         noise: `seeded` draws from the seed; `reference` draws in the order of the reference (fp32 on a CPU only).

@@ -1,4 +1,4 @@
-"""Where things live on disk.
+"""Locations on disk.
 
 Knows `LOCALDIFF_HOME`, the XDG base directories and the Hub's own variables; knows nothing about what is stored there
 and never creates anything. Every function takes the environment, so that tests need not touch the real one.
@@ -21,7 +21,7 @@ from pathlib import Path
 
 
 def models_dir(env: Mapping[str, str] = os.environ) -> Path:
-    """Where quantized weights are written, one folder a model."""
+    """The folder of quantized weights, one folder per model."""
     return _base(env, "XDG_DATA_HOME", ".local/share") / "models"
 
 
@@ -36,7 +36,7 @@ def state_dir(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def hub_cache_dir(env: Mapping[str, str] = os.environ) -> Path:
-    """Where `huggingface_hub` keeps what it downloads, by that library's own rules (`huggingface_hub/constants.py`)."""
+    """The download cache of `huggingface_hub`, by that library's own rules (`huggingface_hub/constants.py`)."""
     caches = env.get("XDG_CACHE_HOME", os.path.join(_home(env), ".cache"))
     home = _filled_in(env.get("HF_HOME", os.path.join(caches, "huggingface")))
     older = env.get("HUGGINGFACE_HUB_CACHE", os.path.join(home, "hub"))
@@ -44,12 +44,12 @@ def hub_cache_dir(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def expanded(path: Path | str) -> Path:
-    """A path with the home directory in place of a leading `~` or `~name`; a name that nobody has stays as it is."""
+    """A path with the home directory in place of a leading `~` or `~name`; an unknown user name stays as it is."""
     return Path(os.path.expanduser(path))
 
 
 def nearest(directory: Path) -> Path:
-    """The directory, or the nearest one above it that is there."""
+    """The directory, or the nearest one above it that exists."""
     place = directory.absolute()
     while not place.is_dir() and place != place.parent:
         place = place.parent
@@ -57,7 +57,7 @@ def nearest(directory: Path) -> Path:
 
 
 def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:
-    """A path to read: with `~` in place of the home directory."""
+    """A path for display, with `~` in place of the home directory."""
     home = _home(env)
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
 
@@ -69,7 +69,7 @@ def _base(env: Mapping[str, str], variable: str, default: str) -> Path:
 
 
 def _xdg(env: Mapping[str, str], variable: str, default: str) -> Path:
-    """An XDG directory; the specification says that a relative value is to be ignored."""
+    """An XDG directory; the specification says to ignore a relative value."""
     value = Path(env.get(variable, ""))
     if value.is_absolute():
         return value

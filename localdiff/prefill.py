@@ -1,11 +1,11 @@
-"""Reading the prompt: chunk by chunk into the cache, the last of it perhaps beside the first denoise step.
+"""Prefill: encodes the prompt into the KV cache by chunks, the last part possibly in the first denoise step.
 
     prompt   [ held before | chunk | chunk | rest ]
-    passes                   one     one     one, together with the first canvas: a read of the weights less
+    passes                   one     one     one, together with the first canvas: saves a read of the weights
 
-Knows how a prompt is cut up and what is told of it; knows nothing about blocks. The rest counts as read when the first
-step is over, and that step's time belongs to both: to the prompt's seconds, and to the seconds that the rate of the
-answer is reckoned from.
+Knows how a prompt is chunked and which events report it; knows nothing about blocks. The rest counts as read when the
+first step is over, and that step's time belongs to both: to the prompt's seconds, and to the seconds from which the
+rate of the answer is computed.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from .generation import Generation
 def prefill(
     run: Generation, cancel: threading.Event, *, chunk: int, left: int
 ) -> Generator[Prefilled, None, tuple[int, ...]]:
-    """Reads what the context does not hold of the prompt.
+    """Encodes the part of the prompt that the context does not hold.
 
     Args:
-        cancel: looked at before each chunk.
-        chunk: most ids of a pass.
+        cancel: checked before each chunk.
+        chunk: most ids per pass.
         left: most ids that may be left to the first denoise step; 0 leaves none.
 
     Returns:
-        The ids that are left to that step. `read_last` tells when it has read them.
+        The ids that are left to that step. `read_last` reports when it has read them.
     """
     total = len(run.prompt)
     run.stats.start_prefill()
@@ -48,5 +48,5 @@ def prefill(
 
 
 def read_last(run: Generation) -> Prefilled:
-    """Says that the first denoise step has read the rest of the prompt."""
+    """The event that the first denoise step has read the rest of the prompt."""
     return Prefilled(done=len(run.prompt), total=len(run.prompt), seconds=run.stats.prefilled())

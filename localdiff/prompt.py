@@ -1,6 +1,6 @@
-"""A prompt, in each of the forms in which one can be given, and the ids that a model reads of it.
+"""The forms in which a prompt can be given, and the ids that a model reads.
 
-Knows the template's messages and ids; knows nothing about the model but how many embeddings it has.
+Knows the template's messages and ids; knows nothing about the model except how many embeddings it has.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .template import ChatTemplate
 from .tokenizer import Tokenizer
 
 Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int]
-"""A user message, a conversation as `role` and `content`, or token ids as they are."""
+"""A user message, a conversation as `role` and `content`, or token ids used as they are."""
 
 
 def prompt_ids(
@@ -23,7 +23,7 @@ def prompt_ids(
     """Ids of a prompt in any of its forms; text goes through the chat template, ids are taken as they are.
 
     Raises:
-        UsageError: it is empty or of no such form, is ids and what would shape messages, or has ids that there are not.
+        UsageError: it is empty or of no such form, is ids with options for messages, or has unknown ids.
         WeightsError: the tokenizer gives an id that the model has no embedding for.
     """
     ids = [] if isinstance(prompt, str | bytes) else [token for token in prompt if type(token) is int]

@@ -1,10 +1,10 @@
-"""A jinja2 environment for downloaded templates: no way out, and no way to run or grow without end.
+"""A jinja2 sandbox for untrusted templates, with bounded run time and output.
 
 Knows jinja2 and one budget; knows nothing about chats. Jinja's immutable sandbox keeps a template from
 Python's insides and from changing what it was given, but not from ten nested loops or from a text that
-doubles sixty times. Here every turn of a loop and every call of a macro is charged, and so is every text or
+doubles sixty times. Here every iteration of a loop and every call of a macro is charged, and so is every text or
 list that an operator, a capture, a filter or a method makes, before it is made. The few filters and methods
-whose outcome has no such measure are missing. A clock, read at every charge, bounds whatever is left.
+whose result cannot be measured beforehand are missing. A clock, read at every charge, bounds the rest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-# The released templates look from each message at all others: 2,000 messages take them 2 million steps.
+# The released templates loop over all messages for each message: 2,000 messages take 2 million steps.
 MAX_STEPS = 5_000_000
 MAX_SECONDS = 60.0
 CHARACTERS_PER_STEP = 64
@@ -49,13 +49,13 @@ class RefusedError(Exception):
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """Where chat templates are compiled and rendered; one rendering at a time, `refill` before each.
+    """Compiles and renders chat templates; one rendering at a time, `refill` before each.
 
-    What chat templates expect is there: trimmed blocks, loop controls, `raise_exception`, `tojson` without
+    Provides what chat templates expect: trimmed blocks, loop controls, `raise_exception`, `tojson` without
     HTML escapes, and `{% generation %}` blocks, which only mark text for training.
 
     Args:
-        clock: seconds that only ever grow.
+        clock: seconds, monotonic.
     """
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})
@@ -69,7 +69,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         )
         self._clock = clock
         self.refill(0)
-        # Compiled templates take this from the environment to put together what a macro or a capture wrote.
+        # Compiled templates use this attribute to join what a macro or a capture wrote.
         self.concat = self.join  # type: ignore[method-assign]
         for name in _FILTERS_WITHOUT_MEASURE:
             del self.filters[name]
@@ -83,10 +83,10 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         self.globals["raise_exception"] = _refuse
 
     def refill(self, input_characters: int) -> None:
-        """Allows the next rendering its steps and seconds, and texts 8 times as long as its input.
+        """Grants the next rendering its steps and seconds, and texts 8 times as long as its input.
 
         Args:
-            input_characters: length of all messages. A long input may be copied 64 times beside `MAX_STEPS`.
+            input_characters: length of all messages. A long input may be copied 64 times beyond `MAX_STEPS`.
         """
         self.max_characters = max(8 * input_characters, MIN_CHARACTERS)
         self._steps_left = MAX_STEPS + input_characters
@@ -94,27 +94,27 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     @property
     def tick(self) -> bool:
-        """Pays for one turn of a loop or one call of a macro. Always true.
+        """Charges one iteration of a loop or one call of a macro. Always true.
 
-        A property, because compiled templates read it in every turn and a sandboxed call takes ten times as
+        A property, because compiled templates read it in every iteration and a sandboxed call takes ten times as
         long.
         """
         self._pay(1)
         return True
 
     def join(self, parts: Iterable[Any]) -> str:
-        """Puts texts together; compiled templates call it, for `~` too."""
+        """Joins texts; compiled templates call it, for `~` too."""
         texts, size = [], 0
         for part in parts:
             texts.append(self._string(part))
             size += len(texts[-1])
             if size > self.max_characters:
-                break  # `charge` refuses; what follows must not pile up before it does
+                break  # `charge` raises; no more must pile up before it does
         self.charge(size)
         return "".join(texts)
 
     def charge(self, size: int) -> None:
-        """Pays for a text or list of `size` characters or items.
+        """Charges a text or list of `size` characters or items.
 
         Raises:
             BudgetError: it is longer than allowed, or the steps are used up.
@@ -145,7 +145,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return super().call(__context, __obj, *args, **kwargs)
 
     def wrap_str_format(self, value: Any) -> None:
-        """Nothing to wrap: `is_safe_attribute` refuses the methods that format."""
+        """Nothing to wrap: `is_safe_attribute` rejects the formatting methods."""
         return
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
@@ -216,7 +216,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
 
 class PublicNamespace(Namespace):
-    """`namespace()` without underscored attributes, some of which Python would call by itself."""
+    """`namespace()` without underscored attributes, some of which Python calls implicitly."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: B902
         attributes = dict(*args[1:], **kwargs)
@@ -230,7 +230,7 @@ class PublicNamespace(Namespace):
 
 
 class GenerationTag(Extension):
-    """`{% generation %} ... {% endgeneration %}`: renders what it holds."""
+    """`{% generation %} ... {% endgeneration %}`: renders its content."""
 
     tags = {"generation"}
 
@@ -249,7 +249,7 @@ class _Meter(NodeTransformer):
     def visit_For(self, node: nodes.For) -> nodes.For:
         self.generic_visit(node)
         node.body.insert(0, nodes.ExprStmt(_tick(node), lineno=node.lineno))
-        if node.test is not None:  # what `for ... if` leaves out never reaches the body
+        if node.test is not None:  # items that `for ... if` skips never reach the body
             node.test = nodes.And(_tick(node), node.test, lineno=node.lineno)
         return node
 
@@ -284,7 +284,7 @@ def _length(value: Any) -> int:
 
 
 def _measure(value: Any) -> int:
-    """Roughly the characters of `value` as text: sixty lists in lists can stand for a text without end."""
+    """Approximate length of `value` as text: sixty nested lists can stand for an endless text."""
     size, seen, waiting = 0, 0, [value]
     while waiting:
         item = waiting.pop()

@@ -1,4 +1,4 @@
-"""Keeps text that somebody typed from turning into control tokens.
+"""Keeps typed text from turning into control tokens.
 
 Knows control tokens as strings and one mark; knows nothing about ids, roles or templates.
 
@@ -9,12 +9,12 @@ since 5.23 offers `sanitize_control_tokens=True` (off by default); llama.cpp par
 tell input from template. Here it is always on, and costs nothing where a message holds no control token: the
 ids are then exactly those of the released rendering.
 
-    cover      "2<3 <turn|>" ─► "2<·3 <·turn|>"          · is MARK, behind every character that starts a token
+    cover      "2<3 <turn|>" ─► "2<·3 <·turn|>"          · is MARK, after every character that starts a token
     render     "<|turn>user 2<·3 <·turn|><turn|>"        the template's own tokens carry no mark
     segments   "<|turn>user 2<3 " │ "<turn|>" as text │ "<turn|>"
 
-The mark goes behind every such character and not only into whole tokens, because a template cuts and joins
-strings: out of `<chan<channel|>nel|>` it removes the inner token and thereby makes a new one.
+The mark goes after every such character and not only into whole tokens, because a template cuts and joins
+strings: from `<chan<channel|>nel|>` it removes the inner token and thereby makes a new one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MARK = "\ufdd0"
-"""A Unicode noncharacter: set aside for use inside a program, never for exchange between programs."""
+"""A Unicode noncharacter: reserved for use inside a program, never for exchange between programs."""
 
 _NEVER = "(?!)"
 
@@ -66,7 +66,7 @@ class Shield:
         Args:
             value: a string, or a list or mapping of such values; anything else comes back as it is. Keys are
                 marked only where they hold a whole control token, since templates sort by key.
-            keep: control tokens that stay what they are, for text the model wrote itself.
+            keep: control tokens that stay control tokens, for text the model wrote itself.
         """
         if isinstance(value, str):
             return self._cover_text(value, keep)

@@ -1,4 +1,4 @@
-"""Amounts of memory as people write and read them. A GB is 10⁹ bytes, here and everywhere."""
+"""Parsing and formatting of memory sizes. A GB is 10⁹ bytes, here and everywhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def parse_size(text: str, option: str) -> int:
         option: where it was typed, for the message.
 
     Raises:
-        UsageError: it is no size, or none above zero.
+        UsageError: it is not a size, or not above zero.
     """
     match = _SIZE.fullmatch(text.strip())
     size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
@@ -30,7 +30,7 @@ def parse_size(text: str, option: str) -> int:
 
 
 def shown_size(nbytes: float) -> str:
-    """A size to read: `15.4 GB`, `380 MB` or `12 KB`."""
+    """A size for display: `15.4 GB`, `380 MB` or `12 KB`."""
     if nbytes >= 0.95e9:
         return f"{nbytes / 1e9:.1f} GB"
     return f"{nbytes / 1e6:.0f} MB" if nbytes >= 0.95e6 else f"{nbytes / 1e3:.0f} KB"

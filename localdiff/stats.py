@@ -1,4 +1,4 @@
-"""The figures of a run, kept while it goes: every rate is computed here and nowhere else."""
+"""The statistics of a run, kept while it goes: every rate is computed here and nowhere else."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .events import BlockCommitted, BlockStats, RunStats
 class StatsKeeper:
     """Counts passes and seconds of one run.
 
-    The clock of `tok_per_s` starts with the first denoise step: loading and prefill stand apart, and so nothing but
-    committed, visible tokens over denoising and commit time goes into the rate. Where the first step reads the end of
-    the prompt too, its time is in both: neither figure is better than it was.
+    The clock of `tok_per_s` starts with the first denoise step: loading and prefill are separate, and so the rate is
+    committed, visible tokens over denoising and commit time. Where the first step also reads the end of the prompt, its
+    time counts in both, so that neither figure is flattered.
     """
 
     def __init__(self, *, prompt_tokens: int, device: torch.device) -> None:
@@ -30,31 +30,31 @@ class StatsKeeper:
             torch.cuda.reset_peak_memory_stats(device)
 
     def start_prefill(self) -> None:
-        """The prompt begins to be read."""
+        """The prefill begins."""
         self._prompt_began = time.perf_counter()
 
     def prefilled(self) -> float:
-        """More of the prompt is read; returns the seconds that it took so far."""
+        """More of the prompt is read; returns the seconds taken so far."""
         self._prompt_seconds = time.perf_counter() - self._prompt_began
         return self._prompt_seconds
 
     def start_clock(self) -> float:
-        """When the first denoise step of the run began; the first call sets it."""
+        """The time at which the first denoise step of the run began; the first call sets it."""
         if self._started is None:
             self._started = time.perf_counter()
         return self._started
 
     def block_done(self, event: BlockCommitted) -> None:
-        """A block took its steps."""
+        """Counts the steps of a finished block."""
         self._denoise_passes += event.steps
         self._blocks.append(BlockStats(steps=event.steps, seconds=event.seconds, reason=event.reason))
 
     def commit_done(self) -> None:
-        """A committed block was written into the cache."""
+        """Counts a commit pass."""
         self._commit_passes += 1
 
     def finish(self, tokens: int) -> RunStats:
-        """The run has ended with `tokens` committed, visible tokens."""
+        """The statistics of a run that has ended with `tokens` committed, visible tokens."""
         seconds = 0.0 if self._started is None else time.perf_counter() - self._started
         return RunStats(
             prompt_tokens=self._prompt_tokens,
@@ -65,7 +65,7 @@ class StatsKeeper:
             denoise_passes=self._denoise_passes,
             commit_passes=self._commit_passes,
             tokens_per_forward=tokens / self._denoise_passes if self._denoise_passes else 0.0,
-            # What replayed graphs compute in is held, but in no run after the one that recorded them allocated.
+            # The memory of replayed CUDA graphs is reserved, but allocated only in the run that captured them.
             peak_bytes=torch.cuda.max_memory_reserved(self._device) if self._device.type == "cuda" else None,
             blocks=tuple(self._blocks),
         )

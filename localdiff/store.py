@@ -1,7 +1,7 @@
-"""The quantized models of this machine: which there are, which one is meant when none is named, which were verified.
+"""The quantized models on this machine: which exist, which is the default, which were verified.
 
 Knows the folder of models, what their manifests say about themselves, and the record of verifications; reads no
-weights, and needs no torch. A model belongs to the folder `paths.models_dir()`, one directory each.
+weights, and needs no torch. Each model is a directory in the folder `paths.models_dir()`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class StoredModel:
     """One directory of the folder of models.
 
     Attributes:
-        name: what it goes by.
+        name: its name.
         directory: where it is.
         state: `damaged` where its manifest cannot be read.
-        recipe: what it was made by, where its manifest says so.
+        recipe: the recipe it was made with, where its manifest says so.
         nbytes: size of all its files.
-        verified: when all of its bytes were last found to be sound, if its manifest is still the same.
+        verified: when all of its bytes were last verified, if its manifest is still the same.
     """
 
     name: str
@@ -52,19 +52,19 @@ class StoredModel:
 
 
 def output_name(model: str, recipe: str) -> str:
-    """The name that a model gets by default: the last part of what it was made from, and the recipe."""
+    """The default name of a model: the last part of its source's name, and the recipe."""
     directory = paths.expanded(model)
     return f"{directory.resolve().name if directory.is_dir() else model.split('/')[-1]}-{recipe}"
 
 
 def default_model(env: Mapping[str, str] = os.environ) -> str:
-    """The model that is meant when none is named.
+    """The default model, used when none is named.
 
     It is the released model, in the first recipe that is here, in the order of `quant.RECIPES`; or whatever else is
-    here, if that is a single model. The demo model never stands in, quantized or not (`docs/decisions/0005`).
+    here, if that is a single model. The demo model is never the default, quantized or not (`docs/decisions/0005`).
 
     Raises:
-        WeightsError: there is none, or no telling which.
+        WeightsError: there is none, or more than one candidate.
     """
     finished = [directory.name for directory in _directories(env) if _is_finished(directory)]
     for recipe in RECIPES:
@@ -86,7 +86,7 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
 
 
 def is_default(name: str, env: Mapping[str, str] = os.environ) -> bool:
-    """Whether a model is the one that is meant when none is named."""
+    """Whether a model is the default."""
     try:
         return default_model(env) == name
     except WeightsError:
@@ -117,10 +117,10 @@ def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
 
 
 def remove(model: StoredModel) -> None:
-    """Delete a model, or the link to one; stopped half-way, what is left is never taken for a model.
+    """Delete a model, or the link to one; if interrupted, what is left is never taken for a model.
 
     Raises:
-        ResourceError: the disk refuses.
+        ResourceError: the disk fails.
     """
     grave = model.directory.with_name(model.directory.name.removesuffix(DISCARDED) + DISCARDED)
     try:
@@ -140,7 +140,7 @@ def remove(model: StoredModel) -> None:
 
 
 def record_verified(directory: Path, *, now: datetime | None = None, env: Mapping[str, str] = os.environ) -> None:
-    """Remember that all bytes of a model were found to be sound just now.
+    """Record that all bytes of a model have just been verified.
 
     Raises:
         OSError: the record cannot be written.
@@ -149,7 +149,7 @@ def record_verified(directory: Path, *, now: datetime | None = None, env: Mappin
 
 
 def forget_verified(directory: Path, *, env: Mapping[str, str] = os.environ) -> None:
-    """Remember no longer that a model was sound.
+    """Remove the record that a model was verified.
 
     Raises:
         OSError: the record cannot be written.
@@ -164,7 +164,7 @@ def _directories(env: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _is_finished(directory: Path) -> bool:
-    """Whether a directory has the name and the manifest of a model; a job ends by giving it that name."""
+    """Whether a directory has the name and the manifest of a model; a job renames its directory last."""
     return not directory.name.endswith((PARTIAL, DISCARDED)) and os.path.isfile(directory / MANIFEST)
 
 
@@ -186,12 +186,12 @@ def _look_at(directory: Path, record: _Record) -> StoredModel:
 
 
 def _source(directory: Path) -> str | None:
-    """What a model was made from."""
+    """The source that a model was made from."""
     return _said(directory, "source", "model")
 
 
 def _said(directory: Path, section: str, key: str) -> str | None:
-    """What a manifest says about its model; None where it cannot be read or says nothing."""
+    """A value from a manifest; None where it cannot be read or has none."""
     try:
         value = json.loads((directory / MANIFEST).read_bytes())[section][key]
     except (OSError, ValueError, KeyError, TypeError):
@@ -202,7 +202,7 @@ def _said(directory: Path, section: str, key: str) -> str | None:
 def _size(directory: Path) -> int:
     total = 0
     for path in directory.rglob("*"):
-        with suppress(OSError):  # a job may be at work in it, or it may not be looked into
+        with suppress(OSError):  # a job may be working in it, or it may be unreadable
             total += path.lstat().st_size if path.is_file() else 0
     return total
 
@@ -245,7 +245,7 @@ class _Record:
             raise
 
     def _read(self) -> dict[str, Any]:
-        """What is recorded; a record that cannot be read says nothing."""
+        """The record; one that cannot be read counts as empty."""
         try:
             content = json.loads(self._path.read_bytes())
         except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Environment variables that choose a way to compute: what they say wrong is the user's to mend."""
+"""Environment variables that choose a code path: invalid values become errors for the user."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .errors import UsageError
 
 @contextmanager
 def reading_switches() -> Iterator[None]:
-    """Turns a `SwitchError` of `quant` into the error that this package promises.
+    """Turns a `SwitchError` of `quant` into a `UsageError`.
 
     Raises:
-        UsageError: an environment variable says what it cannot say.
+        UsageError: an environment variable has an invalid value.
     """
     try:
         yield

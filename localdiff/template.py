@@ -1,7 +1,7 @@
-"""Messages to the prompt that the model was trained on, by the checkpoint's own chat template.
+"""The checkpoint's own chat template: turns messages into the prompt that the model was trained on.
 
-Knows where a checkpoint keeps its template and what the template may ask for; knows nothing about token ids
-beyond handing the text over, and nothing about the model.
+Knows where a checkpoint keeps its template and what the template may use; knows nothing about token ids
+beyond passing the text on, and nothing about the model.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_DEPTH = 64
 # Names of the family; `tokenizer_config.json` may say otherwise.
 _TOKENS = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
 
-# What the model itself may write, and the template looks for, in the text of its earlier turns.
+# Markers that the model itself may write, and that the template looks for in its earlier turns.
 _ASSISTANT_KEEPS = ("<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>')
 
 
@@ -41,7 +41,7 @@ class ChatTemplate:
 
     Args:
         directory: the checkpoint.
-        now: what `strftime_now` in a template asks for the date.
+        now: the date for `strftime_now` in a template.
 
     Raises:
         WeightsError: there is no template, or it cannot be read or compiled.
@@ -58,7 +58,7 @@ class ChatTemplate:
         self._environment.globals["strftime_now"] = lambda form: now().strftime(_without_widths(form))
         try:
             self._template = self._environment.from_string(source)
-        except Exception as error:  # whatever compiling or running it raises is the template's fault
+        except Exception as error:  # any error from compiling or running it is the template's fault
             raise self._failure("cannot be used", error) from error
 
     def render(
@@ -73,16 +73,16 @@ class ChatTemplate:
         """The prompt as text, character for character what the released template gives.
 
         Args:
-            messages: `{"role": ..., "content": ...}` and what the template knows besides, such as
+            messages: `{"role": ..., "content": ...}` and other keys that the template knows, such as
                 `tool_calls`. A key whose value is None counts as absent.
             think: let the model think before it answers.
             tools: function declarations, `{"type": "function", "function": {...}}`.
             add_generation_prompt: end with the opening of the model's turn.
-            shield: marks what was typed, so that `shield.segments` can tell it from the template's own text.
+            shield: marks typed text, so that `shield.segments` can tell it from the template's own text.
                 Without it, control tokens in a message look like the template's.
 
         Raises:
-            UsageError: the messages are not what a template can take, or the template refuses them.
+            UsageError: the messages are not what a template can take, or the template rejects them.
             WeightsError: the template fails, or does not end.
         """
         from .sandbox import RefusedError
@@ -122,7 +122,7 @@ class ChatTemplate:
 
         A message that holds `<turn|>` or `<|think|>` keeps them as characters. So does every string in
         `tools`, `tool_calls` and `reasoning`. In the content of assistant messages the markers that the model
-        itself writes (channels, tool calls, their quotes) stay what they are, because the template looks for
+        itself writes (channels, tool calls, their quotes) stay control tokens, because the template looks for
         them; turn markers do not. Without control tokens in the messages, the ids are exactly those of the
         released rendering.
 
@@ -149,7 +149,7 @@ def _find_template(directory: Path, config: Mapping[str, Any]) -> tuple[Path, st
     if path.is_file():
         return path, _read_text(path)
     path, found = directory / CONFIG_NAME, config.get("chat_template")
-    if isinstance(found, list):  # an older form: several templates with names
+    if isinstance(found, list):  # an older form: several named templates
         named = {entry.get("name"): entry.get("template") for entry in found if isinstance(entry, dict)}
         found = named.get("default")
     if isinstance(found, str):
@@ -252,6 +252,6 @@ def _without_widths(form: Any) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    """The message of an error that a downloaded file may have worded: one printable line without a period."""
+    """The message of an error whose text may come from a downloaded file: one printable line without a period."""
     text = "".join(c if c.isprintable() else " " for c in str(error) or type(error).__name__)
     return " ".join(text.split())[:200].rstrip(".")

@@ -1,4 +1,4 @@
-"""Text to token ids and back, and how one id looks.
+"""The tokenizer: text to token ids and back, and the text of single ids.
 
 The only module that knows the vocabulary, through `tokenizer.json`. Knows nothing about messages, roles or
 the model.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 REPLACEMENT = "\ufffd"
 FILE_NAME = "tokenizer.json"
 
-# Gemma's markers have a bar inside an angle bracket. One that a file forgot to flag as special is one all the same.
+# Gemma's markers have a bar inside an angle bracket. One that a file forgot to flag as special still is one.
 _MARKER = re.compile(r"<\|\S*>|<\S*\|>")
 
 _NAMES = {
@@ -46,7 +46,7 @@ _NAMES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpecialIds:
-    """Ids of the control tokens that code asks for by name; None where the checkpoint has no such token.
+    """Ids of the control tokens that code uses by name; None where the checkpoint has no such token.
 
     `<|turn>` is `turn_open`, `<turn|>` is `turn_close`, and so on for channel, tool_call and tool_response;
     `quote` is the string quote of tool calls.
@@ -117,16 +117,16 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """The ids of trusted text: control tokens written in it become control ids; none is added around it.
 
-        For what somebody typed use `ChatTemplate.encode`, or `encode_literal`.
+        For typed text use `ChatTemplate.encode`, or `encode_literal`.
 
         Raises:
-            UsageError: `text` holds half a surrogate pair.
+            UsageError: `text` holds a lone surrogate.
         """
         _refuse_surrogates(text)
         return self._backend.encode(text, add_special_tokens=False).ids
 
     def encode_literal(self, text: str) -> list[int]:
-        """The ids of text in which no control token is one: `<turn|>` comes out as its characters.
+        """The ids of literal text, without control tokens: `<turn|>` is encoded as its characters.
 
         Raises:
             UsageError: as `encode_segments`.
@@ -134,11 +134,11 @@ class Tokenizer:
         return self.encode_segments(self.shield.segments(self.shield.cover(text)))
 
     def encode_segments(self, segments: Iterable[Segment]) -> list[int]:
-        """The ids of a prompt in which some stretches are literal.
+        """The ids of a prompt in which some segments are literal.
 
         Raises:
-            UsageError: a literal stretch cannot be spelt without the control token it looks like, or the text
-                holds half a surrogate pair.
+            UsageError: a literal segment cannot be encoded without the control token it looks like, or the text
+                holds a lone surrogate.
         """
         ids: list[int] = []
         for segment in segments:
@@ -155,7 +155,7 @@ class Tokenizer:
         return self._backend.decode(list(kept), skip_special_tokens=False)
 
     def piece(self, id: int) -> str:
-        """How the one id looks on a canvas.
+        """The text of one id on a canvas.
 
         A marker of a leading space is a space; a control token is its own text; a byte that is no character
         by itself is `<0xE2>`; an id without a token is U+FFFD.
@@ -167,7 +167,7 @@ class Tokenizer:
 
     @cached_property
     def decoder_steps(self) -> tuple[Mapping[str, Any], ...]:
-        """The steps of the decoder as `tokenizer.json` spells them, sequences flattened; maybe none."""
+        """The decoder steps as in `tokenizer.json`, sequences flattened; may be empty."""
         decoder = self._backend.decoder
         return () if decoder is None else tuple(_flatten(json.loads(decoder.__getstate__())))
 
@@ -193,7 +193,7 @@ class Tokenizer:
         return token
 
     def _spell(self, text: str) -> list[int]:
-        """Ids of `text` past the table of added tokens; character by character where the model knows it as
+        """Ids of `text`, bypassing the table of added tokens; character by character where the model knows it as
         one.
         """
         ids = self._model_ids(text)
@@ -226,13 +226,13 @@ def _read(path: Path) -> tokenizers.Tokenizer:
         )
     try:
         backend = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises the bare class for whatever is wrong with the file
+    except Exception as error:  # the library raises plain `Exception` for any error in the file
         reason = str(error).partition("\n")[0]
         raise WeightsError(
             f"`{path}` is not a tokenizer that can be read: {reason}",
             hint="the file may be cut off; fetch it again",
         ) from error
-    # The file may carry settings of a training run, which would cut prompts short or fill them up.
+    # The file may carry settings of a training run, which would truncate or pad prompts.
     backend.no_truncation()
     backend.no_padding()
     return backend
@@ -255,7 +255,7 @@ def _flatten(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _byte_level_alphabet() -> dict[str, int]:
-    """GPT-2's table: printable bytes stand for themselves, the others for the code points from 256 on."""
+    """GPT-2's byte-level alphabet: printable bytes stand for themselves, the others for the code points from 256 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}

@@ -1,4 +1,4 @@
-"""What every codec can do, and what it leaves behind.
+"""The interface of every codec, and the encoded tensor that it produces.
 
 Knows the shape of the two parts, codes and scales; knows no number format. Shapes: `in` is the last axis of a weight,
 the input of its product, and `…` stands for any axes before it.
@@ -54,7 +54,7 @@ class Codec(Protocol):
 
     @property
     def name(self) -> str:
-        """Word for it in recipes and manifests."""
+        """Its name in recipes and manifests."""
 
     @property
     def codes_dtype(self) -> torch.dtype:
@@ -66,10 +66,10 @@ class Codec(Protocol):
 
     @property
     def error_limit(self) -> float:
-        """Relative RMSE above which a tensor is not what this codec should make of any sane weight."""
+        """Relative RMSE above which an encoded tensor is refused: no sane weight loses this much."""
 
     def encode(self, weight: Tensor) -> Encoded:
-        """Quantize `[…, in]` (bf16, fp16 or fp32) where it lies.
+        """Quantize `[…, in]` (bf16, fp16 or fp32) on its device.
 
         Raises:
             ValueError: `in` is not a multiple of 64, or the type is not a float type.
@@ -108,7 +108,7 @@ def check_shape(shape: Sequence[int]) -> None:
 
 
 def check_weight(weight: Tensor) -> None:
-    """Refuse what no codec encodes.
+    """Refuse a weight that no codec can encode.
 
     Raises:
         ValueError: a shape that does not divide into groups, or a type that is not bf16, fp16 or fp32.

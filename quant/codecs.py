@@ -1,6 +1,6 @@
 """The codecs by name.
 
-Knows which codecs there are; knows nothing about what they do.
+Knows which codecs exist; knows nothing about what they do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Everything this package does to a disk, one operation a method.
+"""All disk writes of this package, one operation per method.
 
-Knows files and directories; knows nothing about what is in them. Tests put a disk in its place that stops after any
-number of operations.
+Knows files and directories; knows nothing about what is in them. Tests substitute a disk that stops after any number of
+operations.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
 
 class Disk:
-    """The real disk. Whatever is written is on it when `sync` returns.
+    """The real disk. What was written has reached it when `sync` returns.
 
-    Every method raises `SpaceError` where the disk is full, and `OutputError` where it refuses or fails.
+    Every method raises `SpaceError` where the disk is full, and `OutputError` where an operation is refused or fails.
     """
 
     def make_directory(self, path: Path) -> None:
@@ -31,7 +31,7 @@ class Disk:
             path.mkdir(parents=True, exist_ok=True)
 
     def create(self, path: Path) -> BinaryIO:
-        """A new, empty file, in place of an old one."""
+        """Create an empty file, replacing an old one."""
         with _worded(path):
             return path.open("wb", buffering=0)
 
@@ -49,7 +49,7 @@ class Disk:
             os.fsync(file.fileno())
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give a file or directory another name, in place of a file that has it."""
+        """Rename a file or directory, replacing a file of that name."""
         with _worded(new):
             os.replace(old, new)
             _sync_directory(new.parent)
@@ -65,7 +65,7 @@ class Disk:
 
 @contextmanager
 def _worded(path: Path | str) -> Iterator[None]:
-    """What a disk answers, as a sentence that names the file."""
+    """Turns an `OSError` into an error of this package that names the file."""
     try:
         yield
     except OSError as error:
@@ -79,7 +79,7 @@ def _worded(path: Path | str) -> Iterator[None]:
 
 
 def put(disk: Disk, path: Path, content: bytes) -> None:
-    """Write a small file so that it is there whole or not at all."""
+    """Write a small file atomically."""
     partial = path.with_name(path.name + ".partial")
     with disk.create(partial) as file:
         disk.write(file, 0, content)

@@ -1,4 +1,4 @@
-"""`python -m quant.error_table [DIRECTORY]`: what each codec does to weights, as a table.
+"""`python -m quant.error_table [DIRECTORY]`: a table of each codec's quantization error.
 
 Knows a few distributions, and reads a checkpoint's own weights where a directory is given; writes nothing. The
 baseline is bitsandbytes' NF4 with its absolute maxima rounded to 16 bits, so that both sides store the same bytes.
@@ -44,7 +44,7 @@ FORMATS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
         "int8": lambda weight: CODECS["int8"].decode(CODECS["int8"].encode(weight)),
     }
 )
-"""Column → weights as they come back, in fp32."""
+"""Column → function that encodes weights and decodes them to fp32."""
 
 
 def distributions(rows: int = 1024) -> Iterator[tuple[str, Tensor]]:
@@ -87,7 +87,7 @@ def measure(weights: Iterator[tuple[str, Tensor]]) -> dict[str, dict[str, float]
 
 
 def table(errors: Mapping[str, Mapping[str, float]]) -> str:
-    """Markdown: relative RMSE in percent, and what fitting the scale takes off."""
+    """Markdown: relative RMSE in percent, and how much fitting the scale reduces it."""
     lines = ["| weights | absmax NF4 | `nf4` | fitted against absmax | `int8` |", "|---|---:|---:|---:|---:|"]
     for label, row in errors.items():
         change = 100 * (row["nf4"] / row["absmax NF4"] - 1)

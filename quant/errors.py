@@ -1,7 +1,7 @@
-"""What can go wrong with stored weights, as sentences.
+"""Errors about stored weights, with the messages that users see.
 
-Knows wording and exit codes; knows nothing about where an error is raised. Messages have the form that the program
-shows them in: one sentence without a final period, and a separate hint.
+Knows exit codes and the form of messages; knows nothing about where an error is raised. Messages have the form in which
+the program shows them: one sentence without a final period, and a separate hint.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SourceError(QuantError):
 
 
 class SpaceError(QuantError):
-    """The disk does not hold what is to be written."""
+    """There is not enough disk space for what is to be written."""
 
     exit_code = 4
 
@@ -49,6 +49,6 @@ class OutputError(QuantError):
 
 
 class DamagedError(QuantError):
-    """Stored weights are not what their manifest promises."""
+    """Stored weights do not match their manifest."""
 
     exit_code = 5

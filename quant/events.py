@@ -1,7 +1,6 @@
-"""What a quantization job and a verification report while they run.
+"""Progress events of a quantization job and of a verification.
 
-Knows names and numbers in plain values; knows nothing about progress bars. Bytes of the source are the measure of
-progress.
+Knows names and numbers in plain values; knows nothing about progress bars. Progress is measured in bytes of the source.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class ShardStarted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BytesDone:
-    """So many more bytes of the source are worked off, in the tensor `name`."""
+    """So many more bytes of the source have been processed, in the tensor `name`."""
 
     name: str
     source_bytes: int

@@ -1,4 +1,4 @@
-"""The GPU of this machine, as far as a plan and a job ask for one.
+"""The GPU of this machine, as far as a plan and a job need it.
 
 Knows torch's view of it; knows nothing about weights.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 ROOM = 2_000_000_000
-"""Free bytes under which a GPU is left to those who are at work on it; a job needs less."""
+"""A GPU with fewer free bytes is left to the programs that use it; a job needs less."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

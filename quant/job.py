@@ -1,4 +1,4 @@
-"""What a quantization job is.
+"""The description of a quantization job.
 
 Knows everything that decides the output, and what two runs must have in common; knows nothing about the disk.
 """
@@ -19,7 +19,7 @@ from .plan import Plan
 from .source import SourceFile
 
 JOB_FILE = "job.json"
-"""What an unfinished output holds, and a finished one does not."""
+"""File that only an unfinished output has."""
 
 Content: TypeAlias = Path | bytes | Callable[[], bytes]
 """A file to copy, its content, or what fetches it and may raise `SourceStoppedError`."""

@@ -1,7 +1,7 @@
 """`quant.json`: what a quantized directory holds and where it came from.
 
 Knows the schema of `docs/format.md` and nothing about how the content is made. A manifest is text that may have been
-downloaded: everything in it is checked before anything believes it.
+downloaded: everything in it is checked before it is used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How much device memory a model takes, from names and shapes alone.
+"""Estimates how much device memory a model takes, from names and shapes alone.
 
-Knows what a step of this model holds at its fullest; allocates and measures nothing. The plan shows it before a
-download, the loader asks it before it fills a card. GB is 10⁹ bytes.
+Knows the peak memory of a step of this model; allocates and measures nothing. The plan shows it before a download, the
+loader asks for it before it fills a GPU. GB is 10⁹ bytes.
 
     weights (by class)  +  key-value cache (at a context)  +  step buffers  +  slack
 """
@@ -23,13 +23,13 @@ SLACK = 500_000_000
 """What a CUDA context takes (0.3 to 0.4 GB) and what an allocator cannot use. A budget, not a measurement."""
 
 _BLOCK = 8 * 1024 * 1024
-"""Elements of a block in which logits are read and attention scores computed."""
+"""Elements of a block in which logits are read and attention scores are computed."""
 _READING = 2 * 4
-"""Bytes an element while logits are read: scores and probabilities in fp32."""
+"""Bytes per element while logits are read: scores and probabilities in fp32."""
 _SCORES = 3 * 4
-"""Bytes an attention score: fp32 scores and their softmax, and both in 16 bits."""
+"""Bytes per attention score: fp32 scores and their softmax, and both in 16 bits."""
 _SHARES = 8 * 4
-"""Bytes a number of a soft embedding while its shares are summed in fp32, on a card."""
+"""Bytes per element of a soft embedding while its shares are summed in fp32, on a GPU."""
 _DECODE_ROWS = 4096
 _DECODE_BYTES = 8
 """Decoding holds a weight as fp32, as the result, and its code as an index or a float."""
@@ -156,10 +156,10 @@ class _Step:
         self._context, self._canvas, self._rows, self._itemsize = context, canvas, rows, itemsize
 
     def peak(self) -> int:
-        """The larger of a pass through the layers, and of the head with the reading of its logits; or of two steps.
+        """The peak of a pass through the layers, of the head with the reading of its logits, or of two recorded steps.
 
-        A step lets go of its logits before the next one makes its own; what it believed stays as an embedding a row. On
-        a card, though, a step that is recorded keeps its memory while one of another shape is run beside it.
+        A step frees its logits before the next one makes its own; its prediction stays as one embedding per row. On a
+        GPU, though, a recorded step keeps its memory while one of another shape is run.
         """
         logits = self._canvas * self._vocab_size * self._itemsize
         reading = _READING * max(self._vocab_size, min(_BLOCK, self._canvas * self._vocab_size))

@@ -107,7 +107,7 @@ def _bins(place: Tensor) -> Tensor:
 
 
 class _Fitter:
-    """Fits and encodes groups `[n, 64]`, n up to a limit, in buffers that are used again and again."""
+    """Fits and encodes groups `[n, 64]`, n up to a limit, in buffers that are reused."""
 
     def __init__(self, limit: int, device: torch.device) -> None:
         self.tables = _tables(device)

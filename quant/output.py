@@ -1,7 +1,7 @@
-"""Where a job's output lies while it is unfinished.
+"""The output directory of a job, from its unfinished to its published state.
 
-Knows the output directory in all its states; knows nothing about codecs. Every state in between two operations is one
-that `prepare` can go on from:
+Knows the output directory in all its states; knows nothing about codecs. `prepare` can resume from every state between
+two operations:
 
     (nothing) ─► NAME.partial/ with job.json ─► + shards and notes ─► + index, manifest ─► NAME/
                        ▲                                                     │ damaged
@@ -39,10 +39,10 @@ def discarded_directory(output: Path) -> Path:
 
 
 def require_free(output: Path) -> None:
-    """Refuse a place where something lies that no job made.
+    """Refuse a path that is taken by something other than a quantized model.
 
     Raises:
-        OutputError: it is neither free nor a quantized model.
+        OutputError: it exists and is not a quantized model.
     """
     if _occupied(output) and not (output / MANIFEST_FILE).exists():
         raise OutputError(f"`{output}` exists and is not a quantized model", "choose another directory")
@@ -101,7 +101,7 @@ class Output:
         self.notes[shard] = note
 
     def publish(self) -> None:
-        """Give the finished, verified directory its name, in place of an old one."""
+        """Rename the finished, verified directory to its final name, replacing an old one."""
         for shard in self._job.plan.shards:
             self._disk.remove(self.directory / (shard.file + NOTE))
         self._disk.remove(self.directory / SCRATCH)
@@ -244,7 +244,7 @@ def _note(manifest: Manifest, name: str, shard: ShardEntry) -> Note:
 
 
 def _read_note(path: Path) -> Note | None:
-    """A shard's note, or None where there is none that can be believed: then the shard is made again."""
+    """A shard's note, or None where it is missing or invalid: then the shard is made again."""
     try:
         return Note.from_bytes(path.read_bytes())
     except (FileNotFoundError, ValueError, KeyError, TypeError):

@@ -1,7 +1,7 @@
-"""What a recipe does to a checkpoint, from file headers alone.
+"""A plan: how a recipe stores each tensor of a checkpoint, from file headers alone.
 
-Knows names, shapes and bytes; reads no weights and writes nothing. A plan is what a user is shown before anything
-happens, and what a job then does.
+Knows names, shapes and bytes; reads no weights and writes nothing. A plan is shown to the user before anything happens,
+and a job then carries it out.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def tensor_class(name: str) -> str:
 
 
 def working_bytes(workers: int) -> int:
-    """Peak of the memory that a job allocates for weights, with so many slices in work and as many waiting."""
+    """Peak memory that a job allocates for weights, with `workers` slices being encoded and as many waiting."""
     return SLICE_BYTES * workers * (_BUFFERS + 1)
 
 

@@ -1,4 +1,4 @@
-"""Slices worked on by several threads, results in order.
+"""A thread pool that processes slices in parallel and returns results in order.
 
 Knows threads; knows nothing about weights. Torch releases the interpreter's lock while it computes, so that slices
 encode side by side, each on one core: far better than splitting every small operation over all cores.
@@ -19,7 +19,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MAX_WORKERS = 32
-"""More would hold over 1 GB of slices, and wait for the interpreter's lock."""
+"""Most workers: more would hold over 1 GB of slices, and wait for the interpreter's lock."""
 
 
 def available_workers() -> int:
@@ -48,7 +48,7 @@ class SlicePool:
 
 @contextmanager
 def slice_pool(workers: int) -> Iterator[SlicePool]:
-    """A pool, while torch itself uses one thread an operation in every thread that starts meanwhile."""
+    """A pool; meanwhile, torch uses one thread per operation in every thread that is started."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     pool = SlicePool(workers)

@@ -69,10 +69,10 @@ class SourceReader:
         return torch.frombuffer(buffer, dtype=DTYPES[tensor.dtype]).view(-1, last)
 
     def sha256(self) -> str:
-        """Read on to the end, and tell the hash of the whole file.
+        """Read on to the end, and return the hash of the whole file.
 
         Raises:
-            SourceError: it is not the one that was promised.
+            SourceError: it is not the expected one.
         """
         self._skip(self.file.nbytes)
         digest = self._hash.hexdigest()

@@ -1,8 +1,7 @@
-"""Which tensor is stored how: recipes as values.
+"""Recipes: rules that decide how each tensor is stored.
 
 Knows tensor names and the words for fates; knows nothing about bytes. A recipe is an ordered list of rules, the first
-match decides, and a tensor without a rule is an error, so that nothing is ever left in 16 bits or dropped without a
-word.
+match decides, and a tensor without a rule is an error, so that nothing is ever left in 16 bits or dropped silently.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Recipe:
         """The same recipe for a model with these tensors: every `{last}` is replaced by its last layer's number.
 
         Raises:
-            RecipeError: a rule speaks of the last layer and no tensor belongs to a layer.
+            RecipeError: a rule names the last layer and no tensor belongs to a layer.
         """
         if not any(LAST in rule.pattern for rule in self.rules):
             return self

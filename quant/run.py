@@ -1,9 +1,9 @@
-"""A quantization job from the first byte to the renamed directory.
+"""Runs a quantization job, from the first byte to the renamed directory.
 
     source files ─► shards and their notes ─► other files ─► index ─► manifest ─► verify ─► rename ─► NAME/
 
-Knows the order of things; knows nothing about number formats or progress bars. Stopped anywhere, the same job goes on
-at the first unfinished shard, and ends in the same bytes.
+Knows the order of steps; knows nothing about number formats or progress bars. Stopped anywhere, the same job resumes at
+the first unfinished shard, and its output is the same bytes.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def make_shard(
 
     Raises:
         SourceError: the file is damaged, or holds values that are not finite.
-        DamagedError: a tensor loses more than its codec should lose of any sane weights.
+        DamagedError: a tensor's error is over its codec's limit.
         SpaceError: the disk is full.
     """
     tensors: dict[str, TensorEntry] = {}
@@ -107,7 +107,7 @@ class _Rows:
 def _rows(
     job: Job, tensor: PlannedTensor, reader: SourceReader, writer: ShardWriter, pool: SlicePool
 ) -> Iterator[_Rows]:
-    """Work off one tensor, a slice at a time."""
+    """Process one tensor, a slice at a time."""
     stored, name = tensor.source, tensor.name
     read = (reader.rows(stored, part) for part in row_slices(stored.shape, stored.itemsize))
     if tensor.fate == "keep":

@@ -1,4 +1,4 @@
-"""Large tensors a slice at a time.
+"""Cuts large tensors into slices that are processed one at a time.
 
 Knows that a row of a weight encodes on its own, so that fused experts and the embedding can be cut anywhere between two
 rows; knows nothing about files. A fused expert tensor is 1 GB in bf16, so nothing here ever holds one whole in the

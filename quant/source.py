@@ -1,6 +1,6 @@
 """Safetensors files as their headers describe them.
 
-Knows the file format and nothing of what a tensor is for; headers are enough for a plan, and nothing else is read here.
+Knows the file format, not what a tensor is for; headers are enough for a plan, and nothing else is read here.
 
 A safetensors file is `u64 header length | JSON header | data`; offsets in the header count from the start of the data.
 """
@@ -42,7 +42,7 @@ DTYPES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredTensor:
-    """Where a tensor lies.
+    """A tensor's place in a file, and its type and shape.
 
     Attributes:
         name, shape: as in the header.
@@ -75,7 +75,7 @@ class SourceFile:
     Attributes:
         name: its name, without a path.
         nbytes: its size.
-        sha256: what it must hash to, or None where nobody has said.
+        sha256: what it must hash to, or None where that is unknown.
         tensors: its tensors in the order of their bytes.
         modified_ns: when it was last written to, where that is what tells two versions of it apart.
     """
@@ -121,7 +121,7 @@ def header_length(file: str, start: bytes) -> int:
     """Bytes of the JSON header, from the first eight bytes of the file.
 
     Raises:
-        SourceError: they say something impossible.
+        SourceError: they hold an impossible length.
     """
     length = int.from_bytes(start[:8], "little")
     if len(start) < 8 or not 2 <= length <= MAX_HEADER:
@@ -230,7 +230,7 @@ def parse_index(content: bytes) -> tuple[list[str], dict[str, str]]:
 
 
 class SourceStoppedError(Exception):
-    """What gives out weight files was told to stop before this one was there."""
+    """Fetching weight files was stopped before this one arrived."""
 
 
 def described(shapes: Mapping[str, Sequence[int]], dtype: str = "BF16") -> tuple[StoredTensor, ...]:

@@ -1,4 +1,4 @@
-"""Environment variables that choose a way to compute, for comparisons. Knows neither their names nor the ways."""
+"""Reads environment variables that choose a code path, for comparisons. Knows neither their names nor the paths."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import os
 
 
 class SwitchError(ValueError):
-    """A variable says what it cannot say."""
+    """An environment variable has an invalid value."""
 
     hint = "it is a variable of the environment; `docs/configuration.md` says where its words are listed"
 
 
 def chosen(name: str, *options: str) -> str:
-    """What a variable says; the first option where it says nothing.
+    """The value of a variable; the first option where it is unset or empty.
 
     Raises:
-        SwitchError: it says something that is no option.
+        SwitchError: its value is not one of the options.
     """
     value = os.environ.get(name) or options[0]
     if value not in options:

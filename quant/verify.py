@@ -1,4 +1,4 @@
-"""A quantized directory against its manifest.
+"""Verifies a quantized directory against its manifest.
 
 Knows what makes a directory sound (`docs/format.md`); repairs nothing. Every byte of every listed file is read once.
 """

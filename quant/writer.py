@@ -1,6 +1,6 @@
-"""One shard on its way to the disk.
+"""Writes one shard to the disk.
 
-Knows the safetensors layout and how a file comes to be whole or absent; knows nothing about codecs. The header is known
+Knows the safetensors layout and how a file is written atomically; knows nothing about codecs. The header is known
 before the first weight, so parts are written to their places as they come, and no shard is ever held in memory.
 """
 

@@ -1,6 +1,6 @@
-"""The same rows for rich: a renderable that `rich.live.Live`, `Console.print` and panels can draw.
+"""The same rows as a rich renderable, for `rich.live.Live`, `Console.print` and panels.
 
-Knows how styles are called in rich; adds nothing to the picture.
+Knows what styles are called in rich; adds nothing to the picture.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from localdiff.view.style import Style
 
 @lru_cache(maxsize=256)
 def rich_style(style: Style) -> RichStyle:
-    """A style in rich's words."""
+    """A style as rich's."""
     color = None if style.foreground is None else Color.from_ansi(style.foreground)
     return RichStyle(color=color, bold=style.bold or None, dim=style.dim or None, underline=style.underline or None)
 
@@ -29,7 +29,7 @@ class CanvasRenderable:
     """Draws the scene that `show` was given last.
 
     Args:
-        view: makes the rows; its palette decides the looks, not the console's theme.
+        view: makes the rows; its palette decides the styles, not the console's theme.
         scene: what to draw first.
     """
 

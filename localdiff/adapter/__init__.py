@@ -1,19 +1,19 @@
 """Low-rank adapters (LoRA) beside a model's own weights, in PEFT's layout.
 
     targets    what can be adapted, and what the released checkpoint calls it
-    lowrank    the term that is added to a product, for encoder rows, canvas rows, or both
+    lowrank    the term that is added to a projection, for encoder rows, canvas rows, or both
     rows       which rows of a pass are canvas rows
     modules    the modules that add it: linear layers and experts
-    attach     their places in a model
-    fresh      a new adapter, to be trained
+    attach     puts them into a model
+    fresh      makes a new adapter, to be trained
     base       which weights an adapter belongs to
-    save       the two files, written
-    config     adapter_config.json, and what of it is refused
-    keys       names of tensors, taken apart
-    stored     the two files, read, every tensor accounted for
-    shipped    where an adapter is by its name
+    save       writes the two files
+    config     adapter_config.json, and which of its keys are refused
+    keys       parses names of tensors
+    stored     reads the two files, every tensor accounted for
+    shipped    finds an adapter by its name
     loaded     an adapter for one model
-    transfer   a stored adapter as the beginning of a training
+    transfer   a stored adapter as the start of a training
 
 Knows modules and files; knows nothing about sampling or text. Nothing is merged: the model's weights stay as they are,
 quantized or not.

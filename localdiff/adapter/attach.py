@@ -1,4 +1,4 @@
-"""Low-rank terms take their places in a model.
+"""Attaches low-rank terms to a model.
 
 Knows which module stands for which target; knows no files. The model's own modules stay inside the new ones, and none
 of its weights is copied.
@@ -19,14 +19,14 @@ from .targets import EXPERT_PARAMETERS, SIDES, Side, Target, targets
 
 
 def attach(network: DiffusionGemma, terms: Mapping[tuple[Side, str], LowRank]) -> None:
-    """Puts terms beside the products that their keys name; either all of them or none.
+    """Adds terms to the projections that their keys name; either all of them or none.
 
     Args:
-        network: with its weights, and with the modules that are to compute.
+        network: with its weights, and with the modules that will compute.
         terms: by side and path of a target. One object under both sides is computed once, and trained as one.
 
     Raises:
-        ValueError: a key is no target, a module has an adapter already, or cannot take one.
+        ValueError: a key is not a target, or a module has an adapter already or cannot take one.
     """
     found = targets(network.config)
     paths: dict[str, list[Target]] = {}
@@ -67,12 +67,12 @@ def _adapted(
 def _terms(target: Target, terms: Mapping[tuple[Side, str], LowRank]) -> Terms:
     encoder, decoder = (terms.get((side, target.path)) for side in SIDES)
     if target.sides == ("decoder",):
-        encoder = decoder  # its module is given canvas rows only, so there is nothing to tell apart
+        encoder = decoder  # its module is given canvas rows only, so there are no kinds to tell apart
     return Terms(encoder, decoder)
 
 
 def _layers_that_tell(made: Mapping[str, nn.Module]) -> list[str]:
-    """Layers with a module that must know its rows."""
+    """Layers with a module that must know the kinds of its rows."""
     found: dict[str, None] = {}
     for path, module in made.items():
         if any(isinstance(part, Terms) and part.tell_rows_apart for part in module.modules()):

@@ -1,4 +1,4 @@
-"""Which weights an adapter was trained on, told by the weights themselves.
+"""Fingerprint of the weights that an adapter was trained on, computed from the weights themselves.
 
 Knows the tensors that every recipe keeps as they were published; knows no names of models.
 """
@@ -13,7 +13,7 @@ from ..model.diffusion_gemma import DiffusionGemma
 
 
 def fingerprint(network: DiffusionGemma) -> str:
-    """SHA-256 over all vectors (norms, scales, scalars) in bf16, the same for every recipe and type of one checkpoint.
+    """SHA-256 over all vectors (norms, scales, scalars) in bf16, the same for every recipe and dtype of one checkpoint.
 
     No recipe rounds them, and training changes them, so two trainings of one architecture differ.
     """

@@ -1,8 +1,8 @@
-"""`adapter_config.json`, PEFT's `LoraConfig`: what of it counts, and what is refused.
+"""`adapter_config.json`, PEFT's `LoraConfig`: which keys are used, ignored or refused.
 
-Knows keys and their meaning; knows no tensors. Keys that only matter while an adapter is made or trained are passed
-over. Any other that says something localdiff does not do is an error, unknown keys too: a term left out would change
-the answers, and nobody would see it.
+Knows keys and their meaning; knows no tensors. Keys that only matter while an adapter is made or trained are
+ignored. Any other that asks for what localdiff does not do is an error, as are unknown keys: a missing term would
+silently change the answers.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ _REFUSED_IN_WORDS = {
     "use_qalora": "QALoRA",
 }
 _BEGINNINGS = (True, False, None, "gaussian", "eva", "orthogonal")
-"""Values of `init_lora_weights` that leave the base as it is; others subtract the new term from its weights."""
+"""Values of `init_lora_weights` that leave the base unchanged; others subtract the new term from its weights."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdapterConfig:
-    """What of the file counts.
+    """The settings of the file that are used.
 
     Attributes:
-        rank, alpha: of terms that no pattern names.
-        ranks, alphas: pattern → value; PEFT matches a pattern against the end of a name, behind a dot.
+        rank, alpha: those of terms that no pattern names.
+        ranks, alphas: pattern → value; PEFT matches a pattern against the end of a name, after a dot.
         is_rank_stabilized: whether alpha is divided by the root of the rank.
-        modules, parameters: names that were asked for as lists; empty where there was none, or a pattern.
-        has_exceptions: whether some of what they name was left out on purpose.
-        base: the model that was adapted, as PEFT was told, or None.
+        modules, parameters: targets given as lists of names; empty where there was no list, or a pattern.
+        has_exceptions: whether some of what they name was excluded on purpose.
+        base: the model that was adapted, as given to PEFT, or None.
         peft_version: which PEFT wrote it, or None.
     """
 
@@ -92,10 +92,10 @@ class AdapterConfig:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], path: Path) -> Self:
-        """The configuration that a JSON object says.
+        """The configuration in a JSON object.
 
         Raises:
-            WeightsError: a value has another type than PEFT gives it, or asks for what localdiff does not do.
+            WeightsError: a value has the wrong type, or asks for what localdiff does not do.
         """
         _refuse_features(data, path)
         take = _Taker(data, path)
@@ -125,7 +125,7 @@ class AdapterConfig:
 
     @property
     def turns_experts(self) -> bool:
-        """Whether the factors of fused experts are the other way round, as PEFT had them before 0.19.1."""
+        """Whether the factors of fused experts are swapped, as in PEFT before 0.19.1."""
         numbers = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", self.peft_version or "")
         return numbers is not None and tuple(int(number or 0) for number in numbers.groups()) < (0, 19, 1)
 

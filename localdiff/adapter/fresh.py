@@ -1,6 +1,6 @@
-"""A new adapter on a model, to be trained.
+"""Makes a new adapter on a model, to be trained.
 
-Knows how its factors begin; knows no optimizer and no files.
+Knows how its factors are initialized; knows no optimizer and no files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def add_adapter(
     rows: Literal["both", "encoder", "decoder"] = "both",
     seed: int = 0,
 ) -> list[nn.Parameter]:
-    """Adds terms that change nothing yet: A is drawn as PEFT draws it, B is zero.
+    """Adds terms that are zero at first: A is drawn as PEFT draws it, B is zero.
 
     Nothing is frozen here. May be called again for other targets, with another rank.
 
@@ -37,15 +37,15 @@ def add_adapter(
         network: not adapted at these targets, and not quantized if it is to be trained through.
         names: paths of targets or their ends, such as `q_proj`, `mlp.down_proj` or `experts.gate_up_proj`.
         rank, alpha: the term is `alpha / rank · B A x`.
-        rows: whose rows get it. `both` is one term for encoder and canvas rows; self-conditioning has canvas rows only.
-        seed: of A.
+        rows: which rows get it. `both` is one term for encoder and canvas rows; self-conditioning has canvas rows only.
+        seed: that of A.
 
     Returns:
         The new parameters, in the order of the targets: fp32 A [r, in] and B [out, r] of a linear layer,
         A [E, r, in] and B [E, out, r] of experts.
 
     Raises:
-        ValueError: a name is no target, or one that has an adapter; or `rank` is less than 1.
+        ValueError: a name is not a target, or of one that has an adapter; or `rank` is less than 1.
     """
     if rank < 1:
         raise ValueError(f"{rank=} must be at least 1")
@@ -56,7 +56,7 @@ def add_adapter(
         lead = () if target.experts is None else (target.experts,)
         module = network.get_submodule(target.module)
         device = next(chain(module.parameters(), module.buffers()), network.norm.weight).device
-        bound = 1 / math.sqrt(target.inputs)  # what kaiming_uniform_ with a = √5 comes to
+        bound = 1 / math.sqrt(target.inputs)  # equals kaiming_uniform_ with a = √5
         a = torch.empty(*lead, rank, target.inputs).uniform_(-bound, bound, generator=generator)
         b = torch.zeros(*lead, target.outputs, rank)
         term = LowRank(a.to(device), b.to(device), alpha / rank)
@@ -69,7 +69,7 @@ def add_adapter(
 
 
 def terms_of(network: DiffusionGemma) -> Iterator[tuple[Side, str, LowRank]]:
-    """(side, path, term) of all that a model has beside its own products; a shared term comes once for each side."""
+    """(side, path, term) of all low-rank terms of a model; a shared term comes once for each side."""
     found = targets(network.config)
     for path, module in network.named_modules():
         if isinstance(module, AdaptedLinear):

@@ -1,4 +1,4 @@
-"""Names of an adapter's tensors, taken apart.
+"""Parses names of an adapter's tensors.
 
     base_model.model.  model.decoder.layers.3.experts  .base_layer  .lora_A.weight
     of every key       name of a module                inner        factor
@@ -24,11 +24,11 @@ _VISION = ("model.encoder.vision_tower.", "model.encoder.embed_vision.")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Key:
-    """A tensor's name, taken apart.
+    """A parsed tensor name.
 
     Attributes:
-        name: of the module, from the top of the released model.
-        depth: how many wrappers of the module lie around this one's.
+        name: that of the module, from the top of the released model.
+        depth: how many wrappers of the module are around this one's.
         factor: which of the two it is.
     """
 
@@ -43,7 +43,7 @@ class Key:
 
 
 def parse(key: str) -> Key | None:
-    """The parts of a key, or None where it is no factor of LoRA."""
+    """The parts of a key, or None where it is not a LoRA factor."""
     match = _KEY.fullmatch(key)
     if match is None:
         return None
@@ -54,10 +54,10 @@ def parse(key: str) -> Key | None:
 
 
 def place(key: Key, found: Mapping[str, Target], parameters: Collection[str]) -> tuple[Side, Target] | None:
-    """Whose rows a factor is for, and of which target; None where the model has no such thing.
+    """The side and the target of a factor; None where the model has no such target.
 
     Args:
-        parameters: `target_parameters` of the configuration: which of the experts' are adapted.
+        parameters: `target_parameters` of the configuration: which parameters of experts are adapted.
     """
     for side, prefix in PREFIXES.items():
         if not key.name.startswith(prefix):
@@ -77,7 +77,7 @@ def place(key: Key, found: Mapping[str, Target], parameters: Collection[str]) ->
 
 
 def released_name(side: Side, target: Target) -> str:
-    """What the released model calls a target, which is what patterns of ranks are matched against."""
+    """A target's name in the released model, against which rank patterns are matched."""
     return PREFIXES[side] + target.path
 
 

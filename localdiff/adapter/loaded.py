@@ -1,6 +1,6 @@
-"""A stored adapter, for one model: how much it takes, what must stay plain for it, and its place.
+"""An adapter for one model: its memory, the experts that must stay plain for it, and its attachment.
 
-Knows factors, devices and types; knows no file formats.
+Knows factors, devices and dtypes; knows no file formats.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def open_adapter(reference: str) -> StoredAdapter:
     """Opens an adapter by name or directory.
 
     Raises:
-        WeightsError: it is not there, damaged, or asks for what localdiff does not do.
+        WeightsError: it is missing, damaged, or asks for what localdiff does not do.
     """
     return StoredAdapter.open(find_adapter(reference), reference)
 
@@ -34,8 +34,8 @@ class Adapter:
 
     Args:
         stored: its files.
-        config: of the model.
-        dtype: of its activations, which the factors are brought to.
+        config: that of the model.
+        dtype: that of its activations, to which the factors are converted.
 
     Attributes:
         name: what the user called it.
@@ -50,21 +50,21 @@ class Adapter:
         self._factors = _merged(stored.factors(config))
 
     def nbytes(self, layer: int | None) -> int:
-        """Bytes that the terms of a layer take; None for those of no layer."""
+        """Bytes of the terms of a layer; None for those outside the layers."""
         terms = {id(factors): factors for (_, target), factors in self._factors.items() if _layer(target) == layer}
         return sum((factors.a.numel() + factors.b.numel()) * self._dtype.itemsize for factors in terms.values())
 
     @property
     def experts(self) -> frozenset[str]:
-        """Paths of experts with terms beside their products; only modules that can take those may compute them."""
+        """Paths of experts with terms; only modules that have the adapter hook may compute them."""
         return frozenset(target.module for _, target in self._factors if target.experts is not None)
 
     def attach(self, network: DiffusionGemma, names: Iterable[str], layer_devices: Sequence[torch.device]) -> None:
-        """Puts the terms into a model that is ready to compute.
+        """Attaches the terms to a model that is ready to compute.
 
         Args:
-            names: what is known to be a name of the model.
-            layer_devices: where its layers compute.
+            names: known names of the model.
+            layer_devices: device of each layer.
 
         Raises:
             WeightsError: the adapter belongs to another model.
@@ -87,7 +87,7 @@ class Adapter:
 
 
 def _merged(factors: Mapping[tuple[Side, Target], Factors]) -> dict[tuple[Side, Target], Factors]:
-    """One object for both sides wherever they say the same: it is held and computed once."""
+    """One object for both sides wherever they are equal: it is stored and computed once."""
     merged: dict[tuple[Side, Target], Factors] = {}
     for (side, target), mine in factors.items():
         other = merged.get(("encoder" if side == "decoder" else "decoder", target))

@@ -1,7 +1,7 @@
-"""A low-rank term beside a product, `scale · B A x`, for encoder rows, canvas rows, or both.
+"""A low-rank term of a projection, `scale · B A x`, for encoder rows, canvas rows, or both.
 
-Knows factors and rows; does not know what computes the product.
-Shape letters: M rows, E experts, r rank, in, out features of the product.
+Knows factors and rows; does not know what computes the projection.
+Shape letters: M rows, E experts, r rank, in, out features of the projection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LowRank(nn.Module):
         return self.lora_A.shape[-2]
 
     def forward(self, x: Tensor, expert: int | None = None) -> Tensor:
-        """Rows [..., in] to [..., out] in their type, computed in that of the factors; one expert's where it says."""
+        """Rows [..., in] to [..., out] in their dtype, computed in that of the factors; of one expert if given."""
         a, b = (self.lora_A, self.lora_B) if expert is None else (self.lora_A[expert], self.lora_B[expert])
         return (F.linear(F.linear(x.to(a.dtype), a), b) * self.scale).to(x.dtype)
 
@@ -40,7 +40,7 @@ class LowRank(nn.Module):
 
 
 class Terms(nn.Module):
-    """What is added for encoder rows and what for canvas rows.
+    """The terms of encoder rows and of canvas rows.
 
     Args:
         encoder, decoder: terms of commit rows and of canvas rows; one and the same term is computed once.

@@ -1,8 +1,8 @@
 """Modules that add low-rank terms to what another module computes, and have its interface.
 
-The other module stays as it is, plain, quantized or fast, and its weights with it. Linear layers get the term behind
-their product; experts are fused, so theirs is handed in (`quant.modules.Beside`).
-Shape letters: N rows, D width, E experts, K experts a row, I expert width.
+The other module stays as it is, plain, quantized or fast, and its weights with it. For linear layers the term is added
+to the output; experts are fused, so theirs is passed in as a hook (`quant.modules.Beside`).
+Shape letters: N rows, D width, E experts, K experts per row, I expert width.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .rows import RowKinds
 
 
 class AdaptedLinear(nn.Module):
-    """`base(x)` and the term of each row."""
+    """`base(x)` plus the term of each row."""
 
     def __init__(self, base: nn.Module, terms: Terms, kinds: RowKinds) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class AdaptedLinear(nn.Module):
 
 
 class AdaptedExperts(nn.Module):
-    """Experts whose products with gate and up rows, or with the down projections, or both, have terms beside them."""
+    """Experts with terms on the gate and up projections, on the down projections, or on both."""
 
     can_be_captured = False
 
@@ -47,7 +47,7 @@ class AdaptedExperts(nn.Module):
 
 
 class _Beside:
-    """The terms of one pass."""
+    """The adapter hook of one pass."""
 
     def __init__(self, gate_up: Terms | None, down: Terms | None, is_canvas: Tensor | None) -> None:
         self._gate_up, self._down, self._is_canvas = gate_up, down, is_canvas

@@ -1,6 +1,6 @@
-"""Which rows of a pass are canvas rows, told to modules that are only given the rows.
+"""Tells modules that are only given the rows of a pass which of them are canvas rows.
 
-Knows that a layer is called with `is_canvas` behind its rows, and nothing else of it.
+Knows that a layer is called with `is_canvas` after its rows, and nothing else of it.
 Shape letters: N rows of a sequence, B sequences.
 """
 
@@ -14,17 +14,17 @@ from torch import Tensor, nn
 
 
 class RowKinds:
-    """What the layer that runs now was told about its rows. A pass is one thread's, so each thread has its own."""
+    """The row kinds of the layer that is running. A pass runs in one thread, so each thread has its own."""
 
     def __init__(self) -> None:
         self._now = threading.local()
 
     def watch(self, layer: nn.Module) -> None:
-        """Has a layer tell, before each of its passes."""
+        """Hooks a layer to record them before each of its passes."""
         layer.register_forward_pre_hook(self._before)
 
     def are_canvas(self, count: int, device: torch.device) -> Tensor:
-        """Which of `count` rows are canvas rows, bool [count]; a batch's rows lie sequence by sequence."""
+        """Which of `count` rows are canvas rows, bool [count]; a batch's rows are ordered by sequence."""
         is_canvas: Tensor = self._now.is_canvas.to(device)
         return is_canvas if len(is_canvas) == count else is_canvas.repeat(count // len(is_canvas))
 

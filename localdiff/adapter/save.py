@@ -1,11 +1,11 @@
-"""An adapter becomes two files in PEFT's layout.
+"""Writes an adapter as two files in PEFT's layout.
 
     adapter_config.json          rank, alpha, and the names of what is adapted, in full
     adapter_model.safetensors    base_model.model.NAME.lora_A.weight [r, in] and .lora_B.weight [out, r]
 
-The terms of fused experts lie in two matrices, A [E · r, in] by expert and B [out, r · E] by rank. Where both
-parameters of experts are adapted, the first stands under `NAME.base_layer`. Knows names and files; knows no training.
-Shape letters: E experts, r rank, in, out features of a product.
+The terms of fused experts are stored in two matrices, A [E · r, in] by expert and B [out, r · E] by rank. Where both
+parameters of experts are adapted, the first is under `NAME.base_layer`. Knows names and files; knows no training.
+Shape letters: E experts, r rank, in, out features of a projection.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from .targets import EXPERT_PARAMETERS, PREFIXES, targets
 
 WEIGHTS_FILE = "adapter_model.safetensors"
 FINGERPRINT = "localdiff.base"
-"""Key of the base's fingerprint in the metadata of the weights, where PEFT looks at nothing."""
+"""Key of the base's fingerprint in the metadata of the weights, which PEFT ignores."""
 
 PEFT_PREFIX = "base_model.model."
 INNER = ".base_layer"
 PEFT_VERSION = "0.21.2"
-"""Whose layout is written; before 0.19.1 the factors of fused experts were the other way round."""
+"""The version whose layout is written; before 0.19.1 the factors of fused experts were swapped."""
 
 
 def save_adapter(
     network: DiffusionGemma, directory: Path, *, base: str | None, dtype: torch.dtype | None = None
 ) -> None:
-    """Writes all low-rank terms of a model, each file at once.
+    """Writes all low-rank terms of a model, each file atomically.
 
     A term that encoder and canvas rows share is written under both names, because PEFT has two modules for it.
 
     Args:
-        directory: made where it is not there; an adapter in it is replaced.
+        directory: created if missing; an adapter in it is replaced.
         base: name of the model that was adapted, for `base_model_name_or_path`.
-        dtype: of the stored factors; by default as they are.
+        dtype: that of the stored factors; by default unchanged.
 
     Raises:
         ValueError: the model has no adapter.
@@ -71,7 +71,7 @@ def save_adapter(
     directory.mkdir(parents=True, exist_ok=True)
     weights = directory / (WEIGHTS_FILE + ".partial")
     save_file(tensors, weights, metadata={"format": "pt", FINGERPRINT: fingerprint(network)})
-    weights.chmod(0o644)  # safetensors writes for the owner alone
+    weights.chmod(0o644)  # safetensors makes files private
     weights.replace(directory / WEIGHTS_FILE)
     text = directory / (CONFIG_FILE + ".partial")
     text.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -85,7 +85,7 @@ def _peft_factors(term: LowRank) -> tuple[Tensor, Tensor]:
 
 
 def _config(terms: dict[str, LowRank], base: str | None) -> dict[str, Any]:
-    """The keys of PEFT's `LoraConfig`; what most terms have in common, and by name what others have."""
+    """The keys of PEFT's `LoraConfig`: the most common values, and by name the terms that differ."""
     ranks = {name: term.rank for name, term in terms.items()}
     alphas = {name: _whole(term.scale * term.rank) for name, term in terms.items()}
     rank, alpha = (Counter(values.values()).most_common(1)[0][0] for values in (ranks, alphas))
@@ -113,5 +113,5 @@ def _config(terms: dict[str, LowRank], base: str | None) -> dict[str, Any]:
 
 
 def _whole(number: float) -> float:
-    """A whole number as one: 16, not 16.000000000000004."""
+    """A number rounded if nearly an integer: 16, not 16.000000000000004."""
     return round(number) if abs(number - round(number)) < 1e-9 else number

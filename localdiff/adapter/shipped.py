@@ -1,4 +1,4 @@
-"""From what the user calls an adapter to its directory.
+"""Finds an adapter's directory by the user's name of it.
 
 Knows the adapters of this package and directories; reads no file.
 """
@@ -14,7 +14,7 @@ SHIPPED = Path(__file__).parents[1] / "demo" / "adapters"
 
 
 def find_adapter(reference: str) -> Path:
-    """The directory of an adapter that comes with this package, or else of that name; `./NAME` is always a directory.
+    """The directory of an adapter shipped with this package, or else of that path; `./NAME` is always a path.
 
     Raises:
         WeightsError: there is neither.
@@ -36,5 +36,5 @@ def find_adapter(reference: str) -> Path:
 
 
 def shipped_adapters() -> list[str]:
-    """Names of the adapters that come with this package."""
+    """Names of the adapters shipped with this package."""
     return sorted(path.parent.name for path in SHIPPED.glob("*/adapter_config.json"))

@@ -1,8 +1,8 @@
-"""An adapter's directory becomes terms, every tensor accounted for.
+"""Reads an adapter's directory into terms, with every tensor accounted for.
 
-Knows PEFT's two files and which weights they belong to; does not know what computes the products. The files are mapped,
-and factors are copied in the type of the activations when they are attached.
-Shape letters: E experts, r rank, in, out features of a product.
+Knows PEFT's two files and which weights they belong to; does not know what computes the projections. The files are
+mapped, and factors are copied in the dtype of the activations when they are attached.
+Shape letters: E experts, r rank, in, out features of a projection.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Factors:
-    """A term as it is stored, its experts' factors apart: A [r, in] or [E, r, in], B [out, r] or [E, out, r]."""
+    """A stored term, with its experts' factors separated: A [r, in] or [E, r, in], B [out, r] or [E, out, r]."""
 
     a: Tensor
     b: Tensor
@@ -43,7 +43,7 @@ class StoredAdapter:
     Attributes:
         name: what the user called it.
         directory: where its files are.
-        fingerprint: of the base it was trained on (`localdiff.adapter.base`), or None where it does not say.
+        fingerprint: that of the base it was trained on (`localdiff.adapter.base`), or None where it has none.
         tensors: by name, mapped.
     """
 
@@ -84,8 +84,8 @@ class StoredAdapter:
         """All terms for a model of this shape.
 
         Raises:
-            WeightsError: a tensor fits nothing in the model or has another shape, a factor is alone, or a name that
-                was asked for has no tensor.
+            WeightsError: a tensor matches nothing in the model or has the wrong shape, a factor lacks its partner, or
+                a name in the configuration has no tensor.
         """
         found = targets(model)
         pairs: dict[tuple[Side, Target], dict[Factor, str]] = {}
@@ -109,11 +109,11 @@ class StoredAdapter:
         return {placed: self._factors(*placed, texts) for placed, texts in pairs.items()}
 
     def check_base(self, fingerprint: str, names: Iterable[str]) -> None:
-        """Refuses another base.
+        """Raises if the adapter was trained on another base.
 
         Args:
-            fingerprint: of the model that is loaded.
-            names: what it is known as; of those, `demo` and ids on the Hub tell which weights they are, paths do not.
+            fingerprint: that of the loaded model.
+            names: its names; of those, `demo` and ids on the Hub identify the weights, paths do not.
 
         Raises:
             WeightsError: the adapter says that it was trained on something else.
@@ -168,8 +168,8 @@ class StoredAdapter:
         )
 
     def _check_names(self) -> None:
-        """Every name that was asked for is there: what was trained and is lost would be missed by nobody."""
-        if self.config.has_exceptions:  # "all-linear" is saved as the names of all, whatever was excluded
+        """Checks that every name in the configuration has a tensor: nobody would notice that a trained one was lost."""
+        if self.config.has_exceptions:  # "all-linear" is saved as all names, whatever was excluded
             return
         keys = [key for key in map(parse, self.tensors) if key is not None]
         for module in self.config.modules:
@@ -188,11 +188,11 @@ class StoredAdapter:
 
 
 def is_public_name(name: str) -> bool:
-    """Whether a model's name means the same on every machine: `demo`, or `owner/name` on the Hub, and no path."""
+    """Whether a model's name means the same on every machine: `demo` or `owner/name` on the Hub, but not a path."""
     owner, slash, rest = name.partition("/")
     return name == "demo" or (bool(slash and owner and rest) and "/" not in rest and owner not in (".", "..", "~"))
 
 
 def _by_expert(b: Tensor, rank: int) -> Tensor:
-    """PEFT's [out, r · E], where a rank's experts lie side by side, as [E, out, r]."""
+    """PEFT's [out, r · E], where a rank's experts are adjacent, as [E, out, r]."""
     return b.view(b.shape[0], rank, -1).permute(2, 0, 1)

@@ -1,7 +1,7 @@
-"""What of a model an adapter can change, and what the released checkpoint calls it.
+"""Targets of adapters in a model, and their names in the released checkpoint.
 
-Knows paths of modules, fused parameters of experts, and shapes, all from the configuration: what computes a product may
-be quantized by then. Knows no files.
+Knows paths of modules, fused parameters of experts, and shapes, all from the configuration, because modules may be
+quantized by then. Knows no files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..model.diffusion_gemma import DiffusionGemma
 from ..model.moe import Experts
 
 Side: TypeAlias = Literal["encoder", "decoder"]
-"""Whose rows: those of prompt and committed blocks, or those of the canvas."""
+"""Kinds of rows: those of prompt and committed blocks, or those of the canvas."""
 
 SIDES: tuple[Side, Side] = ("encoder", "decoder")
 PREFIXES: dict[Side, str] = {"encoder": "model.encoder.language_model.", "decoder": "model.decoder."}
@@ -30,12 +30,12 @@ EXPERT_PARAMETERS = ("gate_up_proj", "down_proj")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """One weight that a term can stand beside.
+    """One weight that a term can be added to.
 
     Attributes:
-        path: of the linear layer in the model, or of a parameter of experts.
+        path: that of a linear layer in the model, or of a parameter of experts.
         experts: number of experts of a fused parameter, None for a linear layer.
-        inputs, outputs: features of the product.
+        inputs, outputs: features of the projection.
     """
 
     path: str
@@ -71,15 +71,15 @@ def targets(config: ModelConfig) -> dict[str, Target]:
 
 
 def matches(path: str, name: str) -> bool:
-    """Whether a name, whole or the end of it behind a dot, means a path: the rule of PEFT's lists."""
+    """Whether a name is a path or its end after a dot: the rule of PEFT's lists."""
     return path == name or path.endswith("." + name)
 
 
 def choose(found: Mapping[str, Target], names: Iterable[str]) -> list[Target]:
-    """The targets that any of `names` means.
+    """The targets that match any of `names`.
 
     Raises:
-        ValueError: a name means none.
+        ValueError: a name matches none.
     """
     chosen: dict[str, Target] = {}
     for name in names:

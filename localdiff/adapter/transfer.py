@@ -1,4 +1,4 @@
-"""The factors of a stored adapter become those of a model in training, on whatever base they were trained.
+"""Copies the factors of a stored adapter, trained on any base, into a model in training.
 
 Knows targets and shapes; knows no training.
 """
@@ -14,7 +14,7 @@ from .targets import targets
 
 
 def copy_factors(stored: StoredAdapter, network: DiffusionGemma) -> None:
-    """Overwrites all terms of a model with an adapter's. Its base is not looked at: training is to change them anyway.
+    """Overwrites all terms of a model with an adapter's. Its base is not checked: training will change them anyway.
 
     Raises:
         ValueError: the two differ in targets, ranks or scale.

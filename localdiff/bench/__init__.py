@@ -1,1 +1,1 @@
-"""Measurements that a user can repeat: through the same model, sampler and engine as `localdiff run`."""
+"""Benchmarks that a user can repeat: `quality` runs `localdiff run`'s engine, `step` only its model and denoiser."""

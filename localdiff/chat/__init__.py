@@ -1,1 +1,1 @@
-"""Conversations at a keyboard: sessions and their files, slash commands, input, and what is said around a reply."""
+"""Interactive chat: sessions and their files, slash commands, input, and remarks around a reply."""

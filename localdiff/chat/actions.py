@@ -1,7 +1,7 @@
-"""What each slash command does.
+"""The actions of slash commands.
 
-Knows the desk that commands act on and the words they say; knows nothing about keys. A command that sends something to
-the model returns what is to be sent, so that nothing but the loop ever waits for a reply.
+Knows the desk that commands act on and what they print; knows nothing about keys. A command that sends something to
+the model returns what is to be sent, so that only the loop ever waits for a reply.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from localdiff.view.words import counted
 
 
 class Leave(Exception):
-    """Somebody wants to go."""
+    """The user leaves the chat."""
 
 
 Action: TypeAlias = Callable[[Desk, str], Ask | None]
 
 
 def help_(desk: Desk, argument: str) -> None:
-    """One screen of keys and commands."""
+    """Show one screen of keys and commands."""
     desk.say(help_page(desk.output.stderr, multiline=desk.settings.looks.multiline))
 
 
@@ -43,7 +43,7 @@ def exit_(desk: Desk, argument: str) -> None:
 
 
 def retry(desk: Desk, argument: str) -> Ask:
-    """The last message again, with the next seed or the one that is given."""
+    """Send the last message again, with the next seed or the given one."""
     last = _last(desk)
     seed = _whole("retry", argument, at_least=0, at_most=MAX_SEED) if argument else None
     if seed is None:
@@ -57,7 +57,7 @@ def retry(desk: Desk, argument: str) -> Ask:
 
 
 def edit(desk: Desk, argument: str) -> Ask | None:
-    """The last message in the editor, and what comes out of it to the model."""
+    """Open the last message in the editor, and send the result."""
     last = _last(desk)
     with desk.lend_keyboard():
         text = edit_text(last.text).strip()
@@ -69,7 +69,7 @@ def edit(desk: Desk, argument: str) -> Ask | None:
 
 
 def undo(desk: Desk, argument: str) -> None:
-    """Take turns back, the one without an answer first."""
+    """Undo turns, the one without an answer first."""
     wanted = _whole("undo", argument, at_least=1) if argument else 1
     if desk.unanswered is not None and not desk.unanswered.replaces:
         desk.unanswered, desk.line = None, ""
@@ -137,7 +137,7 @@ def file(desk: Desk, argument: str) -> None:
 
 
 def copy(desk: Desk, argument: str) -> None:
-    """The last answer, or its last code block, to the clipboard and to a file."""
+    """Copy the last answer, or its last code block, to the clipboard and to a file."""
     if argument not in ("", "code"):
         raise UsageError(f"`/copy {argument:.60}` is not known", "`/copy` takes the answer, `/copy code` its code")
     if not desk.session.turns:
@@ -171,7 +171,7 @@ def save(desk: Desk, argument: str) -> None:
 
 
 def load(desk: Desk, argument: str) -> None:
-    """Go on with another session."""
+    """Continue another session."""
     if not argument:
         raise UsageError("`/load` needs a name", "`/sessions` lists what there is")
     opened = desk.store.open(argument)
@@ -184,7 +184,7 @@ def load(desk: Desk, argument: str) -> None:
 
 
 def sessions(desk: Desk, argument: str) -> None:
-    """List what is saved."""
+    """List saved sessions."""
     desk.say(catalog.sessions_table(desk.store, current=desk.session.name))
 
 
@@ -221,7 +221,7 @@ ACTIONS: Mapping[str, Action] = {
 
 
 def _last(desk: Desk) -> Ask:
-    """The last message: one without an answer, or that of the last turn, whose place the new answer takes."""
+    """The last message: one without an answer, or that of the last turn, which the new answer replaces."""
     if desk.unanswered is not None:
         desk.line = ""
         return desk.unanswered
@@ -243,7 +243,7 @@ def _left(desk: Desk) -> str:
 
 
 def _require_room(desk: Desk, found: list[Attachment], sizes: list[int]) -> None:
-    """Refuse files that cannot fit whatever the message is, with the numbers."""
+    """Refuse files that cannot fit whatever the message is, stating the numbers."""
     waiting = sum(desk.partner.count(attachment.quoted()) for attachment in desk.pending)
     before = sum(desk.partner.count(message["content"]) for message in desk.session.messages())
     wanted, room = sum(sizes), desk.context - waiting - before

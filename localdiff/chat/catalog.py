@@ -20,14 +20,14 @@ _EXCERPT = 40
 
 
 def settings_table(settings: ChatSettings) -> str:
-    """Every setting: name, value, where that came from."""
+    """Every setting: name, value, origin."""
     rows = settings.rows()
     wide = max(len(value) for _, value, _ in rows)
     return "\n".join(f"{name:<14}  {value:<{wide}}  {origin}" for name, value, origin in rows)
 
 
 def sessions_table(store: SessionStore, *, current: str | None) -> str:
-    """The latest sessions: name, when, turns, and how it began; the one that is open has a star."""
+    """The latest sessions: name, time, turns, and how it began; the open one has a star."""
     entries = store.entries()
     if not entries:
         return "Nothing is saved yet."
@@ -44,7 +44,7 @@ def sessions_table(store: SessionStore, *, current: str | None) -> str:
 
 
 def opened_line(session: Session) -> str:
-    """What is gone on with."""
+    """The line about a session that is continued."""
     if not session.turns:
         return f"Session `{session.name}`, without turns so far."
     last = _excerpt(session.turns[-1].text)
@@ -52,7 +52,7 @@ def opened_line(session: Session) -> str:
 
 
 def damage_line(name: str, opened: Opened) -> str:
-    """What a damaged file has cost."""
+    """The line about what a damaged file has lost."""
     return f"Session `{name}` is damaged: {opened.damage}. The file as it was is kept as `{opened.kept}`."
 
 
@@ -62,7 +62,7 @@ def echo(text: str) -> str:
 
 
 def safe(text: str) -> str:
-    """Words from outside, such as file names."""
+    """Text from outside, such as file names, made safe."""
     return printable(text)
 
 

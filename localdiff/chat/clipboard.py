@@ -1,6 +1,6 @@
-"""The last answer, or its last code block, on the clipboard of whoever sits at the terminal.
+"""Copying the last answer, or its last code block, to the clipboard of the user's terminal.
 
-Knows OSC 52 and code fences; knows nothing about sessions. Terminals may refuse OSC 52 without a word, so there is a
+Knows OSC 52 and code fences; knows nothing about sessions. Terminals may silently ignore OSC 52, so there is a
 file too.
 """
 
@@ -13,19 +13,19 @@ from pathlib import Path
 from localdiff.chat.private import make_private_folder, write_private
 from localdiff.errors import ResourceError
 
-# What xterm takes; some terminals take less, none is told.
+# What xterm accepts; some terminals accept less, and none says so.
 MAX_OSC_BYTES = 74_994
 _FENCE = re.compile(r"`{3,}(?=[^`]*$)|~{3,}")
 
 
 def osc52(text: str) -> str | None:
-    """The sequence that asks a terminal to put a text on its clipboard; None if there is too much of it."""
+    """The sequence that asks a terminal to put a text on its clipboard; None if it is too long."""
     encoded = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
     return f"\x1b]52;c;{encoded}\x07" if len(encoded) <= MAX_OSC_BYTES else None
 
 
 def last_code(text: str) -> str | None:
-    """The content of the last fenced block in a text; one that is left open counts."""
+    """The content of the last fenced block in a text, closed or not."""
     found: str | None = None
     fence, lines = "", list[str]()
     for line in text.split("\n"):
@@ -41,7 +41,7 @@ def last_code(text: str) -> str | None:
 
 
 def write_copy(directory: Path, text: str) -> Path:
-    """Leaves the text in a private file.
+    """Writes the text to a private file.
 
     Raises:
         ResourceError: it cannot be written.

@@ -1,4 +1,4 @@
-"""What Tab offers: commands, and behind a command what it takes.
+"""Tab completion: commands, and after a command its arguments.
 
 Knows commands, settings, sessions and paths; the adapter for prompt-toolkit is at the end.
 """
@@ -21,11 +21,11 @@ _UNSAFE = re.compile(r"""([\s"'\\])""")
 
 
 def candidates(line: str, sessions: Callable[[], Sequence[str]]) -> tuple[int, list[str]]:
-    """What the end of a line may become.
+    """Completions of the end of a line.
 
     Args:
-        line: up to the cursor.
-        sessions: names of what is saved.
+        line: the line up to the cursor.
+        sessions: names of saved sessions.
 
     Returns:
         How many characters at the end of the line are replaced, and by what.
@@ -57,7 +57,7 @@ def _of(begun: str, words: Iterable[str]) -> tuple[int, list[str]]:
 
 
 def _paths(argument: str) -> tuple[int, list[str]]:
-    """Paths for the last word, blanks in them escaped as `files.split_paths` reads them."""
+    """Paths for the last word, with blanks escaped as `files.split_paths` reads them."""
     begun = re.search(r"(?:[^\s\\]|\\.)*\\?\Z", argument, re.DOTALL)
     word = begun[0] if begun else ""
     typed = re.sub(r"\\(.)", r"\1", word)
@@ -69,7 +69,7 @@ def _paths(argument: str) -> tuple[int, list[str]]:
                 if entry.name.startswith(name) and (name.startswith(".") or not entry.name.startswith(".")):
                     path = os.path.join(folder, entry.name) + ("/" if entry.is_dir() else "")
                     found.append(_UNSAFE.sub(r"\\\1", path))
-    except OSError:  # no such folder, or none that may be read: nothing to offer
+    except OSError:  # no such folder, or an unreadable one: nothing to offer
         return 0, []
     return len(word), sorted(found)[:MOST_PATHS]
 
@@ -78,7 +78,7 @@ class ChatCompleter(Completer):
     """Offers `candidates` to prompt-toolkit.
 
     Args:
-        sessions: names of what is saved.
+        sessions: names of saved sessions.
     """
 
     def __init__(self, sessions: Callable[[], Sequence[str]]) -> None:

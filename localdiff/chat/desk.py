@@ -1,7 +1,7 @@
-"""The conversation that is going on, and everything that commands act on.
+"""State of the current conversation, and everything that commands act on.
 
-Knows turns, settings, attached files and where they are kept; reads no keys and parses no commands. Whatever happens in
-the middle of a reply, what was committed is in the session, and the session is in its file.
+Knows turns, settings, attached files and where they are kept; reads no keys and parses no commands. Whatever interrupts
+a reply, what was committed is in the session, and the session is in its file.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Ask:
 
     Attributes:
         text: as it was typed.
-        files: that go with it.
-        replaces: turns at the end that it takes the place of, once there is an answer.
-        seed: of the noise, or None for what the settings say.
+        files: sent with it.
+        replaces: number of turns at the end that it replaces, once there is an answer.
+        seed: of the noise, or None for the one of the settings.
     """
 
     text: str
@@ -43,24 +43,24 @@ class Ask:
 
 
 class Desk:
-    """One chat.
+    """The state of one chat.
 
     Args:
-        partner: answers.
-        talker: asks it.
-        settings: in force.
-        session: to go on with.
+        partner: answers messages.
+        talker: asks the partner.
+        settings: those in force.
+        session: the one to continue.
         store: keeps sessions.
-        private: keep nothing unless it is asked for.
+        private: save nothing unless asked to.
         output: the streams; everything but answers goes to the second.
-        state: the folder of everything that is kept.
+        state: the folder of everything that is saved.
         save_trace: writes recordings.
-        lend_keyboard: inside it, another program may read from the terminal.
+        lend_keyboard: context in which another program may read from the terminal.
 
     Attributes:
         pending: files that go with the next message.
         unanswered: the last message, if it got no answer that could be kept.
-        line: what is to stand in the line that is typed next.
+        line: initial text of the next input line.
         asked: the messages and options of the last run.
     """
 
@@ -95,7 +95,7 @@ class Desk:
 
     @property
     def options(self) -> GenerateOptions:
-        """What the next run is asked to do."""
+        """The options of the next run."""
         return replace(self.settings.options, system=self.session.system)
 
     @property
@@ -104,11 +104,11 @@ class Desk:
         return self.partner.context_size(self.options)
 
     def say(self, text: str) -> None:
-        """Print a line for the person at the keyboard."""
+        """Print a line for the user."""
         self.output.stderr.write(text + "\n")
 
     def show(self, error: LocaldiffError) -> None:
-        """Print what went wrong, and what can be done."""
+        """Print an error and its hint."""
         self.output.error(error.message, error.hint)
 
     def new_session(self) -> Session:
@@ -117,13 +117,13 @@ class Desk:
         return Session(created=stamp(), model=old.model, adapter=old.adapter, system=old.system, think=old.think)
 
     def open(self, session: Session) -> None:
-        """Goes on with a session; nothing of the one before stays."""
+        """Continues a session; nothing of the one before stays."""
         self.session = session
         self.pending.clear()
         self.unanswered, self.line = None, ""
 
     def keep(self) -> None:
-        """Writes the session to its file, if it is kept at all; what goes wrong is said and costs nothing else."""
+        """Writes the session to its file, if it is saved at all; an error is printed and has no other effect."""
         if self.private and self.session.name is None:
             return
         if not self.session.turns and self.session.name is None:
@@ -137,7 +137,7 @@ class Desk:
             self.say(f"`{taken}` was changed by another program; this session goes on as `{self.session.name}`.")
 
     def ask(self, request: Ask) -> None:
-        """Sends a message and keeps what comes; errors are said."""
+        """Sends a message and keeps the reply; errors are printed."""
         kept = len(self.session.turns) - request.replaces
         content = content_of(request.text, request.files)
         messages = [*self.session.messages(kept), {"role": "user", "content": content}]
@@ -159,7 +159,7 @@ class Desk:
                 self._print(remark)
 
     def _take(self, request: Ask, kept: int) -> None:
-        """Makes a turn of a reply, be it whole or not, and gives back a message that got none."""
+        """Turns a reply, complete or not, into a turn, and restores a message that got none."""
         reply = self.talker.latest
         if reply is None or not reply.is_kept:
             if not request.replaces:
@@ -208,5 +208,5 @@ class Desk:
 
 
 def stamp() -> str:
-    """The time, as sessions have it."""
+    """The time in the format of sessions."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""The editor of whoever sits at the terminal, for one text.
+"""The user's editor, for one text.
 
 Knows `VISUAL` and `EDITOR`; knows nothing about turns.
 """
@@ -20,16 +20,16 @@ _FALLBACKS = ("editor", "nano", "vi")
 
 
 def edit_text(text: str, env: Mapping[str, str] = os.environ) -> str:
-    """The text as it comes out of the editor, without the line end that editors add.
+    """The text as edited, without the line end that editors add.
 
     Raises:
         UsageError: there is no editor, or it left with an error.
     """
     command = _command(env)
-    with tempfile.TemporaryDirectory(prefix="localdiff-") as directory:  # for its owner alone
+    with tempfile.TemporaryDirectory(prefix="localdiff-") as directory:  # private to its owner
         path = Path(directory) / "message.md"
         path.write_text(text + "\n", encoding="utf-8", errors="replace")
-        # Ctrl-C belongs to the editor while it runs; a handler, unlike `SIG_IGN`, is not handed down.
+        # Ctrl-C belongs to the editor while it runs; a handler, unlike `SIG_IGN`, is not inherited.
         before = signal.signal(signal.SIGINT, lambda *_: None)
         try:
             code = subprocess.call([*command, str(path)])

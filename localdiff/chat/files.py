@@ -1,6 +1,6 @@
-"""Text files on their way into a message.
+"""Reading of text files that are attached to a message.
 
-Knows what is a text and what is not; knows nothing about how many tokens fit.
+Knows what is text and what is not; knows nothing about how many tokens fit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read_attachment(path: Path) -> Attachment:
     """A text file.
 
     Raises:
-        UsageError: there is none, or it is not text.
+        UsageError: there is no such file, or it is not text.
     """
     try:
         status = path.stat()

@@ -1,4 +1,4 @@
-"""The page of `/help`: keys first, then the commands in their groups. It fits a screen of 24 rows and 80 columns.
+"""The page of `/help`: keys first, then the commands by group. It fits a screen of 24 rows and 80 columns.
 
 Knows words and widths; the commands are those of `slash`.
 """
@@ -21,7 +21,7 @@ _LABEL, _USAGE = 10, 21
 
 
 def help_page(stream: Stream, *, multiline: bool = False) -> str:
-    """The page, without a newline at its end; `multiline` says what Enter does, as of `Looks`."""
+    """The page, without a newline at its end; `multiline` says what Enter does, as in `Looks`."""
     keys = (SENDING_LINES if multiline else SENDING, *KEYS)
     lines = [f"{stream.styled(f'{key:<{_LABEL}}', BOLD)}{meaning}" for key, meaning in keys]
     lines.append("")
@@ -33,5 +33,5 @@ def help_page(stream: Stream, *, multiline: bool = False) -> str:
 
 
 def usage(command: CommandName) -> str:
-    """A command with what may follow it."""
+    """A command with its argument."""
     return f"/{command.name} {command.argument}".rstrip()

@@ -1,6 +1,6 @@
-"""What was typed before, in a private file that all chats share.
+"""Input history, in a private file that all chats share.
 
-Knows prompt-toolkit's file of history; knows nothing about what is typed.
+Knows prompt-toolkit's history file; knows nothing about what is typed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from localdiff.chat.private import make_private_folder
 
 
 class PrivateHistory(FileHistory):
-    """A file that only its owner may read. When it cannot be written any more, that is said once."""
+    """A history file that only its owner may read. When it can no longer be written, that is reported once."""
 
     def __init__(self, path: Path, complain: Callable[[str], None]) -> None:
         self._complain: Callable[[str], None] | None = complain
@@ -32,7 +32,7 @@ class PrivateHistory(FileHistory):
 
 
 def open_history(path: Path | None, complain: Callable[[str], None]) -> History:
-    """The history in a file, made where there is none; in memory without one, or where it cannot be used."""
+    """The history in a file, created if missing; in memory without a path, or where the file cannot be used."""
     if path is None:
         return InMemoryHistory()
     try:

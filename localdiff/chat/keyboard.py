@@ -1,7 +1,7 @@
-"""Lines typed at a terminal, by prompt-toolkit: history, search, several lines, safe paste, completion.
+"""Line input at a terminal, with prompt-toolkit: history, search, several lines, safe paste, completion.
 
 Knows keys and what each does to the line; knows nothing about commands or messages. No key ever raises: what Ctrl-C on
-an empty line means is for the loop to say.
+an empty line means is up to the loop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class KeyboardReader:
     """Reads from a terminal.
 
     Args:
-        history: what was typed before; takes what is typed now.
+        history: what was typed before; what is typed now is added to it.
         completer: what Tab offers.
         multiline: whether Enter begins a new line of a message, asked at every Enter.
         input, output: the terminal; by default that of the process.

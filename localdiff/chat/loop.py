@@ -1,6 +1,6 @@
-"""The loop of a chat: a line comes in, a command acts or a message is answered, until somebody leaves.
+"""The loop of a chat: read a line, run a command or answer a message, until the user leaves.
 
-Knows the order of things; knows nothing about keys, streams of events or files.
+Knows the order of these steps; knows nothing about keys, streams of events or files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Chat:
 
     Args:
         desk: what commands act on.
-        reader: what is typed.
+        reader: reads what is typed.
         clock: seconds, monotonic.
     """
 
@@ -36,10 +36,10 @@ class Chat:
         self._knows_exit = False
 
     def run(self) -> None:
-        """Read and answer until the end of the input, or until somebody leaves.
+        """Read and answer until the end of the input, or until the user leaves.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C twice in a hurry.
+            KeyboardInterrupt: Ctrl-C twice in quick succession.
         """
         while True:
             text, self._desk.line = self._desk.line, ""
@@ -79,7 +79,7 @@ class Chat:
         return None
 
     def _hint(self) -> None:
-        """What Ctrl-C on an empty line leads to: nothing but a word, and that not twice in a row."""
+        """Print a hint for Ctrl-C on an empty line, but not twice in a row."""
         now = self._clock()
         if self._hinted is None or now - self._hinted >= _PATIENCE:
             self._desk.say("Ctrl-D or /exit to leave.")

@@ -1,8 +1,8 @@
-"""Finished paragraphs laid out for a terminal.
+"""Markdown rendering of finished paragraphs for a terminal.
 
 Knows Markdown as models write it: line breaks stay, and nothing that is written vanishes, be it HTML, LaTeX or a
-definition; what a layout would lose is printed as it is. Knows nothing about where the text comes from. Noise is never
-laid out, because half-formed markup makes a page jump.
+definition; what rendering would lose is printed as it is. Knows nothing about where the text comes from. Noise is never
+rendered, because half-formed markup makes a page jump.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _THEME = Theme(
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 _NARROWEST = 8
 
-# A product, not the beginning of emphasis. What stands for it while the rest is parsed cannot be in a safe text.
+# A multiplication sign, not emphasis. Its placeholder while the rest is parsed cannot occur in safe text.
 _TIMES = re.compile(r"(?<=[^\W_])\*(?=[^\W_])")
 _STAND_IN = "\ufdd0"
 
 
 class _Heading(Heading):
-    """On the left, whatever its level."""
+    """A heading on the left, whatever its level."""
 
     LEVEL_ALIGN: ClassVar[Any] = {}
 
 
 class _Code(CodeBlock):
-    """As it was written, so that it can be copied: no frame, no padding, and no line is broken here."""
+    """Code as it was written, so that it can be copied: no frame, no padding, no wrapping."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         style = console.get_style("markdown.code_block", default=Style())
@@ -63,7 +63,7 @@ class _Code(CodeBlock):
 
 
 class _Item(ListItem):
-    """With its number as it is written, and without a column of blanks before it."""
+    """A list item with its number as written, and without a column of blanks before it."""
 
     def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from self._behind("- ", console, options)
@@ -81,7 +81,7 @@ class _Item(ListItem):
 
 
 class _Markdown(Markdown):
-    """The dialect."""
+    """The Markdown dialect of models."""
 
     elements: ClassVar[Any] = {
         **Markdown.elements,
@@ -104,17 +104,17 @@ class _Markdown(Markdown):
 
     @property
     def hidden(self) -> str:
-        """What is written and not shown: the languages of code blocks."""
+        """Text that is written and not shown: the languages of code blocks."""
         return "".join(token.info for token in self.parsed if token.type == "fence")
 
 
 def render(text: str, columns: int, *, color: bool) -> str:
-    """A passage as lines for a terminal of so many columns; made safe, and ending with a newline.
+    """A passage as lines for a terminal of `columns` columns; made safe, and ending with a newline.
 
     Args:
         text: whole paragraphs; a blank line at their end is kept.
-        columns: of the terminal; no line that is laid out here reaches the last one.
-        color: whether escape codes are welcome.
+        columns: of the terminal; no line rendered here reaches the last one.
+        color: whether to use escape codes.
     """
     safe = safe_text(text)
     document = _Markdown(_TIMES.sub(_STAND_IN, safe))
@@ -142,7 +142,7 @@ def render(text: str, columns: int, *, color: bool) -> str:
 
 
 def _without_blanks_behind(line: str) -> str:
-    """A line without the blanks that fill it up, and that would be copied with it."""
+    """A line without its trailing padding, which would be copied with it."""
     bare = re.sub(r"[ ]+((?:\x1b\[[0-9;]*m)*)\Z", r"\1", line)
     return bare if _SGR.sub("", bare).strip() else ""
 

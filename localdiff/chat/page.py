@@ -1,4 +1,4 @@
-"""The words of a reply on their way to the screen, or into a pipe, where no canvas prints them.
+"""Output of a reply's text to the screen, or into a pipe, where no canvas prints it.
 
 Knows paragraphs, channels and streams; knows nothing about figures or remarks. Into a pipe the answer is exact.
 """
@@ -14,12 +14,12 @@ from localdiff.view.sanitize import safe_text
 
 
 class Page:
-    """Observer that prints text as it becomes final: whole paragraphs where they are laid out, else at once.
+    """Observer that prints text as it becomes final: whole paragraphs where they are rendered, else at once.
 
     Args:
         answers: where the answer goes; None where something else prints it.
         thoughts: where thoughts go, dim; None for nowhere.
-        render: lays a passage of the answer out for so many columns; None leaves it as it is.
+        render: renders a passage of the answer for a number of columns; None leaves it as it is.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Page:
         self._ends_line = True
 
     def on_event(self, event: Event) -> None:
-        """Print what the event brings."""
+        """Print what the event adds."""
         match event:
             case TextCommitted(channel="answer") if self._render is None or not self._is_terminal:
                 self._write(event.text)
@@ -46,7 +46,7 @@ class Page:
                 self.close()
 
     def close(self) -> None:
-        """Print what is left and end the last line; doing it twice does nothing."""
+        """Print what is left and end the last line; a second call does nothing."""
         self._print(self._transcript.take_all())
         if not self._ends_line:
             self._write("\n")  # the next answer begins on a line of its own

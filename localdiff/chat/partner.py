@@ -1,6 +1,6 @@
-"""What a chat needs from outside: somebody who answers, a canvas to watch it on, a keyboard.
+"""Interfaces that a chat needs: a partner that answers, a view to watch it on, a keyboard.
 
-Knows shapes only, so that a chat can be held with a script in the place of a model.
+Knows interfaces only, so that a chat can be held with a script in place of a model.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from localdiff.ui.terminal import LiveWish
 from localdiff.view.paragraphs import Passage
 
 Render: TypeAlias = Callable[[Passage, int], str]
-"""Lays a passage out for so many columns."""
+"""Renders a passage for a number of columns."""
 
 Interruptible: TypeAlias = Callable[[threading.Event], AbstractContextManager[None]]
 """Inside it Ctrl-C sets the event, and a quick second one raises `KeyboardInterrupt`."""
 
 SaveTrace: TypeAlias = Callable[[Sequence[Event], Sequence[Mapping[str, Any]], GenerateOptions, str], str]
-"""Writes the recording of a run that answered these messages with these options to a file of this name, or to one that
-it chooses where the name is empty, and says what it has done."""
+"""Writes the trace of a run that answered these messages with these options to a file of this name, or to one that it
+chooses where the name is empty, and returns a line about what it has done."""
 
 
 RecordReply: TypeAlias = Callable[[Sequence[Mapping[str, Any]], GenerateOptions], Observer]
-"""The observer that records the run which is about to answer these messages with these options."""
+"""Makes the observer that records the run which is about to answer these messages with these options."""
 
 
 class Partner(Protocol):
@@ -54,7 +54,7 @@ class View(AbstractContextManager["View"], Protocol):
     """Draws a run; see `localdiff.ui.live.LiveView`."""
 
     def on_event(self, event: Event) -> None:
-        """See the next event."""
+        """Take the next event."""
 
     def above(self, line: str) -> None:
         """Print a line that stays."""
@@ -75,7 +75,7 @@ class OpenView(Protocol):
         """A view, or None where nothing can be drawn.
 
         Raises:
-            UsageError: it was insisted on.
+            UsageError: the user insisted on one.
         """
 
 
@@ -86,8 +86,8 @@ class Reader(Protocol):
         """The next line, or several at once; None after Ctrl-C on an empty line.
 
         Args:
-            text: what stands in the line at first.
+            text: initial content of the line.
 
         Raises:
-            EOFError: there is no more.
+            EOFError: there is no more input.
         """

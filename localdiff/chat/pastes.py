@@ -1,4 +1,4 @@
-"""Long pasted text, folded in the line that shows it and whole in the message that is sent.
+"""Folding of long pastes: short in the input line, whole in the message that is sent.
 
 Knows text only.
 """
@@ -10,13 +10,13 @@ LONG = 20
 
 
 class Pastes:
-    """What was folded into the line that is being typed."""
+    """The pastes folded into the line being typed."""
 
     def __init__(self) -> None:
         self._whole: dict[str, str] = {}
 
     def fold(self, text: str) -> str:
-        """What stands in the line for a text: itself, or how long it is."""
+        """What the line shows for a text: itself, or its length."""
         lines = text.count("\n") + (not text.endswith("\n"))
         if lines <= LONG:
             return text
@@ -27,7 +27,7 @@ class Pastes:
         return mark
 
     def unfold(self, line: str) -> str:
-        """The line with everything that was folded into it. What was edited inside its brackets stays as it is."""
+        """The line with all pastes unfolded. A fold that was edited inside its brackets stays as it is."""
         parts, place = list[str](), 0
         while place < len(line):
             mark = next((mark for mark in self._whole if line.startswith(mark, place)), None)

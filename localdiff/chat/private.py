@@ -1,4 +1,4 @@
-"""Files that only their owner may read, and that are there complete or not at all.
+"""Private files, readable by their owner alone and written completely or not at all.
 
 Knows modes, temporary names and renames; knows nothing about what is written.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def make_private_folder(path: Path) -> None:
-    """Makes a folder for its owner alone, where there is none.
+    """Makes a folder for its owner alone, if it is missing.
 
     Raises:
         OSError: it cannot be made.
@@ -20,13 +20,13 @@ def make_private_folder(path: Path) -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Puts a file in place at once, for its owner alone.
+    """Writes a file atomically, for its owner alone.
 
     Raises:
-        OSError: it cannot be written; what was there is there still.
+        OSError: it cannot be written; an existing file is unchanged.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with suppress(FileNotFoundError):  # of a process of the same number that was killed
+    with suppress(FileNotFoundError):  # of a killed process with the same id
         partial.unlink()
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

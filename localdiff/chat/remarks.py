@@ -1,4 +1,4 @@
-"""What is said under a reply: how it ended, what it cost, and what can be done about it.
+"""Remarks under a reply: how it ended, what it cost, and what can be done about it.
 
 Knows wording and limits; decides nothing and prints nothing.
 """
@@ -18,7 +18,7 @@ Tone: TypeAlias = Literal["plain", "dim", "warning", "hint"]
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A line, and how it is meant."""
+    """A line and its kind."""
 
     text: str
     tone: Tone = "plain"
@@ -30,11 +30,11 @@ def remarks(
     """The lines under a reply.
 
     Args:
-        reply: what came.
+        reply: the reply.
         context: most tokens that prompt and answer may take together.
         max_tokens: most tokens of a reply.
-        stats: whether the figures are wanted.
-        width: columns of the terminal, None for as many as it takes.
+        stats: whether to add the figures.
+        width: columns of the terminal, None for no limit.
         dot: what stands between figures.
     """
     if reply.reason == "cancelled":

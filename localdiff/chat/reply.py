@@ -1,6 +1,6 @@
-"""What came of one run, collected while it goes on.
+"""The reply of one run, collected while it goes on.
 
-Knows events; prints nothing. A reply that was stopped, or that broke off, is what had been committed until then.
+Knows events; prints nothing. A reply that was stopped or cut off by an error is what was committed until then.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Reply:
         ids: what the model wrote, without the end token.
         seed: of the noise.
         reason: how it ended.
-        where: how far it had come, for a reply that was stopped.
-        new_tokens: tokens of the prompt that had to be read.
+        where: how far it got, for a reply that was stopped.
+        new_tokens: tokens of the prompt that had to be encoded.
         unsettled: numbers of the blocks that reached the step limit before they were stable and confident.
         max_steps: that limit.
-        stats: the figures, or None for a reply that broke off.
+        stats: the figures, or None for a reply cut off by an error.
     """
 
     thought: str
@@ -52,7 +52,7 @@ class Reply:
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is an answer that can be a part of the conversation."""
+        """Whether there is an answer that can become part of the conversation."""
         return bool(self.answer.strip())
 
     @property
@@ -62,7 +62,7 @@ class Reply:
 
 
 class Collector:
-    """Observer that knows the reply so far, and keeps the events of the run."""
+    """Observer that collects the reply so far and the events of the run."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -77,7 +77,7 @@ class Collector:
 
     @property
     def reply(self) -> Reply | None:
-        """What there is, or None before the run has begun."""
+        """The reply so far, or None before the run has begun."""
         if self._started is None:
             return None
         finished = self._finished
@@ -119,5 +119,5 @@ class Collector:
 
 
 def next_seed(seed: int) -> int:
-    """The seed behind one, round the end."""
+    """The next seed, wrapping around."""
     return 0 if seed >= MAX_SEED else seed + 1

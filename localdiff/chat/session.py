@@ -1,4 +1,4 @@
-"""A conversation as it is kept: turns as text and ids, and which of them are history.
+"""A conversation as it is saved: turns as text and ids, and which of them are history.
 
 Knows turns and the messages that they stand for; knows nothing about files, terminals or models.
 """
@@ -14,7 +14,7 @@ from localdiff.events import FinishReason
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attachment:
-    """A text file that goes with a message: what it is called, and its content."""
+    """A text file that is sent with a message: its name and content."""
 
     name: str
     text: str
@@ -29,14 +29,14 @@ class Attachment:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """What a person said, and what came back.
+    """A message of the user, and the reply.
 
     Attributes:
         text: as it was typed.
         files: what was sent with it.
         thought: what the model thought before it answered; never part of a later prompt.
         answer: the reply.
-        ids: what the model wrote, thoughts included, without the end token: the truth of the reply.
+        ids: what the model wrote, thoughts included, without the end token; they define the reply.
         seed: seed of its noise.
         reason: how it ended.
         created: when, UTC, as `2026-11-21T12:00:00Z`.
@@ -53,22 +53,22 @@ class Turn:
 
 
 def content_of(text: str, files: tuple[Attachment, ...]) -> str:
-    """A message with its files before it."""
+    """A message, preceded by its files."""
     return "".join(file.quoted() for file in files) + text
 
 
 @dataclass(kw_only=True, slots=True)
 class Session:
-    """Turns, and what holds for all of them.
+    """Turns, and what applies to all of them.
 
     Attributes:
-        name: what it is called, None as long as it is nowhere kept.
+        name: what it is called, None while it is not saved.
         created: when it began, as in `Turn`.
         model: what answered last, in the words of `--model`.
-        adapter: what was added to it, in those of `--adapter`.
+        adapter: the adapter added to it, in the words of `--adapter`.
         system: system prompt.
         think: whether the model is asked to think before it answers.
-        turns: so far.
+        turns: those so far.
     """
 
     created: str

@@ -1,6 +1,6 @@
-"""A session as lines of JSON: a header, then a line a turn; `docs/chat.md` has the fields.
+"""A session as lines of JSON: a header, then one line per turn; `docs/chat.md` has the fields.
 
-Knows the format; knows nothing about paths. What is damaged costs the turns from there on and no more.
+Knows the format; knows nothing about paths. Damage loses the turns from there on and no more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Header:
-    """The first line: version of the format, and the fields of `Session` but for its name and turns.
+    """The first line: version of the format, and the fields of `Session` except its name and turns.
 
     `adapter` is left out where there is none.
     """
@@ -32,12 +32,12 @@ class Header:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opened:
-    """A session that was read.
+    """A session read from a file.
 
     Attributes:
         session: as much of it as could be read.
         damage: what is wrong with its file, if anything.
-        kept: name of the file that the damaged one is kept in, where it was opened to go on with.
+        kept: name of the file to which the damaged one was copied, where it was opened to be continued.
     """
 
     session: Session
@@ -60,7 +60,7 @@ def encode(session: Session) -> bytes:
         del fields["adapter"]
     lines = [fields, *(asdict(turn) for turn in session.turns)]
     text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
-    return text.encode("utf-8", "replace")  # half a surrogate pair, which nobody typed on purpose
+    return text.encode("utf-8", "replace")  # a lone surrogate, which nobody typed on purpose
 
 
 def read(data: bytes, name: str) -> Opened:

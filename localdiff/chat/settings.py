@@ -1,4 +1,4 @@
-"""What `/set` shows and changes: every setting of the sampler, and how a chat looks.
+"""Settings that `/set` shows and changes: those of the sampler, and of how a chat looks.
 
 Knows names, values and where each of them came from; knows nothing about what they do. Ranges are those of
 `localdiff.config`.
@@ -55,12 +55,12 @@ _KEYS: Mapping[str, Key] = {
 
 
 def names() -> tuple[str, ...]:
-    """What can be set, in the words of `/set`."""
+    """Names of the settings, in the words of `/set`."""
     return tuple(word.replace("_", "-") for word in (*_KEYS, *_CHOICES))
 
 
 def values(name: str) -> tuple[str, ...]:
-    """What a setting can be, where that is a matter of choice."""
+    """Values of a setting that has a fixed set of them."""
     return (*_CHOICES.get(name, ()), _DEFAULT)
 
 
@@ -68,17 +68,17 @@ class ChatSettings:
     """The settings in force.
 
     Args:
-        options: of the generation; `system` and `think` are taken from elsewhere.
-        looks: of the chat.
+        options: those of the generation; `system` and `think` come from elsewhere.
+        looks: those of the chat.
         origins: where a value came from, by the name of its field; what is not in it is the default.
-        in_force: what the sampler does with options that leave something open, by the name of the field.
+        in_force: gives the sampler's values for fields that the options leave open, by the name of the field.
 
     Attributes:
         options: as above; `think` follows `looks`.
         looks: as above.
 
     Raises:
-        UsageError: the options contradict what the sampler does with what they leave open.
+        UsageError: the options contradict the sampler's values for what they leave open.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class ChatSettings:
         self._in_force(self.options)
 
     def set(self, name: str, text: str) -> str:
-        """Changes a setting, and says what it is now.
+        """Changes a setting, and returns a line with its new value.
 
         Raises:
-            UsageError: there is no such setting, or it takes no such value.
+            UsageError: there is no such setting, or the value is invalid.
         """
         field = name.replace("-", "_")
         before = self.options, self.looks
@@ -110,7 +110,7 @@ class ChatSettings:
                 self._option(field, text)
             else:
                 raise _unknown(name)
-            self._in_force(self.options)  # a value may be good by itself, and not beside those of the model
+            self._in_force(self.options)  # a value may be valid by itself but not with those of the model
         except UsageError as error:
             self.options, self.looks = before
             error.hint = error.hint or "nothing was changed; `/set` lists what is in force"
@@ -122,7 +122,7 @@ class ChatSettings:
         return self.line(name)
 
     def line(self, name: str) -> str:
-        """A setting, its value and where that came from.
+        """A setting, its value and its origin.
 
         Raises:
             UsageError: there is no such setting.
@@ -133,7 +133,7 @@ class ChatSettings:
         raise _unknown(name)
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Every setting: its name, its value and where that came from."""
+        """Every setting: its name, its value and its origin."""
         in_force = self._in_force(self.options)
         rows = []
         for word, key in _KEYS.items():

@@ -1,4 +1,4 @@
-"""What a line is: a message, a command, or a command that does not exist.
+"""Parsing of input lines: a message, a command, or a command that does not exist.
 
 Knows names, arguments and help texts of commands; knows nothing about what they do. Only a slash in the first column
 begins a command, and a line that begins with one never reaches the model; `//` sends one slash.
@@ -14,12 +14,12 @@ from typing import Literal, TypeAlias
 Completes: TypeAlias = Literal["nothing", "settings", "files", "sessions", "code", "commands"]
 
 QUOTES = '"""'
-"""A message that begins so goes on, over any number of lines, until one ends so."""
+"""A message that begins with these goes on over any number of lines until one ends with them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommandName:
-    """A command, as the table of help has it.
+    """A command, as listed in the help.
 
     Attributes:
         name: without its slash.
@@ -27,7 +27,7 @@ class CommandName:
         help: what it does.
         group: 0 to 3, the commands that belong together.
         aliases: other names.
-        completes: what Tab offers behind it.
+        completes: what Tab offers after it.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command and what was typed behind it, without blanks around."""
+    """A command and what was typed after it, stripped."""
 
     name: str
     argument: str
@@ -81,14 +81,14 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """No command: the word that was typed, and the one that may have been meant."""
+    """An unknown command: the word that was typed, and the one that may have been meant."""
 
     word: str
     meant: str | None
 
 
 def parse(line: str) -> Message | Command | Unknown | None:
-    """What a line, or several at once, is; None for nothing but blanks."""
+    """Parses a line, or several at once; None for nothing but blanks."""
     if not line.strip():
         return None
     if line.startswith("//"):

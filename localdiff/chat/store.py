@@ -1,4 +1,4 @@
-"""The folder of sessions: each a private file that is either the old one or the new one, never half of it.
+"""The folder of sessions: private files, each replaced atomically.
 
 Knows names, files and who wrote them last; knows nothing about what is in a session.
 """
@@ -36,7 +36,7 @@ class Entry:
 
 
 class SessionStore:
-    """Sessions in a folder.
+    """The sessions in a folder.
 
     Args:
         directory: the folder; made when the first session is saved.
@@ -65,7 +65,7 @@ class SessionStore:
         return self.path(name).exists()
 
     def entries(self) -> list[Entry]:
-        """What is there, the latest first.
+        """The sessions in the folder, the latest first.
 
         Raises:
             ResourceError: the folder cannot be read.
@@ -81,12 +81,12 @@ class SessionStore:
             name = path.name.removesuffix(SUFFIX)
             if path.name == name or not _is_name(name):
                 continue
-            with suppress(OSError):  # gone since, or a link to nowhere
+            with suppress(OSError):  # deleted since, or a dangling link
                 found.append(Entry(name=name, written=path.stat().st_mtime))
         return sorted(found, key=lambda entry: (entry.written, entry.name), reverse=True)
 
     def look(self, name: str) -> Opened:
-        """Reads a session and leaves everything as it is.
+        """Reads a session without changing anything.
 
         Raises:
             UsageError: there is none, or it cannot be read.
@@ -94,11 +94,11 @@ class SessionStore:
         return read(self._read(name)[0], name)
 
     def open(self, name: str) -> Opened:
-        """Reads a session to go on with; a damaged file is kept beside it as it was.
+        """Reads a session to continue; a damaged file is copied beside it.
 
         Raises:
             UsageError: as `look`.
-            ResourceError: a damaged file cannot be kept.
+            ResourceError: a damaged file cannot be copied.
         """
         data, status = self._read(name)
         opened = read(data, name)
@@ -108,7 +108,7 @@ class SessionStore:
         return replace(opened, kept=self._keep(name, data))
 
     def _keep(self, name: str, data: bytes) -> str:
-        """Keeps a damaged file, of which the next save writes only what could be read, and gives the copy's name."""
+        """Copies a damaged file, of which the next save writes only what could be read, and returns the copy's name."""
         path = self.path(name)
         for number in count(1):
             kept = path.with_name(f"{path.name}.damaged{'' if number == 1 else f'-{number}'}")
@@ -125,8 +125,8 @@ class SessionStore:
         """Writes a session, and gives it a name if it has none.
 
         Returns:
-            The name that it had before, if another program has written to that file since: then this one goes on under
-            a new name, and neither is lost.
+            The name that it had before, if another program has written to that file since: then this session continues
+            under a new name, and neither is lost.
 
         Raises:
             ResourceError: the file cannot be written.
@@ -149,7 +149,7 @@ class SessionStore:
         return taken
 
     def rename(self, session: Session, name: str) -> None:
-        """Keeps a session under a name from now on. A name that somebody gave before stays with a copy.
+        """Keeps a session under a name from now on. A name that the user gave before stays with a copy.
 
         Raises:
             UsageError: the name is taken, or cannot be one.

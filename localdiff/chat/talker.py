@@ -1,4 +1,4 @@
-"""Replies from the model, one at a time: shown while they grow, stopped with Ctrl-C, drawn again where they are empty.
+"""Replies from the model, one at a time: shown as they grow, stopped with Ctrl-C, retried if empty.
 
 Knows a partner, a view and streams; knows nothing about sessions or commands.
 """
@@ -26,21 +26,21 @@ from localdiff.ui.terminal import TerminalGuard, is_same_terminal
 from localdiff.view.paragraphs import Passage
 
 REDRAWS = 2
-"""An empty reply is drawn again so often."""
+"""How often an empty reply is retried."""
 
 
 class Talker:
-    """Asks a partner.
+    """Asks a partner, and shows the reply.
 
     Args:
-        partner: answers.
+        partner: answers messages.
         output: the streams of the answer and of everything else.
         open_view: makes the canvas of a run.
         interruptible: lets Ctrl-C stop a run.
         record: makes the observer that records a run; None records nothing.
 
     Attributes:
-        latest: what came of the last run, as far as it went; None where it did not begin.
+        latest: the reply of the last run, as far as it got; None where it did not begin.
         events: of the last run.
     """
 
@@ -66,7 +66,7 @@ class Talker:
         """The reply to the last message.
 
         Raises:
-            LocaldiffError: the run cannot begin, or broke off.
+            LocaldiffError: the run cannot begin, or failed.
         """
         for redraw in range(1, REDRAWS + 2):
             reply = self._run(messages, options, looks)
@@ -104,7 +104,7 @@ class Talker:
     def _observers(
         self, stack: ExitStack, status: StatusLine, cancel: threading.Event, looks: Looks
     ) -> tuple[Observer, ...]:
-        """Who shows the run, entered into `stack`: the canvas, where there is one, and the page for the rest."""
+        """Observers that show the run, entered into `stack`: the canvas, if there is one, and the page for the rest."""
         stdout, stderr = self._output.stdout, self._output.stderr
         shares = is_same_terminal(stdout.file, stderr.file)
         render: Render | None = partial(_laid_out, color=stdout.color) if looks.markdown and stdout.terminal else None
@@ -125,7 +125,7 @@ class Talker:
         stack.callback(page.close)
         if view is None:
             if stderr.terminal:
-                # As with a canvas: keys are not echoed into the text, and every way out puts the terminal in order.
+                # As with a canvas: keys are not echoed into the text, and every way out restores the terminal.
                 guard = TerminalGuard(stream=stderr.file, keyboard=stderr.file)
                 guard.start()
                 stack.callback(guard.stop)

@@ -1,8 +1,8 @@
-"""What is typed while nobody reads a line, kept as it was typed.
+"""Type-ahead: keys typed while no line is being read, kept as typed.
 
-Knows two habits of a terminal; knows nothing about lines. Outside of a prompt a terminal echoes keys into whatever is
-on the screen, and turns Enter into a line feed. What is typed ahead is read key by key later on, is shown then, and
-there a line feed is Ctrl-J, which begins a new line in place of sending.
+Knows two modes of a terminal; knows nothing about lines. Outside of a prompt a terminal echoes keys into whatever is
+on the screen, and turns Enter into a line feed. What is typed ahead is read key by key later on, and shown then;
+there a line feed is Ctrl-J, which begins a new line instead of sending.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if sys.platform != "win32":
 
 @contextmanager
 def typing_ahead(keyboard: BinaryIO | None) -> Iterator[None]:
-    """Inside it, keys are not echoed and Enter stays Enter; nothing changes where `keyboard` is no terminal."""
+    """Inside it, keys are not echoed and Enter stays Enter; does nothing where `keyboard` is no terminal."""
     with _habits(keyboard, wanted=False):
         yield
 
 
 @contextmanager
 def typing_as_usual(keyboard: BinaryIO | None) -> Iterator[None]:
-    """Inside it, for another program that reads from this terminal, both habits are as they are outside of a chat."""
+    """Inside it, for another program that reads from this terminal, both modes are as outside of a chat."""
     with _habits(keyboard, wanted=True):
         yield
 
@@ -41,7 +41,7 @@ def _habits(keyboard: BinaryIO | None, *, wanted: bool) -> Iterator[None]:
 
 
 def _set(keyboard: BinaryIO | None, wanted: tuple[bool, bool]) -> tuple[bool, bool] | None:
-    """Turns translation and echo on or off, and says what they were; None where that cannot be done."""
+    """Turns translation and echo on or off, and returns what they were; None where that is impossible."""
     if keyboard is None or sys.platform == "win32" or not keyboard.isatty():
         return None
     try:
@@ -51,5 +51,5 @@ def _set(keyboard: BinaryIO | None, wanted: tuple[bool, bool]) -> tuple[bool, bo
         settings[3] = settings[3] | termios.ECHO if wanted[1] else settings[3] & ~termios.ECHO
         termios.tcsetattr(keyboard.fileno(), termios.TCSANOW, settings)
     except (OSError, ValueError, termios.error):
-        return None  # the terminal is gone, and with it everything that could be typed
+        return None  # the terminal is gone
     return before

@@ -1,4 +1,4 @@
-"""Typed lines from what is no terminal: a pipe or a file.
+"""Line input from a pipe or a file.
 
 Knows lines, and messages in triple quotes that go on over several; knows no keys.
 """
@@ -12,7 +12,7 @@ from localdiff.errors import UsageError
 
 
 class LineReader:
-    """Reads one line after the other.
+    """Reads line by line.
 
     Args:
         file: standard input; None reads nothing.
@@ -22,10 +22,10 @@ class LineReader:
         self._file = file
 
     def read(self, text: str = "") -> str:
-        """The next line, or all lines of a message in triple quotes; `text` has no line to stand in.
+        """The next line, or all lines of a message in triple quotes; `text` is ignored.
 
         Raises:
-            EOFError: there is no more.
+            EOFError: there is no more input.
             UsageError: a line is not UTF-8.
         """
         line = self._line()

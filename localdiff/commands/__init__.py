@@ -1,1 +1,1 @@
-"""One module a command: what the command line asks for, put together from the other rooms."""
+"""One module per command: carries out what the command line asks for, using the other packages."""

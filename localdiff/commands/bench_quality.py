@@ -1,7 +1,7 @@
-"""`localdiff bench quality`: what a change of the weights does to answers.
+"""`localdiff bench quality`: how a change of the weights changes answers.
 
-Knows the order of things and where the result goes; measures nothing. What is wrong with the request is found before a
-model is loaded, and torch is imported no earlier.
+Knows the order of steps and where the result goes; measures nothing. Errors in the request are found before a model is
+loaded, and torch is imported no earlier.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class QualityRequest:
     """What the command line asks for.
 
     Attributes:
-        models: the first model, and those that are held against it.
+        models: the first model, and those that are compared with it.
         skills: skills of the demo model to ask about; none for all.
-        count: most questions a skill.
-        prompts: file with a prompt a line, in place of the skills.
+        count: most questions per skill.
+        prompts: file with one prompt per line, in place of the skills.
         seeds: runs of each question.
         options: settings of a run; its seed is the first one.
         device, dtype, max_memory, offline: as of a run.
-        json: an object in place of the table.
+        json: print an object in place of the table.
     """
 
     models: tuple[str, ...]
@@ -50,10 +50,10 @@ class QualityRequest:
 
 
 def bench_quality(request: QualityRequest, output: Output) -> int:
-    """Hold models against a first one, and print what came of each.
+    """Compare models with a first one, and print the results.
 
     Raises:
-        LocaldiffError: everything that a user can do something about.
+        LocaldiffError: any error that a user can act on.
     """
     for name in ("count", "seeds"):
         if getattr(request, name) < 1:

@@ -1,6 +1,6 @@
-"""`localdiff bench step`: measure one denoise step and say what it comes to.
+"""`localdiff bench step`: measure one denoise step and report the figures.
 
-Knows the request, where it goes wrong before anything is computed, and the streams; knows nothing about tensors.
+Knows the request, its errors that can be found before computing, and the streams; knows nothing about tensors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from localdiff.ui.status import StatusLine
 if TYPE_CHECKING:
     from localdiff.bench.step.report import Report
 
-# Numbers of `localdiff.bench.step.released`, which needs torch; a test holds them together.
+# Numbers of `localdiff.bench.step.released`, which needs torch; a test checks that they agree.
 LAYERS = 30
 FEWEST_LAYERS = 6
 MAX_CONTEXT = 262_144
@@ -35,12 +35,12 @@ class StepRequest:
 
     Attributes:
         model: a real model, or None for random weights.
-        random_weights: whether random weights were asked for in so many words.
+        random_weights: whether random weights were asked for explicitly.
         recipe: how random weights are stored; None is the default recipe.
         context: tokens in the cache before the canvas.
         steps: denoise steps to time.
         layers: layers of random weights; None is all of them.
-        json: the line of JSON alone.
+        json: print only the line of JSON.
     """
 
     model: str | None = None
@@ -82,7 +82,7 @@ Measure: TypeAlias = "Callable[[StepRequest, Callable[[str], None]], Report]"
 
 
 def measure(request: StepRequest, progress: Callable[[str], None]) -> Report:
-    """Measure; torch is imported here and not before."""
+    """Measure a step; torch is imported here and not before."""
     with interruptible():
         from localdiff.bench.step.run import Measurement, run
         from localdiff.bench.step.subject import random_subject, real_subject

@@ -1,7 +1,7 @@
-"""`localdiff chat`: a conversation at the keyboard, put together from its parts.
+"""`localdiff chat`: an interactive conversation, assembled from its parts.
 
-Knows which session is gone on with, which part reads and which one draws; knows nothing about what is typed or how
-anything looks. What is wrong with the request itself is found before a model is loaded.
+Knows which session is continued, which part reads and which one draws; knows nothing about what is typed or how
+anything looks. Errors in the request itself are found before a model is loaded.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class ChatRequest:
 
     Attributes:
         run: the model, the settings of every reply and how they may be watched.
-        looks: how the chat looks at first.
+        looks: how the chat looks initially.
         origins: where settings came from, by the names of their fields; see `ChatSettings`.
-        resume: go on with the last session.
-        session: go on with the one of this name, or begin it.
-        private: keep nothing of what is typed.
+        resume: continue the last session.
+        session: continue the one of this name, or begin it.
+        private: save nothing of what is typed.
         record: whether to keep a trace of the latest reply.
     """
 
@@ -64,13 +64,13 @@ class ChatRequest:
 
 
 class Speaker(Partner, Recorded, Protocol):
-    """A partner with a model behind it, of which recordings can be made."""
+    """A partner with a model behind it, whose replies can be recorded."""
 
 
 Load: TypeAlias = Callable[[RunRequest], Speaker]
 
 TYPED = "command line"
-"""What `ChatRequest.origins` says of a setting that was typed."""
+"""Origin in `ChatRequest.origins` of a setting that was typed."""
 
 
 def load_speaker(request: RunRequest) -> Speaker:
@@ -85,7 +85,7 @@ def load_speaker(request: RunRequest) -> Speaker:
 
 
 def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_speaker) -> int:
-    """Talk until somebody leaves.
+    """Chat until the user leaves.
 
     Args:
         request: what is asked for.
@@ -97,15 +97,15 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
         0.
 
     Raises:
-        LocaldiffError: everything that a user can do something about before the first line.
-        KeyboardInterrupt: Ctrl-C twice in a hurry.
+        LocaldiffError: any error before the first line that a user can act on.
+        KeyboardInterrupt: Ctrl-C twice in quick succession.
     """
     if output.stdout.missing:
         raise UsageError(
             "stdout is closed, so the answers would be lost", "`localdiff run -o FILE` writes one to a file"
         )
-    mode_of(request.run.live, output, lines_on_stdout=False)  # refuses what cannot be drawn
-    # Remarks and commands are for whoever types, on the terminal that there is.
+    mode_of(request.run.live, output, lines_on_stdout=False)  # raises if what is asked for cannot be drawn
+    # Remarks and command output are for the user, on the terminal that there is.
     spoken = output if output.stderr.terminal or not output.stdout.terminal else replace(output, stderr=output.stdout)
     with trace_file(request.record, spoken) as trace:
         return _talk(request, output, spoken, trace, stdin=stdin, load=load)
@@ -120,7 +120,7 @@ def _talk(
     stdin: BinaryIO | None,
     load: Load,
 ) -> int:
-    """The chat from loading a model to the last line; `spoken` takes what is said to whoever types."""
+    """The chat from loading a model to the last line; `spoken` takes remarks for the user."""
     store = SessionStore(paths.state_dir() / "sessions")
     opened = _session(request, store)
     session = opened.session
@@ -174,21 +174,21 @@ def _talk(
 
 
 def _continued(run: RunRequest, session: Session) -> RunRequest:
-    """What is asked for, and of a session that is gone on with its model and adapter where none is named."""
+    """The request, with the model and adapter of a session that is continued where none is named."""
     if run.model is not None:
         return run
     return replace(run, model=session.model or None, adapter=run.adapter or session.adapter)
 
 
 def _lasting(identity: LocatedIdentity) -> str | None:
-    """The adapter in words that mean the same from another folder: a name as it is, a directory in full."""
+    """The adapter in a form that is valid from any folder: a name as it is, a directory as an absolute path."""
     if identity.adapter is None or paths.expanded(identity.adapter) != identity.adapter_directory:
         return identity.adapter
     return str(identity.adapter_directory.resolve())
 
 
 def _session(request: ChatRequest, store: SessionStore) -> Opened:
-    """The session to go on with, or a new one."""
+    """The session to continue, or a new one."""
     if request.resume and request.session is not None:
         raise UsageError("`-c` and `--session` both name a session", "leave out one of the two")
     name = request.session
@@ -208,7 +208,7 @@ def _session(request: ChatRequest, store: SessionStore) -> Opened:
 
 
 def _think(request: ChatRequest, session: Session) -> Any:
-    """How the model is asked to think: as it was typed, else as in the session that is gone on with."""
+    """How the model is asked to think: as typed, else as in the session that is continued."""
     if request.origins.get("think") == TYPED or not session.turns:
         return request.looks.think
     return "off" if not session.think else "show" if request.looks.think == "off" else request.looks.think
@@ -225,7 +225,7 @@ def _load(request: RunRequest, output: Output, load: Load) -> Speaker:
 
 
 def _views(request: ChatRequest, output: Output, partner: Speaker) -> Callable[..., View | None]:
-    """Makes the canvas of a reply, wherever one can be drawn."""
+    """A factory of canvases for replies, wherever one can be drawn."""
 
     def open_view(
         wish: LiveWish,
@@ -254,11 +254,11 @@ def _views(request: ChatRequest, output: Output, partner: Speaker) -> Callable[.
 
 
 def _interruptible(keyboard: BinaryIO | None) -> Interruptible:
-    """Ctrl-C stops a run, and what is typed during it is left for the next line."""
+    """Lets Ctrl-C stop a run, and keeps what is typed during it for the next line."""
 
     @contextmanager
     def interruptible(cancel: threading.Event) -> Iterator[None]:
-        # Once more: a shell that the chat was stopped for, with Ctrl-Z, has set the terminal as it likes it.
+        # Once more: after Ctrl-Z the shell has set the terminal to its own modes.
         with typing_ahead(keyboard), cancel_on_interrupt(cancel):
             yield
 
@@ -266,12 +266,12 @@ def _interruptible(keyboard: BinaryIO | None) -> Interruptible:
 
 
 def _keyboard(stdin: BinaryIO | None, spoken: Output) -> BinaryIO | None:
-    """Standard input, where somebody sits at it and sees what is typed."""
+    """Standard input, if it is a terminal and the user sees what is typed."""
     return stdin if stdin is not None and stdin.isatty() and spoken.stderr.terminal else None
 
 
 def _keyboard_reader(request: ChatRequest, desk: Desk) -> Reader:
-    """Reads key by key."""
+    """A reader of single keys."""
     from prompt_toolkit.output import create_output
 
     from localdiff.chat.completing import ChatCompleter
@@ -288,7 +288,7 @@ def _keyboard_reader(request: ChatRequest, desk: Desk) -> Reader:
 
 
 def _in_force(partner: Speaker, options: GenerateOptions) -> Mapping[str, object]:
-    """What the sampler does where the options leave it to the model."""
+    """The sampler's values for what the options leave to the model."""
     settings = partner.engine.settings_for(options)
     names: Sequence[str] = ("entropy_bound", "t_min", "t_max", "stability", "confidence")
     return {"steps": settings.max_steps} | {name: getattr(settings, name) for name in names}

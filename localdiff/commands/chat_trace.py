@@ -1,6 +1,6 @@
-"""Recordings of a chat: `--record` keeps the latest reply while it comes, `/trace` the last one afterwards.
+"""Traces of a chat: `--record` writes the latest reply as it comes, `/trace` the last one afterwards.
 
-Knows what a header needs and where recordings of chats go; knows nothing about the lines themselves.
+Knows what a header needs and where traces of chats go; knows nothing about the lines themselves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from localdiff.ui.status import StatusLine
 
 
 class Recorded(Protocol):
-    """Somebody who answers with a model of which recordings can be made."""
+    """A partner whose replies can be recorded."""
 
     @property
     def engine(self) -> Recordable:
@@ -39,11 +39,11 @@ class Recorded(Protocol):
 
 
 class Headers:
-    """Headers of the recordings of one partner's replies.
+    """Headers of the traces of one partner's replies.
 
     Args:
-        partner: answers.
-        output: where it is said how far the weights have been read for their hash.
+        partner: the one that answers.
+        output: where progress of hashing the weights is shown.
     """
 
     def __init__(self, partner: Recorded, output: Output) -> None:
@@ -52,7 +52,7 @@ class Headers:
         self._digests: Digests | None = None
 
     def hash(self) -> Digests:
-        """The hashes of the model's files; made once, which for large weights nobody vouches for takes a minute."""
+        """The hashes of the model's files; made once, which takes a minute for large weights without known hashes."""
         if self._digests is None:
             status = StatusLine(self._output.stderr)
             try:
@@ -62,7 +62,7 @@ class Headers:
         return self._digests
 
     def of(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> Callable[[RunStarted], Header]:
-        """Makes the header of a run that answers these messages, once it has started."""
+        """A function that makes the header of a run that answers these messages, once it has started."""
         digests = self.hash()
 
         def header(started: RunStarted) -> Header:
@@ -73,7 +73,7 @@ class Headers:
 
 
 def reply_recorder(partner: Recorded, headers: Headers, trace: TraceFile) -> RecordReply:
-    """Records what a partner answers in an open file, each reply in the place of the one before."""
+    """Records a partner's replies in an open file, each replacing the one before."""
     headers.hash()  # before the first line is read, not in the middle of a reply
 
     def record(messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> Observer:
@@ -83,7 +83,7 @@ def reply_recorder(partner: Recorded, headers: Headers, trace: TraceFile) -> Rec
 
 
 def trace_saver(partner: Recorded, headers: Headers) -> SaveTrace:
-    """Writes recordings of what a partner answered."""
+    """Writes traces of a partner's replies."""
 
     def save(
         events: Sequence[Event], messages: Sequence[Mapping[str, Any]], options: GenerateOptions, name: str
@@ -118,7 +118,7 @@ def _plain(messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> t
 def _undetermined(
     partner: Recorded, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
 ) -> tuple[int, ...] | None:
-    """The ids of the prompt, where replies in it are spelt in another way than the tokenizer would spell them."""
+    """The ids of the prompt, where replies in it are tokenized differently from how the tokenizer would do it."""
     given = partner.prompt_ids(messages, options)
     text = [{"role": message["role"], "content": message["content"]} for message in messages]
     return None if given == partner.prompt_ids(text, options) else tuple(given)

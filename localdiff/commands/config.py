@@ -1,4 +1,4 @@
-"""`localdiff config`: every setting with its value and where that came from, and the places on disk.
+"""`localdiff config`: every setting with its value and origin, and the locations on disk.
 
 Knows how settings and paths are listed; decides nothing about either.
 """
@@ -19,7 +19,7 @@ def show_settings(output: Output, *, as_json: bool, env: Mapping[str, str] = os.
     """List every setting.
 
     Raises:
-        UsageError: a file or a variable says something that is no setting.
+        UsageError: a file or a variable holds an invalid setting.
     """
     settings = load_settings(env)
     if not output.quiet:
@@ -40,7 +40,7 @@ def show_settings(output: Output, *, as_json: bool, env: Mapping[str, str] = os.
 
 
 def show_paths(output: Output, *, as_json: bool, env: Mapping[str, str] = os.environ) -> int:
-    """List where things are, whether they are there or not."""
+    """List all locations, whether they exist or not."""
     places = locations(env)
     if as_json:
         content = {name: str(path) for name, (path, _) in places.items()}
@@ -51,7 +51,7 @@ def show_paths(output: Output, *, as_json: bool, env: Mapping[str, str] = os.env
 
 
 def locations(env: Mapping[str, str] = os.environ) -> dict[str, tuple[Path, str]]:
-    """What is kept → where, and what moves it."""
+    """What is kept → where, and the variables that move it."""
     return {
         "config": (config_path(env), "LOCALDIFF_HOME, XDG_CONFIG_HOME"),
         "models": (paths.models_dir(env), "LOCALDIFF_HOME, XDG_DATA_HOME"),
@@ -71,10 +71,10 @@ def _value(setting: Setting) -> str:
 
 
 def _write_table(output: Output, rows: Sequence[tuple[str, str, str]], dimmed: Set[str] = frozenset()) -> None:
-    """Write columns, dimmed ones in less colour where there is colour."""
+    """Write columns; rows named in `dimmed` are dim where there is colour."""
     stream = output.stdout
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
-    # One long value must not push the column behind it off the screen.
+    # One long value must not push the next column off the screen.
     widths[1] = min(widths[1], 40)
     for row in rows:
         line = f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip()

@@ -1,6 +1,6 @@
-"""`localdiff doctor`: look, compute, compare, and say what to do.
+"""`localdiff doctor`: check this machine, compute, compare, and say what to do.
 
-Knows the forms in which findings are shown, and the exit code they lead to; checks nothing itself.
+Knows the output formats of findings, and their exit code; checks nothing itself.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class DoctorRequest:
 
     Attributes:
         quick: leave out whatever needs torch.
-        json: one object in place of lines.
-        report: a block to paste in place of lines.
+        json: print an object in place of lines.
+        report: print a block to paste in place of lines.
     """
 
     quick: bool = False
@@ -57,15 +57,15 @@ def doctor(
     Args:
         request: what is asked for.
         output: the streams.
-        keyboard: where the terminal answers a question, or None.
+        keyboard: where the terminal answers a query, or None.
         env: environment.
-        bench: measures a step and gives the line of JSON for the report.
+        bench: measures a step and returns the line of JSON for the report.
 
     Returns:
         0, or the code of the first check that failed.
     """
     examination = Examination(stderr=output.stderr.file, keyboard=keyboard, env=env, quick=request.quick)
-    # Lines that go through a pipe come back to the same screen when they like, in the middle of a status line.
+    # Lines that go through a pipe may reach the same screen at any time, in the middle of a status line.
     status = StatusLine(
         output.stderr, shown=not output.quiet and (output.stdout.terminal or request.json or request.report)
     )
@@ -113,7 +113,7 @@ def _measured(bench: Callable[[], str]) -> str:
 
 
 def _shown(finding: Finding, stream: Stream) -> str:
-    """The finding as lines, folded under themselves where somebody reads them on a terminal."""
+    """The finding as lines, wrapped with a hanging indent on a terminal."""
     word, arrow = f"{finding.status:<5} ", "→ " if _has_arrow(stream) else "-> "
     lines = _folded(word, 6, f"{finding.subject}: {finding.text}", stream)
     lines[0] = stream.styled(word[:-1], _STYLES[finding.status]) + lines[0][len(word) - 1 :]
@@ -126,7 +126,7 @@ def _shown(finding: Finding, stream: Stream) -> str:
 
 
 def _folded(start: str, indent: int, text: str, stream: Stream) -> list[str]:
-    """Lines of a text: `start` stands before the first, `indent` columns before the others."""
+    """Lines of a text: `start` before the first, `indent` columns before the others."""
     text = printable(text)
     if not stream.terminal:
         return [start + text]

@@ -1,6 +1,6 @@
-"""Where `--events` goes: a file or stdout, one event a line.
+"""The output of `--events`: a file or stdout, one event per line.
 
-Knows how the file is opened and how a failing one is worded; knows nothing about the events themselves.
+Knows how the file is opened and how its errors are worded; knows nothing about the events themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STDOUT = "-"
 
 @contextmanager
 def event_recorders(events: str | None, answer: Path | None, output: Output) -> Iterator[list[Observer]]:
-    """Open what `--events` names, and yield the observers that write there: one, or none without the option.
+    """Open the file of `--events`, and yield the observers that write there: one, or none without the option.
 
     Raises:
         UsageError: the file cannot be written, or is also the file of the answer.

@@ -1,4 +1,4 @@
-"""Ctrl-C while a model is loaded, and during a generation: first stop the reply, then the process.
+"""Ctrl-C handling while a model is loaded, and during a generation: first stop the reply, then the process.
 
 Knows signals; knows nothing about what is being stopped.
 """
@@ -21,9 +21,9 @@ Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ends in `KeyboardInterrupt` after a Ctrl-C, even where that was lost on the way.
+    """Raises `KeyboardInterrupt` at its end after a Ctrl-C, even if the first one was lost.
 
-    Libraries that are imported from C, as torch imports NumPy, drop exceptions of Python that they did not expect.
+    Libraries that are imported from C, as torch imports NumPy, drop Python exceptions that they did not expect.
     Off the main thread it does nothing.
     """
     came = False
@@ -41,7 +41,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def cancel_on_interrupt(cancel: threading.Event, *, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
-    """Let Ctrl-C set `cancel` instead of raising; twice within two seconds raises `KeyboardInterrupt` all the same.
+    """Let Ctrl-C set `cancel` instead of raising; twice within two seconds still raises `KeyboardInterrupt`.
 
     Off the main thread, where no handler may be installed, it does nothing.
     """
@@ -61,7 +61,7 @@ def cancel_on_interrupt(cancel: threading.Event, *, clock: Callable[[], float] =
 
 @contextmanager
 def _handled_by(handler: Handler) -> Iterator[None]:
-    """Gives Ctrl-C to a handler for a while; off the main thread, where none may be installed, to nobody else."""
+    """Installs a handler of Ctrl-C for a while; does nothing off the main thread, where none may be installed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,7 @@
-"""What `--live`, `--palette`, `--fps` and `--slow` ask for, and the canvas that comes of it.
+"""The options `--live`, `--palette`, `--fps` and `--slow`, and the canvas that they ask for.
 
 Knows options, streams and which wishes cannot be met; knows nothing about how anything is drawn. A wish that was typed
-and cannot be met is an error, found before a model is loaded; one from the environment is for whenever it can be.
+and cannot be met is an error, found before a model is loaded; one from the environment applies where it can be met.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class LiveOptions:
     """How a run may be watched.
 
     Attributes:
-        wish: what was asked for, or None to go by `preferred`, or by `LOCALDIFF_LIVE`.
-        preferred: what the settings say, for whenever it can be.
+        wish: what was asked for, or None to use `preferred`, or `LOCALDIFF_LIVE`.
+        preferred: what the settings say, applied where it can be met.
         palette: a name from `view.palette.PALETTE_NAMES`.
-        fps: frames a second at most.
+        fps: most frames per second.
         slow: seconds to wait after each step.
-        color: what `--color` said, or None.
+        color: value of `--color`, or None.
     """
 
     wish: LiveWish | None = None
@@ -49,7 +49,7 @@ class LiveOptions:
 
 
 class Pieces(Protocol):
-    """What the ids of a model look like."""
+    """The texts of a model's ids."""
 
     def piece(self, id: int, /) -> str:
         """Text of one id."""
@@ -66,7 +66,7 @@ def mode_of(
     Args:
         options: what was asked for.
         output: the streams.
-        lines_on_stdout: whether stdout gets a line of JSON for every event, which nothing may interrupt on a screen.
+        lines_on_stdout: whether stdout gets a line of JSON for every event, which must not be interrupted on a screen.
         env: environment.
 
     Raises:
@@ -103,14 +103,14 @@ def live_view(
 
     Args:
         options: what was asked for.
-        mode: what `mode_of` said.
+        mode: result of `mode_of`.
         output: the streams.
-        pieces: what ids look like.
+        pieces: texts of ids.
         prints: channels whose text is left on stderr's terminal.
         elsewhere: channels whose text goes into a pipe.
         cancelled: whether the run has been asked to stop.
         legend: explain the colours.
-        render: lays final text out.
+        render: renders final text.
     """
     stderr = output.stderr
     # A palette asked for by name wins over `NO_COLOR`, but not over `--color never`.
@@ -142,7 +142,7 @@ def _wish_of(env: Mapping[str, str]) -> LiveWish:
 
 
 def _obstacle(output: Output, lines_on_stdout: bool, env: Mapping[str, str]) -> str | None:
-    """Why nothing can be drawn, in words."""
+    """Why nothing can be drawn, or None."""
     if output.quiet:
         return "`-q` keeps stderr silent"
     if lines_on_stdout and output.stdout.terminal:

@@ -1,6 +1,6 @@
-"""`localdiff models`: which quantized models are on this machine, and how to be rid of one.
+"""`localdiff models`: lists and removes the quantized models on this machine.
 
-Knows columns and the question that is asked before something is deleted; what a model is, is in `localdiff.store`.
+Knows columns and the question that is asked before something is deleted; `localdiff.store` defines what a model is.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ def list_models(output: Output) -> int:
 
 
 def remove_model(name: str, output: Output, *, ask: Ask | None, yes: bool = False) -> int:
-    """Delete a model after a question.
+    """Delete a model after asking.
 
     Args:
         name: as the list shows it.
         output: the streams.
-        ask: puts a question to the user; None where nobody is there to answer.
+        ask: asks the user a question; None where nobody can answer.
         yes: do not ask.
 
     Returns:
         0, or 130 if the user said no.
 
     Raises:
-        UsageError: there is no such model, a job is at work on it, or nobody is there to say yes.
-        ResourceError: the disk refuses.
+        UsageError: there is no such model, a job is working on it, or nobody can say yes.
+        ResourceError: the disk fails.
     """
     model = store.find(name)
     target = model.directory.with_name(name.removesuffix(PARTIAL).removesuffix(DISCARDED))

@@ -1,4 +1,4 @@
-"""A file that holds the whole answer or is not touched at all.
+"""An output file that is written atomically: it gets the whole answer or is not touched at all.
 
 Knows temporary names and renames; knows nothing about what is written.
 """
@@ -26,7 +26,7 @@ class OutputFile:
 
     @property
     def replaces(self) -> bool:
-        """Whether there is a file by that name already, which `save` would replace."""
+        """Whether a file of that name exists already, which `save` would replace."""
         return self._temporary is not None and self._target.exists()
 
     def save(self, text: str) -> None:
@@ -60,13 +60,13 @@ class OutputFile:
 
 @contextmanager
 def output_file(path: Path) -> Iterator[OutputFile]:
-    """Make sure that a file can be written, before the work that fills it begins.
+    """Check that a file can be written before the work that fills it begins.
 
-    A temporary file beside it holds the place; whatever happens, it is gone afterwards. Devices and pipes, which
+    A temporary file beside it reserves the place, and is always removed afterwards. Devices and pipes, which
     cannot be renamed over, are written to directly.
 
     Raises:
-        UsageError: the path is a directory, or its folder is missing or refuses new files.
+        UsageError: the path is a directory, or its folder is missing or not writable.
     """
     target = Path(os.path.realpath(expanded(path)))
     if target.is_dir():
@@ -92,7 +92,7 @@ def output_file(path: Path) -> Iterator[OutputFile]:
 
 
 def _mode(target: Path) -> int:
-    """The permissions of the file that is replaced, or those that a new file gets."""
+    """The permissions of the file that is replaced, or the default ones."""
     if target.exists():
         return stat.S_IMODE(target.stat().st_mode)
     mask = os.umask(0)

@@ -1,6 +1,6 @@
-"""The prompt, from the argument, a file or standard input.
+"""Reading of the prompt, from the argument, a file or standard input.
 
-Knows how the three combine and what is no prompt; knows nothing about templates or tokens.
+Knows how the three combine and what is not a prompt; knows nothing about templates or tokens.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ STDIN = "-"
 
 
 class NoPromptError(UsageError):
-    """Nothing was given, and nobody is typing into a pipe."""
+    """No prompt was given, and none is piped in."""
 
 
 def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None) -> str:
-    """Put the prompt together.
+    """Compose the prompt.
 
     Args:
         argument: the words on the command line.

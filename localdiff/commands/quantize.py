@@ -1,6 +1,6 @@
-"""`localdiff quantize`: published weights in, a verified quantized model out.
+"""`localdiff quantize`: published weights in, verified quantized model out.
 
-Knows which requests contradict themselves; the parts are in `localdiff.commands.quantizing`. Nothing heavy is imported
+Knows which requests are contradictory; the parts are in `localdiff.commands.quantizing`. Nothing heavy is imported
 before it is needed.
 """
 
@@ -25,13 +25,13 @@ def quantize(request: QuantizeRequest, output: Output, *, ask: Ask | None) -> in
     Args:
         request: what is asked for.
         output: the streams.
-        ask: puts a question to the user; None where nobody is there to answer.
+        ask: asks the user a question; None where nobody can answer.
 
     Returns:
         0, or 130 if the user said no or stopped it.
 
     Raises:
-        LocaldiffError, QuantError: everything that a user can do something about.
+        LocaldiffError, QuantError: any error that a user can act on.
     """
     with interruptible():
         from localdiff.commands.quantizing.flow import Quantization
@@ -61,7 +61,7 @@ def _refuse_mount_point(target: Path) -> None:
 
 
 def _existing(request: QuantizeRequest) -> Path:
-    """The directory that `--verify-only` speaks of: the named one, or what the same command would have written."""
+    """The directory that `--verify-only` checks: the named one, or what the same command would have written."""
     if request.output is None:
         named = paths.expanded(request.model)
         if (named / store.MANIFEST).is_file():

@@ -1,4 +1,4 @@
-"""A question that is answered with yes or no.
+"""Yes-or-no questions to the user.
 
 Knows the keyboard and what counts as an answer; knows nothing about what is asked.
 """
@@ -19,7 +19,7 @@ YES, NO = {"y", "yes"}, {"n", "no"}
 
 
 def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> Callable[[str], bool] | None:
-    """What puts questions to the user; None where nobody sees them or could answer.
+    """A function that asks the user; None where nobody would see the question or could answer.
 
     Args:
         stream: where questions go.
@@ -36,7 +36,7 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> Callable
             try:
                 line = keyboard.readline()
             except KeyboardInterrupt:
-                stream.write("\n")  # whatever comes next does not belong behind the question
+                stream.write("\n")  # what comes next must not be on the line of the question
                 raise
             answer = line.strip().lower()
             if not line:  # Ctrl-D
@@ -49,10 +49,10 @@ def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> Callable
 
 
 def _forget_typed(keyboard: TextIO) -> None:
-    """Drop what was typed before the question could be read: an Enter too many would begin a download of 52 GB."""
+    """Drop what was typed before the question was shown: a stray Enter would begin a download of 52 GB."""
     if sys.platform == "win32":
         return
     try:
         termios.tcflush(keyboard.fileno(), termios.TCIFLUSH)
     except (io.UnsupportedOperation, termios.error):
-        return  # no terminal: nothing lies in it
+        return  # no terminal: nothing is buffered

@@ -1,6 +1,6 @@
-"""`--record`: a private file that takes a trace of the run while it happens.
+"""`--record`: writes a trace of the run to a private file while it happens.
 
-Knows how the file is opened, which options may not name the same one, and how a failing disk is worded; knows nothing
+Knows how the file is opened, which options may not name the same one, and how disk errors are worded; knows nothing
 about the lines themselves. The file is opened before a model is loaded, and emptied only when the run begins.
 """
 
@@ -26,7 +26,7 @@ from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
 
-# Bytes; less than this is hashed before anybody could read a word about it.
+# Bytes; less than this is hashed before anybody could read a message about it.
 _LONG = 1_000_000_000
 
 
@@ -52,7 +52,7 @@ class RecordOptions:
 
 
 class TraceFile:
-    """An open file that a recorder may be put on.
+    """An open file that a recorder can write to.
 
     Args:
         file: where the lines go.
@@ -80,8 +80,8 @@ class TraceFile:
         Args:
             engine: what will answer.
             prompt: what it will be asked.
-            options: how.
-            progress: told how many bytes of the weights have been read for their hash, and of how many.
+            options: with which options.
+            progress: called with how many bytes of the weights have been hashed, and of how many.
             noise: how the noise follows from the seed, if not as the options say.
         """
         digests = digests_of(engine.identity, progress)
@@ -93,7 +93,7 @@ class TraceFile:
         return self.recorder(engine, header)
 
     def recorder(self, engine: Recordable, header: Callable[[RunStarted], Header]) -> Observer:
-        """The observer that records a run under this header, in the place of what was in the file before."""
+        """The observer that records a run under this header, replacing the contents of the file."""
 
         def begin(started: RunStarted) -> Header:
             self._empty()
@@ -112,7 +112,7 @@ class TraceFile:
 
 
 def hashing_shown_by(status: StatusLine) -> Callable[[int, int], None]:
-    """A progress that says how far the weights have been read for their hash, where that takes long."""
+    """A progress callback that shows how far the weights have been hashed, where that takes long."""
 
     def show(done: int, total: int) -> None:
         if total >= _LONG:
@@ -125,7 +125,7 @@ def hashing_shown_by(status: StatusLine) -> Callable[[int, int], None]:
 def trace_file(
     options: RecordOptions, output: Output, *, others: Sequence[tuple[str, str | Path | None]] = ()
 ) -> Iterator[TraceFile | None]:
-    """Open what `--record` names, for its owner alone; None without the option.
+    """Open the file of `--record`, for its owner alone; None without the option.
 
     Args:
         options: what to record.
@@ -163,7 +163,7 @@ def trace_file(
 
 
 def _open_private(path: Path) -> BinaryIO:
-    """The file, which nobody but its owner may read, whatever it was before; devices and pipes stay as they are."""
+    """The file, made readable by its owner alone whatever it was before; devices and pipes stay as they are."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):

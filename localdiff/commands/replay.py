@@ -1,4 +1,4 @@
-"""`localdiff replay`: a trace played in the terminal, or written in another form.
+"""`localdiff replay`: play a trace in the terminal, or convert it to another form.
 
 Knows which form goes where and what cannot be combined; knows nothing about how anything is drawn, and needs no torch.
 """
@@ -54,12 +54,12 @@ class ReplayRequest:
 
     Attributes:
         file: a trace, or `example`.
-        to: the form to write; None plays, or goes by the suffix of `output`.
+        to: the form to write; None plays, or follows the suffix of `output`.
         output: file that takes what would go to stdout.
-        speed: recorded seconds in a second.
+        speed: recorded seconds per second.
         block, step: the moment that text or a picture is to show; by default everything.
         columns, rows: size of the terminal that pictures and recordings show.
-        palette: the looks.
+        palette: name of a palette.
     """
 
     file: str
@@ -85,7 +85,7 @@ class ReplayRequest:
         """The form to write, or None to play.
 
         Raises:
-            UsageError: the output's suffix stands for none.
+            UsageError: the output's suffix stands for no form.
         """
         if self.to is not None or self.output is None:
             return self.to
@@ -98,7 +98,7 @@ class ReplayRequest:
 
 
 def open_trace(name: str) -> Trace:
-    """The trace of that name; `example` is the one that ships with the package, `./example` a file called so."""
+    """The trace of that name; `example` is the one that ships with the package, `./example` a file of that name."""
     return read_trace(example_path() if name == EXAMPLE else expanded(name))
 
 
@@ -114,7 +114,7 @@ def replay(
         env: environment.
 
     Raises:
-        LocaldiffError: everything that a user can do something about.
+        LocaldiffError: any error that a user can act on.
     """
     form = request.form
     if output.stdout.missing and request.output is None:
@@ -171,7 +171,7 @@ def _written(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool)
 
 
 def _moment(request: ReplayRequest, timeline: Timeline) -> Moment | None:
-    """The moment that was asked for: by default the first block, and its last step."""
+    """The requested moment: by default the first block, and its last step."""
     if request.block is None and request.step is None:
         return None
     block = 1 if request.block is None else request.block
@@ -214,7 +214,7 @@ def _play(
         before, drawn = None, Drawn()
         while not player.done:
             if player.index != shown:
-                # What differs from the moment before stays marked for as long as this one is shown.
+                # What differs from the moment before stays marked while this one is shown.
                 before, shown = drawn, player.index
             rows, drawn = stage.rows(player, terminal.size, before)
             terminal.draw([encode_row(row) for row in rows])
@@ -227,5 +227,5 @@ def _play(
 
 
 def standard_input() -> TextIO | None:
-    """Where keys come from."""
+    """Standard input, where keys come from."""
     return sys.stdin

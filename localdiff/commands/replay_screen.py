@@ -1,4 +1,4 @@
-"""A terminal that is borrowed for a replay: the alternate screen, keys without echo, and everything given back.
+"""The terminal during a replay: alternate screen, keys without echo, everything restored afterwards.
 
 Knows modes, signals and key sequences; knows nothing about what is shown. Rows are drawn over each other and never
 erased first; only rows that changed are sent.
@@ -24,7 +24,7 @@ if sys.platform != "win32":
 
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 
-# How long the rest of a key's sequence may take; a lone Escape is known by its silence.
+# How long the rest of a key's sequence may take; nothing follows a lone Escape.
 _SEQUENCE_SECONDS = 0.05
 
 _KEYS: Final = {
@@ -59,7 +59,7 @@ def is_possible(keyboard: TextIO | None, screen: TextIO, term: str) -> bool:
 
 
 class ReplayScreen:
-    """The borrowed terminal, as a context manager.
+    """The terminal during a replay, as a context manager.
 
     Args:
         keyboard: where keys come from.
@@ -99,11 +99,11 @@ class ReplayScreen:
 
     @property
     def size(self) -> Size:
-        """Of the terminal, now."""
+        """Current size of the terminal."""
         return terminal_size(self._screen)
 
     def draw(self, rows: Sequence[str]) -> None:
-        """Show encoded rows, each under the width of the terminal, from its first row on."""
+        """Show encoded rows, each under the width of the terminal, from the first row on."""
         before = self._rows
         if before == tuple(rows):
             return
@@ -151,7 +151,7 @@ class ReplayScreen:
             self._write(RESTORE + LEAVE + RESTORE)
 
     def _write(self, text: str) -> None:
-        """Past the stream's buffer, which a signal handler must not enter a second time."""
+        """Write past the stream's buffer, which a signal handler must not re-enter."""
         data = memoryview(text.encode(self._screen.encoding or "utf-8", "replace"))
         while data:
             data = data[os.write(self._screen.fileno(), data) :]
@@ -168,7 +168,7 @@ class ReplayScreen:
         self._give_back()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
-        # It goes on, perhaps without having been stopped: the system stops nothing that nobody could continue.
+        # It goes on, perhaps without having stopped: the system stops no process that nobody could continue.
         self._on_continue(number, frame)
 
     def _on_continue(self, _number: int, _frame: FrameType | None) -> None:

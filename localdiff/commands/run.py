@@ -1,7 +1,7 @@
 """`localdiff run`: one prompt in, one answer out.
 
-Knows the order of things (prompt, files, model, events, result) and which exit code they lead to; knows nothing about
-tensors or about how anything is drawn. What is wrong with the request itself is found before a model is loaded.
+Knows the order of steps (prompt, files, model, events, result) and which exit code they lead to; knows nothing about
+tensors or about how anything is drawn. Errors in the request itself are found before a model is loaded.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class RunRequest:
         offline: never ask the Hub.
         device: where to compute, in the words of `--device`.
         dtype: what to compute in, in the words of `--dtype`.
-        max_memory: most bytes to take on each device.
+        max_memory: most bytes to use on each device.
         output: file that takes what would go to stdout.
-        json: one object in place of the text.
+        json: print an object in place of the text.
         events: file for the events, or `-` for stdout.
         record: whether to keep a trace.
     """
@@ -76,7 +76,7 @@ class RunRequest:
 
 
 class Generator(Recordable, Protocol):
-    """As much of an engine as a run needs."""
+    """The part of an engine that a run needs."""
 
     def generate(
         self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None
@@ -118,7 +118,7 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
         0, or 130 if the user stopped the run.
 
     Raises:
-        LocaldiffError: everything that a user can do something about.
+        LocaldiffError: any error that a user can act on.
     """
     if request.json and request.events == STDOUT:
         raise UsageError(
@@ -170,7 +170,7 @@ def _generate(
     prompt: str,
     observers: list[Observer],
 ) -> None:
-    """Let everybody see every event; whatever happens, the terminal is left in order."""
+    """Pass every event to all observers; whatever happens, the terminal is restored."""
     cancel = threading.Event()
     answer = output.stdout if not request.json and request.output is None and request.events != STDOUT else None
     with ExitStack() as stack:

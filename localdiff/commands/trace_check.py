@@ -1,6 +1,6 @@
-"""`localdiff trace check`: whether a trace is whole, and whether its run comes out again.
+"""`localdiff trace check`: whether a trace is intact, and whether its run can be reproduced.
 
-Knows the order of things and the words; computes nothing. Torch is imported only to run again.
+Knows the order of checks and the wording; computes nothing. Torch is imported only to run again.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class CheckRequest:
 
     Attributes:
         file: a trace, or `example`.
-        rerun: run it again, too.
+        rerun: also run it again.
         model: the model to run, in place of the one that the trace names.
-        device: where, in place of where it ran.
+        device: where to run, in place of the device of the trace.
         offline: never ask the Hub.
     """
 
@@ -69,14 +69,14 @@ Load: TypeAlias = Callable[[CheckRequest, Header], tuple[LocatedIdentity, Run]]
 
 
 def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run) -> int:
-    """Check a trace, and say what was found.
+    """Check a trace, and print what was found.
 
     Returns:
         0, or 130 if the user stopped it.
 
     Raises:
-        TraceError: the trace is damaged or ends early, or its run comes out otherwise.
-        LocaldiffError: everything else that a user can do something about.
+        TraceError: the trace is damaged or ends early, or a rerun differs from it.
+        LocaldiffError: any other error that a user can act on.
     """
     trace = open_trace(request.file)
     name = printable(request.file)
@@ -120,7 +120,7 @@ def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLi
 
 
 def _followed(events: Iterable[Event], status: StatusLine) -> Iterator[Event]:
-    """The events, while a line says where they are."""
+    """Yields the events, while a status line shows progress."""
     for event in chain(events):
         if isinstance(event, DenoiseStep):
             status.show(f"running again: block {event.block}, step {event.step}")

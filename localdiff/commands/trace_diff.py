@@ -30,7 +30,7 @@ class DiffRequest:
 
     Attributes:
         files: two traces.
-        to: the form; None goes by the suffix of `output`, and is text on stdout.
+        to: the form; None follows the suffix of `output`, and is text on stdout.
         output: file that takes what would go to stdout.
     """
 
@@ -43,7 +43,7 @@ def trace_diff(request: DiffRequest, output: Output) -> int:
     """Compare two traces.
 
     Raises:
-        LocaldiffError: everything that a user can do something about.
+        LocaldiffError: any error that a user can act on.
     """
     form = diff_form(request.to, request.output, output)
     traces = (open_trace(request.files[0]), open_trace(request.files[1]))
@@ -53,7 +53,7 @@ def trace_diff(request: DiffRequest, output: Output) -> int:
 
 
 def diff_form(to: Form | None, file: Path | None, output: Output) -> Form:
-    """The form that is asked for.
+    """The requested form.
 
     Raises:
         UsageError: a page for a terminal, or a file whose suffix stands for neither form.
@@ -67,7 +67,7 @@ def diff_form(to: Form | None, file: Path | None, output: Output) -> Form:
 
 
 def diff_file(path: Path | None) -> AbstractContextManager[OutputFile | None]:
-    """The file that takes a comparison; None stands for stdout.
+    """The file that takes a comparison; None means stdout.
 
     Raises:
         UsageError: it cannot be written.
@@ -82,7 +82,7 @@ def write_diff(
     file: OutputFile | None,
     output: Output,
 ) -> None:
-    """Compare, and write what came of it to the file or to stdout."""
+    """Compare, and write the result to the file or to stdout."""
     comparison = compare(*traces)
     written = (diff_page if form == "html" else report)(*traces, comparison, names)
     if file is None:

@@ -1,4 +1,4 @@
-"""The header of a run that is about to be recorded, put together from an engine, options and a clock.
+"""The header of a run to be recorded, built from an engine, options and a clock.
 
 Knows where each field comes from; knows nothing about files of traces.
 """
@@ -31,7 +31,7 @@ class Settings(Protocol):
 
     @property
     def cap(self) -> int | None:
-        """Where every block is cut, if it is."""
+        """Step limit of every block, if one is set."""
 
     @property
     def entropy_bound(self) -> float:
@@ -47,7 +47,7 @@ class Settings(Protocol):
 
     @property
     def greedy(self) -> bool:
-        """Whether nothing is drawn."""
+        """Whether ids are the argmax instead of samples."""
 
     @property
     def stability(self) -> int:
@@ -55,7 +55,7 @@ class Settings(Protocol):
 
     @property
     def confidence(self) -> float:
-        """Mean entropy to stay under, in nats."""
+        """Mean entropy that a canvas must be below, in nats."""
 
 
 class LocatedIdentity(Identity, Protocol):
@@ -71,7 +71,7 @@ class LocatedIdentity(Identity, Protocol):
 
 
 class Recordable(Protocol):
-    """As much of an engine as a header needs."""
+    """The part of an engine that a header needs."""
 
     @property
     def identity(self) -> LocatedIdentity:
@@ -79,15 +79,15 @@ class Recordable(Protocol):
 
     @property
     def tokenizer(self) -> Pieces:
-        """What its ids look like."""
+        """The texts of its ids."""
 
     @property
     def hardware(self) -> str:
-        """What its device calls itself."""
+        """The name of its device."""
 
     @property
     def threads(self) -> int | None:
-        """Threads that it computes on, if that is a CPU."""
+        """Number of threads, if it computes on a CPU."""
 
     def settings_for(self, options: GenerateOptions) -> Settings:
         """The sampler's settings in force."""
@@ -95,7 +95,7 @@ class Recordable(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Digests:
-    """Hashes of a model's files; None for one that came from nowhere."""
+    """Hashes of a model's files; None for one that has no files."""
 
     weights: str | None = None
     tokenizer: str | None = None
@@ -103,7 +103,7 @@ class Digests:
 
 
 def digests_of(identity: LocatedIdentity, progress: Callable[[int, int], None] = lambda done, total: None) -> Digests:
-    """The hashes; reads all weights once unless a manifest or the Hub's cache has vouched for them."""
+    """The hashes; reads all weights once unless a manifest or the Hub's cache states them."""
     if identity.directory is None:
         return Digests()
     return Digests(
@@ -170,6 +170,6 @@ def header_of(
 
 
 def conversation(prompt: str, system: str | None) -> tuple[Message, ...]:
-    """The messages that one prompt stands for."""
+    """The messages of a single prompt."""
     before = () if system is None else (Message(role="system", content=system),)
     return (*before, Message(role="user", content=prompt))

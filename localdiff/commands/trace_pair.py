@@ -1,4 +1,4 @@
-"""`localdiff trace pair`: one prompt, two models, the same noise, and what came out otherwise.
+"""`localdiff trace pair`: one prompt, two models, the same noise, and how the answers differ.
 
 The two are recipes of the same weights, or a model without and with an adapter; they are loaded one after the other, so
 that each has the device for itself. Knows which weights recipes mean and where traces go; compares nothing itself.
@@ -37,7 +37,7 @@ PUBLISHED = "bf16"
 """The recipe of weights as they are published, for which no quantized model is needed."""
 
 BASE, ADAPTED = "base", "adapted"
-"""What a model is called without its adapter and with it."""
+"""Labels of a model without its adapter and with it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,11 +45,11 @@ class PairRequest:
     """What the command line asks for.
 
     Attributes:
-        recipes: two recipes, separated by a comma; or None, and an adapter in their place.
+        recipes: two recipes, separated by a comma; or None where an adapter is given.
         options: settings of both runs; a seed that is not given is drawn once.
         prompt, file: as of a run.
-        model: whose weights.
-        adapter: a directory, or the name of one that comes with the package.
+        model: the one whose weights are used.
+        adapter: a directory, or the name of one that is shipped with the package.
         device, dtype, max_memory, offline: as of a run.
         keep: folder that takes the two traces.
         to, output: as of `trace diff`.
@@ -75,9 +75,9 @@ class Side:
     """One of the two models.
 
     Attributes:
-        label: what it is called beside the other, and its trace in a folder that is kept.
+        label: its name in the comparison, and that of its trace in a folder that is kept.
         model: a Hub id, a directory, or `demo`.
-        adapter: what is beside its weights.
+        adapter: the adapter added to its weights.
     """
 
     label: str
@@ -90,7 +90,7 @@ Load: TypeAlias = Callable[[PairRequest, Side], tuple[Recordable, Run]]
 
 
 def load_paired(request: PairRequest, side: Side) -> tuple[Recordable, Run]:
-    """A model, and how it answers under paired noise; torch is imported here and not before."""
+    """A model, and a run of it under paired noise; torch is imported here and not before."""
     with interruptible():
         from localdiff.engine import Engine
         from localdiff.trace.probe import paired
@@ -118,7 +118,7 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
         0, or 130 if the user stopped one of the runs; then nothing is compared.
 
     Raises:
-        LocaldiffError: everything that a user can do something about.
+        LocaldiffError: any error that a user can act on.
     """
     sides = _sides(request)
     form = diff_form(request.to, request.output, output)
@@ -150,12 +150,12 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
 
 
 def _sides(request: PairRequest) -> tuple[Side, Side]:
-    """The two models, both there.
+    """The two models, checked to exist.
 
     Raises:
-        UsageError: neither two different recipes nor an adapter, or both of it.
+        UsageError: neither two different recipes nor an adapter, or both.
         RecipeError: there is no such recipe.
-        WeightsError: nobody has made the weights of a recipe, or there is no such adapter.
+        WeightsError: the weights of a recipe have not been made, or there is no such adapter.
     """
     if (request.recipes is None) == (request.adapter is None):
         raise UsageError(
@@ -200,10 +200,10 @@ def _record(
     cancel: threading.Event,
     load: Load,
 ) -> Trace:
-    """The trace of one of the two runs; its model is let go of when this returns."""
+    """The trace of one of the two runs; its model is freed when this returns."""
     name = printable(side.model) + (f" with {printable(side.adapter)}" if side.adapter else "")
     status.show(f"loading {name}")
-    # Of a trace in a temporary folder nobody needs to know.
+    # Nobody needs to know of a trace in a temporary folder.
     told = output if request.keep is not None else replace(output, quiet=True)
     with trace_file(RecordOptions(file=file), told) as trace:
         assert trace is not None

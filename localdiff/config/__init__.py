@@ -1,11 +1,11 @@
-"""What holds without being typed: the configuration file, `LOCALDIFF_*` variables, and the defaults.
+"""Settings that are not typed: the configuration file, `LOCALDIFF_*` variables, and the defaults.
 
-    keys         every setting there is: its kind, its variable, its default
+    keys         all settings: kind, variable, default
     file         `config.toml`, with the line of each entry
     environment  the variables
-    settings     which of them wins: variable, then file, then default (a flag wins over all of them)
+    settings     precedence: variable, then file, then default (a flag overrides all of them)
 
-Knows words, numbers and where they came from; knows no command and nothing that acts on a setting. Imports no torch.
+Knows strings, numbers and where they came from; knows no command and nothing that acts on a setting. Imports no torch.
 """
 
 from localdiff.config.environment import is_set, strange_variables

@@ -1,4 +1,4 @@
-"""`LOCALDIFF_*` variables: those that are settings, and those that nobody reads.
+"""`LOCALDIFF_*` variables: those that are settings, and those that nothing reads.
 
 Knows names and values of variables; knows nothing about files or precedence.
 """
@@ -22,7 +22,7 @@ OTHER_VARIABLES: Mapping[str, str] = {
     "LOCALDIFF_CUDA_DENSE": "type of what attention's products and the dense MLP multiply on a card",
     "LOCALDIFF_CUDA_SOFT": "whether self-conditioning is exact on a card",
 }
-"""Variables that are read and are no settings of the file."""
+"""Variables that are read but are not settings of the file."""
 
 
 def is_set(variable: str, env: Mapping[str, str] = os.environ) -> bool:
@@ -31,7 +31,7 @@ def is_set(variable: str, env: Mapping[str, str] = os.environ) -> bool:
 
 
 def read_environment(env: Mapping[str, str]) -> dict[str, Value]:
-    """The settings that variables make, by the names of `KEYS`; an empty variable makes none.
+    """The settings given by variables, by the names of `KEYS`; an empty variable counts as unset.
 
     Raises:
         UsageError: a variable has a value that its setting does not take.
@@ -49,7 +49,7 @@ def read_environment(env: Mapping[str, str]) -> dict[str, Value]:
 
 
 def strange_variables(env: Mapping[str, str]) -> tuple[tuple[str, str | None], ...]:
-    """Variables that look like ours and are read by nobody, each with the one that may have been meant."""
+    """Variables that look like ours but that nothing reads, each with the one that may have been meant."""
     known = [*(key.variable for key in KEYS.values()), *OTHER_VARIABLES]
     strange = sorted(name for name in env if name.startswith(PREFIX) and name not in known)
     words = [name.removeprefix(PREFIX) for name in known]

@@ -1,4 +1,4 @@
-"""`config.toml`: its entries, each with the line it stands on.
+"""`config.toml`: its entries, each with its line number.
 
 Knows TOML and the names of settings; knows nothing about variables or precedence.
 """
@@ -29,7 +29,7 @@ class Entry:
 
 
 def config_path(env: Mapping[str, str]) -> Path:
-    """Where the file is, or would be."""
+    """Path of the file, whether it exists or not."""
     return paths.config_dir(env) / CONFIG_FILE
 
 
@@ -41,7 +41,7 @@ def read_file(path: Path, shown: str) -> dict[str, Entry]:
         shown: what messages call it.
 
     Raises:
-        UsageError: it cannot be read, is not TOML, or holds a key or value that is no setting.
+        UsageError: it cannot be read, is not TOML, or holds an unknown key or an invalid value.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -68,10 +68,10 @@ def read_file(path: Path, shown: str) -> dict[str, Entry]:
 
 
 def line_of(text: str, key_path: tuple[str, ...]) -> int:
-    """The line, counted from 1, on which the statement begins that sets a key of a TOML text.
+    """The line, counted from 1, on which the statement that sets a key of a TOML text begins.
 
-    The beginning of a TOML text that ends with a whole statement is TOML too, so the parser itself tells which
-    statement brings a key: the first one with which the key is there.
+    A prefix of a TOML text that ends with a complete statement is TOML too, so the parser itself tells which
+    statement sets a key: the first one after which the key exists.
     """
     lines = [line + "\n" for line in text.split("\n")]
     begin = 0
@@ -95,7 +95,7 @@ def _holds(content: Any, key_path: tuple[str, ...]) -> bool:
 
 
 def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Every key with its value; those of a table that settings are in are taken one by one."""
+    """Every key with its value; tables that settings are in are flattened."""
     for key, value in content.items():
         if key in _TABLES and isinstance(value, dict):
             yield from (((key, inner), inner_value) for inner, inner_value in value.items())
@@ -104,7 +104,7 @@ def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], objec
 
 
 def _unknown(where: str, key_path: tuple[str, ...], value: object) -> UsageError:
-    """The error for a key that is no setting, with the one that may have been meant."""
+    """The error for an unknown key, with the one that may have been meant."""
     if isinstance(value, dict) and len(key_path) == 1:
         near = get_close_matches(key_path[0], _TABLES, 1)
         tables = " and ".join(f"[{table}]" for table in _TABLES)

@@ -1,7 +1,7 @@
-"""Every setting there is: what it is called in the file, as a variable and as an option, and which values it takes.
+"""All settings: their names in the file, as variables and as options, and the values they take.
 
 Knows names, kinds, ranges and defaults; knows nothing about files or about who uses a value. Ranges of sampler settings
-are those of `GenerateOptions`, which is asked.
+are those of `GenerateOptions`, which checks them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Key:
         name: as in the file: `context`, or `generate.steps` for `steps` under `[generate]`.
         kind: which values it takes. A size is text such as `10GB`, a switch is true or false.
         what: what it sets, in a few words.
-        default: value where nobody says anything; None where something else decides.
+        default: value if unset; None where something else decides.
         otherwise: what decides then, in words.
         choices: the values of a choice.
         option: name of the field of `GenerateOptions` that knows its range, or None.
@@ -63,10 +63,10 @@ class Key:
         return "--" + self.word.replace("_", "-")
 
     def from_text(self, text: str) -> Value:
-        """The value that a variable means by its text.
+        """The value for a variable's text.
 
         Raises:
-            UsageError: it takes no such value.
+            UsageError: the value is invalid.
         """
         value: Value = text
         if self.kind == "switch":
@@ -76,7 +76,7 @@ class Key:
         return self.checked(value)
 
     def checked(self, value: object) -> Value:
-        """A value, if it is one of this setting.
+        """The value, if it is valid for this setting.
 
         Raises:
             UsageError: it is not.
@@ -184,11 +184,11 @@ EXCLUDES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "generate.t_max": ("generate.temperature",),
     }
 )
-"""Settings that a value from a stronger origin puts out of force: one temperature, or the two ends of a schedule."""
+"""Settings that a value from a stronger origin overrides: one temperature, or the two ends of a schedule."""
 
 
 def _number(text: str) -> Value:
-    """A number as it was typed, or the text where it is none."""
+    """A number as typed, or the text if it is not a number."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -2,7 +2,7 @@
 
     flag  >  LOCALDIFF_* variable  >  config.toml  >  default
 
-Knows precedence below the flag; knows nothing about flags, which are for whoever parses a command line.
+Knows precedence below the flag; knows nothing about flags, which belong to the command line.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Setting:
     """A setting and its value.
 
     Attributes:
-        key: which.
-        value: what holds; None where the key's `otherwise` says what decides.
-        origin: what kind of place said so.
+        key: which setting.
+        value: the value in force; None where the key's `otherwise` says what decides.
+        origin: kind of place that set it.
         where: that place: a variable, or a file and a line.
     """
 
@@ -63,10 +63,10 @@ class Settings(Mapping[str, Setting]):
 
 
 def load_settings(env: Mapping[str, str] = os.environ) -> Settings:
-    """The settings that hold in an environment.
+    """The settings in force in an environment.
 
     Raises:
-        UsageError: a file or a variable says something that is no setting; the message names the place.
+        UsageError: a file or a variable holds an invalid setting; the message names the place.
     """
     path = config_path(env)
     shown = paths.shown(path, env)
@@ -83,12 +83,12 @@ def load_settings(env: Mapping[str, str] = os.environ) -> Settings:
 
 
 def excludes(name: str, value: Value | None, other: str) -> bool:
-    """Whether this value of a setting leaves no room for any value of another."""
+    """Whether this value of a setting excludes any value of another."""
     return other in EXCLUDES.get(name, ()) and value is not None and not (name == "generate.temperature" and not value)
 
 
 def _is_outranked(setting: Setting, found: Mapping[str, Setting]) -> bool:
-    """Whether a stronger origin has set what excludes this; a temperature of 0 excludes nothing."""
+    """Whether a stronger origin has set something that excludes this; a temperature of 0 excludes nothing."""
     if setting.origin == "default" or (setting.key.name == "generate.temperature" and not setting.value):
         return False
     strength = _STRENGTH.index(setting.origin)
@@ -99,7 +99,7 @@ def _is_outranked(setting: Setting, found: Mapping[str, Setting]) -> bool:
 
 
 def _require_together(found: Mapping[str, Setting]) -> None:
-    """Refuse values that exclude each other though each is fine alone, and say where they are."""
+    """Raise for values that exclude each other although each is valid alone, and say where they are."""
     given = {
         setting.key.option: setting
         for setting in found.values()

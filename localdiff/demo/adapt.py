@@ -5,7 +5,7 @@
     python -m localdiff.demo.adapt WORK --export DIR                        write WORK's adapter to DIR
     torchrun --standalone --nproc-per-node 2 -m localdiff.demo.adapt WORK …      with two processes
 
-The base's weights stay as they are; only low-rank factors are trained, by the loop that trained the base. WORK keeps
+The base's weights are frozen; only low-rank factors are trained, by the loop that trained the base. WORK keeps
 the state after every hundred updates, and a log line for each.
 """
 
@@ -29,7 +29,7 @@ RANKS: Mapping[int, Sequence[str]] = {
     32: [*(f"self_attn.{name}_proj" for name in "qkvo"), *(f"mlp.{name}_proj" for name in ("gate", "up", "down"))],
     8: ["experts.gate_up_proj", "experts.down_proj"],
 }
-"""What is adapted, by rank. An expert sees a quarter of the rows, and there are eight of them."""
+"""Target → rank. An expert sees a quarter of the rows, and there are eight of them."""
 SCALE = 2.0
 """alpha / rank."""
 

@@ -1,4 +1,4 @@
-"""The shape of the demo model, as the `config.json` and `generation_config.json` that it is published with.
+"""The shape of the demo model, as its published `config.json` and `generation_config.json`.
 
 Every width is a multiple of 64, so that each weight format of the large model can be tried on it.
 """
@@ -21,7 +21,7 @@ def config_json(vocab_size: int, end_of_turn_id: int) -> dict[str, Any]:
         "dtype": "bfloat16",
         "eos_token_id": [1, end_of_turn_id],
         "tie_word_embeddings": True,
-        # The demo model has no eyes. transformers builds a vision tower all the same; this keeps it tiny.
+        # The demo model has no vision. transformers builds a vision tower nevertheless; this keeps it tiny.
         "vision_config": {
             "model_type": "gemma4_vision",
             "hidden_size": 64,

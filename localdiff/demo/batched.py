@@ -1,6 +1,6 @@
-"""The network over a batch of whole sequences, without a cache: what training needs.
+"""The forward pass of training: a batch of whole sequences, without a KV cache.
 
-Runs the very layers that generation runs; only the visibility of rows comes from a mask in place of a cache.
+Runs the same layers as generation; only the visibility of rows comes from a mask instead of a cache.
 Shape letters: B batch, P longest encoder part, L canvas, D width, V vocabulary.
 """
 

@@ -19,10 +19,10 @@ from torch import Tensor
 Block: TypeAlias = tuple[list[int], list[int]]
 """The encoder part before a block, and the block's own ids."""
 Draw: TypeAlias = Callable[[random.Random], tuple[list[int], list[int]]]
-"""Draws one example: prompt ids, and answer ids with the end token."""
+"""Draws an example: prompt ids, and answer ids with the end token."""
 
-_POOL = 16  # batches that are drawn together and sorted by length
-# Canvases are as short as their answers allow. The padding behind an answer is soon learnt, and every sixth batch still
+_POOL = 16  # batches drawn together and sorted by length
+# Canvases are as short as their answers allow. Padding after an answer is learnt quickly, and every sixth batch still
 # shows whole canvases of it.
 _CANVASES = (24, 40, 56)
 _WHOLE_EVERY = 6
@@ -33,7 +33,7 @@ class Batch:
     """Clean sequences.
 
     Attributes:
-        encoder_ids: [B, P] what stands before the block, padded on the right.
+        encoder_ids: [B, P] what comes before the block, padded on the right.
         encoder_rows: [B] real length of each encoder part.
         canvas_ids: [B, L] the block to predict.
         is_answer: bool [B, L], the block's positions up to and including the end token.
@@ -55,7 +55,7 @@ class Batch:
 
 
 class Batches:
-    """An endless sequence of batches; `at(n)` is the same whenever it is asked for."""
+    """An endless sequence of batches; `at(n)` is the same at every call."""
 
     def __init__(
         self, draw: Draw, *, seed: int, batch_size: int, batch_rows: int, canvas_length: int, pad_id: int
@@ -112,7 +112,7 @@ class Batches:
         longest = max(len(encoder) for encoder, _ in blocks)
         length = self._canvas_length if whole else max(self._canvas_for(block) for block in blocks)
         most = max(1, self._batch_rows // (longest + length))
-        if len(blocks) > most:  # any of them, for the last ones are the longest
+        if len(blocks) > most:  # a random choice, because the last ones are the longest
             blocks = rng.sample(blocks, most)
         encoder_ids = torch.full((len(blocks), longest), self._pad_id)
         canvas_ids = torch.full((len(blocks), length), self._pad_id)

@@ -1,7 +1,7 @@
-"""The joints of a layer through `torch.compile`: half of a training update on a CPU is spent between its products.
+"""The joints of a layer under `torch.compile`: half of a training update on a CPU is spent between GEMMs.
 
 Knows `Joints`; needs a C++ compiler, and takes about a minute at its first updates. Shapes stay symbolic, so batches of
-all lengths share what was compiled.
+all lengths share the compiled code.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..model.joints import Joints
 
 
 class CompiledJoints(Joints):
-    """Each method of `Joints` as a program of its own, with its gradient."""
+    """Each method of `Joints` compiled separately, with its gradient."""
 
     norm = torch.compile(Joints.norm, dynamic=True)
     heads = torch.compile(Joints.heads, dynamic=True)

@@ -42,12 +42,12 @@ SYSTEM_PROMPTS: tuple[str, ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """How often each skill is drawn, and how often a conversation has something before its question.
+    """How often each skill is drawn, and how often something precedes the question.
 
     Attributes:
         weights: relative weight of each skill.
         history_share: share of examples with earlier exchanges: one, and another one as often as not, six at most.
-        story_share: share of those exchanges that are stories whatever else is drawn; the rest is of any skill.
+        story_share: share of those exchanges that are always stories; the rest is of any skill.
         system_share: share of examples with a system turn.
     """
 
@@ -97,7 +97,7 @@ def load_vocabulary(directory: Path) -> tuple[Tokenizer, Render]:
 def render(example: Example, tokenizer: Tokenizer, template: Render) -> tuple[list[int], list[int]]:
     """Ids of the prompt up to the start of the model's turn, and of the answer with the end-of-turn id.
 
-    Earlier answers are the ids that the model wrote, as in a conversation, and not their text read again.
+    Earlier answers are the ids that the model wrote, as in a conversation, and not their text tokenized again.
     """
     *messages, question = example.messages
     prompt: list[int] = []

@@ -6,8 +6,8 @@
     python -m localdiff.demo.evaluate --behind story add    each prompt in a conversation, behind a story and a sum
 
 Runs the engine that users run, at the checkpoint's own settings. The prompts follow from the skill's name alone, so
-every model and seed is asked the same ones. What is asked before them follows from that and from how many they are; the
-model answers it, and it is not scored.
+every model and seed is asked the same ones. What is asked before them follows from that and from their number; the
+model's answers to it are not scored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Score:
     Attributes:
         runs: prompts times seeds.
         accuracy: share answered right; `margin` is half of its 95 % interval (normal approximation).
-        steps: mean denoise steps a block.
+        steps: mean denoise steps per block.
         converged: share of blocks that stopped as stable and confident.
     """
 
@@ -51,9 +51,9 @@ class Score:
 
 
 def held_out(skill: str, count: int, behind: Sequence[str] = ()) -> list[Example]:
-    """`count` different held-out examples of a skill, the same at every call like this one; fewer where it has no more.
+    """`count` different held-out examples of a skill, the same for the same arguments; fewer where it has no more.
 
-    Each is behind an example of every skill of `behind`, of the training's.
+    Each follows a training example of every skill of `behind`.
     """
     mixture = Mixture(weights={skill: 1.0}, history_share=0.0, system_share=0.0)
     rng = random.Random(f"held-out {skill}")
@@ -91,7 +91,7 @@ def evaluate(engine: Engine, skill: str, *, prompts: int, seeds: Sequence[int], 
 
 
 def _answer(engine: Engine, example: Example, seed: int) -> tuple[str, RunFinished]:
-    """The answer to an example, asked behind the model's own answers to those before it."""
+    """The answer to an example, asked after the model's own answers to those before it."""
     conversation, messages = Conversation(engine), list[dict[str, Any]]()
     for exchange in example.earlier:
         answer, finished = _reply(conversation, messages, exchange, seed)
@@ -102,7 +102,7 @@ def _answer(engine: Engine, example: Example, seed: int) -> tuple[str, RunFinish
 def _reply(
     conversation: Conversation, messages: list[dict[str, Any]], example: Example, seed: int
 ) -> tuple[str, RunFinished]:
-    """Adds what an example asks to the messages, and has it answered."""
+    """Adds an example's question to the messages, and gets it answered."""
     messages += [{"role": role, "content": content} for role, content in example.messages]
     events = list(conversation.answer(messages, GenerateOptions(seed=seed)))
     answer = "".join(event.text for event in events if isinstance(event, TextCommitted) and event.channel == "answer")
@@ -119,7 +119,7 @@ def whole_number(text: str) -> int:
 
 
 def main() -> None:
-    """Ask and print."""
+    """Evaluate and print."""
     parser = argparse.ArgumentParser(prog="python -m localdiff.demo.evaluate", description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="demo", help="`demo`, or a directory that localdiff.demo.train exported")
     parser.add_argument("--adapter", help="beside its weights: a directory, or the name of one that ships")

@@ -29,7 +29,7 @@ def export(model: DiffusionGemma, vocabulary: Path, directory: Path) -> None:
     tensors = {released_name(name): tensor.bfloat16().contiguous() for name, tensor in model.state_dict().items()}
     weights = directory / "model.safetensors"
     save_file(tensors, weights, metadata={"format": "pt"})
-    weights.chmod(0o644)  # safetensors writes for the owner alone, and this file is shipped
+    weights.chmod(0o644)  # safetensors makes files private, and this one is shipped
 
 
 def end_of_turn_id(tokenizer: Tokenizer) -> int:

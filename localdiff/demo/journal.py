@@ -1,4 +1,4 @@
-"""What a training run says about itself: a line of JSON for every update, and a line of text for every twentieth.
+"""Logging of a training run: a line of JSON for every update, and a line of text for every twentieth.
 
 Knows numbers; knows no training.
 """
@@ -16,7 +16,7 @@ _SHOWN_EVERY = 20
 
 @contextmanager
 def journal(path: Path, updates: int) -> Iterator[Callable[[int, float, float], None]]:
-    """Appends to a file what is reported: the number of a finished update, from 1, its loss and its accuracy.
+    """Appends reports to a file: the number of a finished update, from 1, its loss and its accuracy.
 
     Seconds are those since the journal was opened.
     """

@@ -1,4 +1,4 @@
-"""How the commands of this room end where the user has to do something."""
+"""Exit with an error, for the commands of this package."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from ..errors import LocaldiffError
 
 
 def leave(parser: argparse.ArgumentParser, error: LocaldiffError) -> NoReturn:
-    """Says an error and its hint on stderr, and exits with its code."""
+    """Prints an error and its hint to stderr, and exits with its code."""
     parser.exit(error.exit_code, f"error: {error.message}\n" + f"hint: {error.hint}\n" * (error.hint is not None))

@@ -2,9 +2,9 @@
 
     python -m localdiff.demo.mean OUT CHECKPOINT CHECKPOINT …
 
-Weights along one training, each behind a rate that fell, differ mostly by what the part between them had more of; their
-mean answers better than each of them (Izmailov et al., "Averaging Weights Leads to Wider Optima and Better
-Generalization", arXiv:1803.05407).
+Checkpoints of one training, each after a decay of the learning rate, differ mostly by the examples that were frequent
+between them; their mean answers better than each of them (Izmailov et al., "Averaging Weights Leads to Wider Optima
+and Better Generalization", arXiv:1803.05407).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def write_mean(directory: Path, checkpoints: Sequence[Path]) -> None:
     """Writes a checkpoint whose weights are the mean, summed in fp32, of those of others.
 
     Raises:
-        ValueError: they have different vocabularies, or configurations, or one of them would be written over.
+        ValueError: they have different vocabularies, or configurations, or one of them would be overwritten.
         WeightsError: one is not a checkpoint.
     """
     if any(directory.resolve() == checkpoint.resolve() for checkpoint in checkpoints):

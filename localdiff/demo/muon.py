@@ -1,7 +1,7 @@
-"""Muon: momentum whose matrices are orthogonalized before they are applied.
+"""The Muon optimizer: momentum whose matrices are orthogonalized before they are applied.
 
 Knows parameters and gradients; knows nothing about networks. `torch.optim.Muon` takes matrices only; the experts of a
-layer are one tensor of matrices, [E, out, in], and each of them is orthogonalized for itself.
+layer are one tensor of matrices, [E, out, in], and each of them is orthogonalized separately.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _ITERATIONS = 5
 class Muon(torch.optim.Optimizer):
     """Nesterov momentum, orthogonalized, and decoupled weight decay.
 
-    A matrix [out, in] moves by `lr * sqrt(max(1, out / in))` in spectral norm each step. Processes of a team share the
-    work out by parameter.
+    A matrix [out, in] moves by `lr * sqrt(max(1, out / in))` in spectral norm each step. Processes of a team divide
+    the work by parameter.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self) -> None:  # type: ignore[override]
-        """Moves every parameter that has a gradient."""
+        """Updates every parameter that has a gradient."""
         for group in self.param_groups:
             moved = [parameter for parameter in group["params"] if parameter.grad is not None]
             directions = [
@@ -53,7 +53,7 @@ class Muon(torch.optim.Optimizer):
                 parameter.add_(direction, alpha=-group["lr"] * max(1.0, rows / columns) ** 0.5)
 
     def _direction(self, parameter: Tensor, momentum: float, mine: bool) -> Tensor:
-        """Where a parameter moves to, or zeros where another process finds out; the momentum is kept by all."""
+        """The update direction of a parameter, or zeros where another process computes it; all keep the momentum."""
         assert parameter.grad is not None
         state = self.state[parameter]
         if not state:
@@ -63,7 +63,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
-    """Singular values of [..., rows, columns] brought near 1, by the Newton-Schulz iteration, in fp32."""
+    """Brings singular values of [..., rows, columns] near 1, by the Newton-Schulz iteration, in fp32."""
     a, b, c = _QUINTIC
     tall = matrices.shape[-2] > matrices.shape[-1]
     x: Tensor = matrices.mT if tall else matrices

@@ -1,7 +1,7 @@
 """One step of the sampler over a batch, so that training sees the canvases that generation makes.
 
-Noise that is drawn for each position alone seldom leaves what is read off the prompt clean and what follows from it
-noisy, which is what most of the sampler's canvases look like: it accepts the surest positions first.
+Noise drawn independently per position seldom leaves clean what is copied from the prompt and noisy what follows from
+it, as in most of the sampler's canvases, because the sampler accepts the surest positions first.
 Shape letters: B batch, L canvas, V vocabulary.
 """
 
@@ -15,11 +15,11 @@ from ..diffusion.search import inverse_cumulative
 
 
 def next_canvases(logits: Tensor, uniforms: Tensor, noise: Tensor, entropy_bound: float) -> Tensor:
-    """The canvases [B, L] that the sampler goes on with.
+    """The sampler's next canvases [B, L].
 
     Args:
         logits: [B, L, V], scaled by the temperature of the step.
-        uniforms: [B, L] in 0..1, one draw a position.
+        uniforms: [B, L] in 0..1, one draw per position.
         noise: [B, L] ids for the positions that are not accepted.
     """
     log_probs = logits.log_softmax(dim=-1)

@@ -1,6 +1,6 @@
-"""Is an answer right? One rule a skill, all of them strict.
+"""Scoring of answers, right or wrong: one strict rule per skill.
 
-Knows examples and text; knows nothing about how the answer came to be.
+Knows examples and text; knows nothing about how the answer was made.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _same_json(example: Example, answer: str) -> bool:
 
 
 def _solves(example: Example, answer: str) -> bool:
-    """A valid grid in the layout of the prompt that keeps its clues."""
+    """Whether it is a valid grid in the layout of the prompt that keeps its clues."""
     row = f"[{sudoku.DIGITS}{re.escape(EMPTY)}]{{{sudoku.SIDE}}}"
     puzzle = re.search(rf"{row}(?: {row}){{{sudoku.SIDE - 1}}}", example.prompt)
     if puzzle is None:

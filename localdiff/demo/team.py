@@ -1,9 +1,9 @@
-"""Processes that train one network together, each on its own rows of every batch.
+"""Data-parallel training: processes that train one network, each on its own rows of every batch.
 
     torchrun --standalone --nproc-per-node 2 -m localdiff.demo.train WORK
 
 On a CPU two processes of one thread each are nearly twice as fast as one: the operations of so small a network are too
-short to be shared out between threads. Knows tensors; knows no batches and no networks.
+short to be split between threads. Knows tensors; knows no batches and no networks.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor
 
 
 class Team:
-    """What one process of `size` needs to know and do. `Team()` is a process of its own.
+    """One process in a group of `size`. `Team()` is a single process.
 
     Attributes:
         rank: number of this process, from 0; the first one writes files and reports.
-        rows: which rows of a batch are its own.
+        rows: its rows of a batch.
     """
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
@@ -29,7 +29,7 @@ class Team:
         self.rows = slice(rank, None, size)
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Replaces each tensor by its sum over all processes, in one exchange. All of them must call it alike."""
+        """All-reduces the tensors, replacing each by its sum over all processes, which must all call it alike."""
         if self.size == 1:
             return
         flat = torch.cat([tensor.flatten() for tensor in tensors])
@@ -39,7 +39,7 @@ class Team:
             tensor.copy_(total.view_as(tensor))
 
     def wait(self) -> None:
-        """Until all processes have come to this."""
+        """Waits until all processes have called this."""
         if self.size > 1:
             dist.barrier()
 

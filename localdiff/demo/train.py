@@ -54,17 +54,17 @@ def prepare(work: Path, options: TrainingOptions, *, base: Path | None = None, t
 
 
 def _begin(work: Path) -> None:
-    """Gives a new folder its vocabulary."""
+    """Writes the vocabulary into a new folder."""
     work.mkdir(parents=True, exist_ok=True)
     if not (work / "tokenizer.json").exists():
         write_vocabulary(work)
 
 
 def begin_from(model: DiffusionGemma, tokenizer: Tokenizer, checkpoint: Path) -> None:
-    """Copies a checkpoint's weights into a model whose vocabulary is another one.
+    """Copies a checkpoint's weights into a model with a different vocabulary.
 
-    A piece of both vocabularies keeps its embedding. A new one begins as the mean of the pieces that its text was
-    before, made as long as they are on average.
+    A piece of both vocabularies keeps its embedding. A new one begins as the mean of the pieces that its text consisted
+    of before, scaled to their mean norm.
     """
     state = Engine.load(str(checkpoint), device="cpu", dtype="fp32").model.state_dict()
     known, _ = load_vocabulary(checkpoint)

@@ -1,13 +1,13 @@
-"""The training loop of the demo model: noise a canvas, ask for the clean one.
+"""The training loop of the demo model: add noise to a canvas, predict the clean one.
 
-Uniform-state diffusion: each canvas draws a corruption level from 0..1, high ones more often. That share of its
+Uniform-state diffusion: each canvas draws a noise level from 0..1, high ones more often. That share of its
 positions becomes uniform random ids, and the network predicts the clean id everywhere, by cross-entropy. In three of
 five updates it first makes a prediction without gradient, at a temperature of the sampler's range, and is conditioned
-on it; in two of these three the canvas is also the one that the sampler makes of that prediction.
+on it; in two of these three the canvas is also the one that the sampler makes from that prediction.
 
 Every update is a function of (seed, update number) alone, so an interrupted run continues exactly where it stopped.
-Noise and weights are drawn for a whole batch whoever computes it, so several processes together do what one does, up to
-rounding and to the balance of experts, which each process measures on its own rows.
+Noise and weights are drawn for a whole batch whoever computes it, so several processes do what one does, except for
+rounding and for the load balance of experts, which each process measures on its own rows.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from .muon import Muon
 from .rollout import next_canvases
 from .team import Team
 
-# Shares of updates: from noise alone, and conditioned on a prediction; the rest goes on from the sampler's canvas too.
+# Shares of updates: unconditioned, and conditioned on a prediction; the rest also take the sampler's canvas.
 _PLAIN, _CONDITIONED = 0.4, 0.2
-_MOST_NOISE = 1.15  # levels are drawn up to this one and cut at 1: a quarter of the canvases is noise alone
+_MOST_NOISE = 1.15  # levels are drawn up to this one and clipped at 1: a quarter of the canvases is pure noise
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """How long and how fast. Both learning rates warm up, stay, and fall linearly over the last `decay` updates."""
+    """Options of a training. Both learning rates warm up, stay, and fall linearly over the last `decay` updates."""
 
     seed: int = 0
     updates: int = 3000
@@ -49,7 +49,7 @@ class TrainingOptions:
     learning_rate: float = 2e-3
     matrix_rate: float = 0.03
     weight_decay: float = 0.01
-    # Padding behind the end is most of a short answer's canvas and soon learnt; it counts less.
+    # Padding after the end is most of a short answer's canvas and learnt quickly; it counts less.
     padding_weight: float = 0.15
     balance_weight: float = 0.01
     entropy_bound: float = 0.1
@@ -76,7 +76,7 @@ def initialise(config: ModelConfig, seed: int) -> DiffusionGemma:
 
 
 class Trainer:
-    """Owns the network's optimizers and the number of finished updates; trains every parameter that asks for it."""
+    """Owns the network's optimizers and the number of finished updates; trains every parameter with `requires_grad`."""
 
     def __init__(
         self, model: DiffusionGemma, batches: Batches, options: TrainingOptions, team: Team | None = None
@@ -109,8 +109,8 @@ class Trainer:
         return tuple(optimizers)
 
     def compile(self) -> None:
-        """Has what lies between the products of a layer compiled: faster from the second minute on."""
-        from .compiled_joints import CompiledJoints  # asks for torch's compiler when it is imported
+        """Compiles the ops between a layer's GEMMs: faster from the second minute on."""
+        from .compiled_joints import CompiledJoints  # imports torch's compiler
 
         set_joints(self.model, CompiledJoints())
 
@@ -126,7 +126,7 @@ class Trainer:
                 self.save(checkpoint)
 
     def step(self, batch: Batch) -> tuple[float, float]:
-        """One update. Returns the loss and the share of answer positions that were predicted right."""
+        """One update. Returns the loss and the share of answer positions predicted right."""
         generator = torch.Generator().manual_seed(self.options.seed * 1_000_003 + self.update)
         canvas = corrupt(batch.canvas_ids, self.model.config.vocab_size, generator)
         weights = position_weights(batch, padding=self.options.padding_weight)
@@ -189,7 +189,7 @@ class Trainer:
 
 @dataclass(frozen=True, kw_only=True)
 class _Draws:
-    """What an update draws beside its noise, for the whole batch [B, L]."""
+    """The random draws of an update besides its noise, for the whole batch [B, L]."""
 
     kind: float
     temperature: float
@@ -208,7 +208,7 @@ class _Draws:
 
 
 def position_weights(batch: Batch, *, padding: float) -> Tensor:
-    """What each position [B, L] counts in the loss, by the root of its answer's length; padding `padding` of that.
+    """Loss weight of each position [B, L], by the root of its answer's length; padding weighs `padding` of that.
 
     A sum of three digits is as much of a task as a record of fifty tokens.
     """
@@ -217,11 +217,10 @@ def position_weights(batch: Batch, *, padding: float) -> Tensor:
 
 
 def corrupt(ids: Tensor, vocab_size: int, generator: torch.Generator) -> Tensor:
-    """Noises canvases [B, L]: each draws a level from 0..1 and that share of its ids becomes uniform noise.
+    """Adds noise to canvases [B, L]: each draws a level from 0..1 and that share of its ids becomes uniform noise.
 
-    The density of the level rises linearly, and what would lie above 1 is 1: a canvas that is almost clean is filled in
-    without a look at the prompt, so reading the prompt is learnt from the noisy ones, and every generation begins with
-    noise alone.
+    The density of the level rises linearly, clipped at 1: a canvas that is almost clean can be filled in without
+    reading the prompt, so reading it is learnt from the noisy ones, and every generation begins with pure noise.
     """
     level = (_MOST_NOISE * torch.rand(ids.shape[0], 1, generator=generator).sqrt()).clamp(max=1.0)
     noise = torch.randint(vocab_size, ids.shape, generator=generator)
@@ -229,9 +228,9 @@ def corrupt(ids: Tensor, vocab_size: int, generator: torch.Generator) -> Tensor:
 
 
 class _LoadBalance:
-    """Keeps experts in use: the share of rows times the share of probability of each, summed over experts and layers.
+    """Load-balancing loss: share of rows times share of probability of each expert, summed over experts and layers.
 
-    The loss is that of Switch Transformers (arXiv 2101.03961, equation 4) with the router's own top-k choice.
+    It is that of Switch Transformers (arXiv 2101.03961, equation 4) with the router's own top-k choice.
     """
 
     def __init__(self, model: DiffusionGemma) -> None:

@@ -1,7 +1,7 @@
-"""The demo checkpoint's chat template: messages to the text that the model reads.
+"""The demo checkpoint's chat template: from messages to the text that the model reads.
 
-Knows the released model's turn marks; knows nothing about tokens. `CHAT_TEMPLATE` is what
-`chat_template.jinja` holds.
+Knows the released model's turn marks; knows nothing about tokens. `CHAT_TEMPLATE` is the content of
+`chat_template.jinja`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The demo checkpoint's vocabulary: the words that questions are made of, and single characters for all others.
+"""The demo checkpoint's vocabulary: whole words for those that questions use, single characters for all others.
 
 Knows text and pieces; knows nothing about the model. Ids in order: special tokens, 256 byte tokens, single characters,
 spelled letters, words, written words. Spaces stay spaces, and bytes stand in for every character without a piece, so
 decoding loses nothing.
 
 Every other word is read in letters, so that it can be spelled, sorted and quoted. A word of six letters has six places
-to break at, so answers that copy nothing are written in whole words: those that are no pieces yet are one piece each,
-`▁word`, which decodes to the word with the space before it. No text is read as such a piece.
+to go wrong, so answers that copy nothing are written in whole words: those that are no pieces yet are one piece each,
+`▁word`, which decodes to the word with the space before it. No text is tokenized to such a piece.
 
 Written as `tokenizer.json`:
 
@@ -59,16 +59,16 @@ SPECIAL: tuple[str, ...] = (
 BYTES: tuple[str, ...] = tuple(f"<0x{value:02X}>" for value in range(256))
 CHARACTERS: tuple[str, ...] = ("\n", *map(chr, range(32, 127)))
 _FREQUENT = 12
-"""How often at least a piece is in `copying_text`: what skills are asked with comes back, what they copy does not."""
+"""Fewest occurrences of a piece in `copying_text`: words of questions recur, those that are copied do not."""
 WRITTEN = "\u2581"
-"""Begins a piece that answers are written in, and no text is read in."""
+"""Prefix of pieces that occur only in answers that the model writes, never in tokenized text."""
 SPELLED: tuple[str, ...] = tuple(f"-{letter}" for letter in ascii_lowercase)
-# In order: a spelled letter `-x`, one digit, one period, a word with the space before it, marks, one blank.
+# In order: a spelled letter `-x`, one digit, one period, a word with the space before it, punctuation, one blank.
 SPLIT = r"-[a-z](?![a-z])|[0-9]|\.| ?\p{L}+| ?[^\s\p{L}0-9.]+|\s"
 
 
 def asked_text() -> Iterator[str]:
-    """The questions whose words come back again and again."""
+    """The questions whose words recur."""
     for fact in FACTS:
         yield from fact.plain
         yield from questions(fact)
@@ -92,16 +92,16 @@ def copying_text(rng: Random) -> Iterator[str]:
 
 
 def answered_text() -> tuple[str, ...]:
-    """Every answer that copies nothing."""
+    """Every answer that copies nothing from its prompt."""
     return (*story.all_texts(), *(fact.answer for fact in FACTS), *unknown.ANSWERS)
 
 
 def words() -> list[str]:
     """The words and marks that are one piece each, in alphabetical order: those that questions are made of.
 
-    What the skills copy letter by letter never is: a word is spelled, sorted and quoted through the same letters that
+    What the skills copy by letter never is one: a word is spelled, sorted and quoted through the same letters that
     it is read in, so an answer's letter is a letter of the prompt. Neither is a word that is in answers alone, unless
-    no space is before it, as at the beginning of a line or behind a hyphen.
+    no space is before it, as at the beginning of a line or after a hyphen.
     """
     copied, known = _copied(), {*CHARACTERS, *SPELLED}
     frequent = Counter(piece for text in copying_text(Random(SEED)) for piece in _pieces(text))
@@ -113,14 +113,14 @@ def words() -> list[str]:
 
 
 def written_words() -> list[str]:
-    """The pieces of words that answers hold and no text is read in, in alphabetical order."""
+    """The pieces for words of answers that no text is tokenized to, in alphabetical order."""
     read = set(words())
     found = {piece for text in answered_text() for piece in _pieces(text) if _is_word(piece)}
     return sorted(WRITTEN + piece[1:] for piece in found - read)
 
 
 def _is_word(piece: str) -> bool:
-    """Of two letters or more, with the space before it."""
+    """Whether a piece is a word of two letters or more, with the space before it."""
     return piece.startswith(" ") and piece[1:].isalpha() and len(piece) > 2
 
 
@@ -139,7 +139,7 @@ def _split() -> pre_tokenizers.PreTokenizer:
 
 
 def build_tokenizer() -> Tokenizer:
-    """A tokenizer of `VOCABULARY_SIZE` ids, always the same: words of questions are a piece each, others letters."""
+    """A tokenizer of `VOCABULARY_SIZE` ids, always the same: words of questions are one piece each, others letters."""
     # In alphabetical order, so that a vocabulary of the same words is the same vocabulary.
     pieces = [*SPECIAL, *BYTES, *CHARACTERS, *SPELLED, *words(), *written_words()]
     unused = [f"<unused{number}>" for number in range(VOCABULARY_SIZE - len(pieces))]
@@ -149,7 +149,7 @@ def build_tokenizer() -> Tokenizer:
             merges=[],
             unk_token="<unk>",
             byte_fallback=True,
-            ignore_merges=True,  # a whole word that has a piece is that piece, although no merges lead to it
+            ignore_merges=True,  # a whole word that has a piece is that piece, although no merges produce it
         )
     )
     tokenizer.pre_tokenizer = _split()
@@ -159,7 +159,7 @@ def build_tokenizer() -> Tokenizer:
 
 
 def encode_written(text: str, tokenizer: Tokenizer) -> list[int]:
-    """Ids of a text with every word that has a written piece as that piece."""
+    """Ids of a text in which every word that has a written piece becomes that piece."""
     ids: list[int] = []
     for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text):
         written = tokenizer.token_to_id(WRITTEN + piece[1:]) if piece.startswith(" ") else None
@@ -168,7 +168,7 @@ def encode_written(text: str, tokenizer: Tokenizer) -> list[int]:
 
 
 def tokenizer_config() -> dict[str, object]:
-    """What transformers' `AutoTokenizer` needs beside `tokenizer.json`."""
+    """What transformers' `AutoTokenizer` needs besides `tokenizer.json`."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": "<bos>",

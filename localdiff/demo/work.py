@@ -1,4 +1,4 @@
-"""What the trainings of a model and of an adapter have in common: options, batches, and the folder that keeps them.
+"""The shared parts of training a model and an adapter: options, batches, and the work folder.
 
 Knows command lines and folders; does not know what is trained, or on what.
 """
@@ -21,11 +21,11 @@ STATE = "state.pt"
 
 
 def make_parser(module: str, about: str, *, updates: int, decay: int) -> argparse.ArgumentParser:
-    """A command line with the options that every training has.
+    """A command-line parser with the options that every training has.
 
     Args:
-        module: the one that is run, in full.
-        updates, decay: what they are by default.
+        module: full name of the one that is run.
+        updates, decay: their defaults.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
     parser.add_argument("work", type=Path, help="folder that keeps the state of the training")
@@ -56,8 +56,8 @@ def make_trainer(work: Path, model: DiffusionGemma, draw: Draw, options: Trainin
 
 
 def train(trainer: Trainer, arguments: argparse.Namespace) -> None:
-    """Runs a trainer to its end, as the command line of `make_parser` says."""
-    torch.set_num_threads(arguments.threads)  # behind the loading of a base, which settles it for itself
+    """Runs a trainer to its end with the options of `make_parser`'s command line."""
+    torch.set_num_threads(arguments.threads)  # after the loading of a base, which sets it itself
     torch.set_flush_denormal(True)
     if arguments.compile:
         trainer.compile()

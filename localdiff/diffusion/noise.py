@@ -1,4 +1,4 @@
-"""Where randomness comes from: one seeded source for a whole run.
+"""Noise sources: one seeded source of randomness for a whole run.
 
 Draws happen on the CPU, so that one seed means the same noise on every device.
 Shape letters: L canvas, R rows of a block, V vocabulary.
@@ -35,9 +35,9 @@ class Noise(SampleNoise, Protocol):
 
 
 class SeededNoise:
-    """The default: one uniform number a row and step, turned into a sample through the cumulative distribution.
+    """The default: one uniform number per row and step, turned into a sample through the cumulative distribution.
 
-    That is 256 draws a step where a Gumbel or multinomial draw takes 67 million; the law is the same.
+    That is 256 draws a step where a Gumbel or multinomial draw takes 67 million; the distribution is the same.
     """
 
     whole_canvas = False
@@ -58,11 +58,11 @@ class SeededNoise:
         return self._uniforms
 
     def mark(self) -> Tensor:
-        """Where the stream of noise stands, for `return_to`."""
+        """The current position in the noise stream, for `return_to`."""
         return self._generator.get_state()
 
     def return_to(self, mark: Tensor) -> None:
-        """Draws from a mark on once more, as if nothing had been drawn since."""
+        """Rewinds to a mark, as if nothing had been drawn since."""
         self._generator.set_state(mark)
 
     def sample(self, probs: Tensor, first_row: int) -> Tensor:
@@ -71,15 +71,15 @@ class SeededNoise:
 
 
 class ReferenceNoise:
-    """Draws exactly as transformers' `generate` does after `torch.manual_seed(seed)`, and in its order: a referee.
+    """Draws exactly as transformers' `generate` after `torch.manual_seed(seed)`, in the same order, for parity checks.
 
-    Its multinomial fills an array of the whole canvas times the vocabulary, so it serves fp32 runs on a CPU only.
+    Its multinomial fills an array of canvas times vocabulary, so it serves fp32 runs on a CPU only.
     """
 
     whole_canvas = True
 
     def __init__(self, seed: int, *, device: torch.device, dtype: torch.dtype) -> None:
-        """Raises: UsageError, on another device or type than the reference draws of a CPU in fp32."""
+        """Raises: UsageError, on any device but a CPU or in any dtype but fp32."""
         if device.type != "cpu" or dtype != torch.float32:
             kind = str(dtype).removeprefix("torch.")
             raise UsageError(

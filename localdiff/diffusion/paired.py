@@ -1,7 +1,7 @@
-"""Noise for two runs that are to be compared: the same wherever both are at the same step of the same block.
+"""Noise for two runs to be compared: the same wherever both are at the same step of the same block.
 
-One stream for a whole run would drift apart with the first block for which one of them needs a step more. Here each
-step of each block has a stream of its own, and whoever follows the run says where it stands.
+With one stream per run, the two would diverge at the first block for which one of them needs a step more. Here each
+step of each block has a stream of its own, and whoever follows the run says where it is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PairedNoise(SeededNoise):
         self._block, self._step = 1, 0
 
     def move(self, block: int, step: int) -> None:
-        """From here on draw for this step of this block; step 0 is the canvas before the first."""
+        """Draws for this step of this block from here on; step 0 is the canvas before the first."""
         self._block, self._step = block, step
 
     def canvas(self, length: int, vocab_size: int) -> Tensor:

@@ -1,8 +1,8 @@
 """Reading the logits of a canvas: soft cap, temperature, and every statistic a denoise step needs, in one pass.
 
-Works in blocks of rows and in place, in two buffers that stay. Nothing of the size canvas times vocabulary exists in
-fp32: at full size that is 268 MB a copy, and the plain way holds several. On a CPU a block is what its cores keep in
-their caches, a row each at full size, which is ten times as fast.
+Works in blocks of rows and in place, in two persistent buffers. Nothing of the size canvas times vocabulary exists in
+fp32: at full size that is 268 MB per copy, and naive code holds several. On a CPU a block is what fits in the caches of
+its cores, a row each at full size, which is ten times as fast.
 Shape letters: L canvas, V vocabulary, R rows of a block, K alternatives.
 """
 
@@ -18,13 +18,13 @@ from .search import argmax
 
 # A block of rows stays under 8 M elements: 32 rows of the full vocabulary, 34 MB in fp32.
 _MAX_ELEMENTS = 8 * 1024 * 1024
-# On a CPU, under so many for each of its threads: 1 MB in fp32, of which two buffers are in use.
+# On a CPU, under this many per thread: 1 MB in fp32, of which two buffers are in use.
 _CACHED_ELEMENTS = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """What the logits of one denoise step say, at this step's temperature.
+    """Statistics of one denoise step's logits, at this step's temperature.
 
     All tensors are on the logits' device, and [L] but for the last two.
 
@@ -55,13 +55,13 @@ def read_logits(
     noise: SampleNoise | None,
     alternatives: int = 0,
 ) -> Reading:
-    """Reads raw logits [L, V] and overwrites them by the processed ones: capped, divided by `temperature`, rounded.
+    """Reads raw logits [L, V] and overwrites them with the processed ones: capped, divided by `temperature`, rounded.
 
-    The processed logits are what self-conditioning continues from; they keep the type of `logits`, as in the reference,
+    The processed logits are what self-conditioning continues from; they keep the dtype of `logits`, as the reference's,
     while the statistics are taken in fp32 before that rounding.
 
     Args:
-        temperature: a number, or one on the logits' device.
+        temperature: a number, or a scalar on the logits' device.
         noise: where samples come from; None takes the argmax in their place.
         alternatives: K, how many of the most probable ids to report.
     """
@@ -112,7 +112,7 @@ def _block(vocab_size: int, device: torch.device) -> int:
 
 
 def _log_sum_exp(scores: Tensor) -> Tensor:
-    """ln Σ exp(s) [R] of scores [R, V], which are lost."""
+    """ln Σ exp(s) [R] of scores [R, V], which are overwritten."""
     peak = scores.amax(dim=-1, keepdim=True)
     return scores.sub_(peak).exp_().sum(dim=-1).log_().add_(peak.squeeze(1))
 
@@ -121,7 +121,7 @@ def _entropy(shifted: Tensor, exponentials: Tensor, total: Tensor) -> Tensor:
     """-Σ p ln p = ln Z - Σ e·s / Z in nats [R]; never below zero, which rounding could make it.
 
     Args:
-        shifted: [R, V] scores s less their largest; lost.
+        shifted: [R, V] scores s minus their largest; overwritten.
         exponentials: [R, V] e = exp(s).
         total: [R, 1] Z, the sum of the exponentials.
     """

@@ -1,7 +1,7 @@
-"""Searches along a long row, in two levels: first which segment, then where in it.
+"""Two-level search along long rows: first for the segment, then within it.
 
-On a CPU a search over a whole vocabulary takes longer than the arithmetic before it, because it goes one by one; sums
-and maxima of segments do not. Short rows, and rows that do not divide, are searched directly.
+On a CPU a search over a whole vocabulary takes longer than the arithmetic before it, because it is sequential; sums
+and maxima of segments are not. Short rows, and rows that do not divide evenly, are searched directly.
 Shape letters: R rows, V columns, S segments of `SEGMENT` columns.
 """
 
@@ -24,7 +24,7 @@ def argmax(values: Tensor) -> Tensor:
 
 
 def inverse_cumulative(weights: Tensor, uniforms: Tensor) -> Tensor:
-    """Column [R] at which the running sum of `weights` [R, V] first passes that share of the whole sum.
+    """Column [R] at which the running sum of `weights` [R, V] first exceeds `uniforms` times the total.
 
     A column of weight 0 is never found, whatever the sums round to.
 
@@ -42,7 +42,7 @@ def inverse_cumulative(weights: Tensor, uniforms: Tensor) -> Tensor:
     segment = _first_above(sums, target)
     before = torch.where(segment > 0, sums.gather(1, (segment - 1).clamp(min=0)[:, None]).squeeze(1), 0.0)
     cumulative = _segment(segments, segment).cumsum(dim=-1)
-    # A segment's own sum may round below what is asked of it; its last column of any weight is meant then.
+    # A segment's own sum may round below the target; its last column of nonzero weight is meant then.
     last = torch.nextafter(cumulative[:, -1], torch.zeros_like(target))
     return segment * SEGMENT + _first_above(cumulative, torch.minimum(target - before, last))
 

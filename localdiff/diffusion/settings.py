@@ -1,4 +1,4 @@
-"""The numbers that steer one block's denoising, and how they follow from a checkpoint's `generation_config.json`."""
+"""Sampler settings of a run, and how they follow from a checkpoint's `generation_config.json`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class SamplerSettings:
 
     Attributes:
         max_steps: most denoise steps a block may take, and what the temperature schedule is stretched over.
-        cap: the loop is cut after so many steps; the schedule stays as it is. None does not cut.
+        cap: the loop ends after this many steps, with the schedule unchanged; None sets no cap.
         entropy_bound: in nats, see `sampler.accept`.
         t_min, t_max: temperatures the schedule runs between, `t_max` first.
         greedy: take the argmax in place of a sample.
-        stability: steps in a row for which the draft must equal the one before; 0 asks nothing.
-        confidence: mean entropy in nats that the canvas must stay under.
+        stability: steps in a row for which the draft must equal the one before; 0 requires none.
+        confidence: mean entropy in nats that the canvas must be below.
 
     Raises:
         UsageError: values that are out of range alone or together.
@@ -60,7 +60,7 @@ class SamplerSettings:
 
     @property
     def steps(self) -> int:
-        """Denoise steps a block can really take."""
+        """Most denoise steps a block can take, `cap` included."""
         return self.max_steps if self.cap is None else min(self.cap, self.max_steps)
 
     @classmethod
@@ -99,7 +99,7 @@ class SamplerSettings:
         stability: int | None = None,
         confidence: float | None = None,
     ) -> SamplerSettings:
-        """These settings with every value that is not None put in its place.
+        """A copy of these settings in which every value that is not None replaces the old one.
 
         `temperature` above 0 is constant over all steps; 0 leaves the schedule, which entropies still need, and turns
         `greedy` on.

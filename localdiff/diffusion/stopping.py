@@ -1,7 +1,7 @@
 """When a block is done: rules over the drafts of successive denoise steps.
 
-Two things are asked of a canvas, and they are not the entropy bound: that its draft stays the same (stable), and
-that its mean entropy is small (confident). A rule looks at both answers.
+Two things are required of a canvas, neither of them the entropy bound: that its draft stays the same (stable), and
+that its mean entropy is small (confident). A rule looks at both.
 """
 
 from __future__ import annotations

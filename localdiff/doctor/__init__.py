@@ -1,4 +1,4 @@
-"""Whether this machine can do what localdiff needs, found out by trying.
+"""Checks, by trying, whether this machine can do what localdiff needs.
 
     finding    what a check found: a status, a sentence, and what to do
     checks     every check, in the order in which they are shown

@@ -1,7 +1,7 @@
-"""Every check, in the order in which they are shown.
+"""The list of checks, in the order in which they are shown.
 
-Knows the order, the time each may take, and that a check that breaks is a finding too; knows nothing about what is
-checked. Whatever needs torch is imported by the check itself: a quick examination does not.
+Knows the order, the time each may take, and that a check that crashes is a finding too; knows nothing about what is
+checked. Whatever needs torch is imported by the check itself, so that a quick examination does not import it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from localdiff.store import stored_models
 from localdiff.ui.abilities import abilities
 
 LOOKING, COMPUTING = 5.0, 120.0
-"""Seconds for a check that looks, and for one that loads torch or computes."""
+"""Time limits in seconds of checks that only look, and of those that load torch or compute."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One check: what is shown while it runs, what runs, and for how long at most.
+    """One check: what is shown while it runs, what runs, and its time limit.
 
-    None for `seconds` runs it on the main thread, where Ctrl-C reaches it: for what must put a terminal in order again.
+    None for `seconds` runs it on the main thread, where Ctrl-C reaches it: for checks that must restore a terminal.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Check:
 
 @dataclass(kw_only=True)
 class Examination:
-    """What the checks of one examination know of each other.
+    """State shared by the checks of one examination.
 
     Attributes:
         stderr: the terminal that is drawn on.
@@ -90,10 +90,10 @@ class Examination:
         ]
 
     def findings(self, progress: Callable[[str], None]) -> Iterator[Finding]:
-        """Run the checks, one after the other.
+        """Run the checks in order.
 
         Args:
-            progress: told what is being looked at.
+            progress: called with what is being checked.
         """
         for check in self.checks():
             progress(check.name)
@@ -156,7 +156,7 @@ class Examination:
 
 
 def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
-    """What a check found; one that takes too long or breaks is a finding itself."""
+    """What a check found; one that takes too long or crashes is a finding itself."""
     try:
         return check.run() if check.seconds is None else limited(check.run, check.seconds)
     except TooSlowError:
@@ -186,7 +186,7 @@ def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
 
 
 def _broken(name: str, error: Exception) -> Finding:
-    """A check that broke; where a package cannot be imported, that is what is wrong with this machine."""
+    """The finding of a check that crashed; a package that cannot be imported is itself the problem found."""
     if isinstance(error, ImportError):
         package = (error.name or "torch").split(".")[0]
         advice = f"`{sys.executable} -m pip install --force-reinstall {package}`"

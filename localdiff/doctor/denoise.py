@@ -1,4 +1,4 @@
-"""One real denoise step of the demo model, through the same engine as a user's.
+"""One real denoise step of the demo model, through the engine that users run.
 
 Knows a prompt, fixed noise, and the stored draft of that step; knows nothing about how a step works.
 """
@@ -24,13 +24,13 @@ from localdiff.options import GenerateOptions
 
 PROMPT = "Spell the word canvas."
 AGREEMENT = 0.98
-"""Share of the draft that must be the same: a tie between two ids may fall otherwise on another machine."""
+"""Share of the draft that must be the same: a tie between two ids may be broken differently on another machine."""
 NATS = 0.02
-"""Most that an entropy may differ."""
+"""Largest difference of an entropy, in nats."""
 
 
 class FixedNoise:
-    """Noise without a generator: the same canvas everywhere, and always the middle of a distribution for a sample."""
+    """Noise without a generator: the same canvas everywhere, and the median of each distribution as its sample."""
 
     whole_canvas = False
 
@@ -49,7 +49,7 @@ class FixedNoise:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tried:
-    """A step that was computed, and the seconds that loading and computing took."""
+    """A computed step, and the seconds that loading and computing took."""
 
     step: DenoiseStep
     load_seconds: float
@@ -73,7 +73,7 @@ def first_step(device: str) -> Tried:
 
 
 def check_denoise(stored: DenoiseValues, devices: Sequence[str]) -> list[Finding]:
-    """The step on every device, held against the stored one."""
+    """The step on every device, compared with the stored one."""
     try:
         source = resolve_local(DEMO)
         digest = None if source is None else demo_digest(source.directory)

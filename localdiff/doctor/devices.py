@@ -1,4 +1,4 @@
-"""What computes here, asked of the system and of NVIDIA's own tool.
+"""Devices of this machine, as reported by the system and by NVIDIA's own tool.
 
 Knows `/proc` and `nvidia-smi`; imports no torch. What torch sees of it is in `torch_devices`.
 """
@@ -25,7 +25,7 @@ _BUSY = 0.2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Card:
-    """A card as `nvidia-smi` lists it; sizes in bytes."""
+    """A GPU as `nvidia-smi` lists it; sizes in bytes."""
 
     index: int
     name: str
@@ -36,7 +36,7 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tenant:
-    """A process that holds memory of a card."""
+    """A process that holds memory of a GPU."""
 
     pid: int
     name: str
@@ -44,7 +44,7 @@ class Tenant:
 
 
 def host_memory(meminfo: Path = MEMINFO) -> tuple[int | None, int | None]:
-    """Bytes of memory there are, and that can be had; None where the system does not say."""
+    """Total and available bytes of memory; None where the system does not report them."""
     try:
         text = meminfo.read_text()
     except OSError:
@@ -66,7 +66,7 @@ def check_host() -> list[Finding]:
 
 
 def check_cards(env: Mapping[str, str] = os.environ) -> list[Finding]:
-    """NVIDIA's cards, by their own tool; nothing where there is none."""
+    """NVIDIA GPUs, by `nvidia-smi`; nothing where there are none."""
     if shutil.which("nvidia-smi", path=env.get("PATH")) is None:
         return []
     try:
@@ -84,10 +84,10 @@ def check_cards(env: Mapping[str, str] = os.environ) -> list[Finding]:
 
 
 def read_cards(env: Mapping[str, str]) -> list[Card]:
-    """The cards that `nvidia-smi` lists.
+    """The GPUs that `nvidia-smi` lists.
 
     Raises:
-        OSError, subprocess.SubprocessError, ValueError: it cannot be run, fails, takes too long or says something else.
+        OSError, subprocess.SubprocessError, ValueError: it cannot be run, fails, times out or prints something else.
     """
     rows = _query(env, "--query-gpu=index,name,memory.total,memory.free,driver_version")
     return [
@@ -97,7 +97,7 @@ def read_cards(env: Mapping[str, str]) -> list[Card]:
 
 
 def read_tenants(env: Mapping[str, str]) -> list[Tenant]:
-    """The processes that hold memory of a card; those whose share nobody tells are left out. Raises as `read_cards`."""
+    """The processes that hold memory of a GPU; those with unknown shares are left out. Raises as `read_cards`."""
     rows = _query(env, "--query-compute-apps=pid,process_name,used_memory")
     return [
         Tenant(pid=int(pid), name=Path(name).name, nbytes=int(used) * _MIB)

@@ -1,4 +1,4 @@
-"""Room on the disks that weights go to.
+"""Free space on the disks that weights go to.
 
 Knows two directories and free bytes. Imports no torch: what a recipe would write is handed in.
 """
@@ -20,7 +20,7 @@ from quant.released import DTYPE_BYTES, released_shapes
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Need:
-    """What the default recipe would write: the download and the output, in bytes."""
+    """Bytes that the default recipe would write: the download and the output."""
 
     recipe: str
     download: int

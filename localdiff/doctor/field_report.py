@@ -1,7 +1,7 @@
-"""What somebody may paste into a public page: the findings without names of people, machines, folders and models.
+"""The public report: the findings without names of people, machines, folders and models.
 
-Knows the public form of a finding. Whatever still looks like the user, the machine, the home directory or a token is
-taken out a second time, by its value.
+Knows the public form of a finding. Names of the user, the machine and the home directory, and tokens, are removed a
+second time by their values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def field_report(findings: Sequence[Finding], *, bench: str | None, env: Mapping
 
 
 def without_names(text: str, env: Mapping[str, str]) -> str:
-    """The text with tokens, the home directory, the user's and the machine's name taken out."""
+    """The text without tokens, the home directory, and the names of user and machine."""
     for name in _SECRETS:
         if value := env.get(name):
             text = text.replace(value, "(token)")

@@ -1,6 +1,6 @@
-"""What a check found.
+"""The finding of a check.
 
-Knows statuses and that trouble comes with advice; knows nothing about checks.
+Knows statuses and that problems come with advice; knows nothing about checks.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Finding:
     Attributes:
         subject: what was looked at, in a word or two.
         status: `ok`; `warn` where something works less well or not yet; `fail` where something here does not work;
-            `skip` where nobody looked.
+            `skip` where it was not checked.
         text: what was found, one sentence without a period.
         advice: what to do about it; never missing where something is wrong.
         details: further lines.
         facts: the same as values, for programs.
-        public: `text` without names of people, machines, folders and models; None where it has none.
+        public: `text` without names of people, machines, folders and models; None where `text` has none.
         public_details: `details` in the same way.
         exit_code: of the process, if this is the first that failed.
     """

@@ -1,4 +1,4 @@
-"""A check gets so much time and no more.
+"""Time limits of checks.
 
 Knows threads and clocks; knows nothing about what is checked.
 """
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class TooSlowError(Exception):
-    """Something did not come to an end in its time."""
+    """Something did not finish within its time limit."""
 
 
 def limited(work: Callable[[], T], seconds: float) -> T:
-    """The result of `work`, on a thread that is left behind if it takes too long: a dead disk hangs for minutes.
+    """The result of `work`, on a thread that is abandoned if it takes too long: a dead disk hangs for minutes.
 
     Raises:
-        TooSlowError: it did.
+        TooSlowError: it took longer than `seconds`.
     """
     results: list[T] = []
     errors: list[BaseException] = []

@@ -14,12 +14,12 @@ _STILL = "what is here still runs; check the connection and `HF_ENDPOINT`, `HTTP
 
 
 def check_hub() -> list[Finding]:
-    """Ask, and say what came of it."""
+    """Ask the Hub, and report the result."""
     return [finding_of(reach(MODEL))]
 
 
 def finding_of(found: Reach) -> Finding:
-    """What an answer means."""
+    """The finding for an answer of the Hub."""
     known = found.endpoint == PUBLIC_ENDPOINT
     where = found.endpoint if known else "the endpoint of `HF_ENDPOINT`"
     token = "token found" if found.has_token else "no token, and none is needed for the released weights"

@@ -1,6 +1,6 @@
-"""Numbers that look random and are the same on every machine and with every version of torch.
+"""Pseudorandom numbers that are the same on every machine and with every version of torch.
 
-Knows whole numbers of 32 bits; a generator of torch would tie stored values to its version.
+Knows 32-bit integers; a generator of torch would tie stored values to its version.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _MASK = 0xFFFFFFFF
 
 
 def words(count: int, seed: int) -> Tensor:
-    """[count] int64 on the CPU: whole numbers from 0 to 2**32 - 1, a hash of their place and the seed."""
+    """[count] int64 on the CPU: integers from 0 to 2**32 - 1, a hash of their index and the seed."""
     value = (torch.arange(count, dtype=torch.int64) + seed * 1_000_003) & _MASK
     for factor, shift in ((0x2C1B3C6D, 15), (0x297A2D39, 12), (0x1B873593, 16)):
         value = ((value ^ (value >> shift)) * factor) & _MASK  # factors under 2**31, so that no product overflows

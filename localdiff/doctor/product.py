@@ -1,7 +1,7 @@
-"""Real products with quantized weights, on the very modules that a model is built of.
+"""Real projections with quantized weights, on the modules that a model is built of.
 
 Knows small modules of which the right outputs are stored; knows nothing about models. Each is tried as it is loaded and
-as what a large model has in its place on the device, so a kernel that is wrong on this machine is found here.
+as the fast module that replaces it in a large model on the device, so a wrong kernel on this machine is found here.
 Shape letters: N rows, E experts, K experts a row, D width, I expert width.
 """
 
@@ -27,10 +27,10 @@ from quant.modules import swap_modules
 
 ROWS, EXPERTS, CHOSEN, WIDTH, INNER = 4, 4, 2, 256, 64
 LIMIT = 0.03
-"""Relative error up to which a product counts as right: bf16 rounding and int8 activations stay well below it."""
+"""Relative error up to which an output counts as right: bf16 rounding and int8 activations stay well below it."""
 
 _TYPICAL = {"nf4": 0.62, "int8": 73.0}
-"""Root mean square of what random codes stand for, before scales: outputs are then of the size of 1."""
+"""Root mean square of what random codes stand for, before scales; used to make outputs of order 1."""
 _SEED_X, _SEED_CODES, _SEED_SCALES, _SEED_ROUTE = 11, 23, 29, 37
 
 
@@ -39,7 +39,7 @@ class Product:
     """One module to try.
 
     Attributes:
-        name: what it is called in the stored values.
+        name: its name in the stored values.
         fates: its parameters and their codecs.
         build: the module as a model has it, before it is quantized.
     """
@@ -50,7 +50,7 @@ class Product:
 
     @property
     def is_routed(self) -> bool:
-        """Whether rows are sent to experts."""
+        """Whether rows are routed to experts."""
         return "weight" not in self.fates
 
 
@@ -74,7 +74,7 @@ PRODUCTS = (
 
 
 def inputs() -> tuple[Tensor, Tensor, Tensor]:
-    """x [N, D], expert ids [N, K] and routing weights [N, K]; every expert is chosen by somebody."""
+    """x [N, D], expert ids [N, K] and routing weights [N, K]; every expert is chosen by some row."""
     first = words(ROWS, _SEED_ROUTE) % EXPERTS
     index = torch.stack([first, (first + 1) % EXPERTS], dim=1)
     weight = torch.tensor([0.75, 0.25]).expand(ROWS, CHOSEN).contiguous()
@@ -82,7 +82,7 @@ def inputs() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def stored_weights(product: Product) -> dict[str, Encoded]:
-    """Codes and scales of each parameter on the CPU: exact numbers that no encoder had a hand in."""
+    """Codes and scales of each parameter on the CPU: exact numbers, made without the encoder."""
     with torch.device("meta"):
         shapes = {name: tuple(parameter.shape) for name, parameter in product.build().named_parameters()}
     return {name: _encoded(CODECS[product.fates[name]], shape) for name, shape in shapes.items()}
@@ -97,9 +97,9 @@ def _encoded(codec: Codec, shape: tuple[int, ...]) -> Encoded:
 
 
 def modules_of(product: Product, device: torch.device, dtype: torch.dtype) -> Iterator[nn.Module]:
-    """The quantized module with its weights, as the loader would leave it, and the fast one, where there is one.
+    """The quantized module with its weights, as the loader would leave it, and the fast one, if there is one.
 
-    The fast one may take the weights of the first, which has to be used before.
+    The fast one may take over the weights of the first, which must be used before.
     """
     with torch.device("meta"):
         holder = nn.Module()
@@ -118,10 +118,10 @@ def modules_of(product: Product, device: torch.device, dtype: torch.dtype) -> It
 
 
 def make_fast(model: nn.Module, device: torch.device) -> None:
-    """Replaces the modules of a model as a large one's are, whatever their size.
+    """Replaces the modules of a model by fast ones as in a large model, whatever their size.
 
     Raises:
-        UsageError: an environment variable says what it cannot say.
+        UsageError: an environment variable has an invalid value.
     """
     with reading_switches():
         if device.type == "cpu":
@@ -170,7 +170,7 @@ class _Tried:
 
     @property
     def is_right(self) -> bool:
-        return self.error <= LIMIT  # and not NaN
+        return self.error <= LIMIT  # false for NaN
 
 
 def _finding(device: torch.device, tried: Sequence[_Tried]) -> Finding:

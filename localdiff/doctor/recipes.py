@@ -1,6 +1,6 @@
-"""What each recipe needs, held against what each device has.
+"""The memory that each recipe needs, compared with what each device has.
 
-Asks the memory account, which the loader asks too; allocates nothing.
+Uses the memory account that the loader uses; allocates nothing.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ LONG_CONTEXT = 32_768
 
 
 def account_of(plan: Plan, context: int, device: torch.device) -> MemoryAccount:
-    """What a model of the released size needs on a kind of device."""
+    """The memory that a model of the released size needs on a kind of device."""
     return MemoryAccount.of(held_by_plan(plan), context=context, slack=SLACK if device.type == "cuda" else 0)
 
 
 def need_of(recipe: str) -> Need:
-    """What making a recipe writes to disk."""
+    """The disk space that making a recipe needs."""
     plan = describe_plan(RECIPES[recipe])
     return Need(recipe=recipe, download=plan.source_bytes, output=plan.stored_bytes)
 

@@ -1,6 +1,6 @@
 """The terminal, as a finding.
 
-Knows which abilities a person would miss; asks `ui.abilities` for them.
+Knows which abilities a user would miss; gets them from `ui.abilities`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from localdiff.ui.abilities import Abilities
 
 
 def finding_of(found: Abilities) -> Finding:
-    """What the abilities of a terminal mean."""
+    """The finding for the abilities of a terminal."""
     facts = asdict(found)
     if not found.terminal:
         return Finding(

@@ -1,6 +1,6 @@
-"""The settings, as a finding: whether the file and the variables make sense, and what they change.
+"""The settings, as a finding: whether the file and the variables are valid, and what they change.
 
-Knows how to word it; what a setting is, is in `localdiff.config`.
+Knows how to word it; `localdiff.config` defines what a setting is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from localdiff.doctor.finding import USAGE, Finding
 from localdiff.errors import UsageError
 
 _PRIVATE = {"text"}
-"""Kinds of settings whose values may hold names; a report says only that they are set."""
+"""Kinds of settings whose values may hold names; the report says only that they are set."""
 
 
 def read_settings(env: Mapping[str, str] = os.environ) -> Settings | UsageError:

@@ -1,4 +1,4 @@
-"""What torch can compute on here, and how much memory each device has to give.
+"""Devices that torch can compute on here, and how much memory each has free.
 
 Knows torch; knows nothing about models.
 """
@@ -17,7 +17,7 @@ from localdiff.sizes import shown_size
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Device:
-    """A device that torch can use; sizes in bytes, None where nobody tells."""
+    """A device that torch can use; sizes in bytes, None where unknown."""
 
     device: torch.device
     title: str
@@ -44,7 +44,7 @@ def devices() -> list[Device]:
 
 
 def check_devices(*, cards: int) -> list[Finding]:
-    """What torch sees, held against the number of cards that the system has."""
+    """The devices that torch sees, compared with the number of GPUs that the system has."""
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
     seen = devices()
     facts = {

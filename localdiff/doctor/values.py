@@ -1,4 +1,4 @@
-"""The stored values that real computations are held against.
+"""The stored values with which real computations are compared.
 
     products   outputs of small quantized modules, computed once in fp64 from the definition of the codecs
     denoise    the first denoise step of the demo model, and the hash of the files it was computed from
@@ -23,7 +23,7 @@ class DenoiseValues:
     """The first denoise step of the demo model.
 
     Attributes:
-        digest: of the demo's files.
+        digest: that of the demo's files.
         argmax_ids: the draft.
         entropies: in nats, rounded.
         accepted: 1 where a position was accepted.
@@ -43,13 +43,13 @@ class Values:
     denoise: DenoiseValues
 
     def to_text(self) -> str:
-        """The content of the file, a list a line."""
+        """The content of the file, one list per line."""
         content = {"products": self.products, "denoise": asdict(self.denoise)}
         return "{\n" + ",\n".join(_lines(content, 1)) + "\n}\n"
 
     @classmethod
     def from_text(cls, text: str) -> Values:
-        """Read the content of the file; raises ValueError, KeyError or TypeError where it is none."""
+        """Read the content of the file; raises ValueError, KeyError or TypeError where it is invalid."""
         content = json.loads(text)
         denoise = content["denoise"]
         return cls(

@@ -1,4 +1,4 @@
-"""Which versions of what are installed.
+"""Installed versions of Python and packages.
 
 Reads package metadata; imports none of the packages.
 """

@@ -1,4 +1,4 @@
-"""Which weights are here, and whether somebody has looked at every byte of them.
+"""Weights on this machine, and whether every byte of them was verified.
 
 Knows the folder of quantized models and the Hub's cache; reads no weights.
 """

@@ -1,8 +1,8 @@
 """Writes the values that `localdiff doctor` compares with: `python -m localdiff.doctor.write_values`.
 
 Run it again when the demo model or a codec has changed. Products are computed in fp64 from the definition of the
-codecs, not by the modules that they check; the denoise step is computed on the CPU by the engine, which the tests hold
-against the reference implementation.
+codecs, not by the modules that they check; the denoise step is computed on the CPU by the engine, which the tests
+compare with the reference implementation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from quant.nf4 import LEVELS
 
 
 def write_values(path: Path = VALUES_FILE) -> Values:
-    """Compute and store."""
+    """Compute and store the values."""
     step = first_step("cpu").step
     values = Values(
         products={product.name: tuple(_rounded(reference_output(product).flatten())) for product in PRODUCTS},
@@ -39,7 +39,7 @@ def write_values(path: Path = VALUES_FILE) -> Values:
 
 
 def reference_output(product: Product) -> Tensor:
-    """What a product should come to, in fp64."""
+    """The right output of a product, in fp64."""
     x, index, weight = (tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs())
     weights = {name: decoded(product.fates[name], encoded) for name, encoded in stored_weights(product).items()}
     if "weight" in weights:
@@ -55,7 +55,7 @@ def reference_output(product: Product) -> Tensor:
 
 
 def decoded(codec: str, encoded: Encoded) -> Tensor:
-    """The weights that codes and scales stand for, in fp64, as `docs/format.md` defines them."""
+    """Weights decoded from codes and scales, in fp64, as `docs/format.md` defines them."""
     if codec == "nf4":
         pairs = torch.stack([encoded.codes >> 4, encoded.codes & 15], dim=-1).flatten(-2)
         units = torch.tensor(LEVELS, dtype=torch.float64)[pairs.long()]

@@ -1,6 +1,6 @@
-"""From what the user calls a model to files on disk: references, repositories of the Hub, downloads.
+"""From the user's name of a model to files on disk: references, repositories of the Hub, downloads.
 
-The only room that imports `huggingface_hub`, and only inside functions. Knows names, sizes and hashes; knows nothing
+The only package that imports `huggingface_hub`, and only inside functions. Knows names, sizes and hashes; knows nothing
 about what is in the files.
 """
 

@@ -1,7 +1,7 @@
-"""Files of a repository on their way to this machine, a few at a time, while something else works.
+"""Background downloads of a repository's files, a few at a time.
 
 Knows processes that fetch (`localdiff.hub.worker`) and the state of every file; knows nothing about what the files are
-for. What was finished is kept by the Hub's cache; an unfinished file starts over.
+for. Finished files are kept in the Hub's cache; an unfinished file starts over.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import CONFIG, Repository
 
 WORKERS = 2
-"""Files at a time: what is interrupted starts over, and these files have several gigabytes."""
+"""Files at a time: interrupted ones start over, and these files have several gigabytes."""
 
 _PATIENCE = 5.0
 _POLL = 0.1
 
 
 class DownloadObserver(Protocol):
-    """Is told what happens, from other threads than the one that waits."""
+    """Is notified of progress, from other threads than the one that waits."""
 
     def on_bytes(self, name: str, done: int) -> None:
-        """So many bytes of a file are there; fewer than before if it started over."""
+        """`done` bytes of a file are there; fewer than before if it started over."""
 
     def on_fetched(self, name: str) -> None:
-        """A file is whole."""
+        """A file is complete."""
 
     def on_note(self, text: str) -> None:
-        """The Hub's client has something to say, such as that it tries again."""
+        """The Hub's client reports something, such as that it tries again."""
 
 
 @dataclass(slots=True)
 class _Fetch:
-    """One file: asked for, then one of the two is set."""
+    """One requested file; one of the two is set when it ends."""
 
     path: Path | None = None
     error: LocaldiffError | None = None
@@ -54,11 +54,11 @@ class _Fetch:
 
 
 class Downloads:
-    """Fetches files of one repository; close it, and what is unfinished is given up.
+    """Fetches files of one repository; closing it abandons what is unfinished.
 
     Args:
-        repository: whose files.
-        observer: is told.
+        repository: the one whose files are fetched.
+        observer: is notified.
         directory: where files go; None for the Hub's cache.
         workers: files at a time.
     """
@@ -98,7 +98,7 @@ class Downloads:
             thread.join(patience)
 
     def ahead(self, names: Iterable[str]) -> None:
-        """Ask for files that will be needed, in this order."""
+        """Request files that will be needed, in this order."""
         with self._changed:
             for name in names:
                 if name not in self._fetches:
@@ -107,13 +107,13 @@ class Downloads:
             self._changed.notify_all()
 
     def wait(self, name: str, stopped: Callable[[], bool] = lambda: False) -> Path | None:
-        """Wait for a file, which is asked for first of all if it has not been.
+        """Wait for a file, requesting it before all others if it was not yet.
 
         Returns:
-            Where it is; None if `stopped` said yes before it was there.
+            Where it is; None if `stopped` returned True before it was there.
 
         Raises:
-            WeightsError: it is not handed out, or the network failed.
+            WeightsError: access to it is refused, or the network failed.
             ResourceError: the disk is full.
         """
         with self._changed:
@@ -130,7 +130,7 @@ class Downloads:
         return fetch.path
 
     def _work(self) -> None:
-        """Hand one file after the other to one process."""
+        """Pass one file after the other to one process."""
         process: subprocess.Popen[str] | None = None
         while (name := self._next()) is not None:
             fetch = self._fetches[name]
@@ -164,7 +164,7 @@ class Downloads:
                 encoding="utf-8",
                 env=os.environ
                 | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "HF_HUB_DISABLE_TELEMETRY": "1"},
-                # Ctrl-C is for this process; it decides what becomes of the other.
+                # Ctrl-C is for this process, which decides what happens to the other.
                 start_new_session=True,
             )
             self._processes.append(process)
@@ -175,7 +175,7 @@ class Downloads:
             raise AssertionError("both are pipes")
         request = {
             "repository": self._repository.name,
-            # Asked for by its branch once, so that the cache knows offline which commit the branch stands for.
+            # Requested by its branch once, so that the cache knows offline which commit the branch is at.
             "revision": self._repository.revision if name == CONFIG else self._repository.commit,
             "file": name,
             "directory": None if self._directory is None else str(self._directory),
@@ -206,7 +206,7 @@ def _given_up() -> LocaldiffError:
 
 
 def _stop(process: subprocess.Popen[str], patience: float) -> None:
-    """Let a process clean up after itself, but not for long; without any patience it does so on its own."""
+    """Let a process clean up after itself, for at most `patience` seconds; with 0 it does so on its own."""
     if process.stdin is not None:
         with suppress(BrokenPipeError):
             process.stdin.close()

@@ -1,6 +1,6 @@
-"""How it is worded that the Hub does not hand something out.
+"""Error messages for what the Hub's client raises.
 
-Knows the errors of the Hub's client, most specific first; knows nothing about what the files are wanted for.
+Knows the errors of the Hub's client, most specific first; knows nothing about what the files are for.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _CAN_GO_ON = "run the same command again to go on; finished files are kept; `--o
 
 
 class UnreachableError(WeightsError):
-    """What is wanted is not on this machine, and nobody answers or may be asked."""
+    """What is requested is not on this machine, and the Hub does not answer or may not be asked."""
 
 
 def explain(
     error: Exception, reference: str, revision: str | None, *, offline: bool = False, place: Path | None = None
 ) -> LocaldiffError | None:
-    """Word what went wrong, most specific first.
+    """Turn an exception into an error message, most specific first.
 
     Args:
         error: what the Hub's client raised.
@@ -36,7 +36,7 @@ def explain(
         place: where downloads go; the Hub's cache by default.
 
     Returns:
-        The error in the form that all errors have; None for what is not the Hub's doing.
+        The error in the form that all errors have; None for what the Hub did not cause.
     """
     from huggingface_hub import constants, errors
 
@@ -82,7 +82,7 @@ def explain(
 
 
 def not_downloaded(reference: str) -> UnreachableError:
-    """Nothing of a repository is here, and nobody may be asked."""
+    """The error that nothing of a repository is here, and the Hub may not be asked."""
     return UnreachableError(
         f"`{reference}` has not been downloaded, and the Hub may not be asked",
         "leave out `--offline` and unset `HF_HUB_OFFLINE` to download it",

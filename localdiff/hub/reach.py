@@ -1,4 +1,4 @@
-"""Whether the Hub answers, what it thinks of the token, and how downloads would come.
+"""Reachability of the Hub: whether it answers, whether it accepts the token, and how downloads would work.
 
 Knows one request and its time limit; downloads nothing.
 """
@@ -17,16 +17,16 @@ PUBLIC_ENDPOINT = "https://huggingface.co"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reach:
-    """What came of asking the Hub.
+    """The result of asking the Hub.
 
     Attributes:
-        endpoint: who was asked.
-        state: `reachable`, `unreachable`, `refused` (it does not take the token), `broken` (it answers with an error),
+        endpoint: the URL that was asked.
+        state: `reachable`, `unreachable`, `refused` (it rejects the token), `broken` (it answers with an error),
             or `offline` (it may not be asked).
         problem: the error in words.
         advice: what to do about it.
         seconds: how long the answer took.
-        has_token: whether there is a token; which one is nobody's business.
+        has_token: whether there is a token; never the token itself.
         has_xet: whether the faster protocol can be used.
     """
 
@@ -43,7 +43,7 @@ def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
     """Ask the Hub about a model.
 
     Args:
-        model: `owner/name`; the Hub is well, too, if it knows no such model.
+        model: `owner/name`; the Hub is also fine if it knows no such model.
         timeout: seconds for a connection, and for the answer.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")

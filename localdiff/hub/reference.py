@@ -1,4 +1,4 @@
-"""From what the user calls a model to a directory on disk.
+"""Resolves the user's name of a model to a directory on disk.
 
 Knows the kinds of reference (`demo`, a directory, a quantized model by its name, an id on the Hub) and which files of
 a Hub repository a model needs; knows nothing about what is in the files.
@@ -27,14 +27,14 @@ TEXT_FILES = (
 )
 MANIFEST = "quant.json"
 UNFINISHED = (".partial", ".discarded")
-"""Ends of the names of directories that are no models yet, or no more."""
+"""Suffixes of directories that are not yet models, or no longer."""
 
 NEEDED = (*TEXT_FILES, MANIFEST, "*.safetensors", "*.safetensors.index.json")
 
 # A Hub id is `owner/name`, each part of letters, digits, `-`, `_` and `.`; the Hub itself refuses `--` and `..`.
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
-# Two files at a time: an interrupted download loses every unfinished file, and these are of several gigabytes.
+# Two files at a time: an interrupted download loses every unfinished file, and these have several gigabytes.
 _WORKERS = 2
 
 
@@ -54,7 +54,7 @@ class ModelSource:
 
     @property
     def is_private(self) -> bool:
-        """Whether the name is a path or one of this machine's, so that it tells nobody which weights they are."""
+        """Whether the name is a path or local to this machine, so that it does not identify the weights."""
         return self.revision is None and self.name != DEMO
 
 
@@ -63,13 +63,13 @@ def resolve(reference: str, *, revision: str | None = None, offline: bool = Fals
 
     Args:
         reference: `demo`, a directory, the name of a quantized model in `paths.models_dir()`, or the id of a Hub
-            repository such as `owner/name`. A directory wins over anything else of the same name but `demo`; `./demo`
-            is a directory called demo.
+            repository such as `owner/name`. A directory takes precedence over all else of the same name but `demo`;
+            `./demo` is a directory called demo.
         revision: branch, tag or commit of a Hub repository.
         offline: use only what is in the cache.
 
     Raises:
-        WeightsError: nothing is there under that name, or the Hub does not hand it out.
+        WeightsError: nothing exists under that name, or the Hub refuses access.
         UsageError: a revision of something that has none.
         ResourceError: the disk is full.
     """
@@ -81,7 +81,7 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
     """Find a model's files if the reference is of a kind that needs no Hub; None for the id of a repository.
 
     Raises:
-        WeightsError: nothing is there under that name.
+        WeightsError: nothing exists under that name.
         UsageError: a revision of something that has none.
     """
     path = paths.expanded(reference)
@@ -119,7 +119,7 @@ def quantized_directory(name: str) -> Path | None:
 
 
 def show_downloads(shown: bool) -> None:
-    """Say whether downloads may draw progress bars; it counts from the first download of the process on."""
+    """Set whether downloads may draw progress bars; must be called before the process's first download."""
     if not shown:
         os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 

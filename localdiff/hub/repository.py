@@ -1,4 +1,4 @@
-"""What a repository of the Hub holds: names, sizes and hashes, and which of its files are here already.
+"""Contents of a repository of the Hub: names, sizes and hashes, and which files are here already.
 
 Knows listings, and reads a few bytes of a file without keeping it; downloads nothing into the cache and knows nothing
 about what is in the files.
@@ -28,7 +28,7 @@ _TIMEOUT = 30.0
 _PASSING = {408, 429, 500, 502, 503, 504}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
-"""What a listing may name: nothing with a path in it, and nothing that could steer a terminal or a page."""
+"""Names allowed in a listing: nothing with a path in it, and nothing that could control a terminal or a page."""
 
 T = TypeVar("T")
 
@@ -38,11 +38,11 @@ class RemoteFile:
     """A file of a repository.
 
     Attributes:
-        name: its name; only files at the top are looked at.
+        name: its name; only files at the top level are considered.
         nbytes: its size.
-        sha256: what it hashes to, where the Hub or the cache says so; that is for every large file.
-        blob: git's hash of it, where the Hub says so.
-        here: where it lies on this machine, or None.
+        sha256: its SHA-256, where the Hub or the cache states it, as for every large file.
+        blob: git's hash of it, where the Hub states it.
+        here: where it is on this machine, or None.
     """
 
     name: str
@@ -69,9 +69,9 @@ class Repository:
     Attributes:
         name: `owner/name`.
         revision: the branch, tag or commit that was asked for.
-        commit: the commit that it stood at.
-        files: by name, as far as a model may need them.
-        license: the word for its licence in its card, or None where nobody said.
+        commit: the commit that it was at.
+        files: by name, those that a model may need.
+        license: the licence id of its model card, or None where it states none.
         unasked: why the Hub was not asked, if it was not; then only files that are in the cache are known.
     """
 
@@ -86,7 +86,7 @@ class Repository:
         """The whole content of a small file, from the cache or from the Hub; it is not kept.
 
         Raises:
-            WeightsError: there is no such file, or it is not handed out, or it is damaged.
+            WeightsError: there is no such file, access to it is refused, or it is damaged.
         """
         file = self._file(name)
         content = file.here.read_bytes() if file.here else self._get(name, file.nbytes + 1)
@@ -98,7 +98,7 @@ class Repository:
         """The first bytes of a file, or all of it if it is shorter.
 
         Raises:
-            WeightsError: there is no such file, or it is not handed out.
+            WeightsError: there is no such file, or access to it is refused.
         """
         file = self._file(name)
         if file.here:
@@ -112,7 +112,7 @@ class Repository:
         return self.files[name]
 
     def _get(self, name: str, count: int) -> bytes:
-        """At most `count` bytes from the start of a file on the Hub, even from a server that knows no ranges."""
+        """At most `count` bytes from the start of a file on the Hub, even from a server without range requests."""
         from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
         from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
@@ -143,7 +143,7 @@ def look_up(reference: str, *, revision: str | None = None, offline: bool = Fals
 
     Raises:
         UnreachableError: the Hub may not or cannot be asked, and the cache has nothing of it.
-        WeightsError: there is no such repository or revision, or it is not handed out.
+        WeightsError: there is no such repository or revision, or access to it is refused.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from huggingface_hub import constants
@@ -207,7 +207,7 @@ def _in_cache(reference: str, revision: str, reason: UnreachableError) -> Reposi
 
 
 def _sha256(path: Path) -> str | None:
-    """The hash by which the cache calls a large file; None where it keeps no links, or the file is a small one."""
+    """The hash by which the cache names a large file; None where it keeps no links, or the file is small."""
     try:
         name = Path(os.readlink(path)).name
     except OSError:
@@ -227,7 +227,7 @@ def _cached(reference: str, name: str, revision: str | None) -> Path | None:
 
 
 def is_license(word: str) -> bool:
-    """Whether this can be the word for a licence; it is copied into other texts."""
+    """Whether this is a plausible licence id; it is copied into other texts."""
     return _PLAIN.fullmatch(word) is not None
 
 
@@ -242,7 +242,7 @@ def _damaged(file: RemoteFile, message: str) -> WeightsError:
 
 
 def _patiently(call: Callable[[], T], reference: str, revision: str | None) -> T:
-    """Make a request, again where the Hub says that it is busy or ill; what it refuses is worded."""
+    """Make a request, retrying where the Hub is busy or failing; refusals become error messages."""
     from huggingface_hub.errors import HfHubHTTPError
 
     for wait in (*_WAITS, None):

@@ -1,10 +1,10 @@
 """A process that fetches files of the Hub, one after the other: `python -m localdiff.hub.worker`.
 
-    stdin   one JSON object a line: repository, revision, file, and the directory it goes to (null: the Hub's cache)
-    stdout  one JSON object a line: `bytes` so far, a `note`, and at the end of a file its `path` or an `error`
+    stdin   one JSON object per line: repository, revision, file, and the directory it goes to (null: the Hub's cache)
+    stdout  one JSON object per line: `bytes` so far, a `note`, and at the end of a file its `path` or an `error`
 
-A process of its own, because the Hub's client cleans up after itself when it is interrupted in a main thread, and in no
-other way: when stdin is closed, or whoever started this is gone, the client is interrupted as by Ctrl-C.
+A separate process, because the Hub's client cleans up after itself only when it is interrupted in a main thread: when
+stdin is closed, or the parent process is gone, the client is interrupted as by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INTERVAL = 0.1
 
 
 class Reports:
-    """The lines that go to whoever started this."""
+    """The lines sent to the parent process."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -43,7 +43,7 @@ class Reports:
 
 
 class Notes(logging.Handler):
-    """What the Hub's client would tell a person, such as that it tries again."""
+    """Forwards messages of the Hub's client to its user, such as that it tries again."""
 
     def __init__(self, reports: Reports) -> None:
         super().__init__(logging.WARNING)
@@ -55,13 +55,13 @@ class Notes(logging.Handler):
 
 
 def progress_bar(reports: Reports) -> type:
-    """A class for the Hub's client to report its bytes to, as far as it takes after `tqdm`."""
+    """A class that the Hub's client reports its bytes to, with the part of `tqdm`'s interface that it uses."""
 
     class Bar:
         def __init__(self, total: int | None = None, initial: int = 0, **_: Any) -> None:
             self.total, self.n = total, initial
             self._told = 0.0
-            # The client asks for 10 MB before it tells of them; until then it is known at least which file comes.
+            # The client requests 10 MB before it reports any; until then at least the file's name is known.
             self.close()
 
         def __enter__(self) -> Bar:
@@ -71,7 +71,7 @@ def progress_bar(reports: Reports) -> type:
             self.close()
 
         def update(self, count: float = 1) -> None:
-            """More bytes of the file are there; fewer, where the client begins anew."""
+            """More bytes of the file are there; fewer, where the client starts over."""
             self.n += int(count)
             if time.monotonic() - self._told >= INTERVAL:
                 self.close()
@@ -101,7 +101,7 @@ def main() -> None:
         for request in _until_none(requests):
             reports.send(**_fetch(json.loads(request), reports))
     except (KeyboardInterrupt, BrokenPipeError):
-        # Nobody reads any more, not even when the interpreter flushes its streams.
+        # Nobody reads any more, so the interpreter must not flush its streams.
         os._exit(0)
 
 
@@ -121,7 +121,7 @@ def _until_none(requests: queue.Queue[str | None]) -> Iterator[str]:
 
 
 def _fetch(request: dict[str, Any], reports: Reports) -> dict[str, Any]:
-    """Fetch one file; what is to be said about it in the end."""
+    """Fetch one file; returns the final report about it."""
     from huggingface_hub import hf_hub_download
 
     logger = logging.getLogger("huggingface_hub")

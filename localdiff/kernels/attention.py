@@ -1,9 +1,9 @@
-"""Attention of `[commit rows | canvas rows]` through Triton: what `localdiff.model.attention` does, in a launch or two.
+"""Triton attention of `[commit rows | canvas rows]`: what `localdiff.model.attention` does, in one or two launches.
 
-Keys and values of the rows are read where the projections left them and those of the cache where they lie; nothing is
-copied together, and the number of positions held is read on the device, so that the same launch serves every length.
-256 rows over few key-value heads are little to do side by side: where programs are fewer than a card's processors, the
-keys are split among several, and a second launch puts their shares together.
+Keys and values of the rows are read where the projections left them and those of the cache in place; nothing is
+concatenated, and the number of positions held is read on the device, so that the same launch serves every length.
+256 rows over few key-value heads give little parallelism: where there are fewer programs than SMs on the GPU, the keys
+are split among several programs, and a second launch combines their partial results.
 Shape letters: N rows (C commit + L canvas), H query heads, K key-value heads, G = H / K, T slots, d head size.
 """
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 LARGEST_HEAD = 512
-"""Head size beyond which a program's rows and keys do not fit the shared memory of all cards, in two-byte types."""
+"""Head size beyond which a program's rows and keys do not fit the shared memory of all GPUs, in two-byte types."""
 WARPS, STAGES = 8, 2
 MOST_SPLITS = 8
 
@@ -30,11 +30,11 @@ class Tile:
 
 
 SMALL_HEADS, LARGE_HEADS = Tile(64, 32), Tile(32, 32)
-"""Head sizes up to 256, and up to 512: 70 and 100 KB of shared memory on cards that have 101."""
+"""Head sizes up to 256, and up to 512: 70 and 100 KB of shared memory on GPUs that have 101."""
 
 
 def can_attend(dtype: torch.dtype, head_dim: int) -> bool:
-    """Whether a card has the shared memory for rows of this type and size."""
+    """Whether a GPU has the shared memory for rows of this dtype and size."""
     return dtype.itemsize == 2 and head_dim <= LARGEST_HEAD
 
 
@@ -50,19 +50,19 @@ def attend_cached(
     window: int | None,
     splits: int | None = None,
 ) -> Tensor:
-    """Attends rows to what they see of the cache and of each other; writes nothing but the answer.
+    """Attends rows to what they see of the cache and of each other; writes only the output.
 
     Args:
-        q: [H, N, d]; k, v: [K, N, d], elements of a row next to each other.
-        keys, values: [K, T, d], slots as they were before this pass: position p lies in slot `p % T`.
-        length: whole number on the device, positions held.
+        q: [H, N, d]; k, v: [K, N, d], each row contiguous.
+        keys, values: [K, T, d], slots as they were before this pass: position p is in slot `p % T`.
+        length: integer scalar on the device, positions held.
         commit_rows: C, the first of the N rows, at the positions from `length` on, causal among themselves; the others
-            stand behind them and see each other.
+            come after them and see each other.
         window: positions that a row sees, itself included (all canvas rows see the same); None sees everything.
-        splits: among how many programs the keys of a row are split; by default what fills the card.
+        splits: number of programs that the keys of a row are split among; by default what fills the GPU.
 
     Returns:
-        [H, N, d] in the type of `q`, a view of [N, H, d].
+        [H, N, d] in the dtype of `q`, a view of [N, H, d].
     """
     from .attention_kernels import attention_kernel, combine_kernel
 
@@ -123,7 +123,7 @@ def attend_cached(
 
 
 def write_cached(k: Tensor, v: Tensor, *, keys: Tensor, values: Tensor, length: Tensor, commit_rows: int) -> None:
-    """Stores the first `commit_rows` of [K, N, d] behind the positions held; arguments as in `attend_cached`."""
+    """Stores the first `commit_rows` of [K, N, d] after the positions held; arguments as in `attend_cached`."""
     from .attention_kernels import write_kernel
 
     kv_heads, slots, size = keys.shape
@@ -149,14 +149,14 @@ def write_cached(k: Tensor, v: Tensor, *, keys: Tensor, values: Tensor, length: 
 
 
 def _alike(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Both with the same strides, and elements of a row next to each other."""
+    """Both with the same strides and contiguous rows."""
     if k.stride(-1) == 1 and k.stride() == v.stride():
         return k, v
     return k.contiguous(), v.contiguous()
 
 
 def _width(size: int) -> int:
-    """The power of 2 from a head's size up, which products of tiles want to be 16 at least."""
+    """A head's size rounded up to a power of 2, at least 16 as matmuls of tiles require."""
     return max(16, 1 << (size - 1).bit_length())
 
 
@@ -166,9 +166,9 @@ def tile_of(head_dim: int) -> Tile:
 
 
 def _splits(programs: int, device: torch.device) -> int:
-    """Splits that give each processor one program, which is as many as it holds, or fewer.
+    """Number of splits with at most one program per SM, which is as many as it holds.
 
-    Each number of splits is compiled for itself, so that there are as few as powers of 2.
+    Each number of splits is compiled separately, so only powers of 2 are used.
     """
     wanted = max(1, min(MOST_SPLITS, _processors(device) // programs))
     return 1 << (wanted.bit_length() - 1)

@@ -1,14 +1,14 @@
-"""Device code: attention of rows to cached positions and to each other; heads that share a key share its reading.
+"""Device code: attention of rows to cached positions and to each other; heads that share a key share its load.
 
     rows of a program     consecutive rows times the G query heads of one key-value head
     keys of a program     [ cached slots that are held | new rows ], cut into tiles; a split takes its share of them
 
-    attention   a share's softmax, kept relative to its own largest score; with one split that is the answer
-    combine     the shares of a row, put together in their order
+    attention   a split's softmax, relative to its own largest score; with one split that is the output
+    combine     the splits of a row, combined in order
     write       commit rows into the cache, once all rows have read it
 
 What a row may see is one rule over positions (`localdiff.model.attention` has the masks that it stands for): all canvas
-rows stand at the position behind the last commit row, and a row sees keys up to its own position within the window.
+rows are at the position after the last commit row, and a row sees keys up to its own position within the window.
 How many positions are held is read on the device. The order of all sums is fixed: the same rows give the same bits.
 Shape letters: N rows (C commit + L canvas), H query heads, K key-value heads, G = H / K, d head size, S splits.
 """
@@ -20,7 +20,7 @@ import triton.language as tl
 
 _LOG2E = tl.constexpr(1.4426950408889634)
 _LENGTHS = ("length", "rows", "commit_rows", "slots")
-"""What differs from prompt to prompt: Triton would compile once more where one of them is 1 or a multiple of 16."""
+"""Not specialized, as they differ by prompt: Triton would recompile where one of them is 1 or a multiple of 16."""
 
 
 @triton.jit(do_not_specialize=_LENGTHS)
@@ -52,13 +52,13 @@ def attention_kernel(
     ROWS: tl.constexpr,
     KEYS: tl.constexpr,
 ):
-    """Grid: (N · G / ROWS rounded up, K, S). SIZE is d, WIDTH the power of 2 from it up.
+    """Grid: (N · G / ROWS rounded up, K, S). SIZE is d, WIDTH is d rounded up to a power of 2.
 
     Args:
         q: [H, N, d]; new_keys, new_values: [K, N, d], of the rows themselves; strides of rows and heads are given.
         keys, values: [K, slots, d], the cache as it was before this pass; slot of position p is `p % slots`.
         length: int32 or int64, one number: positions held.
-        out: with one split [N, H, d], the answer; else fp32 [S, N, H, d], sums of values relative to `peaks`.
+        out: with one split [N, H, d], the output; else fp32 [S, N, H, d], sums of values relative to `peaks`.
         peaks, masses: fp32 [S, N, H], largest score (in powers of 2) and sum of exponentials; untouched with one split.
         window: positions that a row sees, itself included, where it is WINDOWED; else slots are positions.
     """
@@ -73,7 +73,7 @@ def attention_kernel(
     column = tl.arange(0, WIDTH)
     is_column = column < SIZE
 
-    # All canvas rows and keys stand at one position: the first behind the commit rows.
+    # All canvas rows and keys are at one position: the first after the commit rows.
     position = held_in_all + tl.minimum(row, commit_rows)
     q_at = row * q_row + q_heads * q_head
     query = tl.load(q + q_at[:, None] + column[None, :], mask=is_row[:, None] & is_column[None, :], other=0.0)
@@ -131,7 +131,7 @@ def attention_kernel(
 
 @triton.jit(do_not_specialize=("pairs",))
 def combine_kernel(partial, peaks, masses, out, pairs, SIZE: tl.constexpr, WIDTH: tl.constexpr, SPLITS: tl.constexpr):
-    """Shares [S, N, H, d] to the answer [N, H, d]; `pairs` is N · H. Grid: (N · H,)."""
+    """Combines splits [S, N, H, d] into the output [N, H, d]; `pairs` is N · H. Grid: (N · H,)."""
     place = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, WIDTH)
     inside = column < SIZE
@@ -163,7 +163,7 @@ def write_kernel(
     SIZE: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """Keys and values of commit rows into their slots; of more rows than slots the last. Grid: (C, K)."""
+    """Writes keys and values of commit rows to their slots; of more rows than slots the last. Grid: (C, K)."""
     row = tl.program_id(0)
     head = tl.program_id(1).to(tl.int64)
     if row < commit_rows - slots:

@@ -1,6 +1,6 @@
-"""What follows from a step's statistics, decided where they lie: accepted positions, next canvas, whether to stop.
+"""The decision of a step, from its statistics on the device: accepted positions, next canvas, whether to stop.
 
-Knows the two small tensors in which a step talks to its host, one copy each way:
+Knows the two small tensors that a step exchanges with the host, one copy each way:
 
     controls   int32 [8]        temperature, entropy bound, confidence (fp32 by their bits), stability, rule, pad id,
                                 number of the step, positions in the cache
@@ -27,13 +27,13 @@ TEMPERATURE, BOUND, CONFIDENCE, STABILITY, RULE, PAD, STEP, LENGTH = range(CONTR
 STABLE, CONFIDENT, STOP, NUMBERS, MEAN, OVERFLOW, TAIL = range(HEADER - 1)
 
 RULES: Final[Mapping[str, int]] = {"both": 3, "stable": 1, "confident": 2, "never": 4}
-"""A stop rule as bits: the draft must be stable, it must be confident, it never stops."""
+"""Stop rules as bits: 1 the draft must be stable, 2 it must be confident, 4 never stop."""
 
 _CHUNK = 32
 
 
 def bits_of(number: float) -> int:
-    """The bits of a number as fp32, as a signed whole one."""
+    """The bits of a number as fp32, as a signed integer."""
     return int(struct.unpack("<i", struct.pack("<f", number))[0])
 
 
@@ -55,17 +55,17 @@ def decide(
     run: Tensor,
     outcome: Tensor,
 ) -> None:
-    """Through Triton, in one launch; `decide_plainly` does the same.
+    """Decides in Triton, in one launch; `decide_plainly` does the same.
 
-    Of positions with the same entropy the first is the surer one.
+    Of positions with the same entropy the first counts as the surer one.
 
     Args:
-        controls: what holds for this step.
+        controls: those of this step.
         entropy, argmax_prob: fp32 [L]; argmax, sampled: int64 [L]; fresh: int32 [L], noise for what is not accepted.
-        canvas: int64 [L], becomes the next one.
-        draft: int32 [L], the argmax ids of the last step, become this one's.
-        run: int32 [1], for how many steps the draft has stayed the same; counted on.
-        outcome: is filled, but for overflow and tail.
+        canvas: int64 [L], overwritten by the next one.
+        draft: int32 [L], the argmax ids of the last step, overwritten by this one's.
+        run: int32 [1], for how many steps the draft has stayed the same; updated.
+        outcome: filled, except for overflow and tail.
     """
     from .decision_kernels import decide_kernel
 
@@ -101,7 +101,7 @@ def decide_plainly(
     run: Tensor,
     outcome: Tensor,
 ) -> None:
-    """What `decide` does, through torch; it waits for nothing either."""
+    """What `decide` does, in torch; it does not synchronize with the host either."""
     numbers = controls.view(torch.float32)
     ascending, order = torch.sort(entropy, stable=True)
     within = ascending.cumsum(dim=0) - ascending <= numbers[BOUND]

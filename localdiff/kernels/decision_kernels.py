@@ -1,4 +1,4 @@
-"""Device code: what follows from the statistics of a step, for all positions at once in one program.
+"""Device code: the decision of a step, for all positions in one program.
 
 Shape letters: L canvas.
 """
@@ -25,7 +25,7 @@ def decide_kernel(
     POSITIONS: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """Accepts, renoises, judges the draft and packs what an event shows; `localdiff.kernels.decision` has the layouts.
+    """Accepts, renoises, tests the draft and packs what an event shows; `localdiff.kernels.decision` has the layouts.
 
     `canvas`, `draft` and `run` are read and written. Grid: (1,). `POSITIONS` is `length` rounded up to a power of 2.
     """
@@ -62,7 +62,7 @@ def decide_kernel(
     confident = mean < confidence
     only_padding = tl.sum((inside & (ids != pad)).to(tl.int32), axis=0) == 0
     met = (stable | ((rule & 1) == 0)) & (confident | ((rule & 2) == 0)) & ((rule & 4) == 0) & (only_padding == 0)
-    # NaN and infinity less themselves are no number; both comparisons are false for it.
+    # NaN and infinity minus themselves are NaN; both comparisons are false for it.
     gap = nats - nats
     numbers = tl.sum((inside & (gap == 0.0)).to(tl.int32), axis=0) == length
 

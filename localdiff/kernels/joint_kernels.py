@@ -1,6 +1,6 @@
-"""Device code: what lies between the products of a layer, a row a program.
+"""Device code: fused pointwise ops between a layer's GEMMs, one program per row.
 
-Everything is computed in fp32 and rounded where the plain way rounds: after each norm, product and sum.
+Everything is computed in fp32 and rounded where the plain path rounds: after each norm, product and sum.
 Shape letters: N rows, D width, H query heads, K key-value heads, d head size, E experts, k experts a row.
 """
 
@@ -12,13 +12,13 @@ import triton.language as tl
 
 @triton.jit
 def normed(x, eps, width):
-    """fp32 values of a row, 0 beyond its `width`, over the root of their mean square."""
+    """fp32 values of a row, 0 beyond its `width`, divided by their root mean square."""
     return x / tl.sqrt(tl.sum(x * x, axis=0) / width + eps)
 
 
 @triton.jit
 def rounded(x, like):
-    """fp32 values as the type that `like` points at holds them."""
+    """fp32 values rounded to the dtype that `like` points at."""
     return x.to(like.dtype.element_ty).to(tl.float32)
 
 
@@ -56,8 +56,8 @@ def heads_kernel(
 ):
     """Queries [N, H, d] and keys [N, K, d] normed and rotated, values [N, K, d] normed. Grid: (N, H + 2 K).
 
-    `cosines` and `sines` are [N, d]; element i turns with element i + d / 2. SIZE is d, HALF the power of 2 from its
-    half up; `q_row`, `k_row` and `v_row` are how far rows are apart.
+    `cosines` and `sines` are [N, d]; element i is rotated with element i + d / 2. SIZE is d, HALF is d / 2 rounded
+    up to a power of 2; `q_row`, `k_row` and `v_row` are row strides.
     """
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
@@ -141,7 +141,7 @@ def after_attention_kernel(
 def gated_kernel(gate, up, out, gate_row, up_row, width, BLOCK: tl.constexpr):
     """`gelu(gate) * up` of rows [N, I], tanh form. Grid: (N, I / BLOCK rounded up).
 
-    `gate_row` and `up_row` are how far rows are apart, `width` is I.
+    `gate_row` and `up_row` are row strides, `width` is I.
     """
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -157,12 +157,12 @@ def gated_kernel(gate, up, out, gate_row, up_row, width, BLOCK: tl.constexpr):
 
 @triton.jit
 def choose_kernel(scores, scale, index, weight, experts, TOP_K: tl.constexpr, EXPERTS: tl.constexpr):
-    """The experts with the highest scores, the first of those that are the same, and their shares of the chosen mass.
+    """The experts with the highest scores, the first of equal ones, and their shares of the chosen mass.
 
     Grid: (N,).
 
     Args:
-        scores: [N, E]; scale: [E], what a share is multiplied by; index: int64 [N, k]; weight: fp32 [N, k].
+        scores: [N, E]; scale: [E], factor on a share; index: int64 [N, k]; weight: fp32 [N, k].
         EXPERTS: `experts` rounded up to a power of 2.
     """
     row = tl.program_id(0).to(tl.int64)
@@ -172,14 +172,14 @@ def choose_kernel(scores, scale, index, weight, experts, TOP_K: tl.constexpr, EX
     left = tl.where(inside, tl.exp(score - tl.max(score, axis=0)), -1.0)
     chosen_mass = 0.0
     for slot in tl.static_range(TOP_K):
-        best = tl.minimum(tl.argmax(left, axis=0), experts - 1)  # of scores that are no numbers too
+        best = tl.minimum(tl.argmax(left, axis=0), experts - 1)  # even of NaN scores
         mass = tl.max(left, axis=0)
         chosen_mass += mass
         tl.store(index + row * TOP_K + slot, best.to(tl.int64))
         left = tl.where(expert == best, -1.0, left)
     left = tl.where(inside, tl.exp(score - tl.max(score, axis=0)), -1.0)
     for slot in tl.static_range(TOP_K):
-        best = tl.minimum(tl.argmax(left, axis=0), experts - 1)  # of scores that are no numbers too
+        best = tl.minimum(tl.argmax(left, axis=0), experts - 1)  # even of NaN scores
         share = tl.max(left, axis=0) / chosen_mass * tl.load(scale + best).to(tl.float32)
         tl.store(weight + row * TOP_K + slot, share)
         left = tl.where(expert == best, -1.0, left)

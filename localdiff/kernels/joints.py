@@ -1,7 +1,7 @@
-"""What lies between the products of a layer through Triton, in a launch each; `localdiff.model.joints` is plain.
+"""Fused pointwise ops between a layer's GEMMs, one Triton launch each; `localdiff.model.joints` is the plain path.
 
-A layer's activations are a few megabytes, read and written by each of some hundred small operations; here each joint
-reads its inputs once. Knows rows and weights; knows no modules.
+A layer's activations are a few megabytes, read and written by each of some hundred small ops; here each joint reads
+its inputs once. Knows rows and weights; knows no modules.
 Shape letters: N rows, D width, H query heads, K key-value heads, d head size, E experts, k experts a row.
 """
 
@@ -12,11 +12,11 @@ from torch import Tensor
 
 BLOCK = 1024
 _NARROW = 1024
-"""Widest row, head or table of scores that one warp is enough for."""
+"""Widest row, head or table of scores for which one warp is enough."""
 
 
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Rows [..., D] over their root mean square, times `weight` [D]."""
+    """RMSNorm of rows [..., D], times `weight` [D]."""
     from .joint_kernels import norm_kernel
 
     x = x.contiguous()
@@ -38,11 +38,11 @@ def heads(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Queries [N, H, d] and keys [N, K, d] normed and rotated, values [N, K, d] normed.
 
-    Rows of each may have gaps between them, as parts of one product have.
+    Rows of each may be strided, as in slices of a fused projection.
 
     Args:
-        v: None where values are the keys as they come.
-        rotary: cosines and sines [N, d], in the type of `q`.
+        v: None where values are the keys as passed in.
+        rotary: cosines and sines [N, d], in the dtype of `q`.
     """
     from .joint_kernels import heads_kernel
 
@@ -114,7 +114,7 @@ def after_attention(
 
 
 def gated(gate: Tensor, up: Tensor) -> Tensor:
-    """`gelu(gate) * up`, the tanh form, of rows [..., I], which may have gaps between them."""
+    """`gelu(gate) * up`, the tanh form, of rows [..., I], which may be strided."""
     from .joint_kernels import gated_kernel
 
     width = gate.shape[-1]
@@ -161,7 +161,7 @@ def close(
     """`(x + norm(norm(dense) + norm(routed))) * scalar` of rows [N, D].
 
     Args:
-        routed: [N, D]; or [N, k, D], whose sum weighted by `share` fp32 [N, k] it is then, rounded to its type.
+        routed: [N, D]; or [N, k, D], then summed with weights `share` fp32 [N, k] and rounded to its dtype.
         dense_weight, routed_weight, both_weight: [D], of the three norms.
         is_canvas: bool [N], which rows take `canvas_scalar` [1]; the others take `encoder_scalar` [1].
     """
@@ -195,7 +195,7 @@ def close(
 
 
 def _dense_rows(x: Tensor) -> Tensor:
-    """Rows [N, ...] without gaps inside a row."""
+    """Rows [N, ...], each contiguous."""
     return x if x[:1].is_contiguous() else x.contiguous()
 
 

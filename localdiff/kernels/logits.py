@@ -1,7 +1,7 @@
-"""The statistics of rows of logits through Triton: what `localdiff.diffusion.reading` does, in one pass.
+"""Triton statistics of rows of logits: what `localdiff.diffusion.reading` does, in one pass.
 
 Eagerly a step moves some 16 GB to read 67 million logits; this moves each of them once, 0.13 GB in bf16. Nothing here
-waits for the device, and the temperature is read there, so that all of it can be captured in a CUDA graph.
+synchronizes, and the temperature is read on the device, so that all of it can be captured in a CUDA graph.
 Shape letters: L rows, V vocabulary.
 """
 
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 BLOCK = 4096
-"""Columns that one program reads: 16 a thread in 8 warps."""
+"""Columns that one program reads: 16 per thread in 8 warps."""
 WARPS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Statistics:
-    """What rows of logits say, [L] each, on their device; the words are those of `diffusion.reading.Reading`."""
+    """Statistics of rows of logits, [L] each, on their device; the names are those of `diffusion.reading.Reading`."""
 
     entropy: Tensor
     argmax: Tensor
@@ -31,11 +31,11 @@ class Statistics:
 def statistics(
     logits: Tensor, *, softcap: float | None, temperature: Tensor, uniforms: Tensor | None, block: int = BLOCK
 ) -> Statistics:
-    """Reads raw logits [L, V], which stay as they are.
+    """Reads raw logits [L, V] without changing them.
 
     Args:
-        logits: bf16, fp16 or fp32, columns next to each other.
-        temperature: fp32, one number on the same device.
+        logits: bf16, fp16 or fp32, each row contiguous.
+        temperature: fp32, a scalar on the same device.
         uniforms: fp32 [L] in [0, 1), one for each row's sample; None takes the argmax in place of a sample.
         block: columns of a program, a power of 2.
     """
@@ -94,7 +94,7 @@ def statistics(
 
 
 def process(logits: Tensor, *, softcap: float | None, temperature: Tensor, block: int = BLOCK) -> None:
-    """Overwrites raw logits [L, V] by what self-conditioning continues from: capped, divided, rounded to their type."""
+    """Overwrites raw logits [L, V] with what self-conditioning starts from: capped, divided, rounded to their dtype."""
     from .logits_kernels import process_kernel
 
     length, vocab_size = logits.shape

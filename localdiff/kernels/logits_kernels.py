@@ -1,7 +1,7 @@
-"""Device code: the statistics of rows of logits, in one pass over them and a second one over a single block a row.
+"""Device code: the statistics of rows of logits, in one pass over them and a second one over a single block per row.
 
-    logits [L, V] ─► partials, one program a row and block ─► summary, one program a row ─► [L] each
-                                                                  └─ reads again the block that the sample lies in
+    logits [L, V] ─► partials, one program per row and block ─► summary, one program per row ─► [L] each
+                                                                └─ reads again the block that the sample is in
 
 Every block's sums are relative to its own largest score, so that nothing overflows and no program waits for another.
 The order of all sums is fixed: the same logits give the same bits.
@@ -16,7 +16,7 @@ import triton.language as tl
 
 @triton.jit
 def scores_of(raw, softcap, temperature, CAPPED: tl.constexpr):
-    """Scores in fp32: capped, then divided. The cap's tanh is exact to 1e-7, absolutely."""
+    """Scores in fp32: capped, then divided. The cap's tanh has an absolute error below 1e-7."""
     score = raw.to(tl.float32)
     if CAPPED:
         decay = tl.exp(-2.0 * tl.abs(score / softcap))
@@ -41,9 +41,9 @@ def partials_kernel(
     CAPPED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """What each block of a row adds: [L, B] of largest score, its id, Σ e, Σ e·s and Σ e of the rounded scores.
+    """Partials of each block of a row: [L, B] of largest score, its id, Σ e, Σ e·s and Σ e of the rounded scores.
 
-    `s` is the score less the block's largest and `e` its exponential. Grid: (L, B).
+    `s` is the score minus the block's largest and `e` its exponential. Grid: (L, B).
     """
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
@@ -89,8 +89,8 @@ def summary_kernel(
 ):
     """A row's statistics from its blocks, and its sample through the cumulative distribution. Grid: (L,).
 
-    `BLOCKS` is `blocks` rounded up to a power of 2. Logits that are no numbers leave an entropy that is none either,
-    and ids that are within the vocabulary all the same.
+    `BLOCKS` is `blocks` rounded up to a power of 2. NaN logits give a NaN entropy, but ids that are still
+    within the vocabulary.
     """
     row = tl.program_id(0).to(tl.int64)
     index = tl.arange(0, BLOCKS)
@@ -124,7 +124,7 @@ def summary_kernel(
         raw = tl.load(logits + row * row_stride + chosen * BLOCK + column, mask=inside, other=0.0)
         score = scores_of(raw, softcap, tl.load(temperature), CAPPED)
         share = tl.where(inside, tl.exp(score - top), 0.0)
-        # A block's own sum may round below what is asked of it; its last column of any weight is meant then.
+        # A block's own sum may round below the target; its last column of nonzero weight is meant then.
         last_column = tl.max(tl.where(share > 0.0, column, 0), axis=0)
         within = (tl.cumsum(share, axis=0) > target - before) & (share > 0.0)
         found = tl.minimum(tl.min(tl.where(within, column, BLOCK), axis=0), last_column)
@@ -135,7 +135,7 @@ def summary_kernel(
 
 @triton.jit
 def process_kernel(logits, temperature, softcap, row_stride, vocab_size, CAPPED: tl.constexpr, BLOCK: tl.constexpr):
-    """Puts scores in the place of logits, rounded to their type. Grid: (L, B)."""
+    """Overwrites logits with scores, rounded to their dtype. Grid: (L, B)."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < vocab_size

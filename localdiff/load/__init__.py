@@ -1,13 +1,13 @@
-"""From a checkpoint directory to a model on its devices.
+"""Loading: from a checkpoint directory to a model on its devices.
 
     stored       the tensors, in whichever of three forms they are stored
     accounting   which tensor fills which parameter
     devices      what `--device` and `--dtype` mean here, and how much memory there is
-    placement    which layer lies where
-    card         fast modules on an NVIDIA card
+    placement    which layer is on which device
+    card         fast modules on an NVIDIA GPU
     threads      how many threads a small model computes on
     offload      layers that are not kept where they compute
-    loader       all of it, in order
+    loader       all of these, in order
 
 Knows checkpoints, devices and bytes; knows nothing about generation.
 """

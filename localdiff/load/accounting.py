@@ -1,4 +1,4 @@
-"""Every tensor of a checkpoint gets a use, and every parameter of the model a tensor.
+"""Matches tensors of a checkpoint with parameters of the model, leaving none of either unaccounted for.
 
 Knows which checkpoint name fills which parameter; reads no tensor.
 """
@@ -21,7 +21,7 @@ _MISMATCH = "the weights and `config.json` do not belong together"
 
 @dataclass(frozen=True, kw_only=True)
 class Accounting:
-    """What becomes of every tensor of a checkpoint.
+    """What each tensor of a checkpoint is used for.
 
     Attributes:
         source_of: parameter of the model → tensor of the checkpoint that fills it.
@@ -54,8 +54,8 @@ def account(model: DiffusionGemma, shapes: Mapping[str, tuple[int, ...]]) -> Acc
         shapes: name → shape of every tensor in the checkpoint.
 
     Raises:
-        WeightsError: a parameter without a tensor, a tensor without a use, or a shape that the configuration
-            does not have.
+        WeightsError: a parameter without a tensor, a tensor without a use, or a shape that contradicts the
+            configuration.
     """
     wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     source_of = {name: checkpoint_name(name) for name in wanted}
@@ -73,7 +73,7 @@ def account(model: DiffusionGemma, shapes: Mapping[str, tuple[int, ...]]) -> Acc
 
 
 def checkpoint_name(name: str) -> str:
-    """Checkpoint tensor that fills a parameter: the decoder's, but for the encoder's layer scalars."""
+    """Checkpoint tensor that fills a parameter: the decoder's, except for the encoder's layer scalars."""
     if name.endswith(".encoder_layer_scalar"):
         return ENCODER + name.replace("encoder_layer_scalar", "layer_scalar")
     return DECODER + name

@@ -1,4 +1,4 @@
-"""Fast modules on an NVIDIA card, and the one line that is said where they cannot be had.
+"""Fast modules on an NVIDIA GPU, and the one log line where they are unavailable.
 
 Knows when to say something; `quant.cuda` knows what can be done.
 """
@@ -19,13 +19,13 @@ _log = logging.getLogger(__name__)
 
 
 def prepare_card(network: nn.Module, device: torch.device, keep: Collection[str] = ()) -> None:
-    """Replaces what has a faster form on this card, in a network that lies on it as a whole.
+    """Replaces modules that have a faster form on this GPU, in a network that is on it as a whole.
 
     Args:
-        keep: paths of experts that an adapter adds to, which the fused kernels have no place for.
+        keep: paths of experts with an adapter hook, which the fused kernels do not support.
 
     Raises:
-        UsageError: an environment variable says what it cannot say.
+        UsageError: an environment variable has an invalid value.
     """
     with reading_switches():
         prepared = prepare(network, device, keep=keep)

@@ -1,4 +1,4 @@
-"""What `--device` and `--dtype` mean on this machine, and how much memory a device has to give.
+"""What `--device` and `--dtype` mean on this machine, and how much memory a device has free.
 
 Knows the devices that torch sees; knows nothing about a model but the number of its weights.
 """
@@ -57,12 +57,12 @@ def further_devices(name: str) -> tuple[torch.device, ...]:
 
 
 def resolve_dtype(name: str, device: torch.device, weights: StoredWeights) -> torch.dtype:
-    """The type that `--dtype NAME` means for these weights on this device: that of activations and kept weights.
+    """The dtype that `--dtype NAME` means for these weights on this device: that of activations and kept weights.
 
     `auto` is bf16, except on a CPU while the weights would take less than 4 GB in fp32: then fp32.
 
     Raises:
-        UsageError: an unknown type, or fp16, which this model's activations overflow.
+        UsageError: an unknown dtype, or fp16, which this model's activations overflow.
     """
     if name == "auto":
         small = 4 * weights.text_parameters() < _FP32_LIMIT_BYTES
@@ -78,9 +78,9 @@ def resolve_dtype(name: str, device: torch.device, weights: StoredWeights) -> to
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Memory that can be had on a device, or None where the system does not say.
+    """Free memory of a device, or None where the system does not report it.
 
-    What torch has kept for this process and does not use counts as free.
+    What torch's allocator has cached for this process and does not use counts as free.
     """
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

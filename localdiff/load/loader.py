@@ -1,13 +1,13 @@
-"""A checkpoint becomes a model: built without memory, then given its tensors, every one accounted for.
+"""Turns a checkpoint into a model: built on the meta device, then given its tensors, every one accounted for.
 
     config.json ─► DiffusionGemma on `meta` ─► account for names and shapes ─► quantized modules in place
                                                                                     │
                    model ◄─ hooks, where layers are offloaded ◄─ assign tensors ◄─ place, or refuse
                             fast modules
 
-Knows the order of these things; knows nothing about generation. On a CPU, tensors that are stored in the wanted type,
-and codes and scales, stay mapped from the file, so the weights are never held twice; fast modules that store them
-another way give theirs back.
+Knows the order of these steps; knows nothing about generation. On a CPU, tensors that are stored in the wanted dtype,
+and codes and scales, stay mapped from the file, so the weights are never held twice; fast modules that store them in
+another layout release theirs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel:
-    """A model that is ready to compute, and where its layers do so."""
+    """A model that is ready to compute, and where its layers compute."""
 
     network: DiffusionGemma
     placement: Placement
@@ -67,13 +67,13 @@ def load_model(
     Args:
         weights: the stored tensors.
         device: where the weights go, as far as they fit.
-        dtype: type of activations and of weights that are not quantized.
+        dtype: that of activations and of weights that are not quantized.
         further: devices for layers that do not fit the first one.
-        context: positions of the cache that is to fit beside the weights.
-        max_memory: most bytes to take on each device, in place of what is free there.
+        context: positions of the KV cache that must fit beside the weights.
+        max_memory: most bytes to use on each device, in place of what is free there.
         may_offload: whether layers may stay in host memory; by default where `max_memory` is given.
-        adapter: low-rank terms to put beside the weights.
-        names: what the model is known as everywhere, `demo` or an id on the Hub, to tell whether the adapter is for it.
+        adapter: low-rank terms to add beside the weights.
+        names: what the model is known as everywhere, `demo` or an id on the Hub, to tell if the adapter is for it.
 
     Raises:
         WeightsError: the checkpoint or the adapter is incomplete, damaged, or another model's.
@@ -101,7 +101,7 @@ def load_model(
     _swap(network, {name: weights.fate(source) for name, source in source_of.items()}, dtype)
     _assign(network, weights, source_of, placement, dtype)
     if device.type == "cpu" and not placement.offloaded:
-        # Pages of the files are not counted as taken, but without room for them every pass would read them anew.
+        # Mapped file pages are not counted as used, but without room for them every pass would read them again.
         wanted = sum(weights.nbytes(source, dtype) for source in source_of.values())
         wanted += demand.account.cache + demand.account.buffers
         free = budgets[0].nbytes
@@ -124,7 +124,7 @@ def _demand(
     context: int,
     adapter: Adapter | None = None,
 ) -> Demand:
-    """What the model takes. On a CPU only what needs memory of its own counts: the rest stays in the file."""
+    """The memory that the model needs. On a CPU only what is not mapped counts: the rest stays in the file."""
     on_cpu = device.type == "cpu"
     held = [
         Held(
@@ -185,7 +185,7 @@ def _assign(
     placement: Placement,
     dtype: torch.dtype,
 ) -> None:
-    """Give every module its tensors, but for the layers that are offloaded: those get theirs for each pass."""
+    """Gives every module its tensors, except in offloaded layers, which get theirs for each pass."""
     state: dict[str, Tensor] = {}
     later: dict[str, tuple[str, str]] = {}
     try:

@@ -1,9 +1,9 @@
-"""A placement, carried out by accelerate's hooks.
+"""Offloading of layers, by accelerate's hooks.
 
-Knows how a layer's inputs and weights come to the device that it computes on; does not know why a layer is placed
+Knows how a layer's inputs and weights get to the device that it computes on; does not know why a layer is placed
 where it is. A layer that is not kept on its device is empty between passes: before each, its stored parts are read from
 the mapped file and copied, all at once, because quantized modules decode parts of themselves that are never called.
-Nothing is held twice: what is not on a device lies in the file.
+Nothing is held twice: what is not on a device is in the file.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .stored import StoredWeights
 
 
 class FileWeights(Mapping[str, Tensor]):
-    """Entries of a model's state, read from the files whenever they are asked for.
+    """A model's state dict, whose entries are read from the files on each access.
 
     Args:
         weights: the stored tensors.
         sources: entry → tensor of the checkpoint and suffix of its part.
-        dtype: type of tensors that are kept.
+        dtype: that of tensors that are not quantized.
     """
 
     def __init__(self, weights: StoredWeights, sources: Mapping[str, tuple[str, str]], dtype: torch.dtype) -> None:
@@ -44,10 +44,10 @@ class FileWeights(Mapping[str, Tensor]):
 
 
 def dispatch(network: DiffusionGemma, placement: Placement, weights: Mapping[str, Tensor]) -> None:
-    """Make every layer compute where it is placed.
+    """Makes every layer compute where it is placed.
 
     Args:
-        network: its tensors are where they stay; those of offloaded layers are on `meta`.
+        network: with its tensors in place; those of offloaded layers are on `meta`.
         placement: where the layers compute.
         weights: entries of the state, by name, for the offloaded layers.
     """

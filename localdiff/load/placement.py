@@ -1,9 +1,9 @@
-"""Which layer lies and computes where, so that a model fits the memory that it is given.
+"""Placement of layers on devices, so that a model fits the memory that it is given.
 
 Knows bytes; moves nothing. The first device holds everything outside the layers (embedding and head, which are one
 matrix, self-conditioning, the last norm), the step's buffers, and as many of the first layers as fit. Further devices
-take the last layers. What is left over stays where it is stored and computes on the first device, which must then have
-room for one such layer at a time, and for the keys and values of them all:
+take the last layers. The layers in between stay where they are stored and compute on the first device, which must
+then have room for one such layer at a time, and for the keys and values of them all:
 
     layers   0 … k-1          k … m-1                       m … last
              first device     host memory ─► first device   further devices
@@ -22,12 +22,12 @@ from ..errors import ResourceError
 from ..sizes import shown_size
 
 BUS_BYTES_A_SECOND = 10e9
-"""What a copy of ordinary, unpinned memory to a card is reckoned with where a cost is told beforehand."""
+"""Rate at which a copy of ordinary, unpinned memory to a GPU is estimated where a cost is stated beforehand."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:
-    """The memory that a model may take on a device; None where nobody can say how much there is."""
+    """The memory that a model may use on a device; None where it is unknown how much there is."""
 
     device: torch.device
     nbytes: int | None
@@ -38,7 +38,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerDemand:
-    """Bytes of a layer: its weights, and its keys and values at the context that was asked for."""
+    """Bytes of a layer: its weights, and its KV cache at the requested context."""
 
     weights: int
     cache: int
@@ -46,11 +46,11 @@ class LayerDemand:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Demand:
-    """What a model takes.
+    """The memory that a model needs.
 
     Attributes:
         name: its recipe.
-        context: positions that the cache is made for.
+        context: positions that the KV cache is made for.
         account: all of it on one device.
         layers: the part of `account` that belongs to each layer.
     """
@@ -62,23 +62,23 @@ class Demand:
 
     @property
     def outside(self) -> int:
-        """Bytes that the first device takes for everything but the layers."""
+        """Bytes that the first device needs for everything but the layers."""
         return self.account.total - sum(layer.weights + layer.cache for layer in self.layers)
 
     @property
     def working(self) -> int:
-        """Bytes that a further device takes besides its layers."""
+        """Bytes that a further device needs besides its layers."""
         return self.account.buffers + self.account.slack
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """Where everything is.
+    """The device of each part of a model.
 
     Attributes:
-        main: device of everything outside the layers, and of what goes into and comes out of the model.
+        main: device of everything outside the layers, and of the model's inputs and outputs.
         layers: device that each layer computes on.
-        offloaded: layers that are brought there for every pass, and not kept.
+        offloaded: layers that are copied there for every pass, and not kept.
     """
 
     main: torch.device
@@ -87,7 +87,7 @@ class Placement:
 
 
 def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool) -> Placement:
-    """Find a place for every layer.
+    """Finds a place for every layer.
 
     Args:
         budgets: the devices that may be used, the first one first.
@@ -112,10 +112,10 @@ def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool) -> Pl
 
 
 def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_free: int | None) -> str | None:
-    """What it costs that a model is not on one device as a whole, as a sentence to be said before anything is loaded.
+    """The cost of a model not being on one device as a whole, as a sentence to print before anything is loaded.
 
     Args:
-        host_free: bytes of host memory that can be had, or None where nobody says.
+        host_free: free bytes of host memory, or None where they are unknown.
     """
     devices = len({placement.main, *placement.layers})
     if not placement.offloaded and devices == 1:
@@ -167,7 +167,7 @@ def _given(budget: Budget) -> str:
 
 
 def _typed(nbytes: int) -> str:
-    """A size as one would type it, rounded down."""
+    """A size as a user would type it, rounded down."""
     return f"{nbytes // 10**8 / 10:.1f}GB" if nbytes >= 10**9 else f"{nbytes // 10**6}MB"
 
 

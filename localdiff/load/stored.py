@@ -5,8 +5,8 @@
     bitsandbytes   NAME and NAME.absmax, NAME.quant_map, …   decoded while it is read
 
 Knows the three forms and how to tell them apart; knows nothing about modules or devices. A quantized directory is
-read through its manifest and in no other way: the version, the files' sizes and the very parts that it lists are
-compared before a tensor is handed out. Hashes are left to `localdiff quantize --verify-only`, which reads every byte.
+read only through its manifest: the version, the files' sizes and exactly the parts that it lists are checked before a
+tensor is handed out. Hashes are left to `localdiff quantize --verify-only`, which reads every byte.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _DAMAGED = f"{_AGAIN}: only what is damaged is rebuilt"
 
 
 class StoredWeights:
-    """A plain checkpoint: every tensor lies under its own name. The other forms derive from it.
+    """A plain checkpoint: every tensor is under its own name. The other forms derive from it.
 
     Attributes:
         checkpoint: the stored tensors.
         recipe: how they are stored, in a user's words.
-        names: what their manifest says that they were called, if there is one.
+        names: the names that their manifest gives the model, if there is one.
         shapes: published name → shape of the weight, whatever it is stored as.
     """
 
@@ -54,18 +54,18 @@ class StoredWeights:
         self.shapes: Mapping[str, tuple[int, ...]] = {name: checkpoint.shape(name) for name in checkpoint.names()}
 
     def fate(self, name: str) -> str:
-        """`keep`, or the codec that a module must decode the tensor by."""
+        """`keep`, or the codec that a module must decode the tensor with."""
         del name
         return KEEP
 
     def parts(self, name: str, dtype: torch.dtype) -> dict[str, Tensor]:
-        """What fills a parameter, on the CPU: its suffix (`.codes`, `.scales`, or none) → tensor.
+        """The parts that fill a parameter, on the CPU: suffix (`.codes`, `.scales`, or none) → tensor.
 
-        A tensor that is kept has the type `dtype`; where it is stored in that type, its memory is the mapped file.
+        A tensor that is kept has dtype `dtype`; where it is stored in that dtype, its memory is the mapped file.
         Codes and scales are always mapped.
 
         Raises:
-            WeightsError: the tensor cannot be read, or holds whole numbers.
+            WeightsError: the tensor cannot be read, or holds integers.
         """
         stored = self.checkpoint.dtype(name)
         if not stored.is_floating_point:
@@ -77,7 +77,7 @@ class StoredWeights:
         return math.prod(self.shapes[name]) * dtype.itemsize
 
     def is_mapped(self, name: str, dtype: torch.dtype) -> bool:
-        """Whether a CPU uses the tensor where it lies in the file, without memory of its own."""
+        """Whether a CPU uses the tensor mapped from the file, without memory of its own."""
         return self.checkpoint.dtype(name) == dtype
 
     def text_parameters(self) -> int:
@@ -86,10 +86,10 @@ class StoredWeights:
 
 
 class QuantizedWeights(StoredWeights):
-    """What `localdiff quantize` wrote, by its manifest.
+    """Weights that `localdiff quantize` wrote, read by its manifest.
 
     Raises:
-        WeightsError: a file is missing or has another size, or holds something else than the manifest says.
+        WeightsError: a file is missing, has the wrong size, or does not hold what the manifest says.
     """
 
     def __init__(self, checkpoint: Checkpoint, manifest: Manifest) -> None:
@@ -149,7 +149,7 @@ class BitsandbytesWeights(StoredWeights):
 
 
 def open_weights(directory: Path | str) -> StoredWeights:
-    """The weights of a directory, in whichever form they are there.
+    """The weights of a directory, in whichever form they are stored.
 
     Raises:
         WeightsError: there are none, they are unfinished, or they contradict their manifest.
@@ -180,7 +180,7 @@ def _manifest(directory: Path) -> Manifest:
 
 
 def _compare(checkpoint: Checkpoint, manifest: Manifest) -> None:
-    """Holds what the directory has against what the manifest lists, as far as headers and sizes tell."""
+    """Compares what the directory has with what the manifest lists, as far as headers and sizes show."""
     for name, shard in manifest.shards.items():
         path = checkpoint.directory / name
         if not path.is_file():

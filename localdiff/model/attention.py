@@ -1,4 +1,4 @@
-"""Attention, and every mask there is.
+"""Attention and all attention masks.
 
 Knows queries, keys and values; which keys a row may see is decided here and nowhere else:
 
@@ -34,7 +34,7 @@ _MAX_SCORES = 8 * 1024 * 1024
 
 
 class Attention(SameRows):
-    """Projections and norms of one layer's attention. Scores are not scaled: the norms of q and k take that part."""
+    """Projections and norms of one layer's attention. Scores are not scaled: the norms of q and k do that."""
 
     def __init__(self, config: ModelConfig, layer: LayerConfig) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Attention(SameRows):
         return out
 
     def _raw(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Heads of queries, keys and values before their norms; values are None where they are the keys."""
+        """Query, key and value heads before their norms; values are None where they are the keys."""
         q, k, *v = (rows.view(*x.shape[:-1], -1, self._head_dim) for rows in self.products(x))
         return q, k, v[0] if v else None
 
@@ -106,7 +106,7 @@ def causal_mask(cache: LayerCache, length: int, commit_rows: int) -> Tensor:
 
 
 def training_mask(encoder_rows: Tensor, longest: int, canvas_length: int, window: int | None) -> Tensor:
-    """The same visibility for a batch of whole sequences without a cache: padded encoder rows, then one canvas each.
+    """The same mask for a batch of whole sequences without a cache: padded encoder rows, then one canvas each.
 
     Args:
         encoder_rows: [B] number of real encoder rows of each sequence; rows beyond are padding up to `longest`.
@@ -130,12 +130,12 @@ def training_mask(encoder_rows: Tensor, longest: int, canvas_length: int, window
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """Softmax attention with query heads folded over their key-value head, in blocks of rows.
 
-    Folding spares the copies of keys and values that grouped heads would need where no fused kernel takes them, and the
-    blocks bound the scores there.
+    Folding avoids the copies of keys and values that grouped heads would need where no fused kernel takes them, and
+    the blocks bound the size of the scores there.
 
     Args:
-        q: [H, N, d]; k, v: [K, T, d]; mask: bool [N, T], or [1, T] for all rows, True where a row may look, or None for
-            everywhere.
+        q: [H, N, d]; k, v: [K, T, d]; mask: bool [N, T], or [1, T] for all rows, True where a row may attend, or None
+            for everywhere.
 
     Returns:
         [H, N, d]. Scores and softmax are fp32 inside the kernel: unscaled scores grow large, and rounding them to bf16

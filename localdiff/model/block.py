@@ -19,7 +19,7 @@ class Layer(nn.Module):
     """Attention, then a dense MLP and a mixture of experts side by side over the same residual.
 
     Attributes:
-        layer_scalar: [1] factor on the whole stream of canvas rows.
+        layer_scalar: [1] factor on the residual stream of canvas rows.
         encoder_layer_scalar: [1] the same for encoder rows; all other weights are shared.
     """
 

@@ -1,8 +1,8 @@
-"""The key-value cache: what the encoder has written and the denoiser reads.
+"""The KV cache, which encoder rows write and denoise steps read.
 
 Full layers keep every position; sliding layers keep the last `window - 1` in a ring, which is what a canvas row
-sees. All buffers are allocated once. A ring forgets, so a rewind needs a snapshot of it: those lie in host memory,
-at the few lengths the caller asks for.
+sees. All buffers are allocated once. A ring forgets, so a rewind needs a snapshot of it; snapshots are in host
+memory, at the few lengths the caller asks for.
 Shape letters: H key-value heads, T cached positions, d head size, C rows written at once.
 """
 
@@ -24,8 +24,8 @@ class LayerCache:
     """Keys and values of one layer in static buffers [H, slots, d]; slot of position p is `p % slots`.
 
     Attributes:
-        with_canvas: keys and values [H, canvas + slots, d] of which those buffers are the end; before them there is
-            room for a canvas, so that a static step reads both as one.
+        with_canvas: keys and values [H, canvas + slots, d]: room for a canvas, then those buffers, so that a static
+            step reads both as one tensor.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class KVCache:
 
     Args:
         capacity: most positions that can be held.
-        device: where all layers compute, or the device of each.
+        device: one for all layers, or one per layer.
         canvas: rows to leave room for before the positions, see `LayerCache.with_canvas`.
 
     Attributes:
@@ -107,15 +107,15 @@ class KVCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all buffers, snapshots not counted."""
+        """Bytes of all buffers, without snapshots."""
         return sum(buffer.nbytes for layer in self.layers for buffer in layer.with_canvas)
 
     def advance(self, count: int) -> None:
-        """Counts `count` positions that every layer has written."""
+        """Adds `count` positions, which every layer has written, to the length."""
         self.length += count
 
     def snapshot(self) -> None:
-        """Keeps the rings as they are at this length, in host memory; the oldest of `MAX_SNAPSHOTS` is dropped."""
+        """Copies the rings at this length to host memory; the oldest of `MAX_SNAPSHOTS` is dropped."""
         if self.length in self._snapshots:  # of the same ids: a rewind drops the snapshots beyond it
             self._snapshots.move_to_end(self.length)
             return
@@ -131,7 +131,7 @@ class KVCache:
 
         Returns:
             The length now held. It is `length` where no ring has overwritten what that length needs or a snapshot was
-            taken there; else the longest shorter length that can be had (0 at worst), and the caller encodes the
+            taken there; else the longest shorter length that can be restored (0 at worst), and the caller encodes the
             positions in between again.
 
         Raises:

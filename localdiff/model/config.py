@@ -1,8 +1,8 @@
 """The shape of the network, read from a checkpoint's `config.json`.
 
 Knows the two key styles in circulation: the released one (`global_head_dim`, `num_global_key_value_heads`) and the
-newer one (`per_layer_config`). Knows no default for any key that bears a shape: a missing one is an error that
-names it, because a borrowed default would load another model's architecture without a word.
+newer one (`per_layer_config`). Knows no default for any key that sets a shape: a missing one is an error that
+names it, because a default would silently load another model's architecture.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
                      canvas rows ──► norm ──► logits
 
 Knows one sequence at a time, its cache and its rows; knows nothing about sampling or text. Module names are the
-checkpoint's names behind `model.decoder.`, so the loader needs no table.
+checkpoint's names after `model.decoder.`, so the loader needs no table.
 Shape letters: C commit rows, L canvas rows, D width, V vocabulary.
 """
 
@@ -36,7 +36,7 @@ class DiffusionGemma(nn.Module):
     """A DiffusionGemma text model with empty weights; `localdiff.load` fills them.
 
     Attributes:
-        attends_through_triton: whether rows attend through kernels, on one card; training and other devices do not.
+        attends_through_triton: whether attention runs in Triton, on one GPU; never in training or on other devices.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -53,7 +53,7 @@ class DiffusionGemma(nn.Module):
 
         Args:
             commit_ids: [C] ids written into the cache at positions `cache.length ...`.
-            canvas_ids: [L] ids of the canvas, at the positions behind them.
+            canvas_ids: [L] ids of the canvas, at the positions after them.
             cache: read by all rows, extended by the commit rows.
             soft: [L, D] soft embedding of the last denoise step, or None on the first.
 
@@ -85,7 +85,7 @@ class DiffusionGemma(nn.Module):
         positions: Tensor,
         attends: Iterable[Attend],
     ) -> Tensor:
-        """The layers over commit rows and canvas rows, whatever their keys and values come from.
+        """Runs the layers over commit rows and canvas rows, wherever keys and values come from.
 
         Args:
             positions: [C + L] of the rows.
@@ -107,23 +107,23 @@ class DiffusionGemma(nn.Module):
         return hidden
 
     def encode(self, ids: Tensor, cache: KVCache) -> None:
-        """Writes `ids` [C] into the cache, causally; none is nothing to do."""
+        """Writes `ids` [C] into the cache, causally; does nothing if there are none."""
         if len(ids):
             self(ids, ids[:0], cache)
 
     def denoise(self, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None) -> Tensor:
-        """Raw logits [L, V] of the canvas, in the weights' type, neither capped nor divided by a temperature."""
+        """Raw logits [L, V] of the canvas, in the weights' dtype, neither capped nor divided by a temperature."""
         return self.embed_tokens.logits(self(canvas_ids[:0], canvas_ids, cache, soft))
 
     def commit_and_denoise(self, commit_ids: Tensor, canvas_ids: Tensor, cache: KVCache) -> Tensor:
-        """`encode` of a committed block and `denoise` of the first step behind it, in one pass over the weights."""
+        """`encode` of a committed block and `denoise` of the first step after it, in one pass over the weights."""
         return self.embed_tokens.logits(self(commit_ids, canvas_ids, cache, None))
 
     def soft_embedding(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
         """What the next step is conditioned on: the mean scaled embedding [L, D] under this step's distribution.
 
         Args:
-            logits: [L, V] in the weights' type, capped and divided by the temperature.
+            logits: [L, V] in the weights' dtype, capped and divided by the temperature.
             log_normalizer: [L] fp32, log-sum-exp of those logits.
         """
         return self.scale(self.embed_tokens.soft(logits, log_normalizer))
@@ -133,11 +133,11 @@ class DiffusionGemma(nn.Module):
         return self.scale(self.embed_tokens.lookup(ids))
 
     def rotary_tables(self, positions: Tensor, dtype: torch.dtype) -> dict[LayerConfig, tuple[Tensor, Tensor]]:
-        """Rotary tables of each kind of layer, by its configuration."""
+        """RoPE tables of each kind of layer, by its configuration."""
         return {layer: rotary_table(positions, layer, dtype) for layer in dict.fromkeys(self.config.layers)}
 
     def scale(self, embeddings: Tensor) -> Tensor:
         """Embeddings times √D, as the layers take them."""
-        # √D is rounded to the weights' type first: 53.066 becomes 53.0 in bf16, and the weights were trained with that.
+        # √D is rounded to the weights' dtype first: 53.066 becomes 53.0 in bf16, which the weights were trained with.
         scale = torch.tensor(math.sqrt(self.config.hidden_size), dtype=embeddings.dtype)
         return embeddings * scale

@@ -1,7 +1,7 @@
 """The tied embedding: token lookup, output head and soft embedding over one matrix.
 
 Swappable: a quantized module with the same three methods takes its place. Works in column chunks, because at full size
-one fp32 copy of the logits is 268 MB and one decoded copy of the matrix 1.5 GB.
+an fp32 copy of the logits is 268 MB and a decoded copy of the matrix 1.5 GB.
 Shape letters: N rows, V vocabulary, D width.
 """
 
@@ -23,7 +23,7 @@ class TiedEmbedding(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the activations that go in and come out."""
+        """Dtype of the input and output activations."""
         return self.weight.dtype
 
     def lookup(self, ids: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ class TiedEmbedding(nn.Module):
         return F.embedding(ids, self.weight)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Raw logits [N, V] (neither capped nor divided) of `hidden` [N, D], in the type of the weights."""
+        """Raw logits [N, V] (neither capped nor divided) of `hidden` [N, D], in the weights' dtype."""
         out = torch.empty(hidden.shape[0], self.weight.shape[0], dtype=hidden.dtype, device=hidden.device)
         for start in range(0, self.weight.shape[0], _CHUNK):
             chunk = self.weight[start : start + _CHUNK]
@@ -46,7 +46,7 @@ class TiedEmbedding(nn.Module):
             log_normalizer: [N] fp32, their log-sum-exp.
 
         Returns:
-            [N, D] in the type of the weights; probabilities are rounded to that type, the sum is kept in fp32.
+            [N, D] in the weights' dtype; probabilities are rounded to it, the sum is kept in fp32.
         """
         total = torch.zeros(logits.shape[0], self.weight.shape[1], dtype=torch.float32, device=logits.device)
         for start in range(0, self.weight.shape[0], _CHUNK):

@@ -1,4 +1,4 @@
-"""The formulas that layers are made of: norm, gate, rotary positions.
+"""The formulas of a layer: RMSNorm, GELU, RoPE.
 
 Knows rows of activations; holds no weights.
 Shape letters: N rows, D width, H heads, d head size.
@@ -14,7 +14,7 @@ from .config import LayerConfig
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
-    """Root-mean-square norm over the last dimension, computed in fp32; multiplies by `weight`, not by `1 + weight`."""
+    """RMSNorm over the last dimension, computed in fp32; multiplies by `weight`, not by `1 + weight`."""
     scale = None if weight is None else weight.float()
     return F.rms_norm(x.float(), (x.shape[-1],), scale, eps).to(x.dtype)
 
@@ -50,7 +50,7 @@ def rotary_table(positions: Tensor, layer: LayerConfig, dtype: torch.dtype) -> t
 
 
 def rotate(x: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
-    """Applies rotary positions to `x` [..., N, H, d], pairing element i with i + d/2."""
+    """Applies RoPE to `x` [..., N, H, d], pairing element i with i + d/2."""
     cos, sin = (part.unsqueeze(-2) for part in table)
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-second, first), dim=-1) * sin

@@ -1,6 +1,6 @@
-"""The joints of a layer through Triton, one launch each, for a model that computes on a card.
+"""Fused pointwise ops between a layer's GEMMs (its joints), one Triton launch each, for a model on a GPU.
 
-Knows which weights of a layer a joint takes; rows of a batch of sequences, as in training, go the plain way.
+Knows which weights of a layer a joint takes; batches of sequences, as in training, take the plain path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FusedJoints(Joints):
-    """Each in one launch, rounded where the plain way rounds."""
+    """The joints in one launch each, rounding where the plain path rounds."""
 
     def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
         """`rms_norm` of rows [..., D]."""

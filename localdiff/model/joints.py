@@ -1,11 +1,11 @@
-"""What lies between the products of a layer: norms, rotations, residuals, gates, the choice of experts.
+"""The joints of a layer, the ops between its GEMMs: norms, RoPE, residuals, gates, choice of experts.
 
     input norm ─► q, k, v ─► HEADS ─► attention ─► o ─► AFTER ATTENTION ─┬► gate, up ─► GATED ─► down ─┬► CLOSE
                                                                          ├► experts' rows ─► EXPERTS ──┤
                                                                          └► router's rows ─► CHOOSE ───┘
 
-Knows the parts of a layer; knows nothing about weights of products or which rows see which. `Joints` is the plain way,
-and what `localdiff.model.fused_joints` is held against.
+Knows the parts of a layer; knows nothing about projection weights or which rows see which. `Joints` is the plain path,
+and what `localdiff.model.fused_joints` is tested against.
 Shape letters: N rows, D width, I inner width, H heads, K key-value heads, d head size, E experts, k experts a row.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Joints:
-    """Each through torch, one operation after the other."""
+    """The plain path: each joint as a sequence of torch ops."""
 
     def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
         """`rms_norm` of rows [..., D]."""
@@ -44,7 +44,7 @@ class Joints:
         return q, rotate(rms_norm(k, attention.k_norm.weight, attention.eps), rotary), values
 
     def after_attention(self, layer: Layer, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The residual stream [..., N, D] behind attention `y`, and what goes into MLP, experts and router."""
+        """The residual stream [..., N, D] after attention `y`, and the inputs of MLP, experts and router."""
         eps = layer.eps
         x = x + rms_norm(y, layer.post_attention_layernorm.weight, eps)
         dense = rms_norm(x, layer.pre_feedforward_layernorm.weight, eps)
@@ -56,14 +56,14 @@ class Joints:
         return gelu(gate) * up
 
     def choose(self, router: Router, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Experts [N, k] of the highest scores [N, E], and their weights as `Router` has them."""
+        """Experts [N, k] of the highest scores [N, E], and their weights as `Router` defines them."""
         probabilities = scores.softmax(dim=-1, dtype=torch.float32)
         weight, index = probabilities.topk(router.top_k, dim=-1)
         weight = weight / weight.sum(dim=-1, keepdim=True)
         return index, weight * router.per_expert_scale[index]
 
     def experts(self, layer: Layer, x: Tensor, index: Tensor, share: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What a layer's experts make of rows [..., N, D], as `close` takes it.
+        """Output of a layer's experts for rows [..., N, D], as `close` takes it.
 
         Args:
             index, share: experts [N, k] of each row, and their weights.
@@ -76,7 +76,7 @@ class Joints:
         """The residual stream at the end of a layer, from both branches [..., N, D].
 
         Args:
-            routed: with `share` [N, k] the outputs [N, k, D] of each row's experts, which are yet to be summed.
+            routed: if `share` [N, k] is given, the outputs [N, k, D] of each row's experts, still to be summed.
         """
         eps = layer.eps
         if share is not None:
@@ -91,7 +91,7 @@ PLAIN = Joints()
 
 
 def set_joints(network: nn.Module, joints: Joints) -> None:
-    """Has all parts of a network that know joints compute them in this way."""
+    """Makes all modules of a network that use joints compute them this way."""
     for module in network.modules():
         if isinstance(getattr(module, "joints", None), Joints):
             setattr(module, "joints", joints)  # noqa: B010  # to a checker every attribute of a module is a tensor

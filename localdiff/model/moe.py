@@ -2,7 +2,7 @@
 
 Knows rows; knows nothing about attention or which rows are encoder or canvas rows. `Experts` is swappable: a quantized
 module with the same `forward` takes its place without any change here.
-Shape letters: N rows, D width, E experts, K experts a row, I expert width.
+Shape letters: N rows, D width, E experts, K experts per row, I expert width.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .joints import PLAIN, Joints
 
 
 class Router(nn.Module):
-    """Chooses K experts a row, from the residual stream in its own norm and scale, not from the experts' input.
+    """Chooses K experts per row, from the residual stream under its own norm and scale, not from the experts' input.
 
-    `Joints.after_attention` makes what it is given.
+    `Joints.after_attention` computes its input.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -55,13 +55,13 @@ class Experts(nn.Module):
 
         Args:
             x: [N, D] rows; index: [N, K] expert ids; weight: [N, K] routing weights.
-            beside: what is added to the products of each expert.
+            beside: adapter hook, what to add to each expert's projections.
 
         Returns:
             [N, D] in the type of `x`, accumulated in fp32.
         """
         out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
-        # Taken apart once: each index of its own would cost training a gradient as large as all experts.
+        # Unbound once: each separate indexing would cost training a gradient as large as all experts.
         gate_up, down = self.gate_up_proj.unbind(), self.down_proj.unbind()
         for expert, rows, slots in rows_by_expert(index, len(gate_up)):
             taken = x[rows]

@@ -1,7 +1,7 @@
-"""Products of the same rows, each by itself or all in one.
+"""QKV and gate-up projections, separate or fused.
 
-Attention begins with queries, keys and values, and a gated MLP with gate and up: two or three weights that the same
-rows are multiplied with. On a card `quant.cuda.stacked` makes one of them; all others see the modules as they are.
+Attention begins with queries, keys and values, and a gated MLP with gate and up: two or three projections of the same
+rows. On a GPU `quant.cuda.stacked` fuses them into one; all other code sees the modules as they are.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from quant.cuda.stacked import Stacked, stack
 
 
 class SameRows(nn.Module, ABC):
-    """A module that begins with several products of the same rows.
+    """A module that begins with several projections of the same rows.
 
     Attributes:
-        stacked: what may compute them in one; None where each computes its own.
+        stacked: the fused projection; None where they are computed separately.
     """
 
     def __init__(self) -> None:
@@ -27,15 +27,15 @@ class SameRows(nn.Module, ABC):
 
     @abstractmethod
     def of_same_rows(self) -> tuple[nn.Module, ...]:
-        """The modules whose products they are, as they are now."""
+        """The modules that compute these projections, as they are now."""
 
     def in_one(self) -> Stacked | None:
-        """What computes these products in one, unless a module was wrapped or replaced since."""
+        """The fused projection, unless a module was wrapped or replaced since."""
         stacked = self.stacked
         return stacked if stacked is not None and stacked.stands_for(self.of_same_rows()) else None
 
     def products(self, x: Tensor) -> Sequence[Tensor]:
-        """What each module makes of rows [..., D]; the last axis is dense, those before it may have gaps."""
+        """Each module's output for rows [..., D]; the last axis is contiguous, those before it may be strided."""
         stacked = self.in_one()
         if stacked is None:
             return [module(x) for module in self.of_same_rows()]
@@ -44,9 +44,9 @@ class SameRows(nn.Module, ABC):
 
 
 def stack_products(network: nn.Module) -> int:
-    """Has a network compute products of the same rows in one, where their weights allow it; returns how many are.
+    """Fuses a network's projections of the same rows, where their weights allow it; returns how many are fused.
 
-    What was stacked before stays so.
+    What was fused before stays so.
     """
     found = [module for module in network.modules() if isinstance(module, SameRows)]
     for module in found:

@@ -1,4 +1,4 @@
-"""Self-conditioning: what the previous denoise step believed, added to the canvas embeddings.
+"""Self-conditioning: the previous denoise step's prediction, added to the canvas embeddings.
 
 Belongs to canvas rows only; encoder rows take plain scaled embeddings.
 """

@@ -1,12 +1,12 @@
-"""Attention whose shapes do not depend on how many positions are held: that number is read on the device.
+"""Attention with static shapes, whatever the number of cached positions: that number is read on the device.
 
     with_canvas    [ canvas rows | slots ............ ]     keys and values of a layer, one buffer
                      all seen      seen where held
 
 A step writes its canvas rows before the slots and reads a fixed part of the buffer, so that nothing is copied and the
-same launches serve every length up to a bucket's; through Triton nothing is written beside the cache, and they serve
-every length that there is. What a row may see is `localdiff.model.attention`'s business; this says the same of slots
-that it says of positions.
+same launches serve every length up to a bucket's; in Triton no canvas rows are written beside the cache, and they serve
+every length. What a row may see is decided in `localdiff.model.attention`; this module applies the same rules to slots
+that it applies to positions.
 Shape letters: C commit rows, L canvas rows, H query heads, K key-value heads, T slots read, d head size.
 """
 
@@ -25,7 +25,7 @@ def attend_static(cache: LayerCache, length: Tensor, commit_rows: int, bucket: i
 
     Args:
         cache: with room for the canvas rows.
-        length: whole number on the device: positions in the cache before this pass.
+        length: integer scalar on the device: positions in the cache before this pass.
         commit_rows: C, written into the cache as in `attend_cached`.
         bucket: most positions that there may be after this pass; more are not read.
     """
@@ -55,7 +55,7 @@ def attend_static(cache: LayerCache, length: Tensor, commit_rows: int, bucket: i
 
 
 def attend_through_triton(cache: LayerCache, length: Tensor, commit_rows: int) -> Attend:
-    """The same in one launch or two, whatever the length, and one that writes commit rows behind it."""
+    """The same in one or two launches, whatever the length, and one after them that writes the commit rows."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         y = attend_cached(
@@ -75,7 +75,7 @@ def attend_through_triton(cache: LayerCache, length: Tensor, commit_rows: int) -
 
 
 def _positions(cache: LayerCache, slots: int, length: Tensor) -> Tensor:
-    """Position [T] that each slot holds when there are `length` of them; less than 0 where it holds none."""
+    """Position [T] that each slot holds when `length` of them are cached; negative where it holds none."""
     slot = torch.arange(slots, device=cache.keys.device)
     newest = length - 1
     if cache.window is None:
@@ -93,7 +93,7 @@ def _causal(cache: LayerCache, slots: int, length: Tensor, commit_rows: int) -> 
 
 
 def _write(cache: LayerCache, keys: Tensor, values: Tensor, length: Tensor) -> None:
-    """Stores rows [K, C, d] behind the positions that are held; a ring keeps only the newest."""
+    """Stores rows [K, C, d] after the positions that are held; a ring keeps only the newest."""
     count = keys.shape[1]
     kept = min(count, cache.slots)
     positions = length + torch.arange(count - kept, count, device=cache.keys.device)

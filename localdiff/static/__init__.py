@@ -1,16 +1,16 @@
-"""A denoise step in which nothing moves: fixed buffers, fixed shapes, and no answer that the host waits for in between.
+"""A denoise step with static shapes and buffers and no host synchronization, which a CUDA graph can capture.
 
     inputs, one copy ─► [ commit rows? ─ canvas ─► network ─► statistics ─► decision ─► soft ] ─► outcome, one copy
                               └────────────── canvas, draft, soft: stay on the device ──────────┘
 
-    buffers      the tensors that a step reads and leaves behind
-    reading      statistics and decision, in Triton or through torch
+    buffers      the tensors that a step reads and writes
+    reading      statistics and decision, in Triton or in torch
     program      a step over one bucket of the cache
-    recording    CUDA graphs, which a program's runs are replays of, from the second one on
-    outcome      what it told, as an event
-    denoiser     blocks over such programs, or over the plain step where that is asked for
+    recording    CUDA graphs, which a program's runs replay from the second one on
+    outcome      a step's outcome as an event
+    denoiser     blocks through such programs, or on the plain path where that is asked for
 
-On a CPU the same code runs as it stands, and is held there against `localdiff.denoising`.
+On a CPU the same code runs eagerly, and is tested there against `localdiff.denoising`.
 """
 
 from .denoiser import Denoiser

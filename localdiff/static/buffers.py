@@ -1,6 +1,6 @@
-"""The tensors that a static step reads and leaves behind; their addresses never change.
+"""The tensors that a static step reads and writes; their addresses never change.
 
-Knows what a step exchanges with its host (`localdiff.kernels.decision` has the layouts); knows no model.
+Knows what a step exchanges with the host (`localdiff.kernels.decision` has the layouts); knows no model.
 Shape letters: L canvas, D width.
 """
 
@@ -15,15 +15,15 @@ from ..kernels.decision import CONTROLS, TEMPERATURE, outcome_size
 
 
 class StepBuffers:
-    """Device side of a step.
+    """Device-side buffers of a step.
 
     Attributes:
         inputs: int32 [8 + 2 L], what the host sends: controls, uniforms (fp32 by their bits), fresh noise.
         controls, uniforms, fresh, temperature: parts of it.
         commit: int64 [L], a committed block that the first step of the next one writes into the cache.
-        canvas: int64 [L]; draft: int32 [L]; run: int32 [1]: what steps hand on to each other.
-        soft: [L, D], soft embedding of the last step; zeros on the first, which is the same as none.
-        outcome: int32, what the host is told.
+        canvas: int64 [L]; draft: int32 [L]; run: int32 [1]: state handed from step to step.
+        soft: [L, D], soft embedding of the last step; zeros on the first, which is equivalent to none.
+        outcome: int32, the results for the host.
     """
 
     def __init__(self, length: int, width: int, dtype: torch.dtype, device: torch.device) -> None:
@@ -41,9 +41,9 @@ class StepBuffers:
 
 
 class Exchange:
-    """Host side of a step: two sets of buffers, so that a step can be sent while the one before is still awaited.
+    """Host-side buffers of a step, two sets of them, so that a step can be sent before the last one's outcome is there.
 
-    The memory is pinned where there is a card, and copies wait for nothing.
+    With a GPU the memory is pinned, and copies are asynchronous.
     """
 
     def __init__(self, device: StepBuffers) -> None:
@@ -63,15 +63,15 @@ class Exchange:
         self._device.inputs.copy_(sent, non_blocking=True)
 
     def ask(self, step: int) -> None:
-        """Copies the outcome of a step to the host, behind its launch."""
+        """Copies the outcome of a step to the host, after its launch."""
         self._told[step % 2].copy_(self._device.outcome, non_blocking=True)
         done = self._done[step % 2]
         if done is not None:
-            # Of the device that the step is on: the current one may be another.
+            # On the step's device, which need not be the current one.
             done.record(torch.cuda.current_stream(self._device.outcome.device))
 
     def take(self, step: int) -> Tensor:
-        """The outcome of a step, once it is there; to be read before the step after the next is sent."""
+        """The outcome of a step, waiting for it; to be read before the step after the next is sent."""
         done = self._done[step % 2]
         if done is not None:
             done.synchronize()

@@ -1,11 +1,11 @@
-"""Blocks, denoised step by step: through static programs where they can be had, plainly elsewhere.
+"""Denoises blocks step by step: through static programs where they are supported, on the plain path elsewhere.
 
     send 1 ─► run 1 ─► ask 1 ─► send 2 ─► run 2 ─► ask 2 ─► …      the device's queue
                           └──── take 1: event, stop? ──┘           the host, a step behind
 
 The next step is sent before the last one's outcome is read, so that the device never waits for the host; where the stop
-rule was met meanwhile, that step is thrown away and its noise goes back to where it came from. Knows events and the
-order of things; the arithmetic is the program's.
+rule was met meanwhile, that step is discarded and the noise source rewound. Knows events and the order of steps; the
+arithmetic is the program's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ..model.joints import set_joints
 from ..model.products import stack_products
 from ..switches import reading_switches
 from .buffers import Exchange, StepBuffers
-from .outcome import event_of
+from .outcome import event_of, may_end
 from .program import Program, Shape, bucket_of
 from .reading import Read, read_through_torch, read_through_triton
 from .recording import Recorder
@@ -50,17 +50,17 @@ class Denoiser:
     """Denoises the blocks of one model.
 
     Args:
-        static: whether steps are static; `for_device` finds out what a device and the switches say.
-        triton: whether statistics and decision are Triton's.
-        attention: whether attention is Triton's, in all of the model's passes; one program then serves every number of
-            positions.
-        joints: whether what lies between the products of the model's layers is Triton's, in all of its passes.
-        products: whether products of the same rows are one, where weights allow it, in all of the model's passes.
-        captured: whether static steps are recorded as CUDA graphs; what they do through torch then must not wait.
+        static: whether steps are static; `for_device` decides by the device and the switches.
+        triton: whether statistics and decision run in Triton.
+        attention: whether attention runs in Triton, in all of the model's passes; one program then serves every number
+            of positions.
+        joints: whether the ops between a layer's GEMMs are fused in Triton, in all of the model's passes.
+        products: whether projections of the same rows are fused, where weights allow it, in all of the model's passes.
+        captured: whether static steps are captured as CUDA graphs; their torch ops must then not synchronize.
         fuses_commits: whether a committed block, or the end of a prompt, is written into the cache by the first step
-            behind it.
-        sparse: whether self-conditioning takes probable ids alone, where a step has few enough of them.
-        ahead: whether a step is sent before the outcome of the last one is read.
+            after it.
+        sparse: whether self-conditioning uses only the probable ids, where a step has few enough of them.
+        ahead: whether a step is launched before the outcome of the last one is read, unless that one may end the block.
 
     Attributes:
         is_static, fuses_commits: see above.
@@ -105,17 +105,17 @@ class Denoiser:
 
     @classmethod
     def for_device(cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True) -> Denoiser:
-        """What is best on a device that works; on anything but an NVIDIA card the plain step.
+        """The fastest path that works on a device; on anything but one NVIDIA GPU the plain path.
 
         Raises:
-            UsageError: an environment variable says what it cannot say.
+            UsageError: an environment variable has an invalid value.
         """
         experts = (layer.get_submodule("experts") for layer in model.layers)
         can_be_captured = all(getattr(module, "can_be_captured", False) for module in experts)
         with reading_switches():
             plain = {part: is_plain(part) for part in PARTS}
             sparse = chosen(SOFT, "exact", "sparse") == "sparse"
-            for variable in (EXPERTS, DENSE):  # wrong here, too, where there is no card to read them for
+            for variable in (EXPERTS, DENSE):  # a wrong value is an error even without a GPU
                 activations_of(variable)
         if device.type != "cuda" or not one_device:
             return cls(model)
@@ -136,12 +136,12 @@ class Denoiser:
 
     @property
     def programs(self) -> tuple[Shape, ...]:
-        """What the steps that were made so far are made for."""
+        """Shapes of the programs made so far."""
         return tuple(self._programs)
 
     @property
     def canvas_room(self) -> int:
-        """Rows that a cache must leave room for, see `KVCache`; attention in Triton writes nothing beside the cache."""
+        """Rows that a cache must leave room for, see `KVCache`; Triton attention needs none."""
         return self._model.config.canvas_length if self.is_static and not self._attention else 0
 
     def denoise_block(
@@ -155,7 +155,7 @@ class Denoiser:
         """Denoises `canvas` [L], as `localdiff.denoising.denoise_block` does.
 
         Args:
-            commit_ids: a block, or the end of a prompt, that the first step writes into the cache beside its own work.
+            commit_ids: a block, or the end of a prompt, that the first step also writes into the cache.
         """
         fits = cache.canvas >= self.canvas_room and len(canvas) == self._model.config.canvas_length
         if not (self.is_static and fits and isinstance(noise, SeededNoise)) or context.alternatives or self._is_taken():
@@ -169,7 +169,7 @@ class Denoiser:
             self._is_busy = False
 
     def _is_taken(self) -> bool:
-        """Whether the buffers, which are one block's at a time, are another run's; says so once."""
+        """Whether another run is using the buffers, which serve one block at a time; warns once."""
         if self._is_busy and not self._has_warned:
             self._has_warned = True
             _log.warning(
@@ -184,7 +184,8 @@ class Denoiser:
     ) -> Iterator[Step]:
         buffers, last = self._prepare(cache, canvas), context.settings.steps
         block = _Block(Exchange(buffers), buffers, cache, noise, context)
-        ahead = self._ahead and type(noise) is SeededNoise  # others are told of a step before they draw for the next
+        draws_ahead = type(noise) is SeededNoise  # other noise is told of a step before it draws for the next
+        near = False
         began = time.perf_counter()
         buffers.canvas.copy_(canvas)
         buffers.soft.zero_()
@@ -192,7 +193,7 @@ class Denoiser:
         cache.advance(len(commit_ids))
         for step in range(1, last + 1):
             mark = noise.mark()
-            sent = ahead and step < last
+            sent = self._ahead and draws_ahead and step < last and not near
             if sent:
                 program = self._launch(block, step + 1)
             outcome = block.exchange.take(step)
@@ -204,16 +205,20 @@ class Denoiser:
             if converged and sent:
                 noise.return_to(mark)
             now = time.perf_counter()
+            near = may_end(outcome, context)
+            goes_on = not converged and step < last
+            if goes_on and draws_ahead and not sent:
+                program = self._launch(block, step + 1)  # before the event, which the device need not wait for
             event = event_of(outcome, step, context, seconds=now - began, now=now)
             began = now
             yield Step(event=event, converged=converged)
-            if converged or step == last:
+            if not goes_on:
                 return
-            if not sent:
+            if not draws_ahead:
                 program = self._launch(block, step + 1)
 
     def _prepare(self, cache: KVCache, canvas: Tensor) -> StepBuffers:
-        """Buffers, which stay, and no programs of another cache: they know its addresses."""
+        """Makes the buffers once, and drops the programs of another cache, whose addresses they hold."""
         if self._buffers is None:
             norm = self._model.norm.weight
             self._buffers = StepBuffers(len(canvas), self._model.config.hidden_size, norm.dtype, canvas.device)
@@ -225,7 +230,7 @@ class Denoiser:
         return self._buffers
 
     def _launch(self, block: _Block, step: int, commit_ids: Sequence[int] = ()) -> Program:
-        """Sends a step, runs it, and asks for its outcome; waits for none of that."""
+        """Sends a step, runs it, and asks for its outcome, all without host synchronization."""
         commit_rows = len(commit_ids)
         cache, noise, context = block.cache, block.noise, block.context
         settings, config = context.settings, self._model.config
@@ -254,7 +259,7 @@ class Denoiser:
         return program
 
     def _program(self, block: _Block, shape: Shape) -> Program:
-        """A step of this shape: kept, and on a card recorded, but for the end of a prompt, which has any length."""
+        """A program of this shape: kept, and captured on a GPU, except for ends of prompts, which have any length."""
         keeps = shape.commit_rows in (0, len(block.buffers.canvas))
         program = self._programs.get(shape)
         if program is None:
@@ -272,7 +277,7 @@ class Denoiser:
         return program
 
     def _check_tail(self, program: Program, outcome: Tensor) -> None:
-        """Tells what self-conditioning left out, and makes it exact where that was too much."""
+        """Logs the mass that sparse self-conditioning left out, and recomputes it exactly where that was too much."""
         overflow = bool(outcome[OVERFLOW])
         _log.debug(
             "self-conditioning: tail up to %.2e%s", outcome[TAIL].view(torch.float32), ", too many ids" * overflow
@@ -283,7 +288,7 @@ class Denoiser:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """What the steps of one block have in common."""
+    """State shared by the steps of one block."""
 
     exchange: Exchange
     buffers: StepBuffers

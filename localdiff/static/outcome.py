@@ -1,6 +1,6 @@
-"""What a step told its host, as an event.
+"""The outcome of a step on the host, as an event.
 
-Knows the layout of an outcome and the fields of an event; computes nothing but a mean.
+Knows the layout of an outcome and the fields of an event; computes only a mean.
 """
 
 from __future__ import annotations
@@ -11,7 +11,22 @@ from torch import Tensor
 from ..denoising import BlockContext
 from ..diffusion.schedule import temperature_at
 from ..events import DenoiseStep
-from ..kernels.decision import CONFIDENT, HEADER, ROWS, STABLE
+from ..kernels.decision import CONFIDENT, HEADER, MEAN, ROWS, STABLE
+
+NEAR = 20.0
+"""Mean entropy in thresholds below which the next step may end a block. A step that is sent for nothing costs as much
+as the host's share of some hundred steps, so this errs on the side of waiting."""
+
+
+def may_end(outcome: Tensor, context: BlockContext) -> bool:
+    """Whether the step behind this one may well be its block's last, as far as the mean entropy tells.
+
+    Args:
+        outcome: on the host, of a step that does not end the block.
+    """
+    if context.stop_rule in ("never", "stable"):
+        return context.stop_rule == "stable"
+    return bool(outcome[MEAN].view(torch.float32) < NEAR * context.settings.confidence)
 
 
 def event_of(outcome: Tensor, step: int, context: BlockContext, *, seconds: float, now: float) -> DenoiseStep:
@@ -19,7 +34,7 @@ def event_of(outcome: Tensor, step: int, context: BlockContext, *, seconds: floa
 
     Args:
         outcome: on the host; `localdiff.kernels.decision` has its layout.
-        seconds: what the step took; now: when it was there, on the clock of `context.started`.
+        seconds: duration of the step; now: when its outcome arrived, on the clock of `context.started`.
     """
     rows = outcome[HEADER:].view(ROWS, -1)
     entropy = rows[2].view(torch.float32)

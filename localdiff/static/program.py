@@ -1,7 +1,7 @@
-"""A denoise step of fixed shape.
+"""A denoise step of static shape, captured as a CUDA graph on a GPU.
 
-The first run of a program is an ordinary one: it loads and compiles what the step needs, and what it computes is used.
-On a card the second one begins with recording the step, which computes nothing; it and all later ones are replays.
+The first run of a program is eager: it loads and compiles what the step needs, and what it computes is used.
+On a GPU the second one begins with capturing the step, which computes nothing; it and all later ones are replays.
 Shape letters: C commit rows, L canvas rows.
 """
 
@@ -29,12 +29,12 @@ LEAST_BUCKET = 256
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """What a program is made for.
+    """What a program is specialized for.
 
     Attributes:
-        bucket: most positions in the cache that its canvas rows see; attention in Triton asks the device for that.
+        bucket: most positions in the cache that its canvas rows see; Triton attention reads that on the device.
         commit_rows: rows of a committed block, or of the end of a prompt, that it writes first; it is then the first
-            step of the block behind them.
+            step of the block after them.
         sampled: whether ids are drawn, rather than the most probable ones taken.
     """
 
@@ -53,9 +53,9 @@ class Program:
 
     Args:
         read: statistics and decision.
-        attention: whether attention is Triton's.
+        attention: whether attention runs in Triton.
         sparse: the sparse form of self-conditioning; None takes the exact one.
-        recorder: records it; None where it is run launch by launch.
+        recorder: captures it; None where it always runs eagerly.
 
     Attributes:
         commit: int64 [C], the ids that it writes.
@@ -86,14 +86,14 @@ class Program:
         self._recorded(partial(self._step, cache))
 
     def make_soft_exact(self) -> None:
-        """Computes the soft embedding of the last `run` again, exactly, where that made a sparse one.
+        """Recomputes the soft embedding of the last `run` exactly, where that was sparse.
 
         Raises:
-            RuntimeError: it made none.
+            RuntimeError: it was not.
         """
         if self._recorded.is_recorded:
             self._exactly(self._exact_soft)
-        else:  # the logits of every run lie somewhere else
+        else:  # the logits of every run are at another address
             self._exactly.plainly(self._exact_soft)
 
     def _step(self, cache: KVCache) -> None:
@@ -112,7 +112,7 @@ class Program:
         if self._sparse is None:
             buffers.soft.copy_(model.soft_embedding(logits, normalizer))
             return
-        self._kept = logits, normalizer  # recorded memory that is referred to is not given to what comes next
+        self._kept = logits, normalizer  # captured memory is not reused while it is referenced
         soft = self._sparse(logits, normalizer)
         buffers.soft.copy_(model.scale(soft.embedding))
         buffers.outcome[OVERFLOW] = soft.overflow.any()

@@ -1,6 +1,6 @@
-"""Statistics and decision of a step: from raw logits to the next canvas, in Triton or through torch.
+"""Statistics and decision of a step: from raw logits to the next canvas, in Triton or in torch.
 
-Both leave the logits processed, fill the outcome and return what self-conditioning needs; neither waits for the device.
+Both leave the logits processed, fill the outcome and return what self-conditioning needs; neither makes the host wait.
 Shape letters: L canvas, V vocabulary.
 """
 
@@ -23,7 +23,7 @@ Read: TypeAlias = Callable[[Tensor, StepBuffers, float | None, bool], Tensor]
 
 
 class _Given:
-    """Samples through uniforms that lie on the device already."""
+    """Samples from uniforms that are on the device already."""
 
     whole_canvas = False
 
@@ -38,7 +38,7 @@ class _Given:
 
 
 def read_through_torch(logits: Tensor, buffers: StepBuffers, softcap: float | None, sampled: bool) -> Tensor:
-    """The plain reading, and the decision through torch."""
+    """Statistics and decision in torch, the plain path."""
     reading = read_logits(
         logits,
         softcap=softcap,
@@ -61,7 +61,7 @@ def read_through_torch(logits: Tensor, buffers: StepBuffers, softcap: float | No
 
 
 def read_through_triton(logits: Tensor, buffers: StepBuffers, softcap: float | None, sampled: bool) -> Tensor:
-    """Both in four launches."""
+    """Statistics and decision in four Triton launches."""
     with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
         found = statistics(
             logits,

@@ -1,7 +1,7 @@
-"""Work that is recorded as CUDA graphs and replayed.
+"""Capture and replay of CUDA graphs.
 
-Knows streams, graphs and the memory they lie in; knows nothing about what is recorded. None of it holds on to the work,
-so that what is recorded goes as soon as its owner does.
+Knows streams, graphs and their memory; knows nothing about what is captured. Nothing here keeps a reference to the
+work, so that it is freed as soon as its owner is.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _log = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Records on one card, on a stream of its own, into memory that all its recordings share.
+    """Captures graphs on one GPU, on a stream of its own, into a memory pool that they share.
 
-    The stream is its own because libraries keep workspaces a stream, which lie in the memory of whoever recorded on it.
+    The stream is its own because libraries keep workspaces per stream, in the pool of whoever captured on it.
 
     Args:
-        device: the card; it need not be the current one.
+        device: the GPU; it need not be the current one.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -34,10 +34,10 @@ class Recorder:
         self._failed: list[torch.cuda.CUDAGraph] = []
 
     def record(self, work: Work) -> torch.cuda.CUDAGraph | None:
-        """Records work without doing it; None, and a warning, where it cannot be recorded."""
+        """Captures work without doing it; None, with a warning, where it cannot be captured."""
         graph = torch.cuda.CUDAGraph()
         try:
-            # A recording that breaks off leaves its thread on the stream of the recording: the outer one takes it back.
+            # A capture that fails leaves its thread on the capture stream: the outer context restores it.
             with (
                 torch.cuda.device(self._device),
                 torch.cuda.stream(torch.cuda.current_stream(self._device)),
@@ -45,7 +45,7 @@ class Recorder:
             ):
                 work()
         except RuntimeError as error:
-            self._failed.append(graph)  # torch may go on pointing at it
+            self._failed.append(graph)  # torch may still point at it
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             _log.warning("a denoise step could not be recorded as a CUDA graph (%s)", reason)
             return None
@@ -53,10 +53,10 @@ class Recorder:
         return graph
 
     def forget(self) -> None:
-        """Takes all recordings back, whoever still has them, and begins again with other memory."""
+        """Resets all graphs, whoever still has them, and begins again with a new memory pool."""
         if not self._graphs:
             return
-        torch.cuda.synchronize(self._device)  # one of them may still be replayed
+        torch.cuda.synchronize(self._device)  # one of them may still be running
         for graph in self._graphs:
             graph.reset()
         self._graphs.clear()
@@ -64,13 +64,13 @@ class Recorder:
 
 
 class Recorded:
-    """Work that is run once as it stands, and from then on replayed.
+    """Work that runs eagerly once, and from then on as a CUDA graph.
 
-    It is recorded ahead of the second run and not behind the first one: what it leaves behind in memory of its own is,
-    after either, what that run has computed.
+    It is captured before the second run and not after the first: what it leaves in memory of its own is, after
+    either, what that run computed.
 
     Args:
-        recorder: None where nothing is recorded.
+        recorder: None where nothing is captured.
     """
 
     def __init__(self, recorder: Recorder | None) -> None:
@@ -88,13 +88,13 @@ class Recorded:
         if self._has_run and self._graph is None and self._recorder is not None:
             self._graph = self._recorder.record(work)
             if self._graph is None:
-                self._recorder = None  # it goes on being computed, launch by launch
+                self._recorder = None  # it goes on running eagerly
         if self._graph is not None:
             self._graph.replay()
         else:
             self.plainly(work)
 
     def plainly(self, work: Work) -> None:
-        """Runs as it stands, whether it is recorded or not."""
+        """Runs eagerly, whether captured or not."""
         work()
         self._has_run = True

@@ -12,7 +12,7 @@ _FILE = Path(__file__).parent / "example.jsonl"
 
 
 def example_path() -> Path:
-    """Where it lies.
+    """Path of the example trace.
 
     Raises:
         WeightsError: this installation has none.

@@ -1,7 +1,7 @@
-"""Which weights and which vocabulary: two hashes that tell whether a run can be repeated from a directory.
+"""Hashes of weights and vocabulary, which tell whether a run can be repeated from a directory.
 
-Knows files and SHA-256; knows nothing about tensors. A file that somebody has vouched for already is not read again: a
-manifest holds the hashes of the shards it lists, and the Hub's cache calls large files by their hash.
+Knows files and SHA-256; knows nothing about tensors. A file whose hash is known already is not read again: a
+manifest holds the hashes of the shards it lists, and the Hub's cache names large files by their hash.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def weights_digest(directory: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> str:
-    """SHA-256 over a line `HASH  NAME` for each file of weights, sorted by name, in hex.
+    """SHA-256 over a line `HASH  NAME` for each weight file, sorted by name, in hex.
 
     The files are `*.safetensors`, or the manifest alone where there is one.
 
     Args:
-        directory: of a checkpoint.
-        progress: told the bytes read so far and the bytes that must be read.
+        directory: that of a checkpoint.
+        progress: called with the bytes read so far and the bytes to read.
 
     Raises:
         OSError: a file cannot be read.
@@ -69,7 +69,7 @@ def file_digest(file: Path, progress: Callable[[int], None] = lambda done: None)
 
 
 def _vouched(file: Path) -> str | None:
-    """The hash in the name that a link of the Hub's cache leads to; git's shorter hashes of small files are none."""
+    """The hash in the target of a link in the Hub's cache; git's shorter hashes of small files do not count."""
     if not file.is_symlink():
         return None
     name = os.path.basename(os.path.realpath(file))

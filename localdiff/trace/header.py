@@ -1,6 +1,6 @@
-"""The first line of a trace: what ran, on what, with which settings, and what it was asked.
+"""The header of a trace, its first line: model, machine, settings and messages.
 
-Knows its fields, which `docs/trace-format.md` explains; knows nothing about how they are found out.
+Knows its fields, which `docs/trace-format.md` explains; knows nothing about how they are determined.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Adapter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Model:
-    """What answered.
+    """The model that answered.
 
     Attributes:
         name: what the user called it.
         revision: its commit on the Hub, if it came from there.
         recipe: how its weights are stored.
-        dtype: the type it computed in.
+        dtype: the dtype it computed in.
         weights: `hashing.weights_digest` of its files, or None where they are not known.
         tokenizer: SHA-256 of `tokenizer.json`, or None likewise.
-        adapter: what was added to the weights. Traces that do not say were made without.
+        adapter: what was added to the weights. Traces without this field were made without one.
     """
 
     name: str
@@ -56,12 +56,12 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """Where it ran.
+    """The machine that it ran on.
 
     Attributes:
         device: in the words of `--device`.
-        hardware: what the device calls itself, for people.
-        threads: of a CPU, on which the last bits depend; None elsewhere.
+        hardware: the device's name, for people.
+        threads: of a CPU, on which the last bits depend; None on other devices.
         localdiff, torch, python: versions.
     """
 
@@ -83,7 +83,7 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sampler:
-    """Settings as they were in force, whether given or taken from the checkpoint; see `localdiff run --help`.
+    """Sampler settings in force, whether given or taken from the checkpoint; see `localdiff run --help`.
 
     Attributes:
         greedy: the most probable id was taken in place of a drawn one.
@@ -114,9 +114,9 @@ class Header:
         prompt_ids: the prompt as ids where messages do not determine it, else None.
         think: whether the model was asked to think before it answers.
         tool_calls: whether the text of tool calls is kept in the answer.
-        gold: the expected answer, if somebody gave one.
+        gold: the expected answer, if one was given.
         max_tokens, context: limits as they were given.
-        top_k: how many alternatives a position are recorded; 0 for none.
+        top_k: how many alternatives per position are recorded; 0 for none.
         seed: seed of the noise.
     """
 
@@ -137,7 +137,7 @@ class Header:
     sampler: Sampler
 
     def to_object(self) -> dict[str, Any]:
-        """What is written: every field, but for an adapter where there was none."""
+        """The object that is written: every field, except for an adapter where there was none."""
         fields = asdict(self)
         if self.model.adapter is None:
             del fields["model"]["adapter"]
@@ -145,7 +145,7 @@ class Header:
 
     @property
     def question(self) -> str:
-        """What was asked: the last message."""
+        """The question: the last message."""
         return self.messages[-1].content if self.messages else ""
 
     @property

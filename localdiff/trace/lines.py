@@ -1,7 +1,7 @@
 """Events as lines of a trace and back: names and plain fields as in `docs/events.md`, arrays of a canvas packed.
 
-Knows which array is stored as a difference from which; knows nothing about files. Both ways need what came before in
-the same run, which `Context` carries along.
+Knows which array is stored as a difference from which; knows nothing about files. Both directions need what came before
+in the same run, which `Context` keeps.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def dump(value: Mapping[str, object]) -> str:
 
 @dataclass(kw_only=True, slots=True)
 class Context:
-    """What a line of a step refers back to.
+    """Earlier data that a step's line refers to.
 
     Attributes:
         top_k: alternatives that are recorded for each position.
@@ -101,7 +101,7 @@ def decode_event(line: Mapping[str, Any], context: Context) -> Event:
     """The event of a line.
 
     Raises:
-        Malformed: it is none.
+        Malformed: the line is not an event.
     """
     plain = dict(line)
     name = plain.pop("event", None)
@@ -117,7 +117,7 @@ def decode_event(line: Mapping[str, Any], context: Context) -> Event:
 
 
 def _arrays(line: dict[str, Any], context: Context) -> dict[str, object]:
-    """The arrays of a step's line, which they are taken out of."""
+    """Removes the arrays from a step's line and decodes them."""
     length, top_k = context.length, context.top_k
     packed = {name: line.pop(name, None) for name in _PACKED if top_k or not name.startswith("top_")}
     argmax = unpack_ids(packed["argmax_ids"], length, "argmax_ids", context.argmax)

@@ -1,7 +1,7 @@
-"""Whether events follow each other as those of a run do, and whether their numbers can be true.
+"""Validation of events: whether they are in the order of a run, and whether their numbers are possible.
 
-Knows the order that `localdiff.events` draws; knows nothing about files. What passes here can be drawn, counted and
-compared without looking twice: every array has one entry a position, every id is one of the vocabulary.
+Knows the order that `localdiff.events` shows; knows nothing about files. What passes here can be drawn, counted and
+compared without further checks: every array has one entry per position, every id is in the vocabulary.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Order:
     """Follows one run from its first event on.
 
     Args:
-        seed: the seed that the header promises.
-        top_k: alternatives a position that the header promises.
+        seed: the seed that the header states.
+        top_k: alternatives per position that the header states.
     """
 
     def __init__(self, *, seed: int, top_k: int) -> None:
@@ -58,7 +58,7 @@ class Order:
         """Takes the next event.
 
         Raises:
-            Malformed: it cannot come here, or says what cannot be.
+            Malformed: it cannot occur here, or its values are impossible.
         """
         kind = type(event)
         if kind not in _MAY_FOLLOW[self._last]:
@@ -130,7 +130,7 @@ class Order:
 
     @staticmethod
     def _numbers(name: str, values: Iterable[float], most: float) -> None:
-        # Written so that a NaN, which compares with nothing, is refused too.
+        # Written so that a NaN, for which every comparison is false, is refused too.
         _require(all(0 <= value <= most for value in values), f"`{name}` has a number that cannot be")
 
 

@@ -1,7 +1,7 @@
 """Arrays of a canvas as short text: little-endian bytes, deflated, in base64.
 
-Knows bytes; knows nothing about events. Ids are stored as their difference (exclusive or) from ids that the reader has
-already, so that what stays the same costs nothing. Floats are the 32 bits that the engine computed, no fewer.
+Knows bytes; knows nothing about events. Ids are stored as their difference (XOR) from ids that the reader has
+already, so that what stays the same costs nothing. Floats keep all 32 bits that the engine computed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LEVEL = 6
 
 
 def pack_ids(ids: Sequence[int], against: Sequence[int] = ()) -> str:
-    """Ids, each a 32-bit whole number; `against` has as many, or none for zeros."""
+    """Packs ids, each a 32-bit integer; `against` has as many, or none for zeros."""
     return _pack(struct.pack(f"<{len(ids)}i", *_differ(ids, against)))
 
 
@@ -32,7 +32,7 @@ def unpack_ids(text: object, length: int, where: str, against: Sequence[int] = (
 
 
 def pack_floats(values: Sequence[float]) -> str:
-    """Numbers, each rounded to 32 bits; bytes of equal weight stand together, which deflates better."""
+    """Packs numbers, each rounded to 32 bits; bytes of equal weight are grouped, which deflates better."""
     return _pack(_planes(struct.pack(f"<{len(values)}f", *values), len(values)))
 
 
@@ -47,7 +47,7 @@ def unpack_floats(text: object, length: int, where: str) -> tuple[float, ...]:
 
 
 def pack_flags(flags: Sequence[bool]) -> str:
-    """Truth values, eight a byte, the first in the lowest bit."""
+    """Packs booleans, eight per byte, the first in the lowest bit."""
     data = sum(1 << index for index, flag in enumerate(flags) if flag).to_bytes(-(-len(flags) // 8), "little")
     return _pack(data)
 
@@ -56,7 +56,7 @@ def unpack_flags(text: object, length: int, where: str) -> tuple[bool, ...]:
     """What `pack_flags` made.
 
     Raises:
-        Malformed: it is not `length` packed truth values.
+        Malformed: it is not `length` packed booleans.
     """
     bits = int.from_bytes(_unpack(text, -(-length // 8), where), "little")
     if bits >> length:
@@ -79,7 +79,7 @@ def _pack(data: bytes) -> str:
 
 
 def _unpack(text: object, size: int, where: str) -> bytes:
-    """Exactly `size` bytes; a text that would inflate to more is never inflated further."""
+    """Unpacks exactly `size` bytes; a text that would inflate to more is never inflated further."""
     if not isinstance(text, str):
         raise Malformed(f"`{where}` is not text")
     try:

@@ -1,7 +1,7 @@
-"""Playing a timeline: where it stands, how fast it goes, and what each key does.
+"""Playback of a timeline: position, speed, and what each key does.
 
-Knows time and names of keys; knows nothing about terminals or how a moment looks. A player is a value: pressing a key
-and passing time give another one.
+Knows time and names of keys; knows nothing about terminals or how a moment looks. A player is immutable: pressing a key
+and passing time return another one.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ SPEEDS: Final = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Player:
-    """A moment of playing.
+    """A state of playback.
 
     Attributes:
         timeline: what is played.
         at: recorded time that has been reached, in seconds.
         index: the moment that is shown.
         playing: whether time passes.
-        speed: recorded seconds in a second.
-        done: whether whoever watches has had enough.
+        speed: recorded seconds per second.
+        done: whether the user has quit.
     """
 
     timeline: Timeline
@@ -46,13 +46,13 @@ class Player:
 
     @property
     def wait(self) -> float | None:
-        """Seconds until there is something else to show; None for as long as no key is pressed."""
+        """Seconds until there is something else to show; None if only a key can change it."""
         if not self.playing or self.is_at_end:
             return None
         return max(0.0, (self.timeline.moments[self.index + 1].seconds - self.at) / self.speed)
 
     def pass_time(self, seconds: float) -> Player:
-        """After `seconds` of watching."""
+        """The player after `seconds` of watching."""
         if not self.playing:
             return self
         at = min(self.at + seconds * self.speed, self.timeline.seconds)
@@ -60,7 +60,7 @@ class Player:
         return replace(self, at=at, index=index, playing=index < len(self.timeline) - 1)
 
     def press(self, key: str) -> Player:
-        """After a key, by its name; a key that does nothing changes nothing."""
+        """The player after a key, given by name; unknown keys change nothing."""
         timeline, index = self.timeline, self.index
         match key:
             case "space":

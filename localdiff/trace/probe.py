@@ -1,6 +1,6 @@
-"""Runs that are made for a trace's sake: a recorded one again, or one whose noise another run is to share.
+"""Runs made for traces: a rerun of a recorded one, or one that shares its noise with another.
 
-The only part of this room that knows an engine, and so the only one that needs torch.
+The only module of this package that knows an engine, and so the only one that needs torch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from localdiff.trace.repeat import options_of, prompt_of
 
 
 def again(engine: Engine, header: Header, *, cancel: threading.Event | None = None) -> Iterator[Event]:
-    """The run that a header describes, made anew, on as many threads as then; they stay set."""
+    """Reruns what a header describes, on as many threads as then; the number stays set."""
     if header.machine.threads is not None:
         torch.set_num_threads(header.machine.threads)
     prompt, options = prompt_of(header), options_of(header)
@@ -34,7 +34,7 @@ def paired(
 ) -> Iterator[Event]:
     """A run whose noise is that of every other run of this seed, step by step and block by block.
 
-    The engine goes on only when it is asked for the next event, so the noise is always told in time where it stands.
+    The engine continues only when the next event is requested, so the noise is always moved in time.
     """
     noise = PairedNoise(seed)
     for event in engine.generate(prompt, replace(options, seed=seed), noise=noise, cancel=cancel):

@@ -1,7 +1,7 @@
-"""From the bytes of a trace to a `Trace`, or an error that names the line.
+"""The trace reader: from bytes to a `Trace`, or an error that names the line.
 
 Knows the format of `docs/trace-format.md`; trusts nothing. A last line without its line end is what a killed run leaves
-and is dropped; anything else that is not as it should be is refused.
+and is dropped; anything else that is malformed is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from localdiff.trace.strict import Malformed, decode, parse
 from localdiff.trace.trace import Trace
 
 MAX_BYTES = 2_000_000_000
-"""A trace is a few megabytes; what is a thousand times larger is something else."""
+"""Largest file that is read; a trace is a few megabytes."""
 
 _ID = re.compile(r"0|[1-9][0-9]{0,9}")
 
@@ -30,7 +30,7 @@ def read_trace(path: Path) -> Trace:
 
     Raises:
         UsageError: there is no such file, or it cannot be read.
-        TraceError: it is no trace, is damaged, or has a version that this program does not know.
+        TraceError: it is not a trace, is damaged, or has an unknown version.
     """
     name = str(path)
     try:
@@ -81,7 +81,7 @@ def parse_trace(data: bytes, name: str) -> Trace:
 
 
 def _header(line: bytes, name: str) -> Header:
-    """The header, whose versions are looked at before anything else, because they say what the rest means."""
+    """The header, whose versions are checked first, because they define what the rest means."""
     try:
         fields = parse(_text(line))
     except Malformed as error:
@@ -105,7 +105,7 @@ def _header(line: bytes, name: str) -> Header:
 
 
 class _Body:
-    """Everything behind the header, line by line."""
+    """Everything after the header, line by line."""
 
     def __init__(self, header: Header) -> None:
         self.pieces: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""The observer that writes a trace while a run goes on.
+"""The trace recorder, an observer that writes a trace during a run.
 
 Knows which lines a trace has and in which order; knows nothing about paths or modes. Every line is flushed before the
 run goes on, so that a run that is killed leaves everything up to its last step.
@@ -16,11 +16,11 @@ from localdiff.trace.lines import Context, dump, encode_event
 
 
 class Recorder:
-    """Observer that writes a header, every event in full, the text of ids as they first turn up, and a footer.
+    """Observer that writes a header, every event in full, the text of ids on first occurrence, and a footer.
 
     Args:
-        file: takes the bytes; empty.
-        header_of: the header, asked for once the run has started and its seed is known.
+        file: an empty file for the bytes.
+        header_of: makes the header, once the run has started and its seed is known.
         piece_of: text of a token id.
         is_special: whether a token id is a control token.
     """
@@ -43,7 +43,7 @@ class Recorder:
         self._lines = 0
 
     def on_event(self, event: Event) -> None:
-        """Write the event, and before it what it needs; raises what the file raises."""
+        """Write the event, after the lines that it needs; errors of the file propagate."""
         if isinstance(event, RunStarted):
             header = self._header_of(event)
             self._context.top_k = header.top_k
@@ -64,7 +64,7 @@ class Recorder:
             self._known |= shown
 
     def _write(self, line: Mapping[str, object]) -> None:
-        # A piece may hold half a surrogate pair only through a broken tokenizer; it is worth no lost run.
+        # Only a broken tokenizer has a piece with a lone surrogate; that is not worth losing a run.
         data = (dump(line) + "\n").encode("utf-8", "replace")
         self._file.write(data)
         self._file.flush()

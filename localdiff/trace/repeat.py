@@ -1,10 +1,10 @@
-"""Running a recorded run again: what to ask for, and whether the same came out.
+"""Reruns of a recorded run: the options to use, and whether the result is the same.
 
     header ──► prompt and options ──► engine (somewhere else) ──► events ──► first difference from the recorded ones
 
-Noise is drawn on the CPU from the seed, in an order that depends on nothing but how many steps each block took; so the
-seed and the settings are the noise. The recorded canvases hold what was drawn, and a generator of another kind would
-show as a difference in the first of them. Times are never compared.
+Noise is drawn on the CPU from the seed, in an order that depends only on how many steps each block took; so the
+seed and the settings determine the noise. The recorded canvases hold what was drawn, and another generator would show
+as a difference in the first of them. Times are never compared.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from localdiff.trace.header import Header
 
 
 def options_of(header: Header) -> GenerateOptions:
-    """Options that ask for the recorded run, with every setting spelt out."""
+    """Options that repeat the recorded run, with every setting explicit."""
     sampler = header.sampler
     return GenerateOptions(
         max_tokens=header.max_tokens,
         context=header.context,
         seed=header.seed,
-        think=header.think and header.prompt_ids is None,  # ids have been asked already
+        think=header.think and header.prompt_ids is None,  # ids already contain the request to think
         tool_calls=header.tool_calls,
         steps=sampler.max_steps,
         cap=sampler.cap,
@@ -48,7 +48,7 @@ def prompt_of(header: Header) -> list[dict[str, str]] | list[int]:
 
 
 def without_times(event: Event) -> Event:
-    """The event with every measured time, rate and size set to nothing."""
+    """The event with every measured time, rate and size cleared."""
     match event:
         case Prefilled() | BlockCommitted():
             return replace(event, seconds=0.0)
@@ -63,9 +63,9 @@ def without_times(event: Event) -> Event:
 
 
 def first_difference(recorded: Sequence[Event], again: Sequence[Event]) -> str | None:
-    """Where two runs part, in words, or None where every value of every event is the same but for times.
+    """Where two runs diverge, in words, or None where every value of every event but times is the same.
 
-    `Prefilled` events are left out: their number tells how the prompt was cut up and nothing else.
+    `Prefilled` events are ignored: their number only tells how the prompt was chunked.
     """
     for one, other in zip_longest(_decisive(recorded), _decisive(again)):
         if one != other:

@@ -1,4 +1,4 @@
-"""The screen of a replay as rows: what is committed, the canvas as a live run draws it, and the controls.
+"""The screen of a replay as rows: committed text, the canvas as in a live run, and the controls.
 
 Knows a player, a size and a palette; knows nothing about terminals. Every row is narrower than the screen.
 """
@@ -23,7 +23,7 @@ from localdiff.view.widths import ascii_text, clip, settled_text, text_width
 from localdiff.view.words import counted
 
 MIN_ROWS = 8
-"""Lower screens show the canvas alone."""
+"""Fewest rows for the full layout; smaller screens show the canvas alone."""
 
 _KEYS = (
     "space play  ←→ step  ↑↓ block  +- speed  home end  q quit",
@@ -38,10 +38,10 @@ class Stage:
     """Draws moments of one trace.
 
     Args:
-        header: of the trace, for the title.
+        header: that of the trace, for the title.
         piece_of: text of a token id.
         is_special: whether an id is a control token.
-        palette: the looks.
+        palette: the palette.
         complete: whether the trace has its end.
     """
 
@@ -60,7 +60,7 @@ class Stage:
         self._title = _title(header, complete, palette)
 
     def rows(self, player: Player, size: Size, drawn: Drawn | None = None) -> tuple[list[Row], Drawn]:
-        """The rows of the whole screen, and what the next call should know about them.
+        """The rows of the whole screen, and what the next call needs of them.
 
         Args:
             player: what to show.
@@ -96,7 +96,7 @@ class Stage:
         return [(), self._chrome(f" {f' {self._palette.glyphs.dot} '.join(words)}", columns)]
 
     def _above(self, passages: Sequence[Passage], columns: int, room: int) -> list[Row]:
-        """The last `room` rows of committed text; only what can be in sight is laid out."""
+        """The last `room` rows of committed text; only what can be visible is laid out."""
         rows: list[Row] = []
         for passage in reversed(passages):
             if len(rows) >= room:
@@ -110,7 +110,7 @@ class Stage:
     def _controls(self, player: Player, columns: int) -> Row:
         timeline = player.timeline
         state = "playing" if player.playing else "at the end" if player.is_at_end else "paused"
-        # Figures keep their width, so that the words behind them stand still.
+        # Figures keep their width, so that the words after them stay in place.
         place = f"{player.index + 1:{len(str(len(timeline)))}}/{len(timeline)}"
         total = f"{timeline.seconds:.1f}"
         now = f"{state:10} {_speed(player.speed):>5}  {place}  {player.moment.seconds:{len(total)}.1f}/{total} s"
@@ -133,7 +133,7 @@ class Stage:
 
 
 def _tail(text: str, characters: int) -> str:
-    """The end of a text, from a word on; no row has more characters than columns."""
+    """The end of a text, from the start of a word; no row has more characters than columns."""
     if len(text) <= characters:
         return text
     cut = text[-characters:]

@@ -1,8 +1,8 @@
-"""JSON that is exactly what it should be: typed fields, no more and no less, or an error that says which is wrong.
+"""Strict JSON decoding: exactly the typed fields expected, or an error that says which is wrong.
 
 Knows JSON and dataclasses; knows nothing about traces. A value is accepted only as what the annotation of its field
-says, so that a file from a stranger can bring no surprise further in: no infinite number, no `true` for a 1, no key
-twice, no key too many.
+says, so that an untrusted file holds no surprises: no infinite number, no `true` for a 1, no duplicate or unknown
+key.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ T = TypeVar("T")
 
 
 class Malformed(ValueError):
-    """What was read is not what it should be; the text says what and where."""
+    """Malformed input; the text says what is wrong and where."""
 
 
 def parse(text: str) -> dict[str, Any]:
     """One JSON object.
 
     Raises:
-        Malformed: it is no JSON, no object, or has a key twice or a number that is none.
+        Malformed: it is not JSON, not an object, or has a duplicate key or a NaN or infinite number.
     """
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
-        # A lone half of a surrogate pair is a string to Python and to no file, terminal or page.
+        # A lone surrogate is valid in a Python string but in no file, terminal or page.
         json.dumps(value, ensure_ascii=False).encode()
     except Malformed:
         raise
@@ -45,8 +45,8 @@ def decode(kind: type[T], value: object, where: str, **given: object) -> T:
     """A dataclass from an object that has exactly its fields; those with a default may be left out.
 
     Args:
-        kind: the dataclass; its fields may be whole and other numbers, text, truth values, literals, tuples of one
-            kind, other dataclasses, and any of these or None.
+        kind: the dataclass; its fields may be integers, floats, strings, booleans, literals, tuples of one kind,
+            other dataclasses, and any of these or None.
         value: the parsed object.
         where: what to call it in an error.
         given: fields that come from elsewhere and may not be in the object.
@@ -84,7 +84,7 @@ def _value(hint: Any, value: object, where: str) -> object:
             return None
         return _value(next(kind for kind in arguments if kind is not type(None)), value, where)
     if origin is Literal:
-        # `True == 1`, so the kinds are compared as well.
+        # `True == 1`, so the types are compared as well.
         if any(value == choice and type(value) is type(choice) for choice in arguments):
             return value
         raise Malformed(f"`{where}` is none of {', '.join(map(repr, arguments))}")

@@ -1,7 +1,7 @@
-"""A trace as moments that can be shown: each canvas of noise, each denoise step, and the text that remains, in time.
+"""The timeline of a trace: its moments in time, which are canvases of noise, denoise steps and the final text.
 
 Knows scenes and committed text; knows nothing about sizes, colours or keys. Time begins with the first canvas, so that
-nobody waits for a prompt to be read again.
+nobody waits for the prefill again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from localdiff.view.scene import Scene, fold
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moment:
-    """What there is to see at a time.
+    """What is shown at a time.
 
     Attributes:
         scene: canvas and figures.
-        passages: all text that is committed, by channel, in its order.
+        passages: all committed text, by channel, in order.
         seconds: since the first canvas.
         is_final: whether nothing but the committed text is left to see.
     """
@@ -47,7 +47,7 @@ class Timeline:
     """The moments of a run, one or more.
 
     Args:
-        events: of a run; they may end anywhere.
+        events: those of a run; they may end anywhere.
     """
 
     def __init__(self, events: Sequence[Event]) -> None:
@@ -115,7 +115,7 @@ def _moments(events: Sequence[Event]) -> tuple[Moment, ...]:
 
 
 def _append(passages: tuple[Passage, ...], passage: Passage) -> tuple[Passage, ...]:
-    """More text; what goes on in the same channel is one passage."""
+    """Appends text; what continues the same channel is one passage."""
     if passages and passages[-1].channel == passage.channel:
         return (*passages[:-1], replace(passage, text=passages[-1].text + passage.text))
     return (*passages, passage)

@@ -31,7 +31,7 @@ class Block:
 
     Attributes:
         started: its noise.
-        steps: its denoise steps; one or more, but for a run that was killed before the first.
+        steps: its denoise steps; one or more, except for a run that was killed before the first.
         committed: its end, or None in a trace that ends before it.
         texts: text that became final with it.
     """
@@ -59,14 +59,14 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """What a trace file says.
+    """The contents of a trace file.
 
     Attributes:
         header: what ran, and how.
         pieces: text of every id that a draft held.
         special: which of them are control tokens.
-        events: in their order.
-        sha256: of the file's content, the footer left out, in hex.
+        events: in order.
+        sha256: that of the file's content without the footer, in hex.
         complete: whether the file has its footer, whose hash was right; without it the run was killed or still goes on.
     """
 
@@ -97,14 +97,14 @@ class Trace:
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The blocks in their order."""
+        """The blocks in order."""
         starts = [index for index, event in enumerate(self.events) if isinstance(event, BlockStarted)]
         borders = [*starts, len(self.events)]
         return tuple(_block(self.events[start:stop]) for start, stop in pairwise(borders))
 
     @cached_property
     def token_ids(self) -> tuple[int, ...]:
-        """Committed ids of the whole reply, end tokens left out."""
+        """Committed ids of the whole reply, without end tokens."""
         ends = self.started.end_ids if self.started else ()
         return tuple(token for block in self.blocks for token in block.final_ids if token not in ends)
 

@@ -1,1 +1,1 @@
-"""Observers of a generation: what the terminal, a pipe or a file gets to see. Never imports torch."""
+"""Observers of a generation, for a terminal, a pipe or a file. Never imports torch."""

@@ -1,6 +1,6 @@
-"""What a terminal can do: its size, its colours, its signs, and whether it draws a frame in one go.
+"""Capabilities of a terminal: size, colours, character set, and whether it draws a frame in one go.
 
-Knows the environment, and one question that is put to the terminal itself; draws nothing.
+Knows the environment, and one query to the terminal itself; draws nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if sys.platform != "win32":
     import termios
     import tty
 
-# DECRQM for mode 2026, synchronized output, and then DA1, which every terminal answers: so nobody waits for an answer
-# that will not come.
+# DECRQM for mode 2026, synchronized output, and then DA1, which every terminal answers, so that nobody waits for an
+# answer that will not come.
 QUESTION = "\x1b[?2026$p\x1b[c"
 _ANSWER = re.compile(rb"\x1b\[\?2026;(\d)\$y")
 _END = re.compile(rb"\x1b\[\?[\d;]*c")
@@ -35,13 +35,13 @@ class Abilities:
     """What the terminal behind stderr can do.
 
     Attributes:
-        terminal: whether there is one at all; nothing else is known where there is none.
-        columns, rows: its size.
-        roomy: whether a canvas has room on it.
-        moving: whether its cursor can be moved, so that a canvas can be drawn.
+        terminal: whether there is one at all; if not, nothing else is known.
+        columns, rows: its size in characters.
+        roomy: whether a canvas fits on it.
+        moving: whether its cursor can be moved, as drawing a canvas requires.
         colors: `none`, `16`, `256` or `truecolor`.
         unicode: whether its encoding has more than ASCII.
-        synchronized: whether it shows a frame only when that is complete; None where it did not say.
+        synchronized: whether it shows a frame only when that is complete; None where it did not answer.
         name: value of `TERM`.
     """
 
@@ -57,11 +57,11 @@ class Abilities:
 
 
 def abilities(stream: TextIO, keyboard: TextIO | None, env: Mapping[str, str] = os.environ) -> Abilities:
-    """Look at the terminal behind a stream.
+    """Query the terminal behind a stream.
 
     Args:
         stream: what is drawn on.
-        keyboard: where its answers come in; None does not ask.
+        keyboard: where its answers arrive; None sends no query.
         env: environment.
     """
     if not stream.isatty():
@@ -86,7 +86,7 @@ def abilities(stream: TextIO, keyboard: TextIO | None, env: Mapping[str, str] = 
 
 
 def _ask(stream: TextIO, keyboard: TextIO) -> bool | None:
-    """Put the question, in a mode in which the answer is neither echoed nor held back until a line is complete."""
+    """Send the query, in a mode in which the answer is neither echoed nor held back until a line is complete."""
     if sys.platform == "win32" or not keyboard.isatty():
         return None
     descriptor = keyboard.fileno()
@@ -102,7 +102,7 @@ def _ask(stream: TextIO, keyboard: TextIO) -> bool | None:
         stream.flush()
         answer = _read_until_end(descriptor)
     finally:
-        # What was left unread is an answer that came too late, or keys; neither is for the shell.
+        # Unread input is a late answer, or keys; neither is for the shell.
         termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
     match = _ANSWER.search(answer)
     return None if match is None else match[1] in (b"1", b"2")

@@ -1,4 +1,4 @@
-"""What could come next on an unfinished command line.
+"""Shell completion: what could come next on an unfinished command line.
 
 Knows commands, their options, and what an option takes by the word its help shows for it (`FILE`, `MODEL`, …); parses
 nothing and runs nothing, so that a Tab costs a tenth of a second. The scripts of the shells are in `ui.shells`.
@@ -18,9 +18,9 @@ from localdiff.ui.help import summary
 from localdiff.ui.later import loaded
 
 VARIABLE = "_LOCALDIFF_COMPLETE"
-"""Set to the name of a shell, it asks for completions in place of running a command."""
+"""Set to the name of a shell, it requests completions instead of running a command."""
 WORD_VARIABLE = "_LOCALDIFF_WORD"
-"""The unfinished word, from a shell that cannot hand over an empty argument."""
+"""The unfinished word, from a shell that cannot pass an empty argument."""
 
 Kind: TypeAlias = Literal["plain", "file", "dir"]
 _HELP = ("-h", "--help")
@@ -32,7 +32,7 @@ class Candidate:
     """One thing that could come next: a word, or any file or directory.
 
     Attributes:
-        kind: `plain`, or `file` or `dir` where the shell knows better.
+        kind: `plain`, or `file` or `dir`, which the shell completes itself.
         value: the word.
         help: what it means.
     """
@@ -46,12 +46,12 @@ FILES, DIRECTORIES = Candidate("file"), Candidate("dir")
 
 
 def answer(command: Any, shell: str, arguments: Sequence[str], env: Mapping[str, str]) -> str:
-    """The lines that the script of a shell reads.
+    """The lines that a shell's completion script reads.
 
     Args:
         command: the program's group of commands.
         shell: a name from `ui.shells.SCRIPTS`.
-        arguments: the words behind the program's name, the unfinished one last.
+        arguments: the words after the program's name, the unfinished one last.
         env: environment.
     """
     words = list(arguments)
@@ -63,7 +63,7 @@ def answer(command: Any, shell: str, arguments: Sequence[str], env: Mapping[str,
     cut = max(word.rfind("="), word.rfind(":")) + 1 if shell == "bash" else 0
     lines = []
     for candidate in candidates(command, before, word, env):
-        # A line is a record: what cannot stand on one is not offered.
+        # A line is a record: what does not fit on one line is not offered.
         if candidate.value.isprintable():
             lines.append("\t".join((candidate.kind, candidate.value[cut:], _short(candidate.help))).rstrip("\t"))
     return "".join(line + "\n" for line in lines)
@@ -85,7 +85,7 @@ def candidates(command: Any, before: Sequence[str], word: str, env: Mapping[str,
 
 
 class _Place:
-    """Where on a command line one is: the command, its arguments so far, and the option that waits for a value."""
+    """A position on a command line: the command, its arguments so far, and the option that waits for a value."""
 
     def __init__(self, command: Any) -> None:
         self._enter(command)
@@ -128,7 +128,7 @@ class _Place:
             self._waiting = None if option.is_flag or attached else option
 
     def offers(self, word: str, env: Mapping[str, str]) -> Iterator[Candidate]:
-        """Everything that is possible here, not yet held against the word."""
+        """Everything that is possible here, before filtering by the word."""
         if self._waiting is not None:
             yield from _values(self._waiting, env)
         elif word.startswith("--") and "=" in word and not self._only_arguments:
@@ -154,7 +154,7 @@ class _Place:
 
 
 def _values(parameter: Any, env: Mapping[str, str]) -> list[Candidate]:
-    """What a parameter takes: one of its choices, or what the word in its help stands for."""
+    """Values that a parameter takes: its choices, or what the metavar in its help stands for."""
     choices = parameter.type_descriptor.choices
     if choices is not None:
         return [Candidate("plain", str(choice)) for choice in choices]
@@ -183,7 +183,7 @@ _BY_WORD: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """The words of bash, which cuts them at `=` and `:`, put together and without their quotes."""
+    """The words of bash, which splits them at `=` and `:`, rejoined and unquoted."""
     whole: list[str] = []
     glue = False
     for word in words:

@@ -2,7 +2,7 @@
 
     typed  >  LOCALDIFF_* variable  >  config.toml  >  the option's own default
 
-Knows options by their names and settings by theirs; knows nothing about what either does.
+Knows the names of options and settings; knows nothing about what they do.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from localdiff.ui.terminal import LiveWish
 
 GENERATING = tuple(name for name in KEYS if name not in ("recipe", "ui.live"))
-"""What a command that generates takes. `live_wish` tells what the settings say about the live canvas: that is a wish
-for whenever it can be, where a typed `--live on` is an order."""
+"""Settings of a command that generates. `live_wish` has the one for the live canvas: it applies where a canvas can be
+drawn, whereas a typed `--live on` must be obeyed."""
 
 _META = "localdiff.settings"
 
@@ -29,7 +29,7 @@ def settings_of(context: Any) -> Settings:
     """The settings that hold for a command, read once.
 
     Raises:
-        UsageError: a file or a variable says something that is no setting.
+        UsageError: a file or a variable holds an invalid setting.
     """
     root = context.find_root()
     if _META not in root.meta:
@@ -41,16 +41,16 @@ def settings_of(context: Any) -> Settings:
 
 
 def live_wish(context: Any) -> LiveWish | None:
-    """Whether the canvas is to be drawn, as far as the settings say."""
+    """The settings' value for drawing the live canvas, or None if they have none."""
     wish = settings_of(context).said("ui.live")
-    return None if wish is None else cast("LiveWish", wish)  # the key has the same choices; a test holds them together
+    return None if wish is None else cast("LiveWish", wish)  # the key has the same choices; a test checks that
 
 
 def origins_of(context: Any, *, typed: str) -> dict[str, str]:
-    """Where the values of a command's settings came from, by the word of the setting; what is a default is left out.
+    """Where the values of a command's settings came from, by name of the setting; defaults are left out.
 
     Args:
-        context: of a command that `configured` made.
+        context: that of a command that `configured` made.
         typed: what to say of a value that was typed.
     """
     origins = {}
@@ -66,19 +66,19 @@ class Configured(Command):
     """A command that takes settings.
 
     Attributes:
-        settings: names of the settings it takes, each for the option of the same flag that it has.
+        settings: names of the settings it takes, each for its option with the same flag.
     """
 
     settings: frozenset[str] = frozenset()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse, with settings in the place of what was not typed."""
+        """Parse, with settings as defaults of what was not typed."""
         if not ctx.resilient_parsing:
             ctx.default_map = _Defaults(self, ctx)
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the page: the options' own defaults, the same for everybody, whatever the settings say."""
+        """Write the page with the options' own defaults, the same for everybody, whatever the settings say."""
         ctx.default_map = None
         super().format_help(ctx, formatter)
 
@@ -104,14 +104,14 @@ def configured(*names: str) -> type[Configured]:
 
 
 class _Defaults:
-    """What Typer asks for the default of an option that was not typed; reads the settings when it is asked first."""
+    """Where Typer looks up the default of an option that was not typed; reads the settings on first use."""
 
     def __init__(self, command: Configured, context: Any) -> None:
         self._context = context
         self._names = _by_parameter(command)
 
     def get(self, parameter: str) -> Any:
-        """The value of a setting that was made and that nothing typed excludes, else None."""
+        """The value of a setting that is set and that nothing typed excludes, else None."""
         name = self._names.get(parameter)
         if name is None or any(
             _is_typed(self._context, other) and excludes(other_name, self._context.params.get(other), name)
@@ -133,7 +133,7 @@ def _is_typed(context: Any, parameter: str) -> bool:
 
 
 def _places(command: Configured, context: Any, message: str) -> str | None:
-    """Where the values came from that a message names as `name=value`."""
+    """The origins of the values that a message names as `name=value`."""
     names = _by_parameter(command)
     words = {KEYS[name].word: (parameter, name) for parameter, name in names.items()}
     places = []

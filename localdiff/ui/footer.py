@@ -1,4 +1,4 @@
-"""The figures of a run as one line of words.
+"""The figures of a run as one line of text.
 
 Knows wording and rounding; computes no rates, they come from `RunStats`.
 """
@@ -22,16 +22,16 @@ def footer(
     slowed: bool = False,
     new_tokens: int | None = None,
 ) -> str:
-    """The line under an answer.
+    """The footer line of an answer.
 
     Args:
         stats: what the engine counted.
         context: most tokens that prompt and answer may take together.
-        width: columns of the terminal, or None for as many as it takes. What does not fit is left out; below 76 only
+        width: columns of the terminal, or None for no limit. What does not fit is left out; below 76 only
             the three figures that matter most are shown.
         dot: what stands between the figures.
-        slowed: the run waited for whoever watched it, so that there is no speed to speak of.
-        new_tokens: tokens of the prompt that had to be read, where a conversation had read the others before.
+        slowed: the run was slowed for watching, so that its speed means nothing.
+        new_tokens: tokens of the prompt that had to be encoded, where a conversation had cached the others.
     """
     used = stats.prompt_tokens + stats.tokens
     read = stats.prompt_tokens if new_tokens is None else new_tokens
@@ -58,7 +58,7 @@ def footer(
 
 
 def rounded(value: float) -> str:
-    """Three figures at most and no more than two decimals: `0.04`, `1.2`, `143`."""
+    """At most three significant digits and two decimals: `0.04`, `1.2`, `143`."""
     if value >= 10:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 1 else f"{value:.2f}"

@@ -1,7 +1,7 @@
-"""Help pages: plain text, a section for each panel, written without loading what draws boxes.
+"""Help pages: plain text, a section for each panel, written without loading rich.
 
-Knows Typer's command classes; knows nothing about the commands. A page is there in a tenth of a second, and reads well
-through `less`, in a log and aloud.
+Knows Typer's command classes; knows nothing about the commands. A page appears within a tenth of a second, and reads
+well in `less`, in a log and in a screen reader.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def _without_flag_types(parameters: list[Any]) -> list[Any]:
     for parameter in parameters:
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:
             parameter.metavar = ""
-            # Typer's own `--help` has no default, and for lack of one Typer would load pydantic to check it.
+            # Typer's own `--help` has no default, and without one Typer would load pydantic to check it.
             parameter.default = bool(parameter.default)
     return parameters
 

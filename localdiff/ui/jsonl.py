@@ -1,4 +1,4 @@
-"""Every event as one line of JSON, as it happens.
+"""Every event as a line of JSON, as it happens.
 
 Knows how an event is written; `docs/events.md` is the schema in words. Knows nothing about who reads it.
 """
@@ -14,11 +14,11 @@ from localdiff.events import SCHEMA_VERSION, Event
 
 
 class JsonLines:
-    """Observer that writes one object a line and flushes each, so that a reader can follow a run.
+    """Observer that writes one object per line and flushes each, so that a reader can follow a run.
 
     Args:
         file: where the lines go.
-        escaped: write ASCII only, for a terminal that text from a model must not steer.
+        escaped: write ASCII only, for a terminal that model text must not control.
     """
 
     def __init__(self, file: TextIO, *, escaped: bool = False) -> None:

@@ -1,6 +1,6 @@
-"""Commands that are known by name and summary, and loaded when they are called.
+"""Lazily loaded commands, known by name and summary until they are called.
 
-Knows modules that have an `add_to(app)`; so `localdiff --help`, or one command, does not pay for all the others.
+Knows modules that have an `add_to(app)`; so `localdiff --help`, or one command, does not import all the others.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from localdiff.ui.help import Command, Group
 
 
 class Later(Command):
-    """Stands for a command until that is needed.
+    """Placeholder of a command until it is needed.
 
     Args:
         name: of the command.
-        summary: the first sentence of its help; a test holds it to that.
-        module: the module whose `add_to` brings it.
+        summary: the first sentence of its help; a test checks that.
+        module: the module whose `add_to` adds it.
     """
 
     def __init__(self, name: str, summary: str, module: str) -> None:
@@ -35,12 +35,12 @@ class Later(Command):
 
 
 def loaded(command: Any) -> Any:
-    """A command, whether it was there already or not."""
+    """A command, loaded if it was not yet."""
     return command.load() if isinstance(command, Later) else command
 
 
 def program(commands: Mapping[str, tuple[str, str]]) -> type[Group]:
-    """The class of a group with commands that are loaded later.
+    """The class of a group with lazily loaded commands.
 
     Args:
         commands: name → module and summary, in the order of the help page.

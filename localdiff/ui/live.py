@@ -50,10 +50,10 @@ class LiveView:
     """Draws a run on a terminal.
 
     Use it as a context manager around the loop that reads the engine's events, and pass it each of them
-    before any observer that prints after the run: at `RunFinished` the canvas is gone and the text stands.
+    before any observer that prints after the run: at `RunFinished` the canvas is gone and the text printed.
 
     Args:
-        stream: the terminal to draw on, by custom stderr.
+        stream: the terminal to draw on, usually stderr.
         piece_of: text of a token id.
         is_special: whether a token id is a control token.
         prints: channels whose committed text goes to this terminal too. The answer does where stdout is the same
@@ -64,11 +64,11 @@ class LiveView:
         palette: a palette or the name of one, which is resolved with `env`, `color` and the stream's
             encoding.
         color: False for no colour; see `resolve_palette`.
-        fps: frames a second at most.
-        slow: seconds that the engine waits after each step, for watching; the speed then means nothing.
-        cancelled: whether the run has been asked to stop; ends such a wait early, and is said in the header.
+        fps: most frames per second.
+        slow: seconds that the engine waits after each step, for watching; its speed then means nothing.
+        cancelled: whether the run has been asked to stop; ends such a wait early, and is shown in the header.
         legend: explain the colours below the canvas, where there is room.
-        render: lays final text of the answer out for so many columns; None leaves it as it is.
+        render: renders final text of the answer for a number of columns; None leaves it as it is.
         size: current size of the terminal; by default the terminal is asked.
         keyboard: the terminal whose echo is turned off while the canvas is drawn, or None to leave it alone.
         env: environment.
@@ -140,7 +140,7 @@ class LiveView:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # Somebody who wants the process to end does not want to wait for a terminal that is held with Ctrl-S.
+        # A process that is asked to end must not wait for a terminal that is held with Ctrl-S.
         self.close(patience=None if kind is None else _PATIENCE_SECONDS)
 
     def on_event(self, event: Event) -> None:
@@ -170,7 +170,7 @@ class LiveView:
             self._wait(self._slow)
 
     def above(self, line: str) -> None:
-        """Print a line that stays: above the canvas while there is one, and plainly before and after."""
+        """Print a line that stays: above the canvas while there is one, and as usual before and after."""
         if self._thread is None or self._closed:
             self._stream.write(line + "\n")
             self._stream.flush()
@@ -178,14 +178,14 @@ class LiveView:
             self._put(Frame(scene=self._scene, note=line), keep=True)
 
     def close(self, *, patience: float | None = None) -> None:
-        """Leave the final text in place of the canvas and give the terminal back; doing it twice does nothing.
+        """Leave the final text in place of the canvas and restore the terminal; a second call does nothing.
 
         Args:
             patience: most seconds to wait for a terminal that takes no output, None for as long as it takes.
 
         Raises:
             OSError: the terminal is gone, and the answer with it.
-            Exception: the drawing failed; the text has been printed all the same.
+            Exception: the drawing failed; the text has been printed nevertheless.
         """
         if self._closed:
             return
@@ -195,7 +195,7 @@ class LiveView:
             self._thread.join(patience)
         self._closed = True
         if self._thread is not None and self._thread.is_alive():
-            # The terminal takes nothing. What can be restored is restored now, and again at the very end.
+            # The terminal accepts no output. What can be restored is restored now, and again at the very end.
             self._guard.restore()
             return
         try:
@@ -260,7 +260,7 @@ class LiveView:
         return self._clock() < self._rests_until
 
     def _step_aside(self) -> None:
-        # Only the drawing thread may be made to wait by a terminal that takes nothing.
+        # Only the drawing thread may wait for a terminal that accepts no output.
         if self._thread is None or not takes_output(self._stream) or not self._screen.acquire(timeout=_NAP_SECONDS):
             return
         try:

@@ -1,4 +1,4 @@
-"""What the other rooms log, as lines on stderr.
+"""The package's log, as lines on stderr.
 
 Knows the package's logger and where its lines go; knows nothing about what is logged.
 """
@@ -16,9 +16,9 @@ from localdiff.ui.status import StatusLine
 
 @contextmanager
 def logging_to(status: StatusLine, output: Output) -> Iterator[None]:
-    """Send what the other rooms log to stderr, above what moves there: warnings always, the rest with `-v`.
+    """Send the package's log to stderr, above what moves there: warnings always, the rest with `-v`.
 
-    What libraries warn of would otherwise be written straight into a picture that is being drawn.
+    Warnings of libraries would otherwise be written straight into the canvas being drawn.
     """
 
     class Above(logging.Handler):

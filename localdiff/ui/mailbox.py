@@ -1,7 +1,7 @@
-"""Between the engine's thread and the drawing thread: the latest frame wins, and some frames may not be missed.
+"""Mailbox from the engine's thread to the drawing thread: the latest frame wins, and some must not be missed.
 
-Knows order and waiting; knows nothing about frames. The engine never waits here for anybody: putting something in takes
-a lock that is only ever held for the time of a list operation, and wakes nobody who is not waiting for it.
+Knows order and waiting; knows nothing about frames. The engine never waits here: putting something in takes
+a lock that is only ever held for the time of a list operation, and wakes only a thread that waits for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Mailbox(Generic[T]):
-    """One slot that is overwritten, and a queue for what has to be kept."""
+    """A slot that is overwritten, and a queue for what must be kept."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -22,7 +22,7 @@ class Mailbox(Generic[T]):
         self._closed = threading.Event()
 
     def put(self, item: T, *, keep: bool = False) -> None:
-        """Leave `item`; it replaces what was put without `keep` and has not been taken.
+        """Leave `item`; it replaces an item that was put without `keep` and has not been taken.
 
         Args:
             item: what to leave.
@@ -34,7 +34,7 @@ class Mailbox(Generic[T]):
             self._changed.notify()
 
     def take(self, timeout: float | None = None) -> list[T]:
-        """Wait until there is something, the box is closed or `timeout` seconds are over; oldest first."""
+        """Wait until there are items, the box is closed or `timeout` seconds are over; oldest first."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed.is_set() or self._kept or self._latest, timeout)
             items = self._kept + self._latest
@@ -43,16 +43,16 @@ class Mailbox(Generic[T]):
 
     def pause(self, seconds: float) -> None:
         """Wait `seconds`, or until the box is closed."""
-        # Not on the condition: every `put` would wake the thread for nothing, and take time from the one that put.
+        # Not on the condition: every `put` would wake the thread for nothing, and cost the putting thread time.
         self._closed.wait(seconds)
 
     def close(self) -> None:
-        """Wake whoever waits; nothing waits from here on."""
+        """Wake all waiters; nothing waits from here on."""
         self._closed.set()
         with self._changed:
             self._changed.notify_all()
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called; items may still lie inside."""
+        """Whether `close` was called; there may still be items."""
         return self._closed.is_set()

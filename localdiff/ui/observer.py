@@ -1,4 +1,4 @@
-"""The one thing a display, a recorder and a summary have in common."""
+"""The observer interface, which displays, recorders and summaries share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from localdiff.events import Event
 
 
 class Observer(Protocol):
-    """Something that looks at a generation and never changes it."""
+    """Something that observes a generation and never changes it."""
 
     def on_event(self, event: Event) -> None:
-        """See the next event; they come in the order in which they happened."""
+        """Take the next event, in the order in which they happened."""

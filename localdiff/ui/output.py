@@ -1,4 +1,4 @@
-"""The two output streams and what may be sent to them, decided once.
+"""The two output streams and what may be written to them, decided once.
 
 Knows whether a stream is a terminal, how wide it is, whether it takes colour, and who asked for quiet; knows nothing
 about generations. Everything is injectable, so that tests need no terminal.
@@ -27,10 +27,10 @@ class Stream:
 
     Attributes:
         file: where the text goes.
-        terminal: whether somebody looks at it as it comes.
-        color: whether escape codes for colours are welcome.
+        terminal: whether it is a terminal.
+        color: whether colour escape codes may be written.
         moving: whether a line may be rewritten in place.
-        width: columns at the start.
+        width: columns at start-up.
         missing: whether the process was started without this stream; what is written is lost.
     """
 
@@ -43,7 +43,7 @@ class Stream:
 
     @property
     def columns(self) -> int:
-        """Columns now: a window may have been pulled since the start."""
+        """Columns now: a window may have been resized since start-up."""
         try:
             return os.get_terminal_size(self.file.fileno()).columns or self.width
         except (OSError, ValueError):
@@ -51,19 +51,19 @@ class Stream:
 
     @property
     def piped(self) -> bool:
-        """Whether a program reads what is written; it may print that wherever it likes."""
+        """Whether a program reads what is written, which may print it anywhere."""
         try:
             return stat.S_ISFIFO(os.fstat(self.file.fileno()).st_mode)
         except (OSError, ValueError):
             return False
 
     def write(self, text: str) -> None:
-        """Write and flush at once: whoever reads along wants it now."""
+        """Write and flush at once, for whoever reads along."""
         self.file.write(text)
         self.file.flush()
 
     def write_path(self, path: Path) -> None:
-        """Write a path and a newline: its very bytes, which need not be text, but nothing that steers a terminal."""
+        """Write a path and a newline: its exact bytes, which need not be text, but nothing that controls a terminal."""
         if self.terminal:
             self.write(f"{printable(str(path))}\n")
         elif isinstance(self.file, io.TextIOWrapper):
@@ -74,7 +74,7 @@ class Stream:
             self.write(f"{path}\n")
 
     def styled(self, text: str, style: str) -> str:
-        """The text in a style given as SGR parameters, or as it is where there is no colour."""
+        """The text in a style given as SGR parameters, or unchanged where there is no colour."""
         return f"\x1b[{style}m{text}\x1b[0m" if self.color and text else text
 
     def dot(self) -> str:
@@ -94,8 +94,8 @@ class Output:
         stdout: for the answer alone.
         stderr: for everything else.
         quiet: errors only.
-        verbose: say on stderr what is going on, even where nobody looks at it.
-        stats: print the footer even where stderr is no terminal.
+        verbose: report progress on stderr, even where it is no terminal.
+        stats: print the footer even where stderr is not a terminal.
     """
 
     stdout: Stream
@@ -111,17 +111,17 @@ class Output:
 
     @property
     def notes(self) -> bool:
-        """Whether a remark to the person who runs this belongs on stderr."""
+        """Whether remarks to the user belong on stderr."""
         return not self.quiet and (self.stderr.terminal or self.logs)
 
     def error(self, message: str, hint: str | None = None) -> None:
-        """Print an error, and what can be done about it, in the form all errors have."""
+        """Print an error and a hint in the form that all errors have."""
         self.stderr.write(f"{self.stderr.styled('error:', RED)} {printable(message)}\n")
         if hint is not None:
             self.hint(hint)
 
     def hint(self, text: str) -> None:
-        """Print what can be done."""
+        """Print a hint."""
         self.stderr.write(f"{self.stderr.styled('hint:', CYAN)} {printable(text)}\n")
 
 
@@ -137,7 +137,7 @@ def decide(
 ) -> Output:
     """Look at the streams and the environment once.
 
-    Colour goes by the flag, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`, and then to terminals that are not dumb.
+    Colour follows the flag, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`; else terminals that are not dumb get it.
     """
     return Output(
         stdout=_stream(stdout or sys.stdout, color, env, exact=True),
@@ -149,12 +149,12 @@ def decide(
 
 
 def printable(text: str) -> str:
-    """One line that cannot steer a terminal, for words that come from outside such as file names."""
+    """One line that cannot control a terminal, for outside text such as file names."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 def shell_word(text: str | Path) -> str:
-    """A word of a command line, to be read and to be copied: quoted where a shell would take it for something else."""
+    """A word of a command line, fit to read and to copy: quoted where a shell would interpret it."""
     if str(text).isprintable():
         return shlex.quote(str(text))
     plain = frozenset(range(32, 127)) - frozenset(b"'\\")

@@ -1,4 +1,4 @@
-"""Draws one scene after the other in a terminal's region, and measures what that costs.
+"""Draws scene after scene in a terminal's region, and measures what that costs.
 
 Knows a stream, a size and a clock; knows nothing about threads or events. One scene is one write.
 """
@@ -30,7 +30,7 @@ WRITE_SHARE = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Frame:
-    """A scene, and what is left above the region with it: final text, then a remark."""
+    """A scene, and what is printed above the region with it: final text, then a remark."""
 
     scene: Scene
     above: tuple[Passage, ...] = ()
@@ -45,10 +45,10 @@ class Painter:
         view: turns scenes into rows.
         size: current size of the terminal; asked before every frame.
         one_line: draw the status line whatever the size.
-        fps: frames a second at most.
-        stopping: whether the run has been asked to stop, which is then said.
+        fps: most frames per second.
+        stopping: whether the run has been asked to stop, which is then shown.
         clock: seconds, monotonic.
-        work_clock: seconds of work of the calling thread; what it waits for others takes nothing from the engine.
+        work_clock: CPU seconds of the calling thread; time that it waits takes nothing from the engine.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Painter:
         return self._region.height > 0
 
     def paint(self, frame: Frame) -> None:
-        """Draw a frame; raises what the stream raises."""
+        """Draw a frame; errors of the stream propagate."""
         start, began = self._clock(), self._work_clock()
         size = self._size()
         scene = replace(frame.scene, stopping=True) if self._stopping() else frame.scene
@@ -118,19 +118,19 @@ class Painter:
         self._drawn_size = None
 
     def step_aside(self) -> None:
-        """Take the region away so that somebody else can print there; the next frame begins a new one below."""
+        """Remove the region so that something else can be printed there; the next frame begins a new one below."""
         if self.is_drawn:
             self._write(self._region.close("", self._size()))
             self._drawn_size = None
 
     def finish(self, frames: Sequence[Frame], passages: Sequence[Passage]) -> None:
-        """Leave in place of the region what frames that were not drawn had to say, and final text."""
+        """Replace the region by the text of frames that were not drawn, and final text."""
         text = encode_above(frames) + encode_passages(passages)
         if text or self.is_drawn:
             self._write(self._region.close(text, self._size()))
 
     def _encode(self, rows: Sequence[Row]) -> list[str]:
-        """Rows as text; one that stands where it stood in the frame before is not encoded again."""
+        """Rows as text; a row that was in the same place in the frame before is not encoded again."""
         known = self._encoded + [(None, "")] * (len(rows) - len(self._encoded))
         self._encoded = [
             (row, text if row == before else encode_row(row)) for row, (before, text) in zip(rows, known, strict=False)
@@ -164,7 +164,7 @@ def encode_passages(passages: Sequence[Passage]) -> str:
 
 
 def encode_above(frames: Sequence[Frame]) -> str:
-    """What frames leave above the region, as whole lines."""
+    """What frames print above the region, as whole lines."""
     parts: list[str] = []
     for frame in frames:
         parts.append(encode_passages(frame.above))

@@ -1,7 +1,7 @@
-"""A generation in words that stay: the answer on stdout, remarks and figures on stderr.
+"""Plain output of a generation: the answer on stdout, remarks and figures on stderr.
 
-Knows which words belong on which stream; knows nothing about options or exit codes. What moves is `ui.live`'s; where
-that draws on the screen of the answer, it prints the answer as well, and only the remarks are left to this object.
+Knows which words belong on which stream; knows nothing about options or exit codes. Animation is in `ui.live`; where
+that draws on the answer's terminal, it prints the answer as well, and only the remarks are left to this object.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from localdiff.view.words import counted
 
 
 class Plain:
-    """Observer that prints the answer, and for people also how the run went.
+    """Observer that prints the answer, and to a terminal also how the run went.
 
     Args:
         output: the streams.
         above: prints a line that stays on stderr, above whatever moves there.
         context: most tokens that prompt and answer may take together.
         answer: where the answer goes; None where something else prints it, or takes its place.
-        thoughts: whether to print what the model thinks, to stderr.
-        slowed: the run waits for whoever watches it.
+        thoughts: whether to print the model's thoughts to stderr.
+        slowed: the run is slowed for watching.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Plain:
         self._answered = False
 
     def on_event(self, event: Event) -> None:
-        """Print what the event brings."""
+        """Print what the event adds."""
         match event:
             case RunStarted():
                 self._limits = event
@@ -78,7 +78,7 @@ class Plain:
                 self._finished(event)
 
     def close(self) -> None:
-        """End an answer that broke off; for use when a run fails."""
+        """End an answer that was cut short; for use when a run fails."""
         for text in (self._thought, self._answer):
             if text is not None:
                 text.end()
@@ -142,7 +142,7 @@ class _Text:
         self._write(self._held.rfind("\n") + 1 if self._whole_lines else len(self._held))
 
     def end(self) -> None:
-        """Write what is left; the last line is ended too, except where the text is exact."""
+        """Write what is left, and end the last line unless the text is exact."""
         self._write(len(self._held))
         if self._open and (self._stream.terminal or self._style is not None):
             self._stream.write("\n")

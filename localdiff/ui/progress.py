@@ -1,7 +1,7 @@
-"""How far a long job is: bars that move on a terminal, sparse lines everywhere else.
+"""Progress of a long job: bars on a terminal, occasional lines everywhere else.
 
-Knows named amounts of bytes, some of which stand for the whole and some for one file; knows nothing about what is being
-done. May be told things from several threads.
+Knows named amounts of bytes, some of which are for the whole job and some for one file; knows nothing about what is
+being done. May be called from several threads.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ WIDE, NARROW = 80, 48
 STEP = 10
 """Percent between two lines."""
 PAUSE = 30.0
-"""Seconds between two lines where that comes first."""
+"""Seconds between two lines, if that is sooner."""
 LEAST = 1.0
-"""Seconds between two lines in any case."""
+"""Least seconds between two lines."""
 
 
 class Board(Protocol):
-    """Shows how far things are."""
+    """Shows progress."""
 
     def start(self, name: str, total: int, *, whole: bool = False) -> None:
-        """Something of `total` bytes begins; `whole` if it stands for all of a phase."""
+        """Something of `total` bytes begins; `whole` if it is all of a phase."""
 
     def show(self, name: str, done: int, detail: str = "") -> None:
-        """So many bytes of it are done; `detail` says at what it is."""
+        """`done` bytes of it are done; `detail` says what it is working on."""
 
     def end(self, name: str) -> None:
         """It is over."""
 
     def note(self, text: str) -> None:
-        """Say something that stays."""
+        """Print something that stays."""
 
 
 class Silent:
@@ -83,17 +83,17 @@ class _Amount:
 
 
 class _Figures(ProgressColumn):
-    """Taken anew whenever they are drawn, so that what stands still does not keep its rate."""
+    """Computed anew whenever they are drawn, so that a stalled job does not keep its rate."""
 
     def render(self, task: Task) -> Text:
         return Text(task.fields["amount"].figures())
 
 
 class Bars:
-    """Bars on a terminal, one a thing that is going on.
+    """Bars on a terminal, one for each thing in progress.
 
     Args:
-        bars: rich's.
+        bars: rich's progress display.
         clock: seconds.
     """
 
@@ -103,7 +103,7 @@ class Bars:
         self._lock = threading.RLock()
 
     def start(self, name: str, total: int, *, whole: bool = False) -> None:
-        """See `Board`; what stands for the whole is on top."""
+        """See `Board`; the bar for the whole is on top."""
         with self._lock:
             if name in self._amounts:
                 return
@@ -134,7 +134,7 @@ class Bars:
 
 
 class Lines:
-    """A line for every tenth of what stands for the whole, or every half minute.
+    """A line for every tenth of the whole, or every half minute.
 
     Args:
         stream: where they go.
@@ -179,7 +179,7 @@ class Lines:
 
 @contextmanager
 def board(output: Output, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Board]:
-    """What suits stderr: bars, lines, or nothing where quiet was asked for. Bars are gone when this ends."""
+    """The board that suits stderr: bars, lines, or nothing with `--quiet`. Bars are removed when this ends."""
     stream = output.stderr
     if output.quiet:
         yield Silent()

@@ -1,6 +1,6 @@
-"""How fast something goes, and when it may honestly be said how long it will still take.
+"""Rate of progress, and the time left where it can honestly be estimated.
 
-Knows amounts and a clock; knows nothing about what is counted or how it is shown. One thread may look while another
+Knows amounts and a clock; knows nothing about what is counted or how it is shown. One thread may read while another
 counts.
 """
 
@@ -14,11 +14,11 @@ from collections.abc import Callable
 WINDOW = 30.0
 """Seconds over which a rate is taken."""
 RECENT = 5.0
-"""Seconds over which it must be about the same."""
+"""Seconds over which the recent rate is taken."""
 FIRST = 3.0
-"""Seconds before which nothing is foretold."""
+"""Seconds before which nothing is estimated."""
 STEADY = 2.0
-"""Factor by which the recent rate may differ from the rate before anything foretold is withheld."""
+"""Factor by which the recent rate may differ from the rate before the estimate is withheld."""
 
 _SPACING = 0.25
 
@@ -38,7 +38,7 @@ class Rate:
         self._lock = threading.RLock()
 
     def see(self, done: int) -> None:
-        """So much is done now; less than before means that some of it is done again."""
+        """`done` is the amount so far; less than before means that some of it is done again."""
         with self._lock:
             now = self._clock()
             if done < self._last[1]:
@@ -48,7 +48,7 @@ class Rate:
             self._last = (now, done)
 
     def per_second(self, window: float = WINDOW) -> float | None:
-        """Mean rate over the last seconds, or None where there is none yet."""
+        """Mean rate over the last seconds, or None where none is known yet."""
         with self._lock:
             now = self._clock()
             while len(self._points) > 1 and self._points[1][0] <= now - WINDOW:
@@ -59,7 +59,7 @@ class Rate:
             return (self._last[1] - since[1]) / seconds if seconds > _SPACING else None
 
     def seconds_left(self, total: int) -> float | None:
-        """How long the rest will take, or None where that cannot be told: too early, standing still, or unsteady."""
+        """How long the rest will take, or None where that cannot be estimated: too early, stalled, or unsteady."""
         mean, recent = self.per_second(), self.per_second(RECENT)
         if self._clock() - self._start < FIRST or not mean or not recent:
             return None

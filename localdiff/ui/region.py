@@ -1,4 +1,4 @@
-"""A few rows at the bottom of the normal screen that are drawn over and over, with final text flowing out above them.
+"""A few rows at the bottom of the normal screen that are redrawn in place, with final text printed above them.
 
 Knows cursor movement, synchronized-update marks and what a terminal does with rows; knows nothing about
 canvases, files or threads: it turns rows into the text of one write. Nothing is erased before it is drawn
@@ -23,15 +23,15 @@ ERASE_REST_OF_ROW, ERASE_BELOW = "\x1b[K", "\x1b[J"
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 RESTORE = SYNC_OFF + WRAP_ON + RESET + CURSOR_ON
-"""Puts back everything that a frame, whole or cut short, may have changed."""
+"""Restores everything that a frame, whole or cut short, may have changed."""
 
-# Not from the first column: in the corner of the screen, tmux would take that for clearing it, and keep what it clears.
+# Not from the first column: at the top left, tmux would take that for clearing the screen, and keep what it clears.
 _ERASE_FROM_FIRST_COLUMN = "\x1b[K\x1b[C\x1b[J"
 ERASE_REGION = f"\r{_ERASE_FROM_FIRST_COLUMN}\r"
-"""Takes a region away, from where the cursor rests between frames."""
+"""Removes a region, from where the cursor rests between frames."""
 
 LEAVE = RESTORE + ERASE_REGION
-"""Puts back everything, and takes a region away."""
+"""Restores everything, and removes a region."""
 
 
 class Region:
@@ -52,7 +52,7 @@ class Region:
         self._is_known = False
 
     def abandon(self) -> None:
-        """Leave the rows where they are and begin anew at the cursor: something else has been on the screen."""
+        """Leave the rows where they are and begin anew at the cursor, after something else was on the screen."""
         self._rows, self._size = (), None
 
     def frame(self, rows: Sequence[str], size: Size, *, above: str = "") -> str:
@@ -72,14 +72,14 @@ class Region:
         if known == tuple(rows):
             return ""
         moved = resized or bool(above)
-        # Rows that a narrower terminal has broken in two go away with all others.
+        # Rows that a narrower terminal has wrapped are removed with all others.
         head = [SYNC_ON, "" if known else CURSOR_OFF, ERASE_REGION if resized else "\r"]
         body = _rows(rows, known, on_screen=0 if moved else self.height, shrinks=moved or len(rows) < self.height)
         self._rows, self._is_known, self._size = tuple(rows), True, size
         return "".join([*head, _lines(above, size.columns), WRAP_OFF, body, WRAP_ON, SYNC_OFF])
 
     def close(self, text: str, size: Size) -> str:
-        """The text of one write that leaves `text` in place of the region and gives the terminal back.
+        """The text of one write that puts `text` in place of the region and restores the terminal.
 
         Args:
             text: the rest of the final text; empty, or whole lines.
@@ -101,14 +101,14 @@ def _rows(rows: Sequence[str], known: Sequence[str], *, on_screen: int, shrinks:
         below = ERASE_BELOW if _SGR.sub("", row) else _ERASE_FROM_FIRST_COLUMN
         parts += [_down(at, index, on_screen), row, below if clears_below else ERASE_REST_OF_ROW, "\r"]
         at = index
-    # Rows that are not there yet are made even where they are empty.
+    # Rows that do not exist yet are made even where they are empty.
     parts.append(_down(at, last, on_screen) if on_screen <= last else "")
     at = last if on_screen <= last else at
     return "".join(parts) + (f"\x1b[{at}A" if at else "")
 
 
 def _down(start: int, stop: int, on_screen: int) -> str:
-    """From the start of one row to the start of another below it; rows that are not there yet are made."""
+    """Moves from the start of one row to the start of another below it; missing rows are made."""
     steps = max(0, min(stop, on_screen - 1) - start)
     made = stop - start - steps
     return (f"\x1b[{steps}B" if steps else "") + "\r\n" * made
@@ -121,7 +121,7 @@ def _lines(text: str, columns: int) -> str:
         # A tab would leave what was there before between its ends.
         line = line.expandtabs(8)
         width = cell_len(_SGR.sub("", line))
-        # Behind a row that is full to its last column the cursor still stands on that column.
+        # After a row that is full to its last column the cursor is still on that column.
         is_full = width > 0 and width % columns == 0
         parts += [line, "" if is_full else ERASE_REST_OF_ROW, "\r\n"]
     return "".join(parts)

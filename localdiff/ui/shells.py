@@ -1,4 +1,4 @@
-"""Completion scripts, one a shell.
+"""Completion scripts, one per shell.
 
 Each calls the program with `_LOCALDIFF_COMPLETE` set and the words of the line, the unfinished one last, and reads
 lines of `kind TAB value TAB help`. Nothing that comes back is evaluated by a shell.
@@ -94,4 +94,4 @@ Register-ArgumentCompleter -Native -CommandName localdiff -ScriptBlock {
 """
 
 SCRIPTS: Mapping[str, str] = MappingProxyType({"bash": BASH, "zsh": ZSH, "fish": FISH, "powershell": POWERSHELL})
-"""Name of a shell → what makes it complete `localdiff`."""
+"""Name of a shell → script that makes it complete `localdiff`."""

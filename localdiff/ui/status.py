@@ -1,4 +1,4 @@
-"""One line at the bottom of a terminal that is rewritten in place and leaves nothing behind.
+"""A status line at the bottom of a terminal, rewritten in place and removed in the end.
 
 Uses carriage returns and spaces only, no escape codes. Knows nothing about what the line says.
 """
@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 from localdiff.ui.output import Stream
 
-# What a terminal echoes for Ctrl-C stands behind the line; clearing a little further takes it away too.
+# What a terminal echoes for Ctrl-C comes after the line; clearing a little further removes it too.
 _ECHO = 4
 
 
 class StatusLine:
-    """A line on a terminal; where the stream is none, or lines may not move, every call does nothing."""
+    """A line on a terminal; where the stream is no terminal, or lines may not move, every call does nothing."""
 
     def __init__(self, stream: Stream, *, shown: bool = True) -> None:
         self.shown = shown and stream.moving
@@ -23,7 +23,7 @@ class StatusLine:
         self._above: Callable[[str], None] | None = None
 
     def show(self, text: str) -> None:
-        """Put this text in place of the one that stands there."""
+        """Replace the text shown."""
         if not self.shown:
             return
         text = text[: max(self._stream.width - 1, 0)]
@@ -31,13 +31,13 @@ class StatusLine:
         self._text = text
 
     def clear(self) -> None:
-        """Take the line away and leave the cursor where it began."""
+        """Remove the line and leave the cursor where it began."""
         if self._text:
             self._stream.write("\r" + " " * len(self._text) + self._blank_after(len(self._text)) + "\r")
             self._text = ""
 
     def give_way(self, above: Callable[[str], None]) -> None:
-        """Go for good: something else is drawn on this terminal from now on, and `above` prints lines that stay."""
+        """Remove the line for good: something else now draws on this terminal, and `above` prints lines that stay."""
         self.clear()
         self.shown = False
         self._above = above
@@ -54,7 +54,7 @@ class StatusLine:
             self.show(text)
 
     def _blank_after(self, length: int) -> str:
-        """Spaces over what an earlier, longer text left, and back over them so that an echo lands beside the text."""
+        """Spaces over the rest of an earlier, longer text, and back over them so that an echo lands beside the text."""
         wanted = max(len(self._text), length) + _ECHO
         blanks = min(wanted, self._stream.width - 1) - length
         return " " * blanks + "\b" * blanks if blanks > 0 else ""

@@ -25,7 +25,7 @@ class Identity(Protocol):
 
     @property
     def revision(self) -> str | None:
-        """Its commit on the Hub, if it came from there."""
+        """Its commit on the Hub, if it is from there."""
 
     @property
     def device(self) -> str:
@@ -33,7 +33,7 @@ class Identity(Protocol):
 
     @property
     def dtype(self) -> str:
-        """The type it computed in."""
+        """The dtype it computed in."""
 
     @property
     def adapter(self) -> str | None:
@@ -41,7 +41,7 @@ class Identity(Protocol):
 
 
 def name_of(identity: Identity) -> str:
-    """Model and adapter, to read."""
+    """Model and adapter, for display."""
     adapter = "" if identity.adapter is None else f" with the adapter {printable(identity.adapter)}"
     return printable(identity.model) + adapter
 
@@ -56,7 +56,7 @@ class Summary:
 
     @property
     def text(self) -> str:
-        """The answer so far, without what the model thought."""
+        """The answer so far, without the model's thoughts."""
         return "".join(self._texts)
 
     def on_event(self, event: Event) -> None:

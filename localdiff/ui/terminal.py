@@ -1,8 +1,8 @@
-"""The terminal as a thing that has a size, echoes keys, and must be given back in order.
+"""Size and echo of the terminal, and its restoration on every exit.
 
 Knows file descriptors, signals and `termios`; knows nothing about what is drawn. Whatever ends the process,
-short of a signal that nobody can catch, the cursor, auto-wrap, colours, synchronized updates and the echo
-are put back.
+short of a signal that cannot be caught, the cursor, auto-wrap, colours, synchronized updates and the echo
+are restored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def terminal_size(stream: TextIO) -> Size:
 def live_mode(wish: LiveWish, *, stream: TextIO, env: Mapping[str, str]) -> LiveMode:
     """What to draw on `stream`.
 
-    Nothing is drawn on what is no terminal or cannot move its cursor (`TERM=dumb`), whatever is wished for.
+    Nothing is drawn where there is no terminal or its cursor cannot move (`TERM=dumb`), whatever is wished for.
     """
     if wish == "off" or not stream.isatty() or env.get("TERM") in {"dumb", "unknown"}:
         return "off"
@@ -63,22 +63,22 @@ def is_same_terminal(one: TextIO, other: TextIO) -> bool:
 
 
 def takes_output(stream: TextIO, *, patience: float = 0.0) -> bool:
-    """Whether a terminal takes output within some seconds; one that is held with Ctrl-S does not."""
+    """Whether a terminal accepts output within `patience` seconds; one that is held with Ctrl-S does not."""
     try:
         return bool(select.select([], [stream.fileno()], [], patience)[1])
     except io.UnsupportedOperation:
-        return True  # no file at all: it never blocks
+        return True  # not a file at all: it never blocks
     except (OSError, ValueError):
         return False
 
 
 class TerminalGuard:
-    """Gives a terminal back on every way out.
+    """Restores a terminal on every way out.
 
     Between `start` and `stop`: SIGTERM unwinds the main thread as `SystemExit(143)`; a hangup and Ctrl-\\ end the
-    process as always, after the terminal has been restored; keys are not echoed into the picture; Ctrl-Z hands the
-    terminal over in order; and an exit that skips `stop` still restores it. A signal that somebody else handles, or
-    that is ignored, stays theirs.
+    process as always, after the terminal has been restored; keys are not echoed into the picture; Ctrl-Z restores
+    it before the process stops; and an exit that skips `stop` still restores it. A signal that other code handles, or
+    that is ignored, is left alone.
 
     Args:
         stream: the terminal that is drawn on.
@@ -97,7 +97,7 @@ class TerminalGuard:
         self._started = False
 
     def start(self) -> None:
-        """Take the terminal."""
+        """Take over the terminal."""
         if self._started:
             return
         self._started = True
@@ -112,7 +112,7 @@ class TerminalGuard:
                 self._handle(signal.SIGCONT, self._on_resumed)
 
     def stop(self) -> None:
-        """Give the terminal back; call it after the last write."""
+        """Restore the terminal; call it after the last write."""
         if not self._started:
             return
         self._started = False
@@ -123,13 +123,13 @@ class TerminalGuard:
         atexit.unregister(self.restore)
 
     def restore(self) -> None:
-        """Take a picture away and put the terminal in order, now; never waits long for a terminal that is stuck."""
+        """Remove the canvas and restore the terminal, now; never waits long for a terminal that is stuck."""
         self._echo_keys()
         try:
             if takes_output(self._stream, patience=_PATIENCE):
                 os.write(self._stream.fileno(), LEAVE.encode())
         except (OSError, ValueError):
-            # The terminal is gone, and with it everything there was to restore.
+            # The terminal is gone, and everything to restore with it.
             return
 
     def _handle(self, number: int, handler: Callable[[int, FrameType | None], None]) -> None:
@@ -147,7 +147,7 @@ class TerminalGuard:
         self.restore()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
-        # It goes on, perhaps without having been stopped: the system stops nothing that nobody could continue.
+        # It goes on, perhaps without having stopped: the system stops no process that nobody could continue.
         self._on_resumed(number, frame)
 
     def _on_resumed(self, _number: int, _frame: FrameType | None) -> None:
@@ -168,7 +168,7 @@ class TerminalGuard:
             settings = termios.tcgetattr(descriptor)
             if self._echo is None:
                 self._echo = list(settings)
-            # Ctrl-C would throw away what a slow terminal has not read yet: text of the answer, and half a frame.
+            # Ctrl-C would discard what a slow terminal has not read yet: text of the answer, and half a frame.
             settings[3] = settings[3] & ~termios.ECHO | termios.NOFLSH
             termios.tcsetattr(descriptor, termios.TCSANOW, settings)
         except (OSError, ValueError, termios.error):

@@ -1,1 +1,1 @@
-"""What a condensing canvas looks like: events and pieces in, rows out. No torch, no terminal."""
+"""Rendering of a condensing canvas: events and pieces in, rows out. No torch, no terminal."""

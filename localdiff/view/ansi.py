@@ -1,4 +1,4 @@
-"""Rows as text with SGR codes, the only control sequences that model text ever stands between.
+"""Rows as text with SGR codes, the only control sequences put around model text.
 
 Knows the codes for colours and attributes; knows nothing about cursors or screens.
 """
@@ -14,7 +14,7 @@ RESET = "\x1b[0m"
 
 @lru_cache(maxsize=256)
 def sgr(style: Style) -> str:
-    """The sequence that sets exactly this style, whatever was set before."""
+    """The SGR sequence that sets exactly this style, whatever was set before."""
     codes = ["0"]
     if style.bold:
         codes.append("1")
@@ -29,13 +29,13 @@ def sgr(style: Style) -> str:
 
 
 def encode_row(row: Row) -> str:
-    """A row as a terminal takes it: begins and ends with the default style, without blanks at its end."""
+    """A row for a terminal: begins and ends with the default style, without trailing blanks."""
     while row and row[-1].text.isspace() and not row[-1].style.underline:
         row = row[:-1]
     parts: list[str] = []
     current = PLAIN
     for text, _, style in row:
-        # Space has no colour, so it changes style only where a line below would begin or end.
+        # Space has no colour, so it changes style only where an underline would begin or end.
         if style is not current and (style.underline or current.underline or not text.isspace()):
             parts.append(sgr(style))
             current = style

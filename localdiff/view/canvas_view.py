@@ -1,7 +1,7 @@
-"""One pure function from a scene, a size and a palette to rows.
+"""The canvas as rows: a pure function of a scene, a size and a palette.
 
-Knows every part of the picture and in which order they stand; knows nothing about terminals. The terminal,
-rich, and pictures for documents all draw what comes out of here.
+Knows every part of the picture and their order; knows nothing about terminals. The terminal,
+rich, and pictures for documents all draw these rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Drawn:
     Attributes:
         block: its block.
         ids: its draft, or None where the canvas was untouched noise.
-        top: first row of the page that was in sight.
+        top: first visible row of the page.
     """
 
     block: int = 0
@@ -40,14 +40,14 @@ class Drawn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Picture:
-    """Rows to draw, and what the next call needs to know about them."""
+    """Rows to draw, and what the next call needs of them."""
 
     rows: tuple[Row, ...]
     drawn: Drawn
 
 
 class CanvasView:
-    """Draws scenes in one palette; the same arguments give the same picture, only cells are remembered.
+    """Draws scenes in one palette; the same arguments give the same picture, only cells are cached.
 
     Args:
         piece_of: text of a token id.
@@ -61,7 +61,7 @@ class CanvasView:
         self._layout: tuple[tuple[object, ...], Layout] | None = None
 
     def picture(self, scene: Scene, size: Size, drawn: Drawn | None = None, *, one_line: bool = False) -> Picture:
-        """The rows of a scene, none wider than the terminal less one column.
+        """The rows of a scene, none wider than the terminal minus one column.
 
         Args:
             scene: what there is to draw.
@@ -123,7 +123,7 @@ class CanvasView:
         return lay_out(cells + draft, owners + positions, layout.body_columns)
 
     def _in_sight(self, page: Page, top: int, rows: int) -> list[Row]:
-        """`rows` rows from `top` on, blank ones below a short page; notes say how many are out of sight."""
+        """`rows` rows from `top` on, blank ones below a short page; notes say how many are hidden."""
         shown = list(page.rows[top : top + rows])
         below = len(page.rows) - top - rows
         if rows >= 4 and top > 0:

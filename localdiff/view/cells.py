@@ -1,4 +1,4 @@
-"""From token ids to cells: what one position of the canvas shows, at each stage of certainty.
+"""Cells of token ids: what one position of the canvas shows, at each stage of certainty.
 
 Knows pieces, special tokens, bytes and newlines; knows nothing about rows or terminals. A cell is the
 smallest thing that the flow moves to another row. Cells are cached by id and stage, because the same few
@@ -42,8 +42,8 @@ class Cell(NamedTuple):
         span: what is drawn.
         lead: columns of space before it (0 or 1), left out where the flow starts a row with this cell.
         soft: whether a row may end before it.
-        breaks: rows that end behind it.
-        bare: what is drawn instead where it stands directly behind a letter: a mark without the base lent
+        breaks: rows that end after it.
+        bare: what is drawn instead where it comes directly after a letter: a mark without the base lent
             to it.
     """
 
@@ -68,7 +68,7 @@ def sign_name(piece: str) -> str:
 
 
 class CellMaker:
-    """Turns positions of a canvas into cells in the looks of one palette.
+    """Turns positions of a canvas into cells in one palette.
 
     Args:
         piece_of: text of a token id; `▁` counts as a space and `<0xNN>` as a byte.
@@ -113,7 +113,7 @@ class CellMaker:
     def tokens(
         self, tokens: Sequence[int], stages: Sequence[int], changed: Sequence[bool]
     ) -> list[tuple[Cell, ...] | None]:
-        """The same for many positions, of which as a rule all were seen before; None for noise as well."""
+        """The same for many positions, most of which are cached as a rule; None for noise as well."""
         positions = list(zip(tokens, stages, changed, strict=True))
         known = self._cells
         try:
@@ -133,7 +133,7 @@ class CellMaker:
         return self.text(piece.replace(_SPACE_MARK, " "), stage, changed)
 
     def byte_run(self, tokens: Sequence[int], stages: Sequence[int], changed: Sequence[bool]) -> list[tuple[Cell, ...]]:
-        """The cells of adjacent byte pieces, one entry a position.
+        """The cells of adjacent byte pieces, one entry per position.
 
         Bytes that make up one character are drawn as that character on the first of them, as uncertain as
         the least certain of them, and as nothing on the others, so that it does not flicker between itself
@@ -174,7 +174,7 @@ class CellMaker:
         return tuple(cells)
 
     def _words(self, text: str, style: Style) -> list[Cell]:
-        """One cell a word and one a wide character; long words are cut into chunks that may be torn apart."""
+        """One cell per word and per wide character; long words are cut into chunks that may be torn apart."""
         if self._palette.glyphs.ascii_only:
             text = ascii_text(text)
         cells: list[Cell] = []

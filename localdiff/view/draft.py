@@ -1,4 +1,4 @@
-"""Which cells the positions of a draft show, in their order.
+"""The cells of a draft's positions, in order.
 
 Knows ids, stages and what was drawn before; knows nothing about rows. Noise cells are all alike, padding shows nothing,
 nothing follows the end of turn, and adjacent bytes are read together.
@@ -25,7 +25,7 @@ def draft_cells(
     """The cells of a canvas.
 
     Args:
-        ids: the draft, one id a position, or none of untouched noise; ignored where the stage is noise.
+        ids: the draft, one id per position, or none for untouched noise; ignored where the stage is noise.
         reading: stages and end of the draft.
         before: the draft that is on the screen; what differs from it is marked. None marks nothing.
         end_ids: ids that end the answer.

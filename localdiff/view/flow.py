@@ -1,4 +1,4 @@
-"""Cells in, rows out: where lines end, and which rows are shown when not all fit.
+"""Line layout: cells in, rows out, and which rows are shown when not all fit.
 
 Knows widths and break opportunities; knows nothing about entropy or text. No row is wider than asked for: a
 cell that does not fit moves to the next row together with what is glued to it, and a glued run longer than
@@ -37,11 +37,11 @@ class Page:
 
 
 def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
-    """Put cells on rows.
+    """Lay out cells on rows.
 
     Args:
-        cells: in their order.
-        owners: the canvas position of each cell, or `COMMITTED`; never falling.
+        cells: in order.
+        owners: the canvas position of each cell, or `COMMITTED`; never decreasing.
         columns: columns of a row.
 
     Raises:
@@ -77,7 +77,7 @@ def lay_out(cells: Sequence[Cell], owners: Sequence[int], columns: int) -> Page:
         if used <= columns or not breaks_row:
             row.append(cell)
         if breaks_row:
-            # The sign of a line break that did not fit needs no row of its own: the row ends here anyway.
+            # A newline sign that did not fit needs no row of its own: the row ends here anyway.
             rows.append(_spans(row))
             starts.append(start)
             row, start, used, soft = [], index + 1, 0, 0
@@ -105,13 +105,13 @@ def _spans(cells: list[Cell]) -> Row:
 
 
 def window(total: int, focus: int, rows: int, previous_top: int) -> int:
-    """Index of the first row to show so that row `focus` is in sight, moving as little as possible.
+    """Index of the first row to show so that row `focus` is visible, moving as little as possible.
 
     Args:
         total: rows there are.
         focus: row where something happens.
         rows: rows that fit.
-        previous_top: what was the first row in the frame before.
+        previous_top: the first row in the frame before.
     """
     margin = 1 if rows >= 4 else 0
     top = min(previous_top, focus - margin)

@@ -1,4 +1,4 @@
-"""Two small pictures of certainty: one glyph a step, and one glyph for a few positions.
+"""Two gauges of certainty: a sparkline with a glyph per step, and a map with a glyph per few positions.
 
 Knows entropies and levels; knows nothing about where the glyphs are put. Both scales are logarithmic, from
 0.005 nats, where a block may stop, to 8 nats: on a linear scale everything after the first steps would be
@@ -18,7 +18,7 @@ LEVELS = 8
 
 
 def level_of(entropy: float) -> int:
-    """Level 0..7 of an entropy in nats: 0 up to 0.005, 7 from 8 on, logarithmic between; NaN counts as 8."""
+    """Level 0..7 of an entropy in nats: 0 up to 0.005, 7 from 8 on, logarithmic in between; NaN counts as 8."""
     if entropy <= LOWEST:
         return 0
     if not entropy < HIGHEST:
@@ -27,7 +27,7 @@ def level_of(entropy: float) -> int:
 
 
 def sparkline(means: Sequence[float], steps: int, palette: Palette) -> Row:
-    """One glyph a step: the latest `steps` mean entropies, oldest first, in the colours of their stages."""
+    """One glyph per step: the latest `steps` mean entropies, oldest first, in the colours of their stages."""
     shown = means[-steps:] if steps else ()
     return tuple(Span(palette.glyphs.levels[level_of(mean)], 1, palette.stages[stage_of(mean)]) for mean in shown)
 
@@ -38,8 +38,8 @@ def position_map(
     """One glyph for each group of positions, in the order of the canvas, whatever the text does.
 
     Args:
-        entropies: nats, one a position.
-        end: position of the end of turn, or the canvas length: what lies behind it is left blank.
+        entropies: nats, one per position.
+        end: position of the end of turn, or the canvas length: what follows is left blank.
         renoised: positions that went back to noise; the glyph of their group is underlined.
         columns: glyphs to use at most; fewer where the canvas has fewer positions.
         palette: glyphs and colours.

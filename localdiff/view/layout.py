@@ -1,4 +1,4 @@
-"""How much of the design fits a terminal: from the wide layout down to one status line.
+"""Layouts by terminal size: from the wide one down to one status line.
 
 Knows sizes and numbers of rows; knows nothing about what the rows say. The height depends only on the size,
 the canvas and the text before it, none of which change within a block, so the region never grows or shrinks
@@ -18,7 +18,7 @@ MAX_BODY_ROWS = 12
 MIN_BODY_ROWS = 3
 LEGEND_ROWS = 16
 
-# Columns that a token takes once it is text; estimates the height of a page that is still noise.
+# Columns that a token takes once it is text; used to estimate the height of a page that is still noise.
 _COLUMNS_PER_TOKEN = 4.6
 
 
@@ -30,7 +30,7 @@ class Size(NamedTuple):
 
 
 class Tier(Enum):
-    """Layouts by what they leave out."""
+    """Layouts, by what they leave out."""
 
     WIDE = "wide"
     NORMAL = "normal"
@@ -47,7 +47,7 @@ class Layout:
         tier: which layout.
         columns: columns that any row may fill: one less than the terminal has.
         header_rows, body_rows, footer_rows, legend_rows: rows of each part; 0 where the part is left out.
-        prefix: what every body row begins with.
+        prefix: start of every body row.
         map_columns: glyphs of the position map.
         spark_steps: steps that the sparkline shows.
         earlier_blocks: earlier blocks whose steps are listed.
@@ -111,7 +111,7 @@ def layout_of(size: Size, *, palette: Palette, canvas_length: int, pending: int 
     # One row stays free, so that the first row of the region is never the first row of the screen.
     room = size.rows - 1 - header_rows - footer_rows - legend_rows
     text_columns = max(1, columns - text_width(prefix))
-    # Line breaks cost rows that no estimate knows of; a taller terminal has more of them to spare.
+    # Line breaks cost rows that the estimate does not include; a taller terminal has more to spare.
     spare = size.rows // 10
     wanted = int((pending + canvas_length * _COLUMNS_PER_TOKEN) // text_columns) + spare
     return Layout(

@@ -1,9 +1,9 @@
-"""The looks a canvas can have: four stages of certainty, the words around them, and the signs.
+"""Palettes of a canvas: styles for four stages of certainty and for the words around them, and glyphs.
 
 Knows colours and glyphs and which of them a terminal can show; knows nothing about rows. The fixed colours
-were searched in the xterm cube for monotone luminance from blue over grey to yellow (reversed on light
-ground) and for the best worst step under normal, protan, deutan and tritan vision; `heat` is red to green
-and loses its two ends in a deuteranope's eye. Every palette can be read without colour, because the noise
+were searched in the xterm cube for monotone luminance from blue through grey to yellow (reversed on light
+backgrounds) and for the largest smallest step under normal, protan, deutan and tritan vision; `heat` is red to
+green, whose two ends look alike to a deuteranope. Every palette can be read without colour, because the noise
 sign, the marks and the position map carry the meaning alone.
 """
 
@@ -36,7 +36,7 @@ def stage_of(entropy: float) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Glyphs:
-    """The signs of a canvas; each level is one column wide.
+    """The glyphs of a canvas; each level is one column wide.
 
     Attributes:
         noise: a position about which nothing is known.
@@ -46,7 +46,7 @@ class Glyphs:
         levels: eight steps from none to full, for the sparkline and the position map.
         border: left edge of the body.
         dot: separates the figures of the header.
-        at_most: stands before a ceiling.
+        at_most: sign before an upper limit.
         ellipsis: something is left out.
         ascii_only: whether every character of the draft has to be ASCII as well.
     """
@@ -94,14 +94,14 @@ ASCII_GLYPHS: Final = Glyphs(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Palette:
-    """One look.
+    """One palette.
 
     Attributes:
-        name: what `--palette` calls it.
+        name: its name for `--palette`.
         stages: styles by stage, settled first, noise last.
         chrome: everything that is not model text.
-        glyphs: the signs.
-        background, foreground: assumed ground and default ink as `#rrggbb`; only pictures use them.
+        glyphs: the glyphs.
+        background, foreground: assumed default colours as `#rrggbb`; only pictures use them.
     """
 
     name: str
@@ -112,7 +112,7 @@ class Palette:
     foreground: str = "#d4d4d4"
 
     def in_ascii(self) -> Palette:
-        """The same colours with ASCII signs."""
+        """The same colours with ASCII glyphs."""
         return replace(self, glyphs=ASCII_GLYPHS)
 
 
@@ -134,7 +134,7 @@ LIGHT: Final = Palette(
     foreground="#24292f",
 )
 HEAT: Final = Palette(name="heat", stages=_stages(71, 185, 208, 203), chrome=Style(foreground=245))
-# Bright black is the ground itself in some themes, plain blue too dark to read on many dark grounds, yellow too bright
+# Bright black is the background itself in some themes, plain blue too dark on many dark backgrounds, yellow too bright
 # on light ones. What is left goes from faint to bold: the steps are those of `mono`, and one colour helps.
 SIXTEEN: Final = Palette(
     name="16",
@@ -170,7 +170,7 @@ def resolve_palette(name: str, *, env: Mapping[str, str], encoding: str | None, 
     Args:
         name: one of `PALETTE_NAMES`; a palette asked for by name wins over `NO_COLOR`.
         env: `NO_COLOR`, `TERM`, `COLORTERM`, `COLORFGBG` and `WT_SESSION` are read.
-        encoding: the stream's encoding; anything but a Unicode one gets ASCII signs.
+        encoding: the stream's encoding; anything but a Unicode one gets ASCII glyphs.
         color: False means no colour whatever the name, True means colour whatever `NO_COLOR` says, None
             decides by both.
 

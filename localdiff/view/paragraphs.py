@@ -1,7 +1,7 @@
-"""Which committed text may leave the canvas for good.
+"""Decides which committed text may leave the canvas for good.
 
 Knows lines, blank lines, code fences and channels; knows nothing about terminals. Plain text is finished line by line:
-the next block may still add to the last one. Where Markdown is laid out, a paragraph is finished at a blank line
+the next block may still add to the last one. Where Markdown is rendered, a paragraph is finished at a blank line
 outside a fence.
 """
 
@@ -20,7 +20,7 @@ class Passage:
     Attributes:
         channel: whose it is.
         text: as it was committed.
-        rendered: what a terminal is to be sent in its place, where somebody has laid it out; made safe, whole lines.
+        rendered: what is sent to a terminal in its place, if it was rendered; made safe, whole lines.
     """
 
     channel: Channel
@@ -52,10 +52,10 @@ def finished_length(text: str) -> int:
 
 
 class Transcript:
-    """Committed text on its way out: what is finished first, the rest when the run is over.
+    """Committed text on its way out: finished text first, the rest when the run is over.
 
     Args:
-        finished: how many characters of a text are, `finished_lines` or `finished_length`.
+        finished: counts the finished characters of a text: `finished_lines` or `finished_length`.
     """
 
     def __init__(self, finished: Callable[[str], int]) -> None:

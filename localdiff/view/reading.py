@@ -1,4 +1,4 @@
-"""What a scene's numbers mean, worked out once a frame: stages, settled count, what went back to noise, the end.
+"""What a scene's numbers mean, computed once per frame: stages, settled count, what went back to noise, the end.
 
 Knows entropies and acceptance; knows nothing about pieces, rows or colours. A position counts as settled by its
 entropy, the same test as its colour; acceptance says only what the sampler took back.
@@ -20,7 +20,7 @@ class Reading:
     Attributes:
         length: positions of the canvas.
         stages: stage of each position; all noise before the first step.
-        settled: positions that are settled.
+        settled: number of settled positions.
         renoised: positions that the step before accepted and this one did not.
         end: position of the first end token about which the model is at least leaning, or `length`.
     """

@@ -54,7 +54,7 @@ def _live(character: str) -> str:
     if code in _INVISIBLE:
         return ""
     if category == "Cf":
-        # Number signs reach around the digits behind them, over nobody knows how many columns.
+        # Number signs reach around the digits after them, over an unknown number of columns.
         return MISSING if code in _DRAWN_FORMATS else ""
     if category in {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"} or code == 0xFFFD:
         return MISSING

@@ -1,4 +1,4 @@
-"""What there is to draw at a moment of a run, folded from its events.
+"""A scene: what there is to draw at a moment of a run, folded from its events.
 
 Knows events; knows nothing about sizes, colours or terminals. Folding is cheap and keeps only references,
 because it happens on the engine's thread at every step, while most scenes are never drawn.
@@ -29,7 +29,7 @@ class Scene:
 
     Attributes:
         run: how the run began, or None before that.
-        prefill: how far the prompt has been read, or None.
+        prefill: how much of the prompt has been encoded, or None.
         block: the canvas that is condensing, or None before the first.
         step: its latest denoise step, or None while it is untouched noise.
         accepted_before: acceptance of the step before `step`, or None where there was none in this block.
@@ -68,7 +68,7 @@ class Scene:
 def fold(scene: Scene, event: Event) -> Scene:
     """The scene after `event`.
 
-    A committed block stays in sight as its last step until the next one starts, so that no frame shows an
+    A committed block stays visible as its last step until the next one starts, so that no frame shows an
     empty page. `pending` is not touched: which text is final belongs to `paragraphs.Transcript`.
     """
     match event:

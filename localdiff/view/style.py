@@ -1,4 +1,4 @@
-"""What a drawn row is made of: spans of text with a width in columns and a style.
+"""Parts of a drawn row: spans of text with a width in columns and a style.
 
 Knows colours as xterm indices and attributes as flags; knows nothing about canvases, escape codes or files,
 so that a terminal, a rich console and an SVG picture can all be made from the same rows.
@@ -20,7 +20,7 @@ class Style:
             its default.
         bold: heavier strokes.
         dim: fainter than the default.
-        underline: a line below; says *changed* on a cell and *back to noise* on the position map.
+        underline: means *changed* on a cell and *back to noise* on the position map.
     """
 
     foreground: int | None = None
@@ -33,7 +33,7 @@ class Style:
             raise ValueError(f"{self.foreground=} should be in 0..255")
 
     def underlined(self) -> Style:
-        """This style with a line below; always the same object, so that styles can be told apart by identity."""
+        """This style underlined; always the same object, so that styles can be told apart by identity."""
         return _underlined(self)
 
 

@@ -1,7 +1,7 @@
 """Rows as a picture: one still, or a film of frames, in plain SVG without scripts, fonts or links.
 
 Knows colours, cells and time; knows nothing about events. Every cell is one `<text>` with its own x and a length
-counted in columns, so that a wide character, or a viewer with another monospaced font, moves nothing behind it.
+counted in columns, so that a wide character, or a viewer with another monospaced font, shifts nothing after it.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def still(rows: Sequence[Row], *, columns: int, palette: Palette) -> str:
     Args:
         rows: rows of `CanvasView.picture`.
         columns: columns of the terminal that the picture stands for.
-        palette: gives the ground and the default ink.
+        palette: gives the background and default text colours.
     """
     body = [_row(row, y, palette) for y, row in enumerate(rows)]
     return _document(body, columns=columns, rows=len(rows), palette=palette, style="")
 
 
 def film(shots: Sequence[Shot], *, columns: int, palette: Palette) -> str:
-    """An SVG document that shows frames one after the other and begins anew.
+    """An SVG document that shows frames one after the other, in a loop.
 
     A row that stays the same over several frames is drawn once, so that a film of a page that settles is small. Where
     animation is off or reduced, the last frame stands still.
@@ -95,7 +95,7 @@ def film(shots: Sequence[Shot], *, columns: int, palette: Palette) -> str:
 
 
 def _stretches(shots: Sequence[Shot], y: int) -> Iterator[tuple[Row, float, float]]:
-    """What row `y` shows, from when to when."""
+    """What row `y` shows, with start and end times."""
     clock = start = 0.0
     shown: Row = ()
     for shot in shots:

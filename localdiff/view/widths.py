@@ -1,4 +1,4 @@
-"""How many columns characters take, and which characters may be drawn while a cell is uncertain.
+"""Widths of characters in columns, and which ones may be drawn while a cell is uncertain.
 
 Knows Unicode and rich's width table; knows nothing about colours or rows. Terminals disagree about joined
 emoji, flags, Indic vowel signs and conjoining letters, so the moving canvas draws only characters on whose

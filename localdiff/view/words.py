@@ -1,4 +1,4 @@
-"""The lines around the page: figures above it, gauges and legend below it, and the one line instead of all.
+"""The lines around the page: figures above it, gauges and legend below it, or the one status line instead.
 
 Knows wording and which figure to drop when there is no room; knows nothing about cells. Figures are in the
 terminal's own colour and words are faint. A position counts as settled by its entropy, the same test as its
@@ -41,7 +41,7 @@ def _styled(text: str, columns: int, palette: Palette) -> Row:
 
 
 def _fitting(variants: Sequence[Sequence[str]], columns: int, palette: Palette) -> Row:
-    """The first variant that fits, joined with dots; the last one is cut if none does."""
+    """The first variant that fits, joined with dots; if none does, the last one, cut."""
     text = ""
     for parts in variants:
         text = f" {palette.glyphs.dot} ".join(part for part in parts if part)
@@ -67,7 +67,7 @@ def _figure(value: float) -> str:
 
 
 class Figures:
-    """The numbers of a scene as words, computed once a frame."""
+    """The numbers of a scene as words, computed once per frame."""
 
     def __init__(self, scene: Scene, reading: Reading, palette: Palette) -> None:
         block, step = scene.block, scene.step
@@ -75,13 +75,13 @@ class Figures:
         length, settled, renoised = reading.length, reading.settled, sum(reading.renoised)
         limit = step.max_steps if step else scene.run.max_steps if scene.run else 0
         at = step.step if step else 0
-        # Figures keep their width, so that the words behind them stand still.
+        # Figures keep their width, so that the words after them stay in place.
         self.block = f"block {block.block}/{palette.glyphs.at_most}{block.max_blocks}"
         self.step = f"step {at:{len(str(limit))}}/{limit}"
         self.settled = f"{settled:{len(str(length))}}/{length} settled"
         self.renoised = f"{renoised:2} renoised"
         self.renoised_long = f"{renoised:2} back to noise"
-        # A block may stop below 0.005 nats, so the last steps need a figure more.
+        # A block may stop below 0.005 nats, so the last steps need one more digit.
         self.mean = f"{step.mean_entropy:.{3 if step.mean_entropy < 0.01 else 2}f} nats" if step else ""
         self.rate = _rate(scene, long=False)
         self.rate_long = _rate(scene, long=True)
@@ -90,7 +90,7 @@ class Figures:
 
 
 def prompt_text(scene: Scene) -> str:
-    """What happens before the first canvas, in words."""
+    """What happens before the first canvas, as text."""
     if scene.run is None:
         return "starting"
     done = scene.prefill.done if scene.prefill else 0
@@ -130,7 +130,7 @@ def header_rows(scene: Scene, reading: Reading, layout: Layout, palette: Palette
     short = (f.block, f.step, f.settled, f.renoised, f.mean)
     variants: list[Sequence[str]] = [(*short, f.rate), short, short[:4], short[:3]]
     if scene.stopping:
-        # Whoever has pressed Ctrl-C wants to see that it was heard; everything else may go.
+        # After Ctrl-C the user wants to see that it was received; everything else may go.
         variants = [(*short, f.rate), (*short[:3], f.rate_long), (*short[:2], f.rate)]
     if layout.tier is Tier.WIDE:
         mean = f"mean {f.mean}" if f.mean else ""

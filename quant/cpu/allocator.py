@@ -1,8 +1,8 @@
-"""Freed memory is kept for the next pass instead of being given back to the system.
+"""Keeps freed memory in the process for the next pass instead of returning it to the system.
 
-A pass allocates and frees the same few megabytes hundreds of times, and by default the C library gives each of them
-back at once: the system then hands out pages of zeros, one by one, which was measured to take longer than quantizing
-the activations that go into them. Knows glibc; does nothing elsewhere.
+A pass allocates and frees the same few megabytes hundreds of times, and by default the C library returns each of them
+at once: the system then hands out zeroed pages, one by one, which was measured to take longer than quantizing the
+activations that go into them. Knows glibc; does nothing elsewhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHOSEN = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
 
 @cache
 def keep_freed_memory() -> bool:
-    """Tells the C library so, once, unless the environment tells it something; says whether it was told."""
+    """Raise glibc's thresholds, once, unless the environment sets them; returns whether that was done."""
     if not sys.platform.startswith("linux") or any(name in os.environ for name in _CHOSEN):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

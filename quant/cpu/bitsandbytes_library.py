@@ -1,8 +1,8 @@
 """bitsandbytes' CPU library: NF4 decoded by its vector code, to the same bits as our own decoder.
 
-The library is opened by itself. Importing the package it belongs to takes seconds, and where a package `kernels` is
-installed that import fetches code from the Hub. What the library computes is compared with `quant.nf4` before it is
-used; where it is missing, differs, or is too old to have the functions, there is none.
+The shared library is loaded directly: importing its package takes seconds, and where a package `kernels` is installed
+that import fetches code from the Hub. Its results are compared with `quant.nf4` before it is used; a library that is
+missing, differs, or is too old to have the functions is not used.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Nf4Library:
         out = torch.empty(*codes.shape[1:-1], 2 * codes.shape[-1], dtype=dtype)
         upcast = torch.empty(scales.shape[1:])
         _check(codes[0], scales[0], out)
-        # A pass decodes thousands of matrices: what can be known beforehand is not asked again.
+        # A pass decodes thousands of matrices: whatever stays the same is looked up once.
         function, (rows, columns) = self._functions[dtype], out.shape
         first, step = codes.data_ptr(), codes.stride(0)
         upcast_pointer, out_pointer = upcast.data_ptr(), out.data_ptr()

@@ -1,15 +1,15 @@
-"""Which quantized module is replaced by which fast one, on this machine.
+"""Chooses the fast CPU module that replaces each quantized module on this machine.
 
-    experts, nf4        decoded by bitsandbytes' library, where that is there
-    experts, int8       int8 by rows, where the processor has instructions for that, and they are exact
+    experts, nf4        decoded by bitsandbytes' library, where it is available
+    experts, int8       int8 by rows, where the CPU has instructions for that, and they are exact
     linear, int8        the same
     linear, nf4         stays plain
     embedding           decoded to bf16 once, where bf16 is fast
 
-A weight is moved, never kept twice: a module's stored parts are let go before the next module's turn. Int8 by rows
-takes what the stored form took, and the bf16 matrix twice as much; where that is not to be had, it stays plain. What a
-machine can do is found out by doing it; nothing depends on how fast it happened to be at the time, so that one machine
-always computes the same (reference code is told from instructions by a factor of hundreds).
+A weight is never held twice: a module's stored parts are freed before the next module is replaced. Int8 by rows takes
+as much memory as the stored form, and the bf16 matrix twice as much; a module for which there is none left stays plain.
+Capabilities are probed by running them; nothing depends on how fast the machine happened to be at the time, so that it
+always computes the same (reference code differs from real instructions by a factor of hundreds).
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ def prepare(
     Modules on other devices, or without their weights yet, are left alone.
 
     Args:
-        spare: bytes that weights in another form may take beyond what they take as stored; None is no limit.
+        spare: bytes that converted weights may take beyond their stored size; None is no limit.
         least: weights of a matrix below which a module is left alone.
         progress: called with the number of modules that are done and of all.
 
     Returns:
-        Bytes that they take beyond what they took as stored; fewer than none where it is less.
+        Bytes that they take beyond their stored size; negative where it is less.
 
     Raises:
-        SwitchError: the environment variable says what it cannot say.
+        SwitchError: the environment variable has an invalid value.
     """
     switch = chosen(SWITCH, "auto", "plain", "fast")
     if switch == "plain":
@@ -151,7 +151,7 @@ def _is_large(tensor: QuantTensor, least: int) -> bool:
 
 @cache
 def multiplies_bf16() -> bool:
-    """Whether this processor has instructions for products of bf16; without them fp32 is faster."""
+    """Whether this CPU has instructions for bf16 matmuls; without them fp32 is faster."""
     return any(
         bool(getattr(torch.cpu, name)())
         for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported")

@@ -1,8 +1,8 @@
-"""The tied embedding over one quantized matrix, fast on a processor.
+"""The tied embedding over one quantized matrix, optimized for the CPU.
 
 The matrix is decoded once to bf16: it is multiplied whole in every step, and decoding it takes as long as multiplying
-it. Probabilities that self-conditioning can do without are left out, as long as what is left out of a row is less than
-`TAIL`; other rows take all of them.
+it. Self-conditioning leaves out a row's smallest probabilities, as long as their sum is below `TAIL`; other rows use
+all of them.
 Shape letters: N rows, V vocabulary, D width.
 """
 
@@ -66,7 +66,7 @@ class Bf16Embedding(nn.Module):
         return out
 
     def _sparse(self, logits: Tensor, log_normalizer: Tensor, rows: Tensor, kept: int, out: Tensor) -> Tensor:
-        """Fills those of the rows that `kept` ids do for, and returns the others."""
+        """Fills the rows for which `kept` ids suffice, and returns the others."""
         values, ids = _rows(logits, rows).topk(kept, dim=-1, sorted=False)
         probs = (values.float() - log_normalizer[rows, None]).exp_()
         enough = 1 - probs.sum(dim=-1) < TAIL

@@ -1,6 +1,6 @@
-"""The experts of a layer, fast on a processor.
+"""The experts of a layer, optimized for the CPU.
 
-Rows are put into the order of their experts once, both products run over them in that order, and every row's outputs
+Rows are sorted by expert once, both products run over them in that order, and every row's outputs
 are summed at the end. Knows which rows go where once they are routed; does not know how they were routed.
 Shape letters: N rows, D width, E experts, K experts a row, I expert width, P = N · K pairs.
 """

@@ -1,6 +1,6 @@
-"""A weight as int8 with one scale a row, in the layout that oneDNN multiplies fastest.
+"""An int8 weight with one scale per row, in the layout that oneDNN multiplies fastest.
 
-Made from a weight that is stored in groups, once, with the error that the coarser scales add on record. Knows one
+Converted once from a weight that is stored in groups; the error that the coarser scales add is recorded. Knows one
 matrix; knows nothing about where its rows come from.
 Shape letters: R rows of activations, out, in.
 """
@@ -24,18 +24,18 @@ from .sharing import MOST, share_out
 _CHECKED = 128
 _TIMED = (64, 256)
 _SLOW = 20
-"""Times the product in fp32 that one in int8 may take: with instructions for it, it takes less; without, hundreds."""
+"""Most time of an int8 product, in units of the fp32 one: with int8 instructions it is below 1; without, hundreds."""
 _SHIFT = 128
 _ELEMENTS = 1 << 19
-"""Of a matrix that are converted at a time: few enough for a core's cache, and so many that two threads seldom meet."""
+"""Elements converted at a time: few enough for a core's cache, and enough that threads seldom contend."""
 
 _MEASURED_EVERY = 8
-"""Parts of a matrix of which the first is measured: to measure all of them takes as long as to make them."""
+"""The error is measured on every 8th part of a matrix: measuring all of them takes as long as converting them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowWeight:
-    """A weight `[out, in]` as whole numbers with one scale a row: codes I8, scales fp32 `[out]`."""
+    """An int8 weight `[out, in]` with one scale per row: codes I8, scales fp32 `[out]`."""
 
     codes: Tensor
     scales: Tensor
@@ -106,9 +106,9 @@ class Int8Weight:
 def _multiplied(codes: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:
     """Codes int8 [R, in] times a packed weight [out, in], fp32 [R, out]: whole sums, times the weight's scales.
 
-    Tiles of AMX multiply signed numbers. All other instructions for int8 take unsigned ones on one side, and oneDNN has
-    no more than its reference code for two signed ones then, which is thousands of times slower: the codes are shifted
-    by 128, and the product is told so, which changes no sum.
+    AMX tiles multiply signed numbers. All other int8 instructions need unsigned numbers on one side, and without AMX
+    oneDNN has only its reference code for two signed ones, which is thousands of times slower: the codes are shifted by
+    128 and passed with that zero point, which changes no sum.
     """
     zero = 0
     if not multiplies_signed():
@@ -132,9 +132,9 @@ def relative_error(squares: list[tuple[float, float]]) -> float:
 
 @cache
 def multiplies_int8() -> bool:
-    """Whether this machine's int8 product is there, exact with the largest codes, and more than reference code.
+    """Whether this machine's int8 matmul exists, is exact with the largest codes, and is not reference code.
 
-    Without the instructions made for it, sums of two products overflow 16 bits, or it is computed number by number.
+    Without instructions for it, sums of two products overflow 16 bits, or it is computed number by number.
     """
     if not hasattr(torch.ops.onednn, "qlinear_pointwise"):
         return False
@@ -171,6 +171,6 @@ def _least_seconds(work: Callable[[], object], runs: int = 5) -> float:
 
 @cache
 def multiplies_signed() -> bool:
-    """Whether products of two signed matrices have instructions here: AMX has."""
+    """Whether this CPU has instructions for products of two signed int8 matrices, as AMX has."""
     is_there = getattr(torch.cpu, "_is_amx_tile_supported", None)
     return is_there is not None and bool(is_there())

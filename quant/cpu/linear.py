@@ -1,4 +1,4 @@
-"""Linear layers over a quantized weight, fast on a processor.
+"""Linear layers over a quantized weight, optimized for the CPU.
 
 Shape letters: in, out features of the product.
 """
@@ -15,14 +15,14 @@ from .rows import Int8Rows, quantize_rows
 
 
 class LastRows:
-    """The rows that were quantized last, for layers that are given the same tensor one after the other."""
+    """Caches the rows quantized last, for consecutive layers that are given the same tensor."""
 
     def __init__(self) -> None:
         self._x: weakref.ref[Tensor] | None = None
         self._rows: Int8Rows | None = None
 
     def of(self, x: Tensor) -> Int8Rows:
-        """`x`, [..., in], as int8 rows. A tensor that was seen last must not have been written to since."""
+        """`x`, [..., in], as int8 rows. The tensor of the last call must not have been written to since."""
         if self._rows is None or self._x is None or self._x() is not x:
             self._rows = quantize_rows(x.reshape(-1, x.shape[-1]))
             self._x = weakref.ref(x)
@@ -30,7 +30,7 @@ class LastRows:
 
 
 class Int8Linear(nn.Module):
-    """`x @ weight.T` in int8: a scale a row of the weight, and one a row of `x`.
+    """`x @ weight.T` in int8, with one scale per row of the weight and one per row of `x`.
 
     Attributes:
         added_error: relative error that one scale a row adds to the weight as it was stored.

@@ -1,8 +1,7 @@
-"""Pages of a mapped file that nobody reads any more are given back to the system.
+"""Returns pages of a mapped file to the system once they are no longer read.
 
-A checkpoint is mapped into memory, and a weight that was made into another form has been read from it once. Its pages
-would count as the process' memory until the system is short of it, as if the weight were there twice. Knows Linux; does
-nothing elsewhere.
+A checkpoint is mapped into memory, and a weight that was converted has been read from it once. Its pages would count as
+the process' memory until the system runs short, as if the weight were held twice. Knows Linux; does nothing elsewhere.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from torch import Tensor
 MAPS = "/proc/self/maps"
 
 _DONTNEED = 4
-"""`MADV_DONTNEED`: pages of a mapped file are read anew when somebody asks for them again."""
+"""`MADV_DONTNEED`: pages of a mapped file are read from the file again at the next access."""
 
 
 def give_back(tensors: Iterable[Tensor]) -> int:
-    """Gives back the pages that lie within contiguous tensors, where they are a file's.
+    """Return the pages within contiguous tensors to the system, where they are mapped from a file.
 
-    Whoever reads such a tensor later reads the file again, so nobody may have written to it.
+    Later reads of such a tensor read the file again, so it must not have been written to.
 
     Returns:
-        Bytes that were given back.
+        Bytes that were returned to the system.
     """
     if not sys.platform.startswith("linux"):
         return 0
@@ -45,7 +44,7 @@ def _give_back(tensor: Tensor, files: _FileMappings) -> int:
 
 
 class _FileMappings:
-    """Where the process has files in its memory."""
+    """The address ranges at which files are mapped into this process."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []

@@ -1,8 +1,8 @@
-"""One tensor of experts `[E, out, in]` times the rows that chose each expert.
+"""One stacked tensor of experts `[E, out, in]` times the rows routed to each expert.
 
-Three ways, with one interface: NF4 decoded by bitsandbytes' library, int8 by rows, and any codec decoded as the plain
-modules do it. A decoded weight is the left factor, `weight @ rows.T`: the right one is what a product rearranges for
-its inner loop, and a handful of rows is less to rearrange than a weight. Measured at 16 rows: half the time.
+Three implementations of one interface: NF4 decoded by bitsandbytes' library, int8 by rows, and any codec decoded as the
+plain modules do it. A decoded weight is the left factor, `weight @ rows.T`: a matmul packs its right factor for its
+inner loop, and a handful of rows is less to pack than a weight. Measured at 16 rows: half the time.
 Shape letters: R rows, P chosen pairs of row and expert in the order of experts, E experts, in, out features.
 """
 
@@ -26,18 +26,18 @@ Multiply: TypeAlias = Callable[[int, slice], Tensor]
 
 
 class ExpertProduct(Protocol):
-    """The product of a tensor of experts with rows."""
+    """Multiplies rows with the weights of the experts they are routed to."""
 
     @property
     def path(self) -> str:
         """How it is computed, in words."""
 
     def __call__(self, x: Tensor, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
-        """Multiplies.
+        """Multiply each row with the weight of each expert that it is routed to.
 
         Args:
             x: [R, in] rows.
-            chosen: [P] numbers of rows, in the order of experts; None where `x` has that order already.
+            chosen: [P] row indices, sorted by expert; None where `x` has that order already.
             counts: [E] how many of the P belong to each expert; at least one of them is not 0.
 
         Returns:
@@ -91,10 +91,10 @@ class LibraryProduct:
 
 
 class Int8Product:
-    """Int8 weights and rows, one scale a row of each.
+    """Int8 weights and activations, one scale per row of each.
 
     Args:
-        tensor: `[E, out, in]`; one expert at a time is decoded and made anew.
+        tensor: `[E, out, in]`; one expert at a time is decoded and requantized.
 
     Attributes:
         squares: error that one scale a row adds, summed over the experts.

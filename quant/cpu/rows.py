@@ -1,4 +1,4 @@
-"""Activations as whole numbers: int8 with one scale a row, and a second pass where that is too coarse.
+"""Activations as int8 with one scale per row, and a second pass where that is too coarse.
 
 The error of rounding a row to 127 steps of its largest value is that value over `127 · √12` in units of the row's root
 mean square: 1 % where the largest is 4.4 times the root mean square, as in 2816 draws from a normal distribution, but 9

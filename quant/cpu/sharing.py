@@ -1,9 +1,9 @@
-"""Many small products shared out to threads, each of which computes alone.
+"""Distributes many small products over threads, each product computed by a single thread.
 
-A product of a few rows is over in less than a millisecond, and where every one of them is split over all cores, each
-waits for the slowest: beside a program that kept one core of two busy, the experts of a layer took eight times as long
-that way, and 1.4 times as long shared out, where a core that has less time takes fewer of them
-(`docs/performance.md`). Knows threads; knows nothing about weights.
+A product of a few rows takes less than a millisecond, and where each is split over all cores, it waits for the slowest
+core: with another program keeping one of two cores busy, the experts of a layer took eight times as long that way, and
+1.4 times as long distributed, where a core with less time takes fewer products (`docs/performance.md`). Knows threads;
+knows nothing about weights.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import torch
 T = TypeVar("T")
 
 MOST = 32
-"""Threads; each has memory for a decoded weight of its own."""
+"""Most threads; each has its own memory for a decoded weight."""
 
 
 def share_out(works: Sequence[Callable[[T], None]], items: Iterable[T], library: Path | None = None) -> None:
-    """Does every item once, by whichever work is free next; the first exception of one is raised after all have ended.
+    """Process every item once, by the next free worker; the first exception is raised after all have ended.
 
     Args:
-        works: each is called in one thread only, and writes what it finds where that belongs. One is called in this
-            thread, and its operations have as many threads as torch is set to; of several, each operation has one.
+        works: each is called in one thread only, and stores its own results. A single one is called in this thread,
+            and its operations have as many threads as torch is set to; of several, each operation has one.
         items: their results must not depend on which work does them.
         library: a library that `works` call and that may bring an OpenMP runtime other than torch's.
     """
@@ -53,7 +53,7 @@ def _do(work: Callable[[T], None], left: Iterator[T], *, inference: bool) -> Non
 
 @cache
 def _threads(count: int, library: Path | None) -> ThreadPoolExecutor:
-    """So many threads, all of them started, that are kept to the end of the process."""
+    """A pool of `count` started threads, kept until the process ends."""
     setting = torch.get_num_threads()
     pool = ThreadPoolExecutor(count, "experts", _compute_alone, (library,))
     started = Barrier(count)
@@ -64,8 +64,8 @@ def _threads(count: int, library: Path | None) -> ThreadPoolExecutor:
 
 
 def _compute_alone(library: Path | None) -> None:
-    """Leaves every operation of this thread to this thread."""
-    torch.get_num_threads()  # a thread's first question is answered with the process' setting, and overrides its own
+    """Make every operation of this thread single-threaded."""
+    torch.get_num_threads()  # the first query in a thread returns the process' setting and overrides the thread's own
     torch.set_num_threads(1)
     set_threads = None if library is None else getattr(ctypes.CDLL(str(library)), "omp_set_num_threads", None)
     if set_threads is not None:

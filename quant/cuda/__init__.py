@@ -1,18 +1,18 @@
-"""Modules that are fast on an NVIDIA card, beside the plain ones of `quant.modules`; experts as published are one.
+"""Fast NVIDIA GPU versions of the modules in `quant.modules`, and of experts with unquantized weights.
 
-    support                         whether there is a working Triton, and what is missing
+    support                         whether Triton works here, and what is missing
     layout                          codes and scales in the order in which kernels read them
     weight_kernels                  codes to weights, the levels of nf4 by byte permutation
-    row_kernels, rows               activations as int8, a scale a row and group
-    expert_kernels, experts         routing and the two products of all experts of a layer
+    row_kernels, rows               activations as int8, one scale per row and group
+    expert_kernels, experts         routing and the two grouped GEMMs of all experts of a layer
     linear_kernels, linear          linear layers
-    stacked                         products of the same rows in one
+    stacked                         projections of the same rows as one GEMM
     embedding_kernels, embedding    output head, and self-conditioning over all ids
     soft_kernels, soft              self-conditioning over the probable ids alone
     decode_kernels, decode          nf4 decoded in one launch, where it is decoded before it is multiplied
-    switches, choice                which module is replaced by which, on this card
+    switches, choice                which module is replaced by which, on this GPU
 
-Each computes what its plain twin computes, within an error that its own page tells, and says in `path` how it does so.
+Each computes what its plain counterpart computes, within an error that its module states, and describes how in `path`.
 None of them waits for the device, so that a step over them can be captured in a CUDA graph. They know modules and
 shapes; they know no names, files or canvases. The files that end in `_kernels` are device code in Triton; nothing else
 imports it.

@@ -1,10 +1,10 @@
-"""Which module is replaced by which fast one, on a card.
+"""Chooses the fast module that replaces each module on a GPU.
 
-    experts                 grouped products in Triton, quantized or as published
-    linear, embedding       products in Triton from their codes; where that is switched off, and for weights that do not
+    experts                 grouped GEMMs in Triton, quantized or as published
+    linear, embedding       GEMMs in Triton from their codes; where that is switched off, and for weights that do not
                             divide into programs, decoded (nf4 in one launch), then multiplied through torch
 
-A weight is moved, never kept twice: a module's stored parts are let go before the next module's turn.
+A weight is never held twice: a module's stored parts are freed before the next module is replaced.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _KINDS: dict[type[nn.Module], str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prepared:
-    """What became of a model's modules.
+    """How a model's modules are computed after `prepare`.
 
     Attributes:
         paths: what was done, a line each.
-        lacking: what keeps the fast way from being taken, and what that means; None where nothing does.
+        lacking: why the fast path cannot be taken, and what that means; None where it can.
     """
 
     paths: tuple[str, ...] = ()
@@ -59,14 +59,14 @@ def prepare(
     progress: Callable[[int, int], None] | None = None,
     keep: Collection[str] = (),
 ) -> Prepared:
-    """Replaces the quantized modules of a model that lies on one card, with its weights assigned.
+    """Replaces the quantized modules of a model that is on one GPU, with its weights assigned.
 
     Args:
         progress: called with the number of modules that are done and of all.
         keep: paths of modules that stay as they are.
 
     Raises:
-        SwitchError: an environment variable says what it cannot say.
+        SwitchError: an environment variable has an invalid value.
     """
     make = _makers(experts=activations_of(EXPERTS), dense=activations_of(DENSE))
     found = [path for path, module in model.named_modules() if path not in keep and _fast(make, module)]
@@ -95,16 +95,16 @@ def prepare(
 
 
 def activations_of(variable: str) -> Activations:
-    """What `LOCALDIFF_CUDA_EXPERTS` or `LOCALDIFF_CUDA_DENSE` says.
+    """The value of `LOCALDIFF_CUDA_EXPERTS` or `LOCALDIFF_CUDA_DENSE`.
 
     Raises:
-        SwitchError: it says what it cannot say.
+        SwitchError: the variable has an invalid value.
     """
     return "a8" if chosen(variable, "a16", "a8") == "a8" else "a16"
 
 
 def _makers(*, experts: Activations, dense: Activations) -> dict[type[nn.Module], Callable[[Any], Any]]:
-    """What makes the fast module of each plain kind, as far as the switches have it."""
+    """Makers of the fast module of each plain kind, as far as the switches allow."""
     made: dict[type[nn.Module], Callable[[Any], Any]] = {}
     if not is_plain("experts"):
         made[QuantExperts] = partial(CudaExperts, activations=experts)

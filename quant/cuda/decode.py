@@ -1,6 +1,6 @@
-"""nf4 decoded in one launch on a card, for products through torch.
+"""nf4 decoded in one kernel launch on a GPU, for matmuls through torch.
 
-The plain way is five operations, with eight bytes of levels and products for a weight that is stored in half a byte.
+The plain path is five operations, with eight bytes of levels and products for a weight that is stored in half a byte.
 The weights are the same, bit for bit.
 """
 
@@ -21,7 +21,7 @@ GROUPS = 16
 
 @dataclass(frozen=True, slots=True)
 class CudaNf4(Nf4):
-    """The codec of weights that lie on a card; it encodes as the plain one does."""
+    """The nf4 codec for weights on a GPU; it encodes as the plain one does."""
 
     def decode(self, encoded: Encoded, dtype: torch.dtype = torch.float32) -> Tensor:
         """See `Codec.decode`."""

@@ -1,6 +1,6 @@
-"""The tied embedding on a card: output head and exact soft embedding in one pass over the stored codes each.
+"""The tied embedding on a GPU: output head and exact soft embedding in one pass over the stored codes each.
 
-The plain way decodes the matrix in 64 chunks, for the head and for the soft embedding: at the released width 3.7 GB
+The plain path decodes the matrix in 64 chunks, for the head and for the soft embedding: at the released width 3.7 GB
 moved for each, and some hundreds of launches, where the codes are 0.7 GB. Lookups are the plain ones.
 Shape letters: N rows, V vocabulary, D width, S shares of the vocabulary.
 """
@@ -43,7 +43,7 @@ class CudaEmbedding(QuantEmbedding):
         return super().logits(hidden) if len(hidden) > linear.MOST_ROWS else self._head.times(hidden)
 
     def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
-        """See `QuantEmbedding.soft`; the order of the sum is fixed, and another one."""
+        """See `QuantEmbedding.soft`; the order of summation is fixed, and differs from the plain one."""
         from .embedding_kernels import soft_kernel
 
         rows, vocab_size = logits.shape

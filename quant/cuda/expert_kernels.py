@@ -1,12 +1,12 @@
 """Device code: all experts of a layer, in four launches of fixed shape.
 
-    route     one program an expert: pairs in the order of their experts, cut into blocks of rows of one expert
-    gate_up   a block of rows times both stacked weights, and what the gate makes of them
-    down      a block of rows times the down projection, put back to their pairs
+    route     one program per expert: pairs sorted by expert, cut into blocks of rows of one expert
+    gate_up   a block of rows times the stacked gate and up weights, then the gated activation
+    down      a block of rows times the down projection, scattered back to their pairs
     combine   a row's K outputs, weighted and summed in the order of its slots
 
-Weights are tiles of codes (`quant.cuda.layout`) or, where they are as published, rows of their own type. No program
-waits for another and no sum depends on the order in which they run: the same rows give the same bits.
+Weights are tiles of codes (`quant.cuda.layout`) or, as published, rows of their own type. No program waits for another
+and no sum depends on the order in which they run: the same rows give the same bits.
 Shape letters: N rows, K experts a row, P = N · K pairs (row-major), E experts, D width, I expert width.
 """
 
@@ -19,7 +19,7 @@ from .row_kernels import to_int8
 from .weight_kernels import add_product
 
 
-@triton.jit(do_not_specialize=("pairs", "blocks"))  # which go with the length of a prompt
+@triton.jit(do_not_specialize=("pairs", "blocks"))  # they depend on the length of a prompt
 def route_kernel(
     index,
     order,

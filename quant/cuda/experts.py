@@ -1,8 +1,8 @@
-"""The experts of a layer on a card: two grouped products over stored weights, without a word to the host.
+"""The experts of a layer on a GPU: two grouped GEMMs over stored weights, without host synchronization.
 
-Shapes depend on how many rows there are and on nothing else, so that a pass can be captured. With activations in their
-own type (`a16`) the weights are those of the codec, bit for bit, and products are summed in fp32; with activations in
-int8 (`a8`) the tensor cores of most cards work two to four times as fast, and rows, the products' inner rows, and the
+Shapes depend on the number of rows and on nothing else, so that a pass can be captured. With activations in their own
+type (`a16`) the weights are those of the codec, bit for bit, and products are summed in fp32; with activations in int8
+(`a8`) the tensor cores of most GPUs are two to four times as fast, and input rows, inner rows after the gate, and the
 levels of nf4 are rounded to int8 with a scale a group of 64. Weights as published are multiplied as they are.
 Shape letters: N rows, D width, E experts, K experts a row, I expert width, P = N · K pairs.
 """
@@ -29,7 +29,7 @@ COLUMNS = 64
 COMBINED = 1024
 WARPS, STAGES = 4, 3
 ROWS: dict[Activations, int] = {"a16": 16, "a8": 32}
-"""Rows of a block where an expert gets few: uniform routing of 256 rows gives each of 128 experts 16."""
+"""Rows of a block where each expert gets few: uniform routing of 256 rows gives each of 128 experts 16."""
 MANY_ROWS = 64
 MOST_PAIRS = 8192
 """Pairs that are routed at once: one program holds them all, and with more it runs out of registers."""
@@ -41,7 +41,7 @@ class CudaExperts(nn.Module):
     """Gated MLPs `down(gelu(gate(x)) * up(x))`, tanh form of GELU, over tiled weights or weights as published.
 
     Args:
-        experts: the plain module, of `QuantTensor`s or of parameters; what it stores is let go, one after the other.
+        experts: the plain module, of `QuantTensor`s or of parameters; its stored tensors are freed one by one.
         activations: type of what is multiplied; weights as published are multiplied in their own.
     """
 
@@ -62,7 +62,7 @@ class CudaExperts(nn.Module):
 
         Args:
             x: [N, D] rows; index: int64 [N, K] expert ids; weight: fp32 [N, K] routing weights.
-            summed: whether outputs are weighted and summed; whoever reads them next may do that on the way.
+            summed: whether outputs are weighted and summed here; otherwise the next kernel can do that itself.
 
         Returns:
             [N, D] in the type of `x`: outputs are rounded to that type, their weighted sums are kept in fp32. Or the
@@ -142,7 +142,7 @@ class CudaExperts(nn.Module):
         return outputs
 
     def _weight(self, part: Tiled | Whole) -> tuple[Tensor, Tensor, Tensor]:
-        """Codes, scales, and nf4's table in the type that is computed in."""
+        """Codes, scales, and nf4's table in the compute type."""
         return part.codes, part.scales, levels(part.codes.device, self.activations)
 
     def _choices(self, part: Tiled | Whole, block_rows: int) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _summed(outputs: Tensor, weight: Tensor) -> Tensor:
 
 
 def is_interpreted() -> bool:
-    """Whether kernels run in Triton's interpreter, which knows no machine instructions."""
+    """Whether kernels run in Triton's interpreter, which supports no inline assembly."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
@@ -190,7 +190,7 @@ def can_group(experts: nn.Module) -> bool:
 
 
 def _take(tensor: QuantTensor | nn.Parameter) -> Tiled | Whole:
-    """The weight in the kernels' order; the stored parts are given up."""
+    """The weight in the kernels' order; the stored parts are freed."""
     if isinstance(tensor, nn.Parameter):
         return Whole(tensor.detach())
     part = tiled(tensor.codec, tensor.encoded)
@@ -206,7 +206,7 @@ def _words(part: Tiled | Whole, activations: Activations) -> str:
 
 @lru_cache(maxsize=32)
 def levels(device: torch.device, activations: Activations) -> Tensor:
-    """nf4's table in the type that is computed in: int8 or fp32."""
+    """nf4's table in the compute type: int8 or fp32."""
     if activations == "a8":
         return torch.tensor([round(127 * level) for level in LEVELS], dtype=torch.int8, device=device)
     return torch.tensor(LEVELS, dtype=torch.float32, device=device)

@@ -61,7 +61,7 @@ class Whole:
 
     @property
     def scales(self) -> Tensor:
-        """Something to point at: there are none."""
+        """A placeholder for the kernel argument: there are no scales."""
         return self.weight
 
     @property
@@ -72,7 +72,7 @@ class Whole:
 
 
 def tiled(codec: Codec, encoded: Encoded) -> Tiled:
-    """A stored weight `[E, N, K]`, expert by expert, so that what is needed beside it is small."""
+    """A stored weight `[E, N, K]`, converted expert by expert, so that little extra memory is needed."""
     experts, rows, groups = encoded.scales.shape
     last = GROUP // codec.codes_per_byte
     codes = torch.empty(experts, groups, rows, last, dtype=codec.codes_dtype, device=encoded.codes.device)

@@ -1,9 +1,9 @@
-"""Linear layers on a card: one launch, the weight decoded tile by tile on its way to the product.
+"""Linear layers on a GPU: one kernel launch that decodes the weight tile by tile inside the GEMM.
 
-The plain way writes every weight out in bf16 and reads it again, five bytes moved for one that is stored, which is much
-beside a product of a step's rows. Beside one of many rows, as a prompt has, it is little, and torch's own kernels
-multiply better: those go through torch (`docs/decisions/0022-dense-weights-from-their-codes.md` reckons both). Int8
-weights are read as they are stored; nf4 is brought into the order of `layout` once.
+The plain path writes every weight out in bf16 and reads it again, five bytes moved for one that is stored, which is
+much compared with a GEMM over a step's rows. Compared with one over many rows, as a prompt has, it is little, and
+torch's own kernels are faster: those go through torch (`docs/decisions/0022-dense-weights-from-their-codes.md`
+estimates both). Int8 weights are read as they are stored; nf4 is brought into the order of `layout` once.
 Shape letters: M rows, N rows of a weight, K its input.
 """
 
@@ -27,11 +27,11 @@ from .rows import quantize_rows
 COLUMNS = 64
 STAGES = 3
 MOST_ROWS = 512
-"""More rows than this are multiplied through torch, by the weight decoded whole; a step has as many with a commit."""
+"""More rows than this are multiplied through torch, by the fully decoded weight; a step with a commit has this many."""
 TILES = ((16, 4), (64, 4), (128, 8))
-"""Rows of a program and its warps: the first that takes all rows, or the last."""
+"""(rows of a program, warps): the first with room for all rows is taken, or else the last."""
 GATED_TILES: dict[Activations, tuple[tuple[int, int], ...]] = {"a16": ((16, 4), (64, 8)), "a8": ((16, 4), (32, 4))}
-"""The same with a gate, which is twice the sums and half the columns; 64 rows in int8 spill registers on some cards."""
+"""The same with a gate, which is twice the sums and half the columns; 64 rows in int8 spill registers on some GPUs."""
 
 
 def can_multiply(tensor: QuantTensor) -> bool:
@@ -50,7 +50,7 @@ class Weight:
 
     Attributes:
         codes, scales: int8 as it is stored, [N, K] and [N, K/64]; nf4 tiled, [K/64, N, 32] and [K/64, N].
-        codec: what they mean.
+        codec: their number format.
         activations: type of what is multiplied.
     """
 
@@ -98,7 +98,7 @@ class Weight:
 
     @property
     def axis(self) -> int:
-        """Which axis rows are."""
+        """The axis of the weight's rows."""
         return 1 if self.is_nf4 else 0
 
     def times(self, x: Tensor) -> Tensor:
@@ -108,7 +108,7 @@ class Weight:
     def gated(self, x: Tensor) -> Tensor | None:
         """`gelu(gate) * up` [M, N/2] of rows [M, K], where the first half of the weight's rows is the gate's.
 
-        None for so many rows that `times` has the weight decoded first, which leaves the gate a launch of its own.
+        None for so many rows that `times` decodes the weight first; the gate is then a separate launch.
         """
         return None if self._is_decoded_for(x) else self._product(x, self.rows // 2, gated=True)
 

@@ -12,7 +12,7 @@ from .expert_kernels import gelu
 from .weight_kernels import add_product
 
 
-# Compiled once for prompts of all lengths, and for scales however many a row has; neither would make it faster.
+# Compiled once for prompts of all lengths and for any number of scales per row; specializing would not be faster.
 @triton.jit(do_not_specialize=("rows",), do_not_specialize_on_alignment=("scale_row", "scale_group"))
 def linear_kernel(
     x,

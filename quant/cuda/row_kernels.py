@@ -1,4 +1,4 @@
-"""Device code: rows of activations as int8, a scale a row and group of 64."""
+"""Device code: rows of activations as int8, one scale per row and group of 64."""
 
 from __future__ import annotations
 

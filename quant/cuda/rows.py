@@ -1,7 +1,7 @@
-"""Activations as int8 for products in int8, on a card.
+"""Activations as int8 for int8 GEMMs on a GPU.
 
-One scale a row would lose whole columns to the few that are large; one a row and group of 64 does not, and the products
-of a group are summed apart anyway.
+One scale per row would round whole columns away beside the few that are large; one per row and group of 64 does not,
+and the products of a group are summed separately anyway.
 Shape letters: M rows, K width.
 """
 

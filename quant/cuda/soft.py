@@ -1,8 +1,8 @@
 """Self-conditioning over probable ids: Σ p·e over those above a threshold, and the mean embedding for the rest.
 
 What is left out of a row, its tail, is an error of at most the tail times the largest distance of an embedding from the
-mean. It is told with every result, and so is whether a row had more probable ids than there is room for; whoever asks
-decides what that is worth. On a small vocabulary the tail says nothing about one of 262,144 ids.
+mean. It is returned with every result, as is whether a row had more probable ids than there is room for; the caller
+decides whether to use the row. On a small vocabulary the tail says nothing about one of 262,144 ids.
 Shape letters: L rows, V vocabulary, D width.
 """
 
@@ -17,7 +17,7 @@ from ..modules.embedding import QuantEmbedding
 
 THRESHOLD = 1e-4
 CAPACITY = 512
-"""Room for probable ids a row: no more than this many can be above a five hundred and twelfth."""
+"""Room for probable ids in each row: no more than this many can have a probability above 1/512."""
 BLOCK = 4096
 ENTRIES, COLUMNS = 16, 256
 

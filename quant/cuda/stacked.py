@@ -1,10 +1,10 @@
-"""One product in the place of several of the same rows: the weights lie below each other in one tensor.
+"""One GEMM in place of several over the same rows: their weights are stacked in one tensor.
 
     gate [N, K] ┐
     up   [N, K] ┴─► one weight [2 N, K], of which each module keeps a view of its own rows
 
-Nothing is held twice, and whoever saves a module or multiplies with it alone sees what it has always been. Knows linear
-layers, plain, quantized and fast; knows nothing about what they are for. No gradient reaches the modules.
+Nothing is held twice, and a module that is saved or called by itself behaves as before. Knows linear layers, plain,
+quantized and fast; knows nothing about what they are for. No gradient reaches the modules.
 Shape letters: M rows, N rows of a weight, K its input.
 """
 
@@ -24,7 +24,7 @@ from .linear import CudaLinear, Weight
 
 
 class Stacked(nn.Module, ABC):
-    """Several products as one.
+    """Several projections computed as one.
 
     It has no parameters and no buffers: those are the modules' own.
 
@@ -42,7 +42,7 @@ class Stacked(nn.Module, ABC):
 
     @abstractmethod
     def tensors(self) -> tuple[Tensor, ...]:
-        """What is multiplied, of which the modules have their views."""
+        """The stacked tensors, of which the modules hold views."""
 
     def stands_for(self, modules: Sequence[nn.Module]) -> bool:
         """Whether modules are still those that were stacked; one may have been wrapped or replaced since."""
@@ -53,15 +53,15 @@ class Stacked(nn.Module, ABC):
         return any(part is module for part in self._parts)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """What each part makes of rows [..., K]: views [..., N] of one tensor."""
+        """The output of each part for rows [..., K]: views [..., N] of one tensor."""
         return torch.split(self.times(x), self._rows, dim=-1)
 
     @abstractmethod
     def times(self, x: Tensor) -> Tensor:
-        """All parts' rows next to each other."""
+        """The outputs of all parts, concatenated."""
 
     def gated(self, x: Tensor) -> Tensor | None:
-        """`gelu(first) * second`, tanh form, of the only two parts, in the same launch; None where that cannot be."""
+        """`gelu(first) * second`, tanh form, of the only two parts, in the same launch; None where impossible."""
         del x
         return None
 
@@ -131,14 +131,14 @@ class StackedCudaLinear(Stacked):
 
 
 def stack(modules: Sequence[nn.Module]) -> Stacked | None:
-    """One product of the same rows in the place of these; None, and nothing has changed, where they make none.
+    """One stacked module in place of these; None, with nothing changed, where they cannot be stacked.
 
-    Weights of one format, type, width and device can be stacked; what is wrapped by something else, such as an adapter,
-    cannot. While it is done these weights are held twice, and no others.
+    Weights of one format, type, width and device can be stacked; modules wrapped by something else, such as an adapter,
+    cannot. Meanwhile these weights are held twice, and no others.
     """
     made = _stacked(modules)
     if made is not None and made.tensors()[0].is_cuda:
-        # What was let go lies in pieces, into which the next stack does not fit.
+        # The memory just freed is fragmented: the next stack would not fit into it.
         torch.cuda.empty_cache()
     return made
 
@@ -167,6 +167,6 @@ def _stacked(modules: Sequence[nn.Module]) -> Stacked | None:
 
 
 def _are_alike(weights: Sequence[Tensor], rows: int = 0) -> bool:
-    """Whether tensors differ in their rows, which are one axis, and in nothing else; types tell codecs apart."""
+    """Whether tensors differ only in the number of their rows, on one axis; their types tell codecs apart."""
     kinds = {(weight.dtype, weight.device, *weight.shape[:rows], *weight.shape[rows + 1 :]) for weight in weights}
     return len(kinds) == 1

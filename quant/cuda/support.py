@@ -1,4 +1,4 @@
-"""Whether kernels can run on a card: found out by running one.
+"""Checks whether Triton kernels can run on a GPU, by running one.
 
 Knows one small kernel and what it must compute; knows nothing about models.
 """
@@ -11,7 +11,7 @@ from functools import cache
 import torch
 
 LEAST = (8, 0)
-"""Compute capability below which there are no bf16 tensor cores."""
+"""Lowest compute capability with bf16 tensor cores."""
 
 
 @cache

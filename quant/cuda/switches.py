@@ -1,11 +1,11 @@
-"""What is left to the plain way on a card, and how the fast way computes: environment variables, for comparisons.
+"""Environment variables that select GPU code paths: parts that stay plain, and options of the fast path.
 
-    LOCALDIFF_CUDA_PLAIN=experts,step     these parts take the plain way; `all` is every part
+    LOCALDIFF_CUDA_PLAIN=experts,step     these parts take the plain path; `all` is every part
     LOCALDIFF_CUDA_EXPERTS=a8             activations of the experts in int8 rather than in their own type
     LOCALDIFF_CUDA_DENSE=a8               those of the linear layers
     LOCALDIFF_CUDA_SOFT=sparse            self-conditioning over probable ids, the exact sum where they are too many
 
-Knows names; knows nothing about what they turn on.
+They are for comparisons. Knows names; knows nothing about what they turn on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_plain(part: Part) -> bool:
     """Whether a part is switched off.
 
     Raises:
-        SwitchError: the variable names something that is no part.
+        SwitchError: the variable names an unknown part.
     """
     named = [word.strip() for word in os.environ.get(PLAIN, "").split(",") if word.strip()]
     unknown = [word for word in named if word not in (*PARTS, "all")]

@@ -3,8 +3,8 @@
 Weights as published are multiplied as they are.
 
 The sixteen levels of nf4 are looked up in a table of fp32, which gives the weights that the codec gives, bit for bit;
-or, for int8 arithmetic, in a table of int8, which adds 0.02 points to their relative error and on a card is a
-permutation of bytes: two tables of eight, a selection between them, 4 weights at a time, no memory.
+or, for int8 arithmetic, in a table of int8, which adds 0.02 points to their relative error and on a GPU is a byte
+permutation: two tables of eight, a selection between them, 4 weights at a time, no memory access.
 Shape letters: M rows of activations, N rows of a weight, K its input.
 """
 
@@ -48,10 +48,59 @@ halves of the table, and `side` takes from one or the other by the code's fourth
 
 _DECODE = tl.constexpr(DECODE)
 
+HOLD = """{
+.reg .b32 lane;
+.reg .b64 address;
+mov.u32 lane, %laneid;
+and.b32 lane, lane, 15;
+mad.wide.u32 address, lane, 4, $1;
+ld.global.nc.b32 $0, [address];
+}"""
+"""Lane n of a warp, and lane n + 16, takes level n of the table at `$1`."""
+
+
+def _exchange() -> str:
+    lines = [".reg .b32 code;"]
+    for place in range(8):
+        # Within half a warp (0x10 of 0x101f), so that of the code's bits only the low four count.
+        target = place // 2 + 4 * (place % 2)
+        lines += [f"shr.b32 code, $8, {4 * place};", f"shfl.sync.idx.b32 ${target}, $9, code, 0x101f, 0xffffffff;"]
+    return "\n".join(["{", *lines, "}"])
+
+
+EXCHANGE = _exchange()
+"""Four bytes of two codes each (`$8`) to the levels of the low and of the high codes, which other lanes hold (`$9`)."""
+
+_HOLD, _EXCHANGE = tl.constexpr(HOLD), tl.constexpr(EXCHANGE)
+
+
+@triton.jit
+def nf4_levels(pairs, levels, PERMUTED: tl.constexpr):
+    """Levels of the low and the high codes of bytes, as fp32, from the table `levels` in memory.
+
+    A warp holds the table, a level in each lane, and lanes ask each other: a table in memory takes an address and a
+    load for every weight.
+    """
+    if PERMUTED:
+        table = tl.zeros_like(pairs).to(tl.int64) + levels.to(tl.int64)
+        held = tl.inline_asm_elementwise(_HOLD, "=f,l", [table], dtype=tl.float32, is_pure=True, pack=1)
+        low, high = tl.inline_asm_elementwise(
+            _EXCHANGE,
+            "=&f,=&f,=&f,=&f,=&f,=&f,=&f,=&f,r,f,f,f,f",
+            [pairs, held],
+            dtype=(tl.float32, tl.float32),
+            is_pure=True,
+            pack=4,
+        )
+    else:
+        low = tl.load(levels + (pairs & 15))
+        high = tl.load(levels + (pairs >> 4))
+    return low, high
+
 
 @triton.jit
 def nf4_int8(pairs, levels, PERMUTED: tl.constexpr):
-    """Levels of the low and the high codes of bytes, as int8; `levels` is the table in memory for the other way."""
+    """Levels of the low and the high codes of bytes, as int8; `levels` is the table in memory otherwise."""
     if PERMUTED:
         low, high = tl.inline_asm_elementwise(
             _DECODE, "=r,=r,r", [pairs], dtype=(tl.int8, tl.int8), is_pure=True, pack=4
@@ -76,7 +125,7 @@ def add_product(
     INT8: tl.constexpr,
     PERMUTED: tl.constexpr,
 ):
-    """`total` [M, N] and the product of one group of 64.
+    """`total` [M, N] plus the product of one group of 64.
 
     Args:
         x: pointers [M, 32] to the first half of the group; the second one follows.
@@ -106,9 +155,7 @@ def add_product(
         total += whole.to(tl.float32) * (tl.load(x_scales)[:, None] * scale[None, :])
     else:
         if NF4:
-            pairs = tl.load(codes)
-            low = tl.load(levels + (pairs & 15))
-            high = tl.load(levels + (pairs >> 4))
+            low, high = nf4_levels(tl.load(codes), levels, PERMUTED)
         else:
             low = tl.load(codes).to(tl.float32)
             high = tl.load(codes + 32).to(tl.float32)

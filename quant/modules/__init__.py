@@ -1,6 +1,6 @@
 """Quantized modules with the interfaces of the model's own: linear, experts, tied embedding.
 
-Plain and correct: each decodes what it needs, where it lies, and multiplies. They know no names, files or canvases.
+Plain and correct: each decodes what it needs, on its device, and multiplies. They know no names, files or canvases.
 """
 
 from .beside import Beside

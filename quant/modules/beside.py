@@ -1,7 +1,7 @@
-"""What may be added to the products of experts, from outside.
+"""A hook that adds terms, such as an adapter's, to the projections of experts.
 
-A fused module multiplies, gates and multiplies again; what is to be added to its products must come in between. Knows
-the two places; does not know what is added.
+A fused module multiplies, gates and multiplies again; terms for its projections must be added in between. Knows the two
+places; does not know what is added.
 Shape letters: M rows of one expert, D width, I expert width.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class Beside(Protocol):
-    """Terms beside the two products of an expert; None is nothing."""
+    """Terms added to the two projections of an expert; None adds nothing."""
 
     def gate_up(self, expert: int, x: Tensor, rows: Tensor) -> Tensor | None:
         """What is added to gate and up rows: [M, 2I] for the inputs `x` [M, D], which are `rows` [M] of the pass."""

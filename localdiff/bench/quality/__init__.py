@@ -1,12 +1,12 @@
-"""What a change of the weights does to answers: two models, the same prompts, the same noise.
+"""How a change of the weights changes answers: two models, the same prompts, the same noise.
 
     questions    what is asked, and how an answer is judged
     answers      whole generations: ids, steps of every block, right or wrong
-    canvases     single steps: both models read the very same canvases
+    canvases     single steps: both models read exactly the same canvases
     together     several generations at once, on a CPU
     estimate     means of paired differences, with 95 % intervals
     comparison   all of it for two models, one loaded at a time
-    report       a table, or an object
+    report       a table, or a JSON object
 
 Knows engines and text; knows nothing about codecs or how the two models came to differ.
 """

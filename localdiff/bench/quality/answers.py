@@ -21,7 +21,7 @@ class Answer:
     Attributes:
         ids: committed ids.
         steps: denoise steps of each block.
-        right: whether the text is right; None where nobody can say.
+        right: whether the text is right; None where that is unknown.
     """
 
     ids: tuple[int, ...]
@@ -30,12 +30,12 @@ class Answer:
 
     @property
     def steps_a_block(self) -> float:
-        """Mean over the blocks."""
+        """Mean denoise steps per block."""
         return sum(self.steps) / len(self.steps)
 
 
 def ask(engine: Engine, question: Question, options: GenerateOptions) -> tuple[Answer, tuple[Canvas, ...]]:
-    """The answer to a question, and the canvases that the steps of its first block saw."""
+    """The answer to a question, and the canvases that the steps of its first block read."""
     messages = [{"role": role, "content": content} for role, content in question.messages]
     text, canvases = [], []
     ids: list[int] = []

@@ -1,8 +1,8 @@
-"""Single steps on fixed canvases: what two models believe where both see the same.
+"""Single steps on fixed canvases: the distributions of two models given the same input.
 
-The canvases are those that the first model saw in a run of its own. Each model walks over them in order and carries its
-own belief from step to step, as in a run, but its samples are thrown away: the next canvas is the recorded one. So no
-difference comes from a different path, and the first model sees just what it saw in its run.
+The canvases are those that the first model saw in a run of its own. Each model runs over them in order and carries its
+own soft embedding from step to step, as in a run, but its samples are discarded: the next canvas is the recorded one.
+So no difference comes from a different path, and the first model sees just what it saw in its run.
 
 Shape letters: L canvas, V vocabulary, P positions that are kept.
 """
@@ -21,14 +21,14 @@ from ...model.cache import KVCache
 from .questions import Question
 
 STEPS = 4
-"""Steps of a block whose distributions are kept, evenly spread over it, the first and the last included."""
+"""Steps of a block whose distributions are kept, evenly spaced, the first and the last included."""
 MAX_KEPT = 1 << 22
-"""Most probabilities kept of a step (17 MB in fp32): all positions of a small model, 16 of the released one."""
+"""Most probabilities kept per step (17 MB in fp32): all positions of a small model, 16 of the released one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Canvas:
-    """What a step saw: L ids, and the temperature that its logits were divided by."""
+    """Input of a step: L ids, and the temperature that its logits were divided by."""
 
     ids: tuple[int, ...]
     temperature: float
@@ -36,7 +36,7 @@ class Canvas:
 
 @dataclass(frozen=True, kw_only=True)
 class Beliefs:
-    """What a model believed on a row of canvases.
+    """A model's predictions on a series of canvases.
 
     Attributes:
         drafts: int64 [S, L], the most probable id of each position in each of S steps.
@@ -53,13 +53,13 @@ def kept_steps(count: int) -> list[int]:
 
 
 def kept_positions(length: int, vocab_size: int) -> Tensor:
-    """Which positions of a canvas are kept: all, or an even spread of as many as `MAX_KEPT` allows."""
+    """Which positions of a canvas are kept: all, or as many evenly spaced ones as `MAX_KEPT` allows."""
     count = min(length, max(1, MAX_KEPT // vocab_size))
     return torch.linspace(0, length - 1, count).round().long()
 
 
 def believe(engine: Engine, question: Question, canvases: Sequence[Canvas]) -> Beliefs:
-    """What a model believes on given canvases behind a prompt."""
+    """A model's predictions on given canvases after a prompt."""
     wanted = kept_steps(len(canvases))
     drafts, kept = [], []
     for step, (logits, reading) in enumerate(_walk(engine, question, canvases)):
@@ -71,19 +71,19 @@ def believe(engine: Engine, question: Question, canvases: Sequence[Canvas]) -> B
 
 
 def divergence(first: Beliefs, second: Beliefs) -> float:
-    """Mean Kullback-Leibler divergence of the second from the first, `Σ p₁ (ln p₁ - ln p₂)`, in nats a position."""
+    """Mean Kullback-Leibler divergence of the second from the first, `Σ p₁ (ln p₁ - ln p₂)`, in nats per position."""
     p = first.log_probs.exp()
     return float((p * (first.log_probs - second.log_probs)).sum(dim=-1).mean(dtype=torch.float64))
 
 
 def agreement(first: Beliefs, second: Beliefs) -> float:
-    """Share of positions, over all steps, in which both think the same id most probable."""
+    """Share of positions, over all steps, at which both have the same most probable id."""
     return float((first.drafts == second.drafts).double().mean())
 
 
 @torch.inference_mode()
 def _walk(engine: Engine, question: Question, canvases: Sequence[Canvas]) -> Iterator[tuple[Tensor, Reading]]:
-    """Processed logits [L, V] and their reading, for each canvas; both are lost when the next one is asked for."""
+    """Processed logits [L, V] and their reading, for each canvas; both are overwritten when the next one is read."""
     model, weight = engine.model, engine.model.norm.weight
     messages = [{"role": role, "content": content} for role, content in question.messages]
     ids = torch.tensor(engine.template.encode(engine.tokenizer, messages), device=weight.device)

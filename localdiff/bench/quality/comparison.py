@@ -1,7 +1,7 @@
-"""Two models, the same prompts, the same noise: everything that is measured, group by group.
+"""Comparison of two models on the same prompts and the same noise, group by group.
 
-One model is loaded at a time, so that two which do not fit the device together can be compared: what the first one
-answered and believed is kept in host memory.
+One model is loaded at a time, so that two which do not fit the device together can be compared: answers and predictions
+of the first one are kept in host memory.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from .questions import Question
 from .together import together
 
 WALKS = 20
-"""Their distributions lie in host memory."""
+"""Questions whose canvases are walked; their distributions are in host memory."""
 
 ALL = "all"
 
 Progress: TypeAlias = Callable[[str], None]
-"""Told, in words, how far it is."""
+"""Called with a line about progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """What one model did.
+    """What was observed of one model.
 
     Attributes:
         identity: which model.
         hardware: what it ran on.
-        answers: one list a question, one answer a seed.
-        beliefs: question → what it believed on the first model's canvases.
+        answers: one list per question, one answer per seed.
+        beliefs: question → its predictions on the first model's canvases.
         canvases: question → those canvases.
     """
 
@@ -53,12 +53,12 @@ class Observed:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One group of questions. Differences are the second model's value less the first one's, paired by question.
+    """One group of questions. Differences are the second model's value minus the first one's, paired by question.
 
     Attributes:
-        score, score_change: share of right answers of the first model, and its difference; None where nobody judges.
-        steps, steps_change: denoise steps a block of the first model, and the difference in units of them.
-        divergence: nats a position, on fixed canvases.
+        score, score_change: share of right answers of the first model, and its difference; None if they are not judged.
+        steps, steps_change: denoise steps per block of the first model, and the difference relative to them.
+        divergence: nats per position, on fixed canvases.
         agreement: share of equal drafts there.
         same: share of runs in which both commit the same ids.
     """
@@ -80,7 +80,7 @@ class Pair:
     """What two models did with one question.
 
     Attributes:
-        first, second: their answers, one a seed.
+        first, second: their answers, one per seed.
         divergence, agreement: on the first model's canvases; None where those were not walked.
     """
 
@@ -92,7 +92,7 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Everything that two models were measured by."""
+    """All measurements of two models."""
 
     first: ModelIdentity
     second: ModelIdentity
@@ -112,16 +112,16 @@ def compare(
     walks: int = WALKS,
     width: int = 1,
 ) -> Iterator[Comparison]:
-    """Ask a model everything, then hold each of the others against it.
+    """Ask a model everything, then compare each of the others with it.
 
     Args:
-        first: loads the model that the others are held against.
-        others: load those.
+        first: loads the model that the others are compared with.
+        others: load the others.
         questions: what to ask.
         options: settings of the runs of each question, which differ in their seed.
-        progress: told how far it is.
+        progress: called with progress.
         walks: questions of a group whose canvases are compared step by step.
-        width: questions that are worked on at once, see `together`; the last bits of a run depend on it.
+        width: questions that are answered at once, see `together`; the last bits of a run depend on it.
     """
     walked = frozenset(_walked(questions, walks))
     observe = partial(_observe, questions=questions, options=options, progress=progress, walked=walked, width=width)
@@ -141,11 +141,11 @@ def compare(
 
 
 def tabulate(groups: Sequence[str], pairs: Sequence[Pair]) -> list[Row]:
-    """A row for each group, and one for all where there are several.
+    """A row per group, and one for all where there are several.
 
     Args:
         groups: the group of each question.
-        pairs: what was measured by each question.
+        pairs: the measurements of each question.
     """
     members = {group: [pair for its, pair in zip(groups, pairs, strict=True) if its == group] for group in groups}
     if len(members) > 1:
@@ -164,7 +164,7 @@ def _observe(
     walked: Collection[int],
     width: int,
 ) -> Observed:
-    """One model's answers, and its beliefs on given canvases, or on its own where none are given."""
+    """One model's answers, and its predictions on given canvases, or on its own where none are given."""
     progress(f"loading the {which} model")
     engine = load()
     number = count(1)

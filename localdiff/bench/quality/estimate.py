@@ -1,6 +1,6 @@
 """Means with 95 % intervals.
 
-Values are one a question: what several seeds say of the same question has been averaged before, because those are not
+There is one value per question: several seeds of the same question are averaged before, because they are not
 independent. Knows numbers only.
 """
 
@@ -33,7 +33,7 @@ def estimate(values: Sequence[float], *, largest: float | None = None) -> Estima
     Args:
         values: at least one.
         largest: the most that a single value can be, where that is known; no margin is wider. If all values are equal,
-            a deviation of zero would promise too much: then the margin is the rule of three's, `3 / n` of the largest.
+            a deviation of zero would claim too much: then the margin is by the rule of three, `3 / n` of the largest.
     """
     count, mean = len(values), fmean(values)
     if count < 2:
@@ -46,7 +46,7 @@ def estimate(values: Sequence[float], *, largest: float | None = None) -> Estima
 
 
 def _student(freedom: int) -> float:
-    """The 97.5 % point of Student's distribution (Abramowitz and Stegun 26.7.5, exact to 1 % from 3 degrees on)."""
+    """The 97.5 % point of Student's distribution (Abramowitz and Stegun 26.7.5, within 1 % from 3 degrees on)."""
     z = _Z
     terms = (
         (z**3 + z) / 4,

@@ -1,7 +1,7 @@
-"""What is asked, and how an answer is judged.
+"""The questions of `bench quality`, and how answers are judged.
 
 Two sources: the held-out prompts of the demo model's skills, each with a strict rule for what is right; and a file of
-prompts, of which nobody knows the answers.
+prompts, whose answers are not known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...demo.skills import SKILLS
 from ...errors import UsageError
 
 PROMPTS = "prompts"
-"""Group of questions that come from a file."""
+"""Group of questions from a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +25,9 @@ class Question:
     """One prompt.
 
     Attributes:
-        group: skill that it belongs to, for the table.
+        group: the skill that it belongs to, for the table.
         messages: (role, content) pairs, the last one from the user.
-        is_right: judges an answer's text, or None where nobody can.
+        is_right: judges an answer's text, or None where that is impossible.
     """
 
     group: str
@@ -52,7 +52,7 @@ def skill_questions(skills: Sequence[str], count: int) -> list[Question]:
 
 
 def file_questions(path: Path) -> list[Question]:
-    """One question for each line of a text file that is not blank.
+    """One question per non-blank line of a text file.
 
     Raises:
         UsageError: the file cannot be read as text, or has no line.

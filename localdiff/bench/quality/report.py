@@ -1,4 +1,4 @@
-"""A comparison to read: a Markdown table, or an object for programs.
+"""A comparison as a Markdown table for people, or as an object for programs.
 
 Knows wording and rounding; measures nothing.
 """
@@ -16,7 +16,7 @@ _HEAD = ("", "questions", "score", "change", "steps a block", "change", "diverge
 
 
 def table(comparison: Comparison) -> str:
-    """What was compared, and one line a group.
+    """What was compared, and one line per group.
 
     Scores are in percent, their change in points; ± is half of a 95 % interval.
     """
@@ -53,7 +53,7 @@ def _shown(value: Estimate, form: str) -> str:
 
 
 def to_object(comparison: Comparison) -> dict[str, Any]:
-    """All figures; an interval that nobody can give is null."""
+    """All figures; an interval that cannot be given is null."""
     return {
         "first": _identity(comparison.first),
         "second": _identity(comparison.second),

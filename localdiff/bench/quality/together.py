@@ -1,12 +1,12 @@
-"""Several generations at once, on one model: the canvases of all of them in one pass.
+"""Batched generation: several generations on one model, with all canvases in one pass.
 
     generation 1 ──► denoise ─┐                          ┌─► its logits ──► the rest of its step, as always
     generation 2 ──► denoise ─┼─► one pass over [B, L] ──┤
     generation B ──► denoise ─┘                          └─► …
 
 Each generation runs in a thread of its own, on an engine like any other. A thread that wants a pass waits until every
-other one that is still at work wants one too, and the last to come makes it for all. So who shares a pass follows from
-the order of work alone, and the same work gives the same bits whatever the machine does besides.
+other one still at work wants one too, and the last to arrive runs it for all. So which generations share a pass follows
+from the order of work alone, and the same work gives the same bits whatever else the machine does.
 
 Small models gain: a pass over a few rows costs little more than its overhead. Knows threads and the order of a pass;
 knows nothing about samples or text. Shape letters: B canvases, L canvas, D width, V vocabulary, H heads, d head size.
@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A pass that a generation wants: [L] ids of its canvas, its cache, [L, D] of its last step's belief, or None."""
+    """A pass that a generation wants: [L] ids of its canvas, its cache, [L, D] its last soft embedding, or None."""
 
     canvas: Tensor
     cache: KVCache
@@ -43,16 +43,16 @@ class Wish:
 
 
 class BrokenOffError(RuntimeError):
-    """Another generation of the same passes has failed."""
+    """Another generation that shares the passes has failed."""
 
 
 def together(engine: Engine, tasks: Sequence[Callable[[Engine], R]], width: int) -> list[R]:
-    """Do tasks that generate, up to `width` of them at once; their results in their order.
+    """Run generating tasks, up to `width` of them at once; returns their results in order.
 
     Args:
-        engine: a loaded one, on which nothing has been generated yet. Only on a CPU passes are shared.
-        tasks: each is given an engine of its own, which has the same model.
-        width: B. Task `i` is done by thread `i % width`, whatever is done first.
+        engine: a loaded one, on which nothing has been generated yet. Passes are shared on a CPU only.
+        tasks: each is given an engine of its own with the same model.
+        width: B. Task `i` runs in thread `i % width`, whatever finishes first.
 
     Raises:
         Exception: the first that a task raised.
@@ -86,11 +86,11 @@ def together(engine: Engine, tasks: Sequence[Callable[[Engine], R]], width: int)
 
 
 class SharedPasses:
-    """Where the members of a group meet for a pass. Its methods stand in for those of the model that have their names.
+    """Collects the members of a group for a pass. Its methods replace the model's methods of the same names.
 
     Args:
-        model: makes the passes.
-        members: how many there are.
+        model: runs the passes.
+        members: number of threads that share them.
     """
 
     def __init__(self, model: DiffusionGemma, members: int) -> None:
@@ -104,7 +104,7 @@ class SharedPasses:
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        """The model's methods are these, until the end of the block."""
+        """Replaces the model's methods by these, until the end of the block."""
         names = ("encode", "denoise", "soft_embedding")
         for name in names:
             setattr(self._model, name, getattr(self, name))
@@ -116,7 +116,7 @@ class SharedPasses:
 
     @contextmanager
     def member(self, number: int) -> Iterator[None]:
-        """This thread is a member, until the end of the block."""
+        """Makes this thread a member, until the end of the block."""
         self._who.number = number
         try:
             yield
@@ -127,7 +127,7 @@ class SharedPasses:
 
     def encode(self, ids: Tensor, cache: KVCache) -> None:
         """See `DiffusionGemma.encode`."""
-        with self._turn:  # modules keep what they worked out of their last input
+        with self._turn:  # modules cache what they computed for their last input
             DiffusionGemma.encode(self._model, ids, cache)
 
     def soft_embedding(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ class SharedPasses:
         """See `DiffusionGemma.denoise`; waits for all members that are at work.
 
         Raises:
-            BrokenOffError: one of them will not come.
+            BrokenOffError: one of them has failed.
         """
         number: int = self._who.number
         with self._turn:
@@ -151,7 +151,7 @@ class SharedPasses:
             return self._logits.pop(number)
 
     def break_off(self) -> None:
-        """Let nobody wait any longer."""
+        """Release all waiting threads with an error."""
         with self._turn:
             self._broken = True
             self._turn.notify_all()
@@ -168,15 +168,15 @@ class SharedPasses:
 
 @torch.inference_mode()
 def denoise(model: DiffusionGemma, wishes: Sequence[Wish]) -> Tensor:
-    """Raw logits [B, L, V] of canvases of one length, each behind its own cache.
+    """Raw logits [B, L, V] of canvases of one length, each after its own cache.
 
-    The numbers are those of `DiffusionGemma.denoise`, but for the last bits: products of more rows are summed in
-    another order.
+    The numbers are those of `DiffusionGemma.denoise`, except for the last bits: matmuls of more rows sum in another
+    order.
     """
     embeddings = model.embed(torch.stack([wish.canvas for wish in wishes]))
     length = embeddings.shape[1]
     if any(wish.soft is not None for wish in wishes):
-        # No belief is a soft embedding of zeros: the norm and the products that it goes through have no bias.
+        # None is a soft embedding of zeros: the norm and the projections that it goes through have no bias.
         nothing = torch.zeros_like(embeddings[0])
         soft = torch.stack([nothing if wish.soft is None else wish.soft for wish in wishes])
         x = model.self_conditioning.condition(embeddings, soft)
@@ -194,7 +194,7 @@ def denoise(model: DiffusionGemma, wishes: Sequence[Wish]) -> Tensor:
 
 
 def _each(attends: Sequence[Attend]) -> Attend:
-    """Attention of q [B, H, L, d], where each of B goes its own way."""
+    """Attention of q [B, H, L, d], with a separate `Attend` for each of B."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return torch.stack([attend(*rows) for attend, *rows in zip(attends, q, k, v, strict=True)])

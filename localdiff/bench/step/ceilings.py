@@ -1,6 +1,6 @@
-"""What this machine can do at best, measured: a large copy, and large products.
+"""The best rates of this machine, measured: a large copy, and large matmuls.
 
-Knows torch and a clock; knows no model. A step is held against these and not against a data sheet.
+Knows torch and a clock; knows no model. A step is compared with these and not with a data sheet.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Ceilings:
     """Best rates seen.
 
     Attributes:
-        copied: bytes a second of a large copy, read and written bytes together.
-        products: operations a second of large products, by the type of their factors; a type that the device cannot
-            multiply is left out.
+        copied: bytes per second of a large copy, read and written bytes together.
+        products: operations per second of large matmuls, by dtype of their factors; dtypes that the device cannot
+            multiply are left out.
     """
 
     copied: float
     products: dict[str, float]
 
     def floor(self, work: Work, *, kinds: tuple[str, ...] = ("fp32", "bf16", "int8")) -> float:
-        """Seconds below which a piece of work cannot stay: moving its bytes, or its products at the best rate."""
+        """Lower bound on the seconds of some work: moving its bytes, or its matmuls at the best rate."""
         best = max((rate for kind, rate in self.products.items() if kind in kinds), default=0.0)
         return max(work.nbytes / self.copied, work.operations / best if best else 0.0)
 
@@ -47,7 +47,7 @@ def measure_ceilings(device: torch.device, *, copy_bytes: int = _COPY_BYTES, lar
 
     Args:
         copy_bytes: size of the copy; it should be larger than any cache.
-        largest: most rows and columns of a product.
+        largest: most rows and columns of a matmul.
     """
     products = {}
     for kind in ("fp32", "bf16", "int8"):
@@ -64,7 +64,7 @@ def _copy_rate(device: torch.device, nbytes: int) -> float:
 
 
 def _product_rate(kind: str, device: torch.device, largest: int) -> float | None:
-    """Operations a second of a square product, as large as it must be to take a while; None where there is none."""
+    """Operations per second of a square matmul, large enough to take a while; None where the device has none."""
     size, multiply = 512, torch._int_mm if kind == "int8" else torch.mm
     while True:
         left, right = _factor(kind, size, device), _factor(kind, size, device)
@@ -86,7 +86,7 @@ def _factor(kind: str, size: int, device: torch.device) -> Tensor:
 
 
 def _best(work: Callable[[], object], device: torch.device) -> float:
-    """Seconds of the fastest of a few runs, the first not counted: what the machine can do, not what it often does."""
+    """Seconds of the fastest of a few runs, without the first: what the machine can do, not what it often does."""
     wait = waiter(device)
     work()
     fastest = float("inf")

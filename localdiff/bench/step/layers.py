@@ -1,7 +1,7 @@
-"""From a few layers to all of them.
+"""Extrapolation of step times from a few layers to all of them.
 
 A layer's time is the sum of its parts' times, and each part's time depends on one thing: attention on the kind of
-attention, experts on how they are stored, the rest on nothing. So a model with one layer of each such kind says what
+attention, experts on how they are stored, the rest on nothing. So a model with one layer of each such kind tells what
 any stack of them takes. Knows kinds and seconds; knows nothing about how they were measured.
 """
 
@@ -21,7 +21,7 @@ Kind: TypeAlias = tuple[Part, str]
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The layers of a model, as far as a time depends on them.
+    """The layers of a model, as far as times depend on them.
 
     Args:
         attention: kind of attention of each layer.
@@ -33,7 +33,7 @@ class Layers:
 
     @classmethod
     def of(cls, layers: Sequence[LayerConfig], fates: Mapping[str, str]) -> Layers:
-        """The layers of a configuration whose parameters are stored so."""
+        """The layers of a configuration whose parameters are stored as in `fates`."""
         stored = tuple(
             f"{fates[f'layers.{index}.experts.gate_up_proj']}, {fates[f'layers.{index}.experts.down_proj']}"
             for index in range(len(layers))
@@ -41,7 +41,7 @@ class Layers:
         return cls(tuple(layer.kind for layer in layers), stored)
 
     def kind(self, part: Part, layer: int) -> Kind:
-        """What the time of a part depends on."""
+        """The kind that the time of a part depends on."""
         if part in ("attention projections", "attention core"):
             return part, self.attention[layer]
         return part, self.experts[layer] if part == "experts" else ""
@@ -51,7 +51,7 @@ class Layers:
 
 
 def extrapolate(measured: Mapping[Place, float], here: Layers, there: Layers) -> dict[Place, float]:
-    """Seconds by place of a model with the layers `there`, from those of one with the layers `here`.
+    """Extrapolated seconds by place of a model with layers `there`, from those of one with layers `here`.
 
     Raises:
         ValueError: a kind of layer was not measured.

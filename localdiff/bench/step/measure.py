@@ -1,13 +1,13 @@
-"""The passes of a block against the clock: prefill, denoise steps, commit passes.
+"""Times the passes of a block: prefill, denoise steps, commit passes.
 
     warm-up ─► prefill of the context ─► one block: [warm-up steps | timed steps | steps under the clock of parts]
-                                             ├────► first steps that commit the block before, where a run has those
-                                             └────► commit passes, each behind the same context
+                                             ├────► first steps that commit the block before, if a run has those
+                                             └────► commit passes, each after the same context
 
-Runs the same loop as an answer does, with a stop rule that never stops. Nothing can be clocked inside of steps that are
-replayed as a whole, or sent before the last one is done; those under the clock are then computed in the same way, but
-one by one and launch by launch, in a block of their own. Knows a loaded model; knows nothing about how it was loaded or
-what will be printed.
+Runs the same loop as an answer does, with a stop rule that never stops. Nothing can be timed inside of a replayed CUDA
+graph, or of a step that is launched before the last one is done; the steps under the clock then take the same path, but
+kernel by kernel and one after the other, in a block of their own. Knows a loaded model; knows nothing about how it was
+loaded or what will be printed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from .parts import PartClock, Place, waiter
 from .routing import Routing
 
 WARM_UP = 2
-"""The first step of a block has nothing to condition on, and the second is the first that does what all others do."""
+"""The first step of a block has nothing to condition on, and the second is the first that is like all others."""
 CLOCKED = 3
 COMMITS = 3
-"""Commit passes that are timed, and as many under the clock; also first steps that commit a block."""
+"""Timed commit passes, and as many again under the clock of parts; the same of first steps that commit a block."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,8 +43,8 @@ class Steps:
     Attributes:
         first: seconds of the very first step.
         timed: seconds of the timed steps, in order.
-        places: seconds of one step by place: the middle one, by length, of a few that the clock of parts slowed down.
-        mean_entropy: nats a position, over the timed steps.
+        places: seconds of one step by place: the median one of a few, which the clock of parts slowed down.
+        mean_entropy: nats per position, over the timed steps.
         experts_hit: share of a layer's experts that a step used.
         busiest: most rows that one expert got.
     """
@@ -72,7 +72,7 @@ class Timings:
     Attributes:
         prefill: seconds of the whole context.
         commits: passes that do nothing but write a committed block into the cache.
-        fused: first steps of a block that commit the block before as well; None where a run commits in separate passes.
+        fused: first steps of a block that also commit the block before; None where a run has separate commit passes.
     """
 
     prefill: float
@@ -85,10 +85,10 @@ class Stopwatch:
     """Times the passes of a loaded model.
 
     Args:
-        dtype: type of the activations.
+        dtype: that of the activations.
         context: tokens in the cache before the canvas.
         seed: of prompt, canvas and samples.
-        progress: told what is going on.
+        progress: called with what is going on.
     """
 
     def __init__(
@@ -197,13 +197,13 @@ class Stopwatch:
             with clock.within("sampling"):
                 first_step(self._launched)
 
-        # A static step is run once, then recorded, and replayed from then on.
+        # A static step runs once as it is, is captured on its second run, and is replayed from then on.
         return self._passes("fused step", lambda: first_step(self.denoiser), clock, clocked, warm_up=WARM_UP)
 
     def _passes(
         self, name: str, work: Callable[[], None], clock: PartClock, clocked: Callable[[], None], *, warm_up: int = 0
     ) -> Passes:
-        """Times passes that write a block into the cache, behind `warm_up` others, and clocks as many by part."""
+        """Times passes that write a block into the cache, after `warm_up` others, and then as many by part."""
         timed, places, total = [], [], warm_up + 2 * COMMITS
         for number in range(1, total + 1):
             self._progress(f"{name} {number} of {total}")
@@ -225,9 +225,9 @@ class Stopwatch:
 
 
 def launched_one_by_one(denoiser: Denoiser, model: DiffusionGemma) -> Denoiser:
-    """What computes the same steps in the same way, but records none and sends none ahead of its time.
+    """A denoiser that takes the same path, but captures no step and launches none before the last one is done.
 
-    Joints and products of the same rows need no mention: the model has them once a denoiser asked for them.
+    Joints and stacked products are not passed on: they are settings of the model, which it already has.
     """
     if not denoiser.is_static:
         return denoiser
@@ -243,5 +243,5 @@ def launched_one_by_one(denoiser: Denoiser, model: DiffusionGemma) -> Denoiser:
 
 
 def _middle(passes: list[dict[Place, float]]) -> dict[Place, float]:
-    """The pass of median length: its parts add up to a pass that there was, which medians of each part do not."""
+    """The pass of median time: its parts add up to a real pass, which medians of each part would not."""
     return sorted(passes, key=lambda taken: sum(taken.values()))[len(passes) // 2]

@@ -1,6 +1,6 @@
-"""How much memory this process and its device have taken.
+"""Peak and current memory use of this process and its device.
 
-Knows where systems write it down; knows nothing about models.
+Knows where systems report it; knows nothing about models.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import torch
 STATUS = Path("/proc/self/status")
 CLEAR = Path("/proc/self/clear_refs")
 _CLEAR_PEAK = "5"
-"""What Linux takes there to forget the most that was resident (proc(5))."""
+"""What is written there to make Linux reset the peak of resident memory (proc(5))."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryUse:
-    """Bytes; None where the system does not say.
+    """Memory use in bytes; None where the system does not report it.
 
     Attributes:
         peak: most that the process has had in memory at once since `forget_peak`, pages of mapped files included.
-        anonymous: what it has of its own now.
-        mapped: pages of files that are in its memory now.
-        device_peak: most that torch's allocator has held on a CUDA device since `forget_peak`. Tensors are only part of
-            that: replayed CUDA graphs compute in memory that belongs to none, and a device must have it too.
+        anonymous: its anonymous memory now.
+        mapped: pages of mapped files that are resident now.
+        device_peak: most that torch's allocator reserved on a CUDA device since `forget_peak`. Allocated tensors are a
+            part of that: replayed CUDA graphs compute in memory of their own, which the device must have too.
     """
 
     peak: int | None
@@ -37,23 +37,23 @@ class MemoryUse:
 
 
 def forget_peak(device: torch.device, status: Path = STATUS, clear: Path = CLEAR) -> int:
-    """Starts the peaks anew, so that they are no other work's.
+    """Resets the peaks, so that they do not include earlier work.
 
     Returns:
         Bytes of the process's peak that the system still remembers; 0 where it forgot.
     """
     if device.type == "cuda":
-        torch.cuda.empty_cache()  # what is held for nobody would stay in the peak
+        torch.cuda.empty_cache()  # cached memory that nobody uses would count as this work's
         torch.cuda.reset_peak_memory_stats(device)
     try:
         clear.write_text(_CLEAR_PEAK)
-    except OSError:  # no Linux, or one that does not allow it
+    except OSError:  # not Linux, or not allowed
         return _peak(status) or 0
     return 0
 
 
 def memory_use(device: torch.device, status: Path = STATUS, *, remembered: int = 0) -> MemoryUse:
-    """What has been taken.
+    """The memory in use, and its peaks.
 
     Args:
         remembered: what `forget_peak` returned; a peak that is no higher is that of the work before.

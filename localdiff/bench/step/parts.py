@@ -1,8 +1,8 @@
 """The seconds of a pass, by part of the network.
 
-Every second is counted once: what a part spends inside another one is the other one's. Knows module names; knows
-nothing about what a part computes. Where a device works behind the program's back, each border between two parts waits
-for it, so that a pass under the clock is slower than one without.
+Every second is counted once: time that a part spends inside another one is the other one's. Knows module names; knows
+nothing about what a part computes. On an asynchronous device each border between two parts
+synchronizes, so that a pass under the clock is slower than one without.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ Place: TypeAlias = tuple[Part, int | None]
 
 
 class PartClock:
-    """Adds up seconds by place while it watches a network.
+    """Sums seconds by place while it watches a network.
 
     Args:
-        wait: returns when the device has done all that it was given.
+        wait: synchronizes with the device.
     """
 
     def __init__(self, wait: Callable[[], None]) -> None:
@@ -66,7 +66,7 @@ class PartClock:
 
     @contextmanager
     def watching(self, network: DiffusionGemma) -> Iterator[None]:
-        """Hooks the clock to the parts of a network, and takes it off again."""
+        """Hooks the clock to the parts of a network, until the end of the block."""
         undo = [self._hook(module, part, layer) for module, part, layer in _modules(network)]
         embedding, conditioning = network.embed_tokens, network.self_conditioning
         undo += [
@@ -133,7 +133,7 @@ def _modules(network: DiffusionGemma) -> Iterator[tuple[nn.Module, Part, int | N
 
 
 def waiter(device: torch.device) -> Callable[[], None]:
-    """A function that returns when a device has done all that it was given."""
+    """A function that synchronizes with a device."""
     if device.type == "cuda":
         return lambda: torch.cuda.synchronize(device)
     if device.type == "mps":

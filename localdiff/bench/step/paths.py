@@ -1,6 +1,6 @@
 """Which code path each part of a network takes, in words.
 
-A module that chose its way says so in an attribute `path`; of the others the kind of module says it. Knows the classes
+A module that chose its path names it in an attribute `path`; for others the kind of module decides. Knows the classes
 that hold weights; knows nothing about how a choice was made.
 """
 
@@ -31,7 +31,7 @@ class Paths:
     by_part: dict[Part, str]
 
     def of(self, part: Part) -> str:
-        """The path of a part, or nothing where nobody knows."""
+        """The path of a part, or nothing where it is unknown."""
         return self.by_part.get(part, "")
 
 
@@ -39,8 +39,8 @@ def paths_of(network: DiffusionGemma, dtype: torch.dtype, steps: str = "") -> Pa
     """The paths that a network takes.
 
     Args:
-        dtype: type of the activations.
-        steps: how its steps are computed as a whole, where that is not the plain way.
+        dtype: that of the activations.
+        steps: how its steps are computed as a whole, where that is not the plain path.
     """
     layers = list(network.layers)
     attention = [layer.get_submodule("self_attn") for layer in layers]
@@ -71,7 +71,7 @@ def _joints(layer: nn.Module, dtype: torch.dtype) -> str:
 
 
 def _products(owner: nn.Module) -> Iterator[nn.Module]:
-    """The modules that compute products within a part; what several are stacked to stands for them."""
+    """The modules that compute projections within a part; a fused projection replaces its modules."""
     in_one = owner.in_one() if isinstance(owner, SameRows) else None
     if in_one is not None:
         yield in_one
@@ -81,7 +81,7 @@ def _products(owner: nn.Module) -> Iterator[nn.Module]:
 
 
 def path_of(module: nn.Module, dtype: torch.dtype | None = None) -> str:
-    """The code path of one module, in words; with the type it computes in, where that of its activations is given."""
+    """The code path of one module, in words; with the dtype it computes in, where that of its activations is given."""
     path = getattr(module, "path", None)
     if isinstance(path, str):
         return path

@@ -1,7 +1,7 @@
-"""A model with random weights, built directly in the form that a recipe stores.
+"""A model with random weights, built directly in a recipe's storage format.
 
 Nothing is written or read. Codes and values are copied over and over from one block of random bytes, because drawing 15
-GB of them would take minutes; what a product costs depends on neither. Norms behind attention and feed-forward branches
+GB of them would take minutes; the cost of a matmul depends on neither. Norms after attention and feed-forward branches
 are small, so that the rows of a canvas stay as different as their tokens and spread over the experts. The last norm is
 large, so that the logits are about as decided as those of a step in the middle of a block.
 
@@ -25,14 +25,14 @@ from ...model.config import ModelConfig
 from ...model.diffusion_gemma import DiffusionGemma
 
 SPREAD = 0.02
-"""Standard deviation of a weight; at the released width a product of normed rows then has one of about 1."""
+"""Standard deviation of a weight; at the released width a projection of normed rows then has one of about 1."""
 BRANCH = 0.1
 LAST_NORM = 4.0
 
 _BLOCK = 1 << 26
 _INT8_SPREAD = 42.0
 _ROOT_MEAN_SQUARE = {"nf4": math.sqrt(sum(level**2 for level in LEVELS) / len(LEVELS)), "int8": _INT8_SPREAD}
-"""Of the values that the codes of a block stand for, before scales."""
+"""Root mean square of the values that the codes of a block stand for, before scales."""
 
 
 def stored_as(network: DiffusionGemma, recipe: Recipe) -> dict[str, str]:
@@ -54,8 +54,8 @@ def random_model(
     """A model of this configuration with random weights, as the loader would leave it.
 
     Args:
-        dtype: type of activations and of weights that are not quantized.
-        progress: called with the number of tensors that are done and of all.
+        dtype: that of activations and of weights that are not quantized.
+        progress: called with the number of tensors done and in all.
     """
     with torch.device("meta"):
         network = DiffusionGemma(config)
@@ -73,7 +73,7 @@ def random_model(
 
 
 class _Filler:
-    """Makes tensors from blocks of random values; each tensor starts elsewhere in its block."""
+    """Makes tensors from blocks of random values; each tensor starts at another place in its block."""
 
     def __init__(self, dtype: torch.dtype, device: torch.device, seed: int, size: int) -> None:
         self._generator = torch.Generator().manual_seed(seed)
@@ -85,13 +85,13 @@ class _Filler:
         self._scale = (1 + 0.2 * draw[: size // 64]).clamp_(0.2).to(device)
 
     def fill(self, name: str, empty: Tensor, codecs: Mapping[str, str]) -> Tensor:
-        """A tensor of the shape and type of `empty`, which is on `meta`."""
+        """A tensor of the shape and dtype of `empty`, which is on `meta`."""
         owner, _, part = name.rpartition(".")
         if owner in codecs:
             if part == "codes":
                 return self._tiled(self._bytes if codecs[owner] == "nf4" else self._codes, empty)
             scales = self._scale * (SPREAD / _ROOT_MEAN_SQUARE[codecs[owner]])
-            if codecs[owner] == "nf4":  # either sign occurs in what the codec writes
+            if codecs[owner] == "nf4":  # the codec writes scales of either sign
                 scales[::2] *= -1
             return self._tiled(scales.to(empty.dtype), empty)
         if len(empty.shape) > 1:

@@ -1,6 +1,6 @@
 """The released model's configuration, so that a model of its size can be made without a download.
 
-Knows numbers; a test holds them against the published `config.json`.
+Knows numbers; a test compares them with the published `config.json`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a measurement comes to: every figure is computed here, once, for the table and for the line of JSON.
+"""The figures of a measurement, each computed here once for the table and for the line of JSON.
 
 Knows seconds, bytes and operations; knows nothing about how the table looks.
 """
@@ -21,12 +21,12 @@ from .work import Pass, Work, by_part
 
 STEP_COUNTS = (8, 12, 16, 24, 48)
 _CORE_KINDS = ("fp32", "bf16")
-"""Types that attention scores are multiplied in; whole numbers would lose them."""
+"""Dtypes in which attention scores are multiplied; integers would lose them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartFigures:
-    """One part of a step: seconds, the least there is to do, the seconds that takes at best, and how it was done.
+    """One part of a step: seconds, the least work needed, the seconds that takes at best, and its code path.
 
     `share` is of the seconds of all parts together.
     """
@@ -46,15 +46,14 @@ class Report:
     Attributes:
         step: median of a denoise step, with the 10th and 90th percentile.
         commit: median of a commit pass.
-        fused: median of a first step that commits the block before as well; None where a run commits in passes of their
-            own.
-        is_extrapolated: whether some layers were left out and reckoned from the others.
-        parts: in the order of `PARTS`; they are those of another step, the middle one of `clocked_steps` that the clock
+        fused: median of a first step that also commits the block before; None where a run has separate commit passes.
+        is_extrapolated: whether some layers were left out and extrapolated from the others.
+        parts: in the order of `PARTS`; they are those of another step, the median one of `clocked_steps` that the clock
             of parts slowed down, and add up to `together`, its seconds.
-        work: the least that a step has to do; `commit_work` the same of a commit pass.
-        floor: seconds below which a step cannot stay on this machine.
-        tokens_per_second: steps a block → committed tokens a second. A block of n steps is n steps and a commit pass;
-            where there are fused steps, it is one of those and n - 1 others.
+        work: the least work of a step; `commit_work` the same of a commit pass.
+        floor: lower bound on the seconds of a step on this machine.
+        tokens_per_second: steps per block → committed tokens per second. A block of n steps is n steps and a commit
+            pass, or, where there are fused steps, one of those and n - 1 others.
     """
 
     subject: Subject
@@ -189,7 +188,7 @@ def _floor(place: Place, work: Work, ceilings: Ceilings) -> float:
 
 
 def _percentile(values: tuple[float, ...], percent: int) -> float:
-    """Linear between the two nearest ranks, as numpy's default is."""
+    """Percentile, linear between the two nearest ranks as is numpy's default."""
     ordered = sorted(values)
     position = (len(ordered) - 1) * percent / 100
     low = int(position)

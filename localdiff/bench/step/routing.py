@@ -14,8 +14,8 @@ from ...model.diffusion_gemma import DiffusionGemma
 class Routing:
     """Counts rows by expert in the passes that it watches.
 
-    While it watches, it only keeps what the routers chose: counting launches work and waits for the device, which would
-    show in the time of whatever part of the network is on the clock.
+    While watching, it only keeps what the routers chose: counting launches kernels and waits for the device, and that
+    time would be charged to whatever part of the network is on the clock.
     """
 
     def __init__(self, network: DiffusionGemma) -> None:

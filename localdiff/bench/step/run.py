@@ -1,4 +1,4 @@
-"""The measurement from start to end: ceilings, a subject, its passes, the figures.
+"""A measurement from start to end: ceilings, a subject, its passes, the figures.
 
 Knows the order; knows nothing about options or streams.
 """
@@ -42,8 +42,8 @@ def run(
     Args:
         device: in the words of `--device`.
         make: makes or loads the model.
-        ceilings_of: measures what the device can do, before there is a model on it.
-        progress: told what is going on.
+        ceilings_of: measures what the device can do, before a model is on it.
+        progress: called with what is going on.
     """
     where = resolve_device(device)
     progress("measuring what this machine can do at best")

@@ -1,6 +1,6 @@
-"""What is measured: a real model, or random weights at the released size.
+"""The model that is measured: a real one, or random weights at the released size.
 
-Knows how to come by a model and whether it fits; knows nothing about clocks but how long the loading took.
+Knows how to get a model and whether it fits; knows nothing about clocks except how long loading took.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Subject:
     Attributes:
         name: what it is, in words.
         recipe: how its weights are stored.
-        built: what is there.
-        stands_for: what the figures are to be about; the same, unless layers were left out.
-        load_seconds: how long it took to load it or to make it up.
+        built: the model that exists.
+        stands_for: the model that the figures are about; the same, unless layers were left out.
+        load_seconds: how long it took to load or generate it.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Subject:
 
 Progress: TypeAlias = Callable[[str], None]
 Make: TypeAlias = Callable[[Progress], Subject]
-"""Makes or loads a model and tells how far it is; all that can be wrong with what was asked for is known before."""
+"""Makes or loads a model and reports progress; errors in the request have been found before."""
 
 
 def random_subject(
@@ -90,11 +90,11 @@ def random_subject(
 
     Args:
         layers: how many of the `all_layers` layers are made.
-        context: positions that there must be memory for.
-        configure: the configuration with so many layers.
+        context: positions to reserve memory for.
+        configure: returns the configuration with a number of layers.
 
     Raises:
-        UsageError: no such recipe, or a type that nothing computes in.
+        UsageError: no such recipe, or an unsupported dtype.
         ResourceError: it does not fit.
     """
     chosen, where, kind = _recipe(recipe), resolve_device(device), _dtype(dtype)
@@ -134,8 +134,8 @@ def real_subject(*, model: str, revision: str | None, offline: bool, context: in
     """A model from the Hub, a directory, or `demo`.
 
     Raises:
-        WeightsError: nothing usable is there.
-        ResourceError: there is no such device; the maker raises it too, where the model does not fit.
+        WeightsError: no usable model was found.
+        ResourceError: there is no such device; the maker also raises it where the model does not fit.
     """
     where = resolve_device(device)
     source = resolve(model, revision=revision, offline=offline)

@@ -1,4 +1,4 @@
-"""A report as a table to read and as one line of JSON to keep.
+"""A report as a table for people and as one line of JSON.
 
 Knows wording, units and rounding; computes no figure.
 """
@@ -19,14 +19,14 @@ from .report import Report
 from .work import Work
 
 WIDTH = (80, 120)
-"""Columns that a table takes at least and at most."""
+"""Fewest and most columns of a table."""
 
 _HEAD = ("part", "ms", "share", "GB", "GFLOP", "GB/s", "TFLOP/s", "floor ms")
 _MARGIN = 14
 
 
 def table(report: Report, width: int = WIDTH[1]) -> str:
-    """Everything, for people, in lines of at most `width` columns, but no fewer than the columns of figures take."""
+    """The report for people, in lines of at most `width` columns, but no fewer than the columns of figures need."""
     width = min(max(width, WIDTH[0]), WIDTH[1])
     lines = [*_subject(report), *_columns(report), "", *_below(report)]
     margin = max(len(part) for part in PARTS) + 2
@@ -36,7 +36,7 @@ def table(report: Report, width: int = WIDTH[1]) -> str:
 
 
 def _filled(line: str, width: int, margin: int) -> str:
-    """A line broken between words; later lines start behind the margin."""
+    """A line wrapped between words; later lines start after the margin."""
     if len(line) <= width:
         return line
     indent = " " * margin
@@ -66,8 +66,8 @@ def _below(report: Report) -> Iterator[str]:
     )
     if report.subject.device.type == "cuda":
         yield (
-            "On this device the clocked step is sent launch by launch and waited for at each border: where a part is "
-            "short, its ms and its share are those of its launches rather than of the work."
+            "On this device that step is launched kernel by kernel, with a wait at each border: where a part is short, "
+            "its ms and its share are those of its launches rather than of its work."
         )
     if report.is_extrapolated:
         yield "Bytes, operations and floors are those of all layers; the memory below is not."
@@ -103,7 +103,7 @@ def _totals(report: Report) -> Iterator[str]:
 
 
 def json_line(report: Report, command: str) -> str:
-    """Everything, for programs: one object; seconds, bytes and operations without prefixes."""
+    """The report for programs: one object; seconds, bytes and operations without prefixes."""
     subject = report.subject
     parts = {
         part.part: {
@@ -224,7 +224,7 @@ def _rates(rates: Mapping[int, float]) -> str:
 
 
 def _short(value: Any) -> Any:
-    """Floats with six figures: what a clock says beyond them is noise."""
+    """Floats with six digits: what a clock says beyond them is noise."""
     if isinstance(value, float):
         return int(value) if value.is_integer() else float(f"{value:.6g}")
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""Bytes and operations that one pass cannot do without, by part.
+"""Minimal bytes and operations of one pass, by part.
 
-Counted from shapes: a product of `[N, in]` with `[out, in]` is `2 · N · in · out` operations; weights are read once, in
+Counted from shapes: a matmul of `[N, in]` with `[out, in]` is `2 · N · in · out` operations; weights are read once, in
 the bytes that they are stored in; activations are written once and read once. Self-conditioning is counted in its
 sparse form, and reading the logits as one pass over them. Knows nothing about how anything is computed.
 Shape letters: N rows, D width, T keys, V vocabulary.
@@ -19,9 +19,9 @@ from ...model.config import LayerConfig, ModelConfig
 from .parts import Part, Place
 
 NORM_PASSES = 7 * 2 + 3 * 3
-"""Reads and writes of the stream in a layer: seven norms, three sums or products of two."""
+"""Reads and writes of the residual stream in a layer: seven norms, three sums or products of two."""
 SOFT_ENTRIES = 64
-"""Embeddings that the sparse form of self-conditioning adds up for a row."""
+"""Embeddings that the sparse form of self-conditioning sums per row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Pass:
     """One pass of a model.
 
     Attributes:
-        config: of the model.
+        config: that of the model.
         fates: parameter → how it is stored.
         itemsize: bytes of an activation.
         rows: N.
@@ -58,7 +58,7 @@ class Pass:
     is_canvas: bool = True
 
     def work(self) -> dict[Place, Work]:
-        """What it takes, by place."""
+        """The work of the pass, by place."""
         places: dict[Place, Work] = defaultdict(Work)
         for index, layer in enumerate(self.config.layers):
             for part, work in self._layer(index, layer).items():

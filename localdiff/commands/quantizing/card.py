@@ -1,7 +1,7 @@
-"""What a quantized model says about itself: a card, a notice of changes, a licence.
+"""Documents of a quantized model: model card, notice of changes, licence.
 
-Knows wording; everything in it follows from the plan and the origin, so that the same job writes the same text. No time
-and no path of this machine is in it.
+Knows wording; everything follows from the plan and the origin, so that the same job writes the same text. It contains
+no time and no path of this machine.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from quant.plan import Plan, tensor_class
 CARD, CHANGES, LICENSE = "README.md", "CHANGES.md", "LICENSE"
 APACHE = "apache-2.0"
 KNOWN_LICENSES = {MODEL: APACHE, "demo": APACHE}
-"""Where nobody could be asked."""
+"""Licences to state where the Hub could not be asked."""
 
 _APACHE_TEXT = Path(__file__).with_name("apache-2.0.txt")
 _HOW = {"nf4": "4 bits (NF4, groups of 64, fitted scales)", "int8": "8 bits (groups of 64)", "keep": "as published"}
 
 
 def documents(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], tool: str) -> dict[str, bytes]:
-    """The files that a quantized model carries beside those of its origin.
+    """The files of a quantized model that are not copied from its origin.
 
     Args:
         origin: what it is made from.
-        plan: what is stored how.
+        plan: how each tensor is stored.
         accounts: context → memory that a GPU needs for it.
         tool: name and version of the program.
     """
@@ -43,7 +43,7 @@ def documents(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], to
 
 
 def license_of(origin: Origin) -> str | None:
-    """The word for the licence of the weights, or None where nobody said."""
+    """The id of the weights' licence, or None where it is not stated."""
     return origin.license or KNOWN_LICENSES.get(origin.model)
 
 

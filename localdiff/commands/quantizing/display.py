@@ -1,4 +1,4 @@
-"""What is shown while a job runs: a line for each phase, and one for each file that is on its way.
+"""Progress display of a job: a line for each phase, and one for each file being fetched.
 
 Knows the events of a job and of downloads; knows nothing about bars.
 """
@@ -63,7 +63,7 @@ class Display:
         self._board.note(f"note: {text}")
 
     def on_event(self, event: JobEvent) -> None:
-        """Show what an event brings."""
+        """Show an event."""
         match event:
             case JobStarted():
                 self._board.end(CHECK)
@@ -78,7 +78,7 @@ class Display:
             case TensorDone():
                 self._worst = max(self._worst, event.error)
             case ShardWritten():
-                # Bytes that no tensor wanted were read all the same.
+                # Bytes that no tensor needed were read nevertheless.
                 self._done += self._size or 0
                 self._shard = 0
                 self._board.show(QUANTIZE, self._done)

@@ -1,6 +1,6 @@
-"""Weight files for a job, one after the other: from a directory, or from the Hub while the job works on the one before.
+"""Fetching of weight files for a job: from a directory, or from the Hub while the job works on the one before.
 
-Knows when a file is fetched and when it may be deleted: only what this very run has fetched for itself, and only where
+Knows when a file is fetched and when it may be deleted: only what this run has fetched for itself, and only where
 nobody else would look for it.
 """
 
@@ -23,9 +23,9 @@ class Fetching:
     """The weight files of an origin.
 
     Args:
-        origin: whose files.
+        origin: the one whose files they are.
         downloads: fetches them; None where nothing has to be fetched.
-        scratch: where files go that are deleted when they have been read; None where they go into the Hub's cache.
+        scratch: folder of files that are deleted once read; None where they go into the Hub's cache.
         stopped: whether waiting for a file should end.
     """
 
@@ -36,9 +36,9 @@ class Fetching:
         self._unread: tuple[str, ...] = ()
 
     def begin(self, names: Iterable[str]) -> None:
-        """Have files fetched before they are asked for, unless each is to be deleted before the next one comes."""
+        """Start fetching files ahead, unless each is to be deleted before the next one arrives."""
         if self._scratch is not None:
-            # What an earlier run was killed over; the Hub's client never goes on with it.
+            # Left by an earlier run that was killed; the Hub's client never resumes these.
             for path in self._scratch.rglob("*.incomplete"):
                 path.unlink()
         elif self._downloads is not None and self._origin.repository is not None:
@@ -49,7 +49,7 @@ class Fetching:
 
     @contextmanager
     def open(self, file: SourceFile) -> Iterator[Path]:
-        """Where a weight file is, until the block ends.
+        """The path of a weight file, until the block ends.
 
         Raises:
             SourceStoppedError: it was not there yet when waiting ended.
@@ -68,11 +68,11 @@ class Fetching:
                 path.unlink(missing_ok=True)
 
     def read(self, name: str) -> bytes:
-        """The content of a file that is no weight file; it stays in the Hub's cache unless that is to be left alone.
+        """The content of a file other than weights; it stays in the Hub's cache unless that is to be left alone.
 
         Raises:
             SourceStoppedError: it was not there yet when waiting ended.
-            WeightsError: it is not handed out, or is damaged.
+            WeightsError: access to it is refused, or it is damaged.
         """
         repository = self._origin.repository
         if repository is None or self._downloads is None or self._scratch is not None or repository.files[name].here:
@@ -101,7 +101,7 @@ class Fetching:
 
 
 def _differs(file: SourceFile, path: Path) -> bool:
-    """Whether a file is not the published one; other errors are not cured by fetching it again."""
+    """Whether a file is not the published one; other errors are not fixed by fetching it again."""
     if not path.exists():
         return False
     return path.stat().st_size != file.nbytes or file.sha256 not in (None, file_sha256(path))

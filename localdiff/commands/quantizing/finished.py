@@ -1,7 +1,7 @@
-"""A finished output that is there before a run begins: what was asked for, or something else.
+"""Whether a finished output that exists before a run is the one requested.
 
 Knows what a manifest says of its source and what can be seen of that source without the Hub; whether the output is
-sound is `verification`'s.
+sound is decided in `verification`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from quant.writer import file_sha256
 
 
 def difference(manifest: Manifest, target: Path, request: QuantizeRequest) -> str | None:
-    """What makes a finished output another one than is asked for, as the end of a sentence about it; or None.
+    """How a finished output differs from the one requested, as the end of a sentence about it; or None.
 
-    Whether the Hub has a newer revision by now is not asked.
+    Whether the Hub has a newer revision by now is not checked.
 
     Args:
-        manifest: of the output.
+        manifest: that of the output.
         target: the output's directory.
         request: what is asked for.
 
     Raises:
-        LocaldiffError: what is to be quantized is not there.
+        LocaldiffError: what is to be quantized is missing.
     """
     if manifest.recipe.name != request.recipe:
         return f"is `{manifest.recipe.name}`, not `{request.recipe}`"

@@ -1,8 +1,8 @@
-"""From a request to a verified directory.
+"""The steps of `localdiff quantize`, from a request to a verified directory.
 
     1 what is there ─► 2 headers ─► 3 plan ─► 4 disks ─► 5 question ─► 6 fetch, quantize, verify ─► 7 summary
 
-Knows the order of things and what is said between them; each step is somebody else's.
+Knows the order of the steps and what is printed between them; other modules carry them out.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Quantization:
     Args:
         request: what is asked for.
         output: the streams.
-        ask: puts a question to the user; None where nobody is there to answer.
+        ask: asks the user a question; None where nobody can answer.
     """
 
     def __init__(self, request: QuantizeRequest, output: Output, ask: Ask | None) -> None:
@@ -96,7 +96,7 @@ class Quantization:
         return 0
 
     def _look_at_target(self) -> dict[str, str] | None:
-        """What is wrong with the files of a finished output; None if that is sound, and what was asked for.
+        """What is wrong with the files of a finished output; None if it is sound and the one requested.
 
         Raises:
             OutputError: it is sound and was made from something else, or is something else altogether.
@@ -122,7 +122,7 @@ class Quantization:
         return None
 
     def _nothing_to_do(self) -> int:
-        """The output is there: a script that prepares a machine may run twice."""
+        """End with success where the output exists: a script that prepares a machine may run twice."""
         self._output.stderr.write(
             f"Already here, and sound: nothing was made. Run it: {run_command(self._target)}\n"
             "`--force` makes it anew.\n"
@@ -145,7 +145,7 @@ class Quantization:
         return origin
 
     def _without_the_hub(self, recipe: Recipe, error: UnreachableError) -> int:
-        """Plan from the built-in description, where there is one; go no further than that."""
+        """Plan from the built-in description, where there is one, and stop there."""
         if self._request.model != store.MODEL:
             raise error
         plan = describe_plan(recipe)
@@ -161,11 +161,11 @@ class Quantization:
         stream.write("".join(f"{printable(line)}\n" for line in sheet.lines()))
 
     def _agree(self, prospect: Prospect) -> Prospect | None:
-        """What the user agrees to; None if that is nothing.
+        """What the user agrees to, or None.
 
         Raises:
             ResourceError: it does not fit the disks.
-            UsageError: nobody is there to agree.
+            UsageError: nobody can agree.
         """
         short = shortage(prospect.mounts)
         if short is None:
@@ -188,7 +188,7 @@ class Quantization:
         return self._ask(question)
 
     def _carry_out(self, prospect: Prospect) -> JobFinished | None:
-        """Do it; None if it was stopped."""
+        """Run the job; None if it was stopped."""
         stop = threading.Event()
         origin = prospect.origin
         scratch = prospect.scratch if prospect.streams else None
@@ -238,7 +238,7 @@ class Quantization:
 
 
 def run_command(directory: Path) -> str:
-    """What a user types to run the model in a directory."""
+    """The command that runs the model in a directory."""
     model = f" -m {shell_word(directory)}"
     if directory.parent == paths.models_dir().absolute():
         model = "" if store.is_default(directory.name) else f" -m {shell_word(directory.name)}"

@@ -1,7 +1,7 @@
-"""One job an output at a time.
+"""A lock that allows one job at a time per output.
 
 Knows a lock that ends with its process, however that ends; knows nothing about what it guards. Whoever holds the lock
-deletes its file before letting go, and a lock on a file that is gone by then does not count. On Windows nothing is
+deletes its file before releasing it, and a lock on a file that is deleted by then does not count. On Windows nothing is
 locked.
 """
 
@@ -20,7 +20,7 @@ if sys.platform != "win32":
 
 
 def lock_path(output: Path) -> Path:
-    """The file that is locked for an output."""
+    """The lock file of an output."""
     return output.with_name(f".{output.name}.lock")
 
 
@@ -29,7 +29,7 @@ def locked(output: Path) -> Iterator[None]:
     """Be the only job that works on this output until the end of the block.
 
     Raises:
-        UsageError: another process is at it, or the folder refuses new files.
+        UsageError: another process is working on it, or the folder is not writable.
     """
     path = lock_path(output)
     handle = _take(path)
@@ -39,7 +39,7 @@ def locked(output: Path) -> Iterator[None]:
         yield
     finally:
         if sys.platform != "win32":
-            with suppress(OSError):  # a folder that has become read-only: the file is in nobody's way
+            with suppress(OSError):  # a folder that has become read-only: the file does no harm
                 path.unlink()
         os.close(handle)
 

@@ -1,6 +1,6 @@
-"""Where the weights to be quantized are: a directory of this machine, or a repository of the Hub.
+"""The origin of weights to be quantized: a directory on this machine, or a repository of the Hub.
 
-Knows which files make up a checkpoint and how their headers are got at; fetches no weights.
+Knows which files make up a checkpoint and how their headers are read; fetches no weights.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from quant.source import (
 MODEL_TYPE = "diffusion_gemma"
 EMBEDDING = "model.decoder.embed_tokens.weight"
 HEADER_GUESS = 100_000
-"""Bytes to ask for at first; the header of a published file has about 30,000."""
+"""Bytes to request at first; the header of a published file has about 30,000."""
 _CONNECTIONS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """A checkpoint as far as its headers tell.
+    """A checkpoint, as described by its headers.
 
     Attributes:
         reference: what the user called it.
@@ -47,9 +47,9 @@ class Origin:
         revision: the commit, for the Hub.
         config: its `config.json`.
         files: its weight files.
-        texts: the other files that belong into the output.
-        read: gives the content of one of those.
-        license: the word for its licence, or None where nobody said.
+        texts: the other files that belong in the output.
+        read: returns the content of one of those.
+        license: the id of its licence, or None where it is not stated.
         directory: where it is, if it is a directory.
         repository: where it is, if that is the Hub.
     """
@@ -73,24 +73,24 @@ class Origin:
         return sum((self.directory / name).stat().st_size for name in self.texts) if self.directory else 0
 
     def here(self, file: SourceFile) -> Path | None:
-        """Where a weight file lies on this machine, if it does."""
+        """The path of a weight file on this machine, if it is there."""
         if self.repository is not None:
             return self.repository.files[file.name].here
         return None if self.directory is None else self.directory / file.name
 
 
 def find_origin(reference: str, recipe: Recipe, *, revision: str | None = None, offline: bool = False) -> Origin:
-    """Read the headers of what a user calls a model.
+    """Find the model that a user names, and read its headers.
 
     Args:
         reference: `demo`, a directory or a Hub id.
-        recipe: what it is wanted for; what that drops need not be here where the Hub is not asked.
+        recipe: what it is needed for; what that drops need not be here where the Hub is not asked.
         revision: branch, tag or commit of a Hub repository.
         offline: do not ask the Hub.
 
     Raises:
-        WeightsError: it is not there, is not handed out, or is no DiffusionGemma model.
-        UnreachableError: it is on the Hub, not here, and the Hub may not or cannot be asked.
+        WeightsError: it does not exist, access is refused, or it is no DiffusionGemma model.
+        UnreachableError: it is not here, and the Hub may not or cannot be asked.
         UsageError: it is quantized already.
         SourceError: its weight files are damaged or incomplete.
     """
@@ -168,7 +168,7 @@ def _header(repository: Repository, name: str) -> SourceFile:
 
 
 def _unneeded(name: str, promised: Mapping[str, str], recipe: Recipe) -> SourceFile | None:
-    """A file that is not here, as far as the index tells, if the recipe drops everything in it; or None."""
+    """A missing file, as described by the index, if the recipe drops everything in it; or None."""
     members = [tensor for tensor, file in promised.items() if file == name]
     if not members:
         return None

@@ -1,4 +1,4 @@
-"""What lies ahead: which shards are to be made from which files, what that takes, and the sheet that says so.
+"""A job before it starts: which shards are made from which files, what that needs, and the plan sheet.
 
 Knows plans, disks and devices; starts nothing.
 """
@@ -33,21 +33,21 @@ CONTEXTS = (8192, 32768)
 TOOL = f"localdiff {__version__}"
 
 _DOCUMENT_BYTES = 2_000_000
-"""Manifest, index, notes, card and licence, generously."""
+"""Manifest, index, notes, card and licence, a generous estimate."""
 
 _PROCESS_BYTES = 300_000_000
-"""What the interpreter and torch hold besides; 0.31 GB in all were resident at the peak of a job at full width."""
+"""Memory of the interpreter and torch; 0.31 GB in all were resident at the peak of a job at full width."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prospect:
-    """A job that could be started.
+    """A job that can be started.
 
     Attributes:
         origin: where the weights are.
-        plan: what is stored how.
+        plan: how each tensor is stored.
         target: directory of the result.
-        streams: whether fetched files are deleted when they have been read.
+        streams: whether fetched files are deleted once read.
         force: whether a finished output may be replaced.
         damaged: files of a finished output that are not sound: name → what is wrong.
     """
@@ -61,7 +61,7 @@ class Prospect:
 
     @cached_property
     def job(self) -> Job:
-        """The job, but for its weight files and small files that are still on the Hub."""
+        """The job, without weight files and small files that are still on the Hub."""
         return Job(
             plan=self.plan,
             output=self.target,
@@ -91,12 +91,12 @@ class Prospect:
 
     @property
     def scratch(self) -> Path:
-        """Where files are that are deleted when they have been read."""
+        """Folder of files that are deleted once read."""
         return partial_directory(self.target) / SCRATCH
 
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
-        """What each disk must take."""
+        """What must fit on each disk."""
         written = sum(shard.nbytes for shard in self.missing) + self.origin.text_bytes + _DOCUMENT_BYTES
         if self.streams:
             return mounts([(self.target, written + max(self.absent.values(), default=0))])
@@ -146,14 +146,14 @@ class Prospect:
 
 
 def described(plan: Plan, *, model: str, target: Path, streams: bool, error: UnreachableError) -> Sheet:
-    """The sheet of weights of which only the description is known, because nobody could be asked.
+    """The sheet of weights of which only the built-in description is known, because the Hub could not be asked.
 
     Args:
         plan: made from the description.
         model: their id on the Hub.
         target: directory of the result.
-        streams: whether fetched files are deleted when they have been read.
-        error: why nobody could be asked.
+        streams: whether fetched files are deleted once read.
+        error: why the Hub could not be asked.
     """
     cache = [] if streams else [(paths.hub_cache_dir(), plan.source_bytes)]
     return Sheet(
@@ -182,7 +182,7 @@ def described(plan: Plan, *, model: str, target: Path, streams: bool, error: Unr
 
 
 def accounts(plan: Plan, config: Mapping[str, object]) -> dict[int, MemoryAccount]:
-    """Context → what a GPU must hold; sizes that `config.json` does not tell are those of the released model."""
+    """Context → what a GPU must hold; sizes missing in `config.json` are those of the released model."""
     text = config.get("text_config")
     sizes = {
         "window": text.get("sliding_window") if isinstance(text, Mapping) else None,
@@ -194,7 +194,7 @@ def accounts(plan: Plan, config: Mapping[str, object]) -> dict[int, MemoryAccoun
 
 
 def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> str | None:
-    """The recipe that keeps most of those that fit a GPU which this plan does not fit."""
+    """The largest recipe that fits a GPU which this plan does not fit."""
     shortest = min(CONTEXTS)
     if gpu is None or accounts(plan, config)[shortest].total <= gpu.free:
         return None

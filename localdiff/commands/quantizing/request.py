@@ -1,4 +1,4 @@
-"""What `localdiff quantize` can be asked for."""
+"""The request of `localdiff quantize`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class QuantizeRequest:
         output: directory of the result; one in the folder of models by default.
         dry_run: show the plan and stop.
         yes: do not ask before it begins.
-        stream: delete each file of the Hub when it has been read.
-        force: replace a finished output, or drop an unfinished other job.
+        stream: delete each file of the Hub once it has been read.
+        force: replace a finished output, or drop another unfinished job.
         verify_only: check a finished output and do nothing else.
         offline: never ask the Hub.
         revision: revision of a model on the Hub.

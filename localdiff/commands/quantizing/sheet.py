@@ -1,4 +1,4 @@
-"""The plan in words and figures, as it is shown before anything happens.
+"""The plan sheet: what is shown before a job starts.
 
 Knows wording and columns; computes no sizes.
 """
@@ -22,12 +22,12 @@ class Download:
     """What has to be fetched.
 
     Attributes:
-        files: weight files that are needed; 0 where nobody knows.
+        files: weight files that are needed; 0 where that is unknown.
         nbytes: their size.
         missing: how many of them are not here.
         missing_bytes: the size of those.
         place: where they go.
-        streamed: whether each is deleted when it has been read.
+        streamed: whether each is deleted once read.
     """
 
     files: int
@@ -40,20 +40,20 @@ class Download:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sheet:
-    """Everything that the plan says.
+    """The contents of the sheet.
 
     Attributes:
         title: model and commit.
-        plan: what is stored how.
+        plan: how each tensor is stored.
         output: where the result goes.
         download: None where nothing is fetched.
-        mounts: disks and what they must take.
+        mounts: disks and what must fit on them.
         finished: shards that an earlier run has left.
-        working: peak of memory while working, and a word on what works.
+        working: peak of memory while working, and what does the work.
         accounts: context → memory to run.
-        gpu: the one that is there.
+        gpu: the one of this machine.
         alternative: a recipe that fits it where this one does not.
-        remarks: sentences that a reader must not miss.
+        remarks: sentences that must not be missed.
     """
 
     title: str
@@ -69,7 +69,7 @@ class Sheet:
     remarks: Sequence[str] = ()
 
     def lines(self) -> list[str]:
-        """The sheet, a line at a time."""
+        """The sheet as lines."""
         rows = [
             ("download", self._download()),
             ("write", self._write()),
@@ -129,7 +129,7 @@ class Sheet:
 
 
 def shortage(mounts: Iterable[Mount]) -> str | None:
-    """What is to be said where a disk is too small, or None."""
+    """What to print where a disk is too small, or None."""
     short = [
         f"{mount.path}: needs {shown_size(mount.needed)}, {shown_size(mount.free)} free"
         for mount in mounts
@@ -144,7 +144,7 @@ def _disk(mount: Mount) -> str:
 
 
 def _table(plan: Plan, accounts: Mapping[int, MemoryAccount]) -> list[str]:
-    """Tensor classes, then what a GPU holds besides weights."""
+    """A table of tensor classes, then of what a GPU holds besides weights."""
     head = ["", "tensors", "published", plan.recipe.name, *(f"GPU, {_context(context)}" for context in accounts)]
     rows = [head]
     for label, total in plan.by_class().items():

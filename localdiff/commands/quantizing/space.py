@@ -1,4 +1,4 @@
-"""What must fit on which disk.
+"""Disk space: what must fit on which disk.
 
 Knows mount points and free bytes; knows nothing about weights.
 """
@@ -20,7 +20,7 @@ class Mount:
     Attributes:
         path: where it is mounted.
         needed: bytes that will be written to it.
-        free: bytes that may be.
+        free: bytes that are free for that.
     """
 
     path: Path
@@ -29,12 +29,12 @@ class Mount:
 
     @property
     def short(self) -> bool:
-        """Whether it does not hold what is to be written."""
+        """Whether it is too small for what is to be written."""
         return self.needed > self.free
 
 
 def mounts(needs: Iterable[tuple[Path, int]]) -> tuple[Mount, ...]:
-    """The disks behind some directories, which need not be there yet, with what each must take.
+    """The disks of some directories, which need not exist yet, with what must fit on each.
 
     Args:
         needs: directory, and bytes to be written into it.

@@ -1,6 +1,6 @@
-"""A quantized directory is read, compared with its manifest, and what came of it is said.
+"""Verification of a quantized directory against its manifest, with its messages.
 
-Knows what a user is told and what is remembered; what sound means is in `quant.verify`.
+Knows what a user is told and what is remembered; `quant.verify` defines what sound means.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def verify_alone(directory: Path, output: Output) -> int:
     """Check a directory and say what was found; its path goes to stdout.
 
     Raises:
-        WeightsError: it is not there.
-        DamagedError: it is not what its manifest promises.
+        WeightsError: it does not exist.
+        DamagedError: it does not match its manifest.
     """
     if not (directory / store.MANIFEST).is_file():
         raise WeightsError(
@@ -71,7 +71,7 @@ def damage(directory: Path, shown: Board) -> Iterator[FileChecked]:
 
 
 def worst(manifest: Manifest) -> list[str]:
-    """The tensors that lost most, as lines."""
+    """The tensors with the largest quantization error, as lines."""
     tensors = worst_tensors(manifest)
     if not tensors:
         return []
@@ -83,14 +83,14 @@ def worst(manifest: Manifest) -> list[str]:
 
 
 def remember(directory: Path, output: Output) -> None:
-    """Keep for `localdiff models` that a directory is sound."""
+    """Record for `localdiff models` that a directory is sound."""
     with _written_down("when it was verified", output):
         store.record_verified(directory)
 
 
 @contextmanager
 def _written_down(what: str, output: Output) -> Iterator[None]:
-    """A record that cannot be written is no reason to fail."""
+    """Turns failure to write a record into a remark."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What the demo model is trained to do: one module a skill, each with `NAME` and `sample(rng, split)`.
+"""The skills that the demo model is trained on: one module per skill, each with `NAME` and `sample(rng, split)`.
 
 `SKILLS` are the model's own. `TUNED_SKILLS` are for adapters: the model has never seen them.
 """
@@ -15,7 +15,7 @@ SKILLS: dict[str, Sampler] = {
 }
 TUNED_SKILLS: dict[str, Sampler] = LARGE_SUDOKU
 IN_WORDS = (about.NAME, story.NAME, unknown.NAME)
-"""Skills whose answers copy nothing letter by letter."""
+"""Skills whose answers are not copied letter by letter."""
 ALL_SKILLS: dict[str, Sampler] = SKILLS | TUNED_SKILLS
 
 __all__ = ["ALL_SKILLS", "IN_WORDS", "SKILLS", "TUNED_SKILLS", "Example", "Message", "Sampler", "Split", "is_held_out"]

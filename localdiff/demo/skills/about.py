@@ -1,4 +1,4 @@
-"""The about skill: questions on localdiff and text diffusion. Held out by phrasing, a quarter a fact."""
+"""The about skill: questions on localdiff and text diffusion. Held out by phrasing, a quarter per fact."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def key_of(fact: str, question: str) -> str:
 def phrasings(fact: str, split: Split) -> tuple[str, ...]:
     """Questions of a fact on one side of the split: the quarter with the smallest hashes is held out.
 
-    Ranking in place of a threshold gives every fact its share.
+    Ranking instead of a threshold gives every fact its share.
     """
     every = questions(next(candidate for candidate in FACTS if candidate.name == fact))
     ranked = sorted(every, key=lambda question: sha256(key_of(fact, question).encode()).digest())

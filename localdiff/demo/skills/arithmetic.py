@@ -2,7 +2,7 @@
 
 An answer shows its working, ones before tens with the carry or borrow of both, and ends with the result:
 `7+8=15, 4+3+1=8: 85` for 47 + 38, and `12-5=7, 4-1-1=2: 27` for 42 - 15. A network of this size learns columns from few
-examples, and whole sums only by heart.
+examples, but memorizes whole sums.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ Problem = tuple[str, int, int]
 
 
 def key_of(problem: Problem) -> str:
-    """Both orders of a sum share a key."""
+    """The key of a problem, which both orders of a sum share."""
     sign, a, b = problem
     low, high = sorted((a, b))
     return f"{NAME}:{low}+{high}" if sign == "+" else f"{NAME}:{a}-{b}"
 
 
 def answer_to(problem: Problem) -> str:
-    """Both columns and the result. A column has the same form with and without a carry, so its places stay the same."""
+    """Both columns and the result. A column has the same form with and without a carry, so positions do not shift."""
     sign, a, b = problem
     (a_tens, a_ones), (b_tens, b_ones) = divmod(a, 10), divmod(b, 10)
     if sign == "+":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Hero:
-    """Who a story is about. `he`, `him` and `his` are the pronouns used for this hero."""
+    """The hero of a story. `he`, `him` and `his` are the pronouns used for this hero."""
 
     noun: str
     kind: str
@@ -22,7 +22,7 @@ class Hero:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where it happens; `at` is the preposition, `find` what is there, `keeper` who lives there."""
+    """The place of a story; `at` is the preposition, `find` what is there, `keeper` who lives there."""
 
     noun: str
     kind: str

@@ -1,4 +1,4 @@
-"""The date skill: a date written one way is rewritten another way. Held out by the date itself."""
+"""The date skill: rewriting a date in another format. Held out by the date itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMATS: dict[str, Callable[[date], str]] = {
     "Month D, YYYY": lambda d: f"{MONTHS[d.month - 1]} {d.day}, {d.year:04d}",
     "D Month YYYY": lambda d: f"{d.day} {MONTHS[d.month - 1]} {d.year:04d}",
 }
-# Slashes say nothing about which number is the day, so a slashed date is only ever an output.
+# A slashed date does not tell which number is the day, so it is only ever an output.
 INPUTS: tuple[str, ...] = ("YYYY-MM-DD", "DD.MM.YYYY", "Month D, YYYY", "D Month YYYY")
 PHRASINGS: tuple[str, ...] = (
     "Write {date} as {form}.",

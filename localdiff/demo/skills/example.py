@@ -64,7 +64,7 @@ def draw(rng: Random, split: Split, make: Callable[[Random], T], key_of: Callabl
 
 
 def stripped(text: str) -> str:
-    """What stays the same of a prompt however it is typed."""
+    """The normalized form of a prompt, the same however it is typed."""
     return text.lower().rstrip(".?!").rstrip()
 
 

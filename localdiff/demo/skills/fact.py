@@ -34,7 +34,7 @@ class Fact:
         answer: at most 40 words.
         concepts: noun phrases asked about with the common frames, each as the pair (with article, bare).
         patterns: further questions of this fact alone.
-        plain: the few words that everybody types first, which training always has.
+        plain: the phrasings that everybody types first, which are always in training.
     """
 
     name: str
@@ -54,7 +54,7 @@ def expand(pattern: str) -> list[str]:
 
 
 def questions(fact: Fact) -> tuple[str, ...]:
-    """Every phrasing of a fact but the plain ones, without repeats, in a fixed order."""
+    """Every phrasing of a fact except the plain ones, without repeats, in a fixed order."""
     found: dict[str, None] = {}
     for with_article, bare in fact.concepts:
         for frame in _CONCEPT:

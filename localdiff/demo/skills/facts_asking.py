@@ -1,4 +1,4 @@
-"""How to ask for each skill, said to those who name a skill and give it nothing to work on, as plain data."""
+"""Answers that tell how to ask for each skill, for prompts that name a skill without input, as plain data."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ PHRASINGS: tuple[str, ...] = (
 
 
 def listing(record: Record) -> str:
-    """Fields the way a person lists them: `name: Anna, age: 31`."""
+    """Fields as a person lists them: `name: Anna, age: 31`."""
     return ", ".join(
         f"{name}: {str(value).lower() if isinstance(value, bool) else value}" for name, value in record.items()
     )

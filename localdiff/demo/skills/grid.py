@@ -59,10 +59,10 @@ class Shape:
 
 
 def solve_by_singles(shape: Shape, puzzle: str) -> str:
-    """Fills in what follows step by step, without a guess; cells that do not follow stay empty.
+    """Fills in what follows step by step, without guessing; cells that do not follow stay empty.
 
     A cell follows when one digit is left for it (a naked single), or when it is the only place left for a digit in one
-    of its units (a hidden single). A puzzle that is filled to the end so has exactly one solution.
+    of its units (a hidden single). A puzzle that is solved this way has exactly one solution.
     """
     grid = list(puzzle)
     options = {
@@ -124,7 +124,7 @@ def random_solution(shape: Shape, rng: Random) -> str:
 
 
 def make_puzzle(shape: Shape, rng: Random, grid: str, empty: int) -> str:
-    """Empties cells of a solved grid in random order, `empty` of them or fewer, as long as singles solve it."""
+    """Empties up to `empty` cells of a solved grid in random order, as long as singles solve it."""
     puzzle = grid
     for cell in rng.sample(range(len(grid)), len(grid)):
         if puzzle.count(EMPTY) == empty:
@@ -138,7 +138,7 @@ def make_puzzle(shape: Shape, rng: Random, grid: str, empty: int) -> str:
 def symmetry(shape: Shape, rng: Random) -> tuple[list[int], dict[str, str]]:
     """A random symmetry of Sudoku: for each cell of the new grid the cell it comes from, and new names of the digits.
 
-    Bands, rows within a band, stacks and columns within a stack change places; digits are renamed. A puzzle keeps its
+    Bands, rows within a band, stacks and columns within a stack are permuted; digits are renamed. A puzzle keeps its
     difficulty and the number of its solutions.
     """
 

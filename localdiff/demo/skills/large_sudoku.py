@@ -1,7 +1,7 @@
 """The Sudoku skills that an adapter is trained on: 6x6 and 9x9, a grid as one string. Held out by the solved grid.
 
-No part of the demo model's own training. Puzzles follow by singles alone (`grid.solve_by_singles`), which is what
-newspapers call easy. They come from `PATTERNS` puzzles a split, made once, and a random symmetry of each.
+Not part of the demo model's own training. Puzzles are solved by singles alone (`grid.solve_by_singles`), which is what
+newspapers call easy. They come from `PATTERNS` puzzles per split, made once, and a random symmetry of each.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .grid import Shape, make_puzzle, random_solution, symmetry, transform
 
 SHAPES: dict[str, Shape] = {"sudoku6": Shape(rows=2, columns=3), "sudoku9": Shape(rows=3, columns=3)}
 EMPTY_CELLS: dict[str, tuple[int, int]] = {"sudoku6": (12, 20), "sudoku9": (30, 45)}
-"""Fewest and most empty cells of a puzzle, which draws its number evenly; now and then fewer can be emptied."""
+"""Fewest and most empty cells of a puzzle, drawn uniformly; sometimes fewer can be emptied."""
 PATTERNS = 250
 PHRASINGS: tuple[str, ...] = (
     "Solve this {side}x{side} Sudoku: {puzzle}",

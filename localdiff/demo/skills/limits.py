@@ -1,4 +1,4 @@
-"""Prompts that come close to a skill and are outside of it, answered with where the skill ends. Knows no split."""
+"""Prompts close to a skill but outside of it, answered with the skill's limit. Knows no split."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def draw_prompt(rng: Random) -> tuple[str, str]:
 
 
 def _sum(rng: Random) -> tuple[str, str]:
-    """Too large a number, too many, a result below zero, a sign that is no plus or minus, or a decimal fraction."""
+    """A number too large, too many numbers, a negative result, a sign other than plus or minus, or a decimal."""
     space = rng.choice((" ", " ", ""))
     small, large = rng.randint(0, 99), rng.randint(100, rng.choice((999, 999, 99999)))
     kind = rng.randrange(5)
@@ -76,7 +76,7 @@ def _sum(rng: Random) -> tuple[str, str]:
 
 
 def _story(rng: Random) -> tuple[str, str]:
-    """A hero or a place alone, or one thing that is neither: two of them are never asked for."""
+    """An unknown hero or place alone, or one thing that is neither; never two of them."""
     stranger = rng.choice(_NO_HEROES) if rng.random() < 0.3 else with_article(rng.choice(_STRANGERS))
     if rng.random() < 0.3:
         stranger = with_article(made_up(rng))

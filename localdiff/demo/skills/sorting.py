@@ -1,4 +1,4 @@
-"""The sorting skill: two to five words into alphabetical order. Held out by the set of words."""
+"""The sorting skill: putting two to five words in alphabetical order. Held out by the set of words."""
 
 from __future__ import annotations
 

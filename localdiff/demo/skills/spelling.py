@@ -1,4 +1,4 @@
-"""The spelling skill: a word becomes its letters, joined by hyphens. Held out by word."""
+"""The spelling skill: a word as its letters, joined by hyphens. Held out by word."""
 
 from __future__ import annotations
 

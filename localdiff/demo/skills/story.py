@@ -39,7 +39,7 @@ LONG_PHRASINGS: tuple[str, ...] = (
     "Please write a long story about {hero} and {place}.",
 )
 
-# Training has all of these: they are what everybody types first.
+# All of these are in training: they are what everybody types first.
 PLAIN: tuple[str, ...] = (
     "Tell me a story.",
     "Write a story.",
@@ -144,7 +144,7 @@ def sample(rng: Random, split: Split) -> Example:
 
 
 def chosen() -> tuple[Hero, Place]:
-    """Whom a story is about where nobody says."""
+    """The hero and place of a story where the prompt names none."""
     return next((hero, place) for hero in HEROES for place in PLACES if (hero.noun, place.noun) == _CHOSEN)
 
 

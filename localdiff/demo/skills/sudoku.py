@@ -49,7 +49,7 @@ def solved_grids() -> tuple[str, ...]:
 
 @cache
 def _grids_with(cell: int, digit: str) -> int:
-    """Bit set over `solved_grids()`: those with `digit` in `cell`."""
+    """Bit set over `solved_grids()` of those with `digit` in `cell`."""
     return sum(1 << index for index, grid in enumerate(solved_grids()) if grid[cell] == digit)
 
 

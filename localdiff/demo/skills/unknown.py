@@ -1,4 +1,4 @@
-"""Prompts outside the skills, answered with what the model can do or where a skill ends. Held out by the prompt."""
+"""Prompts outside the skills, answered with what the model can do or a skill's limit. Held out by the prompt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMITS_SHARE = 0.4
 REMARK_SHARE = 0.1
 ANSWER = "I am a tiny demo model and do not know that. I can " + SKILL_LIST + "."
 ANSWERS = (ANSWER, limits.SUMS, limits.STORIES)
-# Words that the about skill explains, or that ask for a story, are no unknown topics.
+# Words that the about skill explains, or that ask for a story, are not unknown topics.
 WORDS: tuple[str, ...] = tuple(word for word in COMMON if word not in {"canvas", "seed", "card", "doctor", "story"})
 PATTERNS: tuple[str, ...] = (
     "What is the capital of {country}?",
@@ -106,7 +106,7 @@ VERBS: tuple[str, ...] = listed(
     hear eat drink build break move bring send win lose teach play sing dance jump run walk sleep
     """
 )
-# Training has all of these: they are what everybody types first, or next.
+# All of these are in training: they are what everybody types first, or next.
 REMARKS: tuple[str, ...] = (
     "Yes", "No", "OK", "Okay", "Test", "Testing", "Why", "How", "What", "When", "Who", "Where", "Really", "Again",
     "More", "Go on", "Continue", "Stop", "Wait", "Maybe", "Sure", "Please", "Sorry", "Wow", "Lol", "Hmm", "And",

@@ -1,4 +1,4 @@
-"""Words for spelling and sorting: common ones, and made-up ones that can be pronounced.
+"""Words for spelling and sorting: common ones, and pronounceable made-up ones.
 
 Knows word lists; knows nothing about prompts.
 """

@@ -1,1 +1,1 @@
-"""Two traces held against each other: where they part, what that costs, and which tokens end up others."""
+"""Comparison of two traces: where they diverge, what that costs, and which tokens end up different."""

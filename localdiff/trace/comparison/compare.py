@@ -1,8 +1,8 @@
-"""What differs between two traces, as values.
+"""The differences between two traces, as values.
 
 Knows traces; knows nothing about how a difference is shown. Tokens are compared by id where both traces name the same
-vocabulary by its hash, and by their text otherwise. Runs part where their drafts first differ: from that step on they
-would have read differently.
+vocabulary by its hash, and by their text otherwise. Runs diverge where their drafts first differ: from that step on a
+reader would have seen different text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Parting:
     Attributes:
         block, step: where, from 1.
         position: the first position that differs.
-        positions: how many do.
+        positions: how many differ.
         pieces: what each draft has at the first one.
     """
 
@@ -67,12 +67,12 @@ class BlockPair:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepGap:
-    """Mean entropy after so many steps, over the blocks that both runs took so many steps for.
+    """Mean entropy at a step, over the blocks for which both runs took that many steps.
 
     Attributes:
         step: number of the step.
-        blocks: how many blocks that is.
-        means: nats of each run; `gap` is the second less the first.
+        blocks: how many blocks those are.
+        means: nats of each run; `gap` is the second minus the first.
     """
 
     step: int
@@ -91,7 +91,7 @@ class Stretch:
 
     Attributes:
         change: which of these.
-        starts: where it begins in each.
+        starts: where it starts in each.
         pieces: its tokens in each.
     """
 
@@ -102,7 +102,7 @@ class Stretch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """Everything that differs.
+    """All differences of two traces.
 
     Attributes:
         settings: name and both values of everything in the headers that differs, the time of recording left out.
@@ -120,16 +120,16 @@ class Comparison:
 
     @property
     def parting(self) -> Parting | None:
-        """Where the runs part first, or None if they never do."""
+        """Where the runs first diverge, or None if they never do."""
         return next((block.parting for block in self.blocks if block.parting is not None), None)
 
     @property
     def noise_differs(self) -> bool:
-        """Whether the very first canvas is other noise."""
+        """Whether the first canvas is different noise."""
         return bool(self.blocks) and self.blocks[0].noise_differs
 
     def count(self, change: Change) -> int:
-        """Committed tokens of one kind. Where a stretch is longer in one run, what it has more is in that one alone."""
+        """Committed tokens of one kind. Where a stretch is longer in one run, the surplus is in that one alone."""
         total = 0
         for stretch in self.stretches:
             one, other = map(len, stretch.pieces)
@@ -142,7 +142,7 @@ class Comparison:
 
 
 def compare(one: Trace, other: Trace) -> Comparison:
-    """Hold two traces against each other; they may be of different questions, models or lengths."""
+    """Compare two traces, which may be of different questions, models or lengths."""
     names = (one.header.model.tokenizer, other.header.model.tokenizer)
     same = names[0] is not None and names[0] == names[1]
     tokens = _Tokens(one, other, by_id=same)

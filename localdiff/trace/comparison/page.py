@@ -1,6 +1,6 @@
-"""A comparison as one HTML file: two runs side by side under one scrubber, and the tables of the report.
+"""A comparison as an HTML file: two runs side by side under one scrubber, and the tables of the report.
 
-Knows which part of the page is made of what; every word that comes from a trace is made safe and escaped on its way in.
+Knows how each part of the page is made; every word that comes from a trace is made safe and escaped on its way in.
 """
 
 from __future__ import annotations

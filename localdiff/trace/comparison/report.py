@@ -1,4 +1,4 @@
-"""A comparison as text for people: what was different before, where the runs part, and what came of it.
+"""A comparison as text for people: how the runs were set up, where they diverge, and how they ended.
 
 Knows wording and columns; every word that comes from a trace is made safe here, so that it can go to a terminal.
 """
@@ -21,7 +21,7 @@ def report(one: Trace, other: Trace, comparison: Comparison, names: tuple[str, s
 
     Args:
         one, other: what was compared.
-        comparison: of them, in this order.
+        comparison: that of them, in this order.
         names: what the user calls them.
     """
     parts = [
@@ -133,7 +133,7 @@ def _timing(traces: tuple[Trace, Trace]) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]], sides: str) -> str:
-    """Columns of equal width, two apart; `<` and `>` say to which side each keeps."""
+    """Columns of equal width, two apart; `<` and `>` set each one's alignment."""
     widths = [max(text_width(row[column]) for row in rows) for column in range(len(sides))]
     lines = []
     for row in rows:
@@ -155,7 +155,7 @@ def _value(text: str) -> str:
 
 
 def _piece(text: str) -> str:
-    """Text of tokens in quotes, line breaks as signs, its middle left out where it is long."""
+    """Text of tokens in quotes, line breaks as signs, its middle elided where it is long."""
     lines = "↵".join(safe_piece(line) for line in text.split("\n"))
     if len(lines) > _MAX_VALUE:
         lines = f"{lines[: _MAX_VALUE // 2]}…{lines[-_MAX_VALUE // 2 :]}"

@@ -1,4 +1,4 @@
-"""A timeline as frames of a screen of fixed size, each with the time for which it stands."""
+"""A timeline as frames of a screen of fixed size, each with its duration."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from localdiff.view.layout import Size
 from localdiff.view.style import Row
 
 SHORTEST = 1 / 30
-"""Seconds; what is faster than a screen is not drawn faster."""
+"""Shortest duration of a frame in seconds, that of a screen."""
 
 LAST = 3.0
-"""Seconds for which the end stands before anything begins anew."""
+"""Seconds for which the last frame is shown before the loop restarts."""
 
 
 def frames(timeline: Timeline, stage: Stage, size: Size, *, speed: float = 1.0) -> Iterator[tuple[list[Row], float]]:
-    """Rows and seconds of each moment, changes from the frame before marked."""
+    """Rows and duration of each moment, with changes from the frame before marked."""
     drawn: Drawn | None = None
     times = [moment.seconds / speed for moment in timeline.moments]
     lengths = [max(SHORTEST, after - before) for before, after in pairwise(times)] + [LAST]

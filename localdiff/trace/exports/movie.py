@@ -1,4 +1,4 @@
-"""A trace as SVG: all of it as a film, or one moment as a still."""
+"""A trace as SVG: as a film, or one moment as a still."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from localdiff.view.svg import Shot, film, still
 
 
 def movie(timeline: Timeline, stage: Stage, size: Size, palette: Palette, *, speed: float = 1.0) -> str:
-    """The whole run, in its own time divided by `speed`; rows stand at the bottom, as in a terminal."""
+    """The whole run, in its own time divided by `speed`; rows are at the bottom, as in a terminal."""
     shown = list(frames(timeline, stage, size, speed=speed))
     height = max(len(rows) for rows, _ in shown)
     blank: Row = ()
@@ -21,6 +21,6 @@ def movie(timeline: Timeline, stage: Stage, size: Size, palette: Palette, *, spe
 
 
 def picture(stage: Stage, moment: Moment, size: Size, palette: Palette) -> str:
-    """One moment."""
+    """One moment as a still."""
     rows, _ = stage.frame(moment, size)
     return still(rows, columns=size.columns, palette=palette)

@@ -15,6 +15,6 @@ def answer(trace: Trace) -> str:
 
 
 def picture(stage: Stage, moment: Moment, size: Size) -> str:
-    """What a terminal of this size shows at a moment, without blanks at the ends of rows."""
+    """What a terminal of this size shows at a moment, without trailing blanks."""
     rows, _ = stage.frame(moment, size)
     return "".join(row_text(row).rstrip() + "\n" for row in rows)

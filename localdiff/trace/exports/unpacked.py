@@ -1,4 +1,4 @@
-"""A trace as one JSON object with every array written out, for programs that would rather not unpack anything."""
+"""A trace as one JSON object with every array written out, for programs that do not unpack arrays themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def unpacked(trace: Trace, *, escaped: bool = False) -> str:
 
     Args:
         trace: to write.
-        escaped: ASCII only, for a terminal that text from a model must not steer.
+        escaped: ASCII only, for a terminal that model text must not control.
     """
     whole = {
         "header": asdict(trace.header),

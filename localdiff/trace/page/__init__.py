@@ -1,1 +1,1 @@
-"""A trace as one HTML file that explains itself and needs nothing else."""
+"""A trace as one self-contained HTML file."""

@@ -1,4 +1,4 @@
-"""The files that pages are put together from, and the hashes by which a policy knows a page's own script and style."""
+"""The asset files of pages, and hashes for the content security policy of a page's own script and style."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read(name: str) -> str:
 
 @cache
 def script(*names: str) -> str:
-    """Files as one script that shares nothing with the page around it."""
+    """Files as one script, isolated from the page around it."""
     body = "\n".join(map(read, names))
     return f'(() => {{\n"use strict";\n{body}\n}})();\n'
 

@@ -1,11 +1,11 @@
-"""The numbers of a trace as a page carries them: figures in JSON, arrays as one deflated blob in base64.
+"""The data of a trace in a page: figures in JSON, arrays as one deflated blob in base64.
 
     blob = planes of ids | planes of entropies | planes of probabilities | acceptance | planes of alternatives
 
-Ids count the pieces of this page, not of the vocabulary, and each step holds its difference (exclusive or) from the
+Ids index the pieces of this page, not of the vocabulary, and each step holds its difference (XOR) from the
 step before in its block. Entropies are 16-bit floats and probabilities 16-bit fractions: more than a page can show, and
 half of what the trace keeps. A plane holds one byte of every number, lowest first, because equal bytes deflate well.
-`decode.js` is the other end.
+`decode.js` is the decoder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LARGEST_HALF = 65504.0
 
 
 class PageData:
-    """Everything that the page's script needs to know of one trace.
+    """Everything that the page's script needs of one trace.
 
     Attributes:
         figures: plain values, for `json.dumps`.
@@ -103,7 +103,7 @@ class PageData:
 
 
 def embedded(value: object) -> str:
-    """JSON that can stand in a `<script>` element: no character in it means anything to HTML."""
+    """JSON that can stand in a `<script>` element: no character in it is special in HTML."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

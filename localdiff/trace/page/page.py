@@ -1,4 +1,4 @@
-"""Puts a page together: template, styles, scripts, words and data, in one file without a link to anything.
+"""Assembles a page: template, styles, scripts, words and data, in one file without external links.
 
 Knows which file is which part; knows nothing about what they say. The content security policy of the page names the
 hashes of its own script and style, so that nothing else runs, whatever the trace holds.

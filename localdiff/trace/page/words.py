@@ -1,6 +1,6 @@
-"""The parts of a page that stand without its script: question, answer, cards, committed text, provenance.
+"""The static parts of a page: question, answer, cards, committed text, provenance.
 
-Knows wording; every word that comes from a trace is made safe and escaped here. `statistics` counts what the cards say.
+Knows wording; all text from a trace is made safe and escaped here. `statistics` computes the figures of the cards.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ def safe(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Text in its own lines."""
+    """Text with its own line breaks."""
     return f'<p class="prose">{safe(text.strip())}</p>' if text.strip() else '<p class="quiet">nothing</p>'
 
 
 def badge(header: Header) -> str:
-    """What readers must not miss about the model."""
+    """The badge with what readers must not miss about the model."""
     if not header.is_demo:
         return ""
     return '<span class="badge">demo model: a few million parameters, not DiffusionGemma 26B</span>'
 
 
 def notice(trace: Trace) -> str:
-    """What is missing."""
+    """A notice of what is missing in the trace."""
     if trace.complete:
         return ""
     return '<p class="notice">This trace ends early: the run was killed, or still went on when the page was made.</p>'
 
 
 def question(header: Header) -> str:
-    """The conversation; what was asked last stands first."""
+    """The conversation, with the last question first."""
     parts = [prose(header.question)]
     for message in header.messages[:-1]:
         parts.append(f'<p class="role">{safe(message.role)}, before it</p>{prose(message.content)}')
@@ -47,7 +47,7 @@ def question(header: Header) -> str:
 
 
 def gold(trace: Trace) -> str:
-    """The expected answer, and whether the answer holds it."""
+    """The expected answer, and whether the answer contains it."""
     expected = trace.header.gold
     if expected is None:
         return ""
@@ -58,7 +58,7 @@ def gold(trace: Trace) -> str:
 
 
 def texts(trace: Trace) -> str:
-    """All committed text, thoughts folded away."""
+    """All committed text, with thoughts folded."""
     thought, answer = trace.text("thought"), prose(trace.text())
     folded = f'<details class="thought"><summary>thought first</summary>{prose(thought)}</details>' if thought else ""
     return f'<div class="text">{folded}{answer}</div>'
@@ -86,7 +86,7 @@ def cards(trace: Trace) -> str:
 
 
 def _passes(stats: RunStats) -> list[str]:
-    """Passes, and how many tokens each made, with commit passes and without; one token at a time would be 1."""
+    """Passes, and tokens per pass, with commit passes and without; autoregressive decoding would be 1."""
     both = stats.denoise_passes + stats.commit_passes
     each = stats.tokens / stats.denoise_passes if stats.denoise_passes else 0.0
     each_of_both = stats.tokens / both if both else 0.0
@@ -120,7 +120,7 @@ def _most(trace: Trace) -> int:
 
 
 def provenance(trace: Trace) -> str:
-    """What ran where, with which settings, and the hashes that name it."""
+    """What ran where, with which settings, and its hashes."""
     header, sampler = trace.header, trace.header.sampler
     revision = f", revision {header.model.revision}" if header.model.revision else ""
     temperatures = "greedy" if sampler.greedy else f"temperature {sampler.t_max:g} to {sampler.t_min:g}"

@@ -20,10 +20,10 @@ from localdiff.diffusion.paired import PairedNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import Engine
 from localdiff.errors import UsageError, WeightsError
-from localdiff.events import DenoiseStep, Event, RunFinished
+from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
 from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
-from localdiff.static import Denoiser
+from localdiff.static import Denoiser, outcome
 from tests import tiny
 from tests.kernels import needs_interpreter
 
@@ -65,6 +65,7 @@ def assert_same(found: list[Event], expected: list[Event]) -> None:
         {"temperature": 0.0},
         {"stability": 0, "confidence": 2.0},
         {"stability": 2, "confidence": 4.0},
+        {"confidence": 0.01},
         {"cap": 2},
         {"alternatives": 3},
     ],
@@ -188,6 +189,28 @@ def test_with_attention_in_triton_one_program_serves_every_length() -> None:
             found += [step.event for step in denoiser.denoise_block(cache, canvas, SeededNoise(0), context)]
         assert_same([found[1]], [found[0]])
     assert [shape.bucket for shape in denoisers[1].programs] == [600]
+
+
+@pytest.mark.parametrize("near", [0.0, outcome.NEAR])
+def test_a_step_is_sent_for_nothing_only_where_nothing_told_of_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, near: float
+) -> None:
+    launches: list[int] = []
+
+    def counted(denoiser: Denoiser, block: Any, step: int, *commit: Any) -> Any:
+        launches.append(step)
+        return launch(denoiser, block, step, *commit)
+
+    launch = Denoiser._launch
+    monkeypatch.setattr(Denoiser, "_launch", counted)
+    monkeypatch.setattr(outcome, "NEAR", near)
+    values = options(stability=0, confidence=1.6)
+    found = list(engine(tmp_path, static=True).generate(PROMPT, values))
+    assert_same(found, list(engine(tmp_path).generate(PROMPT, values)))
+    blocks = [event for event in found if isinstance(event, BlockCommitted)]
+    converged = sum(1 < block.steps < 6 for block in blocks)
+    assert converged
+    assert len(launches) == sum(block.steps for block in blocks) + (0 if near else converged)
 
 
 def test_noise_that_follows_steps_is_not_drawn_ahead() -> None:

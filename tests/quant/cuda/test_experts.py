@@ -182,6 +182,42 @@ def followed(program: str, word: int) -> tuple[bytes, bytes]:
     return held["$0"].to_bytes(4, "little"), held["$1"].to_bytes(4, "little")
 
 
+def test_the_exchange_between_lanes_decodes_every_pair_of_codes() -> None:
+    """Thirty-two lanes go through the instructions side by side, as the PTX manual defines them."""
+    from quant.cuda.weight_kernels import EXCHANGE, HOLD
+
+    assert "and.b32 lane, lane, 15;" in HOLD
+    pairs = [a | b << 4 for a, b in product(range(16), range(16))]
+    words = [int.from_bytes(bytes(pairs[start : start + 4]), "little") for start in range(0, 256, 4)]
+    for first in (0, 32):
+        found = exchanged(EXCHANGE, words[first : first + 32], [lane & 15 for lane in range(32)])
+        for lane, levels_of_lane in enumerate(found):
+            four = words[first + lane].to_bytes(4, "little")
+            assert levels_of_lane == [code & 15 for code in four] + [code >> 4 for code in four]
+
+
+def exchanged(program: str, words: list[int], held: list[int]) -> list[list[int]]:
+    """Results `$0` to `$7` of every lane, where `$8` is its word and `$9` what it holds."""
+    results: list[list[int]] = [[-1] * 8 for _ in words]
+    codes = [0] * len(words)
+    steps = re.findall(
+        r"^(?:shr\.b32 code, \$8, (\d+)|shfl\.sync\.idx\.b32 \$(\d), \$9, code, (0x\w+), 0xffffffff);$",
+        program,
+        re.MULTILINE,
+    )
+    assert len(steps) == program.count("\n") - 2
+    for shift, target, control in steps:
+        if shift:
+            codes = [word >> int(shift) for word in words]
+            continue
+        segment, clamp = int(control, 16) >> 8 & 31, int(control, 16) & 31
+        for lane, code in enumerate(codes):
+            source = lane & segment | code & 31 & ~segment
+            assert source <= (lane & segment | clamp & ~segment), "a lane that is out of range gives its own value"
+            results[lane][int(target)] = held[source]
+    return results
+
+
 def test_rows_as_int8_are_within_half_a_step() -> None:
     x = torch.randn(7, 320, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     x[:, 5] *= 50

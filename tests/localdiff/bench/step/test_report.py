@@ -90,8 +90,8 @@ def test_what_a_block_is_reckoned_from_is_said() -> None:
 def test_it_is_said_where_launches_decide_the_times_of_parts() -> None:
     on_cpu = report()
     on_gpu = dataclasses.replace(on_cpu, subject=dataclasses.replace(on_cpu.subject, device=torch.device("cuda", 0)))
-    assert "launch by launch" not in table(on_cpu)
-    assert "the clocked step is sent launch by launch" in " ".join(table(on_gpu).split())
+    assert "kernel by kernel" not in table(on_cpu)
+    assert "On this device that step is launched kernel by kernel" in " ".join(table(on_gpu).split())
 
 
 def test_figures_for_layers_that_were_left_out() -> None:
