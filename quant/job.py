@@ -38,7 +38,7 @@ class Job:
         model, revision: where the weights came from, for the manifest.
         files: the other files of the output.
         workers: slices that are encoded at a time.
-        device: where they are encoded.
+        device: where they are encoded; each run of a job may use another one.
         force: replace a finished output, and drop an unfinished other job, of the same directory.
     """
 
@@ -60,7 +60,11 @@ class Job:
             raise ValueError("a plan without weight files cannot be carried out")
 
     def identity(self) -> dict[str, Any]:
-        """What two runs must have in common for one to continue the other, as JSON values."""
+        """What two runs must have in common for one to continue the other, as JSON values.
+
+        The device is not part of it: weights are encoded on a GPU only while it has room, and a GPU that is busy by now
+        is no reason to start over. A few nf4 scales may then differ in the last bit from those of the other device.
+        """
         sources = [shard.source for shard in self.plan.shards]
         return {
             "tool": self.tool,

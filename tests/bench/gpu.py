@@ -256,10 +256,11 @@ def against(options: argparse.Namespace) -> int:
 
 
 def step_here(recipe: str, context: int, count: int, vram_limit: str | None) -> int:
-    """Measures in this process, under the limit, and adds the device's peak."""
+    """Measures in this process, under the limit, and adds the device's peak; what is too large is left out."""
     from localdiff.bench.step.run import Measurement, run
     from localdiff.bench.step.subject import random_subject
     from localdiff.bench.step.words import json_line, table
+    from localdiff.errors import ResourceError
     from localdiff.sizes import parse_size
 
     device = torch.device("cuda", 0)
@@ -268,8 +269,12 @@ def step_here(recipe: str, context: int, count: int, vram_limit: str | None) -> 
         limit = parse_size(vram_limit, "--vram-limit")
         taken = total - torch.cuda.mem_get_info(device)[0]  # this process's context is there by now
         torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, (limit - taken) / total)), device)
-    with DevicePeak(device) as peak:
+    try:
         make = random_subject(recipe=recipe, layers=30, context=context, device="cuda:0", dtype="auto")
+    except ResourceError as error:
+        print(f"left out: {error.message}")
+        return 0
+    with DevicePeak(device) as peak:
         report = run(Measurement(context=context, steps=count), device="cuda:0", make=make)
     print(table(report))
     print(json_line(report, " ".join(sys.argv)))
@@ -278,7 +283,10 @@ def step_here(recipe: str, context: int, count: int, vram_limit: str | None) -> 
 
 
 class DevicePeak:
-    """The most that was taken on a device while inside, by anybody, looked at every few milliseconds."""
+    """The most that was taken on a device while inside, by anybody, as far as a look now and then shows it.
+
+    Looking takes locks of the driver, which steps that are being timed launch through: it must not be done often.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._stop = device, threading.Event()
@@ -294,7 +302,7 @@ class DevicePeak:
         self._thread.join()
 
     def _look(self) -> None:
-        while not self._stop.wait(0.005):
+        while not self._stop.wait(0.05):
             free, total = torch.cuda.mem_get_info(self._device)
             self.nbytes = max(self.nbytes, total - free)
 

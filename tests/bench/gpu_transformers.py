@@ -120,7 +120,7 @@ def row(way: str, layers: int, context: int, steps: int) -> str:
     else:
         seconds, how = our_seconds(way.removeprefix("localdiff, "), layers, context, steps, str(device))
     spread = f"{1000 * min(seconds):.2f} to {1000 * max(seconds):.2f}"
-    peak = torch.cuda.max_memory_allocated(device) / 1e9
+    peak = torch.cuda.max_memory_reserved(device) / 1e9  # what replayed graphs compute in is not allocated to a tensor
     return f"  {way:24} {1000 * statistics.median(seconds):9.2f} ms a step ({spread}), peak {peak:.1f} GB; {how}"
 
 

@@ -89,6 +89,6 @@ def test_a_cpu_reports_no_peak(keeper: StatsKeeper) -> None:
 def test_a_gpu_reports_the_peak_of_this_run(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     peaks = {"cuda:1": 5_000}
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: peaks.update({str(device): 700}))
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: peaks[str(device)])
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device: peaks[str(device)])
     keeper = StatsKeeper(prompt_tokens=1, device=torch.device("cuda:1"))
     assert keeper.finish(tokens=0).peak_bytes == 700

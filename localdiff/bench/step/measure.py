@@ -1,18 +1,20 @@
 """Times the passes of a block: prefill, denoise steps, commit passes.
 
     warm-up ─► prefill of the context ─► one block: [warm-up steps | timed steps | steps under the clock of parts]
+                                             ├────► first steps that commit the block before, if a run has those
                                              └────► commit passes, each after the same context
 
-Runs the same loop as an answer does, with a stop rule that never stops. Where that replays CUDA graphs, nothing can be
-timed inside of them; the steps under the clock then take the plain path, in a block of their own. Knows a loaded model;
-knows nothing about how it was loaded or what will be printed.
+Runs the same loop as an answer does, with a stop rule that never stops. Nothing can be timed inside of a replayed CUDA
+graph, or of a step that is launched before the last one is done; the steps under the clock then take the same path, but
+kernel by kernel and one after the other, in a block of their own. Knows a loaded model; knows nothing about how it was
+loaded or what will be printed.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -31,6 +33,7 @@ WARM_UP = 2
 """The first step of a block has nothing to condition on, and the second is the first that is like all others."""
 CLOCKED = 3
 COMMITS = 3
+"""Timed commit passes, and as many again under the clock of parts; the same of first steps that commit a block."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,8 +58,8 @@ class Steps:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Commits:
-    """Passes that write a committed block into the cache: seconds of each, and of one by place."""
+class Passes:
+    """Passes of one kind: seconds of each, and of one by place."""
 
     timed: tuple[float, ...]
     places: dict[Place, float]
@@ -64,11 +67,18 @@ class Commits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timings:
-    """What was measured; `prefill` is the seconds of the whole context."""
+    """What was measured.
+
+    Attributes:
+        prefill: seconds of the whole context.
+        commits: passes that do nothing but write a committed block into the cache.
+        fused: first steps of a block that also commit the block before; None where a run has separate commit passes.
+    """
 
     prefill: float
     steps: Steps
-    commits: Commits
+    commits: Passes
+    fused: Passes | None = None
 
 
 class Stopwatch:
@@ -95,26 +105,39 @@ class Stopwatch:
         config = network.config
         self._device, self._wait = device, waiter(device)
         self.denoiser = Denoiser.for_device(network, device)
+        self._launched = launched_one_by_one(self.denoiser, network)
         capacity = context + config.canvas_length
         self._cache = KVCache(config, capacity, dtype, device, canvas=self.denoiser.canvas_room)
         generator = torch.Generator().manual_seed(seed)
         ids = torch.randint(config.vocab_size, (context + config.canvas_length,), generator=generator).to(device)
-        self._prompt, self._block = ids[:context], ids[context:]
+        self._chunks, self._block = torch.split(ids[:context], PREFILL_CHUNK), ids[context:]
 
     @torch.inference_mode()
     def measure(self, steps: int) -> Timings:
         """Times the context, `steps` denoise steps after a warm-up, and a few commit passes."""
         self._progress("warming up")
-        self._network.encode(self._block[: self._context], self._cache)
-        self._cache.rewind(0)
+        self._warm_up()
         prefill = self._timed(self._prefill)
         self._cache.snapshot()
-        return Timings(prefill=prefill, steps=self._steps(steps), commits=self._commits())
+        return Timings(
+            prefill=prefill,
+            steps=self._steps(steps),
+            commits=self._commits(),
+            fused=self._fused() if self.denoiser.fuses_commits else None,
+        )
+
+    def _warm_up(self) -> None:
+        """Runs a pass of every size that is timed later: kernels may be compiled anew for another number of rows."""
+        for ids in {len(ids): ids for ids in (*self._chunks, self._block)}.values():
+            self._network.encode(ids, self._cache)
+            self._cache.rewind(0)
 
     def _prefill(self) -> None:
-        for start in range(0, len(self._prompt), PREFILL_CHUNK):
-            self._progress(f"prefill, {start:,} of {len(self._prompt):,} tokens")
-            self._network.encode(self._prompt[start : start + PREFILL_CHUNK], self._cache)
+        done = 0
+        for chunk in self._chunks:
+            self._progress(f"prefill, {done:,} of {self._context:,} tokens")
+            self._network.encode(chunk, self._cache)
+            done += len(chunk)
 
     def _steps(self, count: int) -> Steps:
         clock, routing = PartClock(self._wait), Routing(self._network)
@@ -130,7 +153,7 @@ class Stopwatch:
                 entropies.append(step.event.mean_entropy)
                 continue
             if is_static and number == WARM_UP + count + 1:
-                events = self._block_of(Denoiser(self._network), 1 + CLOCKED)
+                events = self._block_of(self._launched, 1 + CLOCKED)
                 next(events)  # has nothing to condition on
             with clock.watching(self._network), routing.watching(), clock.within("sampling"):
                 next(events)
@@ -144,7 +167,7 @@ class Stopwatch:
             busiest=routing.busiest,
         )
 
-    def _block_of(self, denoiser: Denoiser, steps: int) -> Iterator[Step]:
+    def _block_of(self, denoiser: Denoiser, steps: int, commit_ids: Sequence[int] = ()) -> Iterator[Step]:
         config, noise = self._network.config, SeededNoise(self._seed)
         canvas = noise.canvas(config.canvas_length, config.vocab_size).to(self._device)
         block = BlockContext(
@@ -154,23 +177,44 @@ class Stopwatch:
             stop_rule="never",
             pad_id=config.pad_token_id,
         )
-        return denoiser.denoise_block(self._cache, canvas, noise, block)
+        return denoiser.denoise_block(self._cache, canvas, noise, block, commit_ids)
 
-    def _commits(self) -> Commits:
-        clock, timed, places = PartClock(self._wait), [], []
-        for number in range(1, 2 * COMMITS + 1):
-            self._progress(f"commit pass {number} of {2 * COMMITS}")
-            if number <= COMMITS:
-                timed.append(self._timed(self._commit))
+    def _commits(self) -> Passes:
+        def commit() -> None:
+            self._network.encode(self._block, self._cache)
+
+        clock = PartClock(self._wait)
+        return self._passes("commit pass", commit, clock, commit)
+
+    def _fused(self) -> Passes:
+        ids, clock = self._block.tolist(), PartClock(self._wait)
+
+        def first_step(denoiser: Denoiser) -> None:
+            for _ in self._block_of(denoiser, 1, ids):
+                pass
+
+        def clocked() -> None:
+            with clock.within("sampling"):
+                first_step(self._launched)
+
+        # A static step runs once as it is, is captured on its second run, and is replayed from then on.
+        return self._passes("fused step", lambda: first_step(self.denoiser), clock, clocked, warm_up=WARM_UP)
+
+    def _passes(
+        self, name: str, work: Callable[[], None], clock: PartClock, clocked: Callable[[], None], *, warm_up: int = 0
+    ) -> Passes:
+        """Times passes that write a block into the cache, after `warm_up` others, and then as many by part."""
+        timed, places, total = [], [], warm_up + 2 * COMMITS
+        for number in range(1, total + 1):
+            self._progress(f"{name} {number} of {total}")
+            if number <= warm_up + COMMITS:
+                timed.append(self._timed(work))
             else:
                 with clock.watching(self._network):
-                    self._commit()
+                    clocked()
                 places.append(clock.take())
-            self._cache.rewind(len(self._prompt))
-        return Commits(timed=tuple(timed), places=_middle(places))
-
-    def _commit(self) -> None:
-        self._network.encode(self._block, self._cache)
+            self._cache.rewind(self._context)
+        return Passes(timed=tuple(timed[warm_up:]), places=_middle(places))
 
     def _timed(self, work: Callable[[], None]) -> float:
         self._wait()
@@ -178,6 +222,24 @@ class Stopwatch:
         work()
         self._wait()
         return time.perf_counter() - began
+
+
+def launched_one_by_one(denoiser: Denoiser, model: DiffusionGemma) -> Denoiser:
+    """A denoiser that takes the same path, but captures no step and launches none before the last one is done.
+
+    Joints and stacked products are not passed on: they are settings of the model, which it already has.
+    """
+    if not denoiser.is_static:
+        return denoiser
+    return Denoiser(
+        model,
+        static=True,
+        triton="logits in Triton" in denoiser.path,
+        attention=model.attends_through_triton,
+        fuses_commits=denoiser.fuses_commits,
+        sparse="sparse self-conditioning" in denoiser.path,
+        ahead=False,
+    )
 
 
 def _middle(passes: list[dict[Place, float]]) -> dict[Place, float]:

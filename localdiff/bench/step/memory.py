@@ -26,7 +26,8 @@ class MemoryUse:
         peak: most that the process has had in memory at once since `forget_peak`, pages of mapped files included.
         anonymous: its anonymous memory now.
         mapped: pages of mapped files that are resident now.
-        device_peak: most that was allocated on a CUDA device.
+        device_peak: most that torch's allocator reserved on a CUDA device since `forget_peak`. Allocated tensors are a
+            part of that: replayed CUDA graphs compute in memory of their own, which the device must have too.
     """
 
     peak: int | None
@@ -42,6 +43,7 @@ def forget_peak(device: torch.device, status: Path = STATUS, clear: Path = CLEAR
         Bytes of the process's peak that the system still remembers; 0 where it forgot.
     """
     if device.type == "cuda":
+        torch.cuda.empty_cache()  # cached memory that nobody uses would count as this work's
         torch.cuda.reset_peak_memory_stats(device)
     try:
         clear.write_text(_CLEAR_PEAK)
@@ -61,7 +63,7 @@ def memory_use(device: torch.device, status: Path = STATUS, *, remembered: int =
         peak=None if peak is None or peak <= remembered else peak,
         anonymous=_field(status, "RssAnon"),
         mapped=_field(status, "RssFile"),
-        device_peak=torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
+        device_peak=torch.cuda.max_memory_reserved(device) if device.type == "cuda" else None,
     )
 
 

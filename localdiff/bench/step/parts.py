@@ -70,6 +70,7 @@ class PartClock:
         undo = [self._hook(module, part, layer) for module, part, layer in _modules(network)]
         embedding, conditioning = network.embed_tokens, network.self_conditioning
         undo += [
+            self._replace(network, "rows", "norms, residuals"),  # a static step does not call the network as a whole
             self._replace(embedding, "logits", "head"),
             self._replace(embedding, "soft", "self-conditioning"),
             self._replace(conditioning, "condition", "self-conditioning"),

@@ -46,12 +46,14 @@ class Report:
     Attributes:
         step: median of a denoise step, with the 10th and 90th percentile.
         commit: median of a commit pass.
+        fused: median of a first step that also commits the block before; None where a run has separate commit passes.
         is_extrapolated: whether some layers were left out and extrapolated from the others.
         parts: in the order of `PARTS`; they are those of another step, the median one of `clocked_steps` that the clock
             of parts slowed down, and add up to `together`, its seconds.
         work: the least work of a step; `commit_work` the same of a commit pass.
         floor: lower bound on the seconds of a step on this machine.
-        tokens_per_second: steps per block → committed tokens per second, commit pass included.
+        tokens_per_second: steps per block → committed tokens per second. A block of n steps is n steps and a commit
+            pass, or, where there are fused steps, one of those and n - 1 others.
     """
 
     subject: Subject
@@ -63,6 +65,7 @@ class Report:
     step_percentiles: tuple[float, float]
     first_step: float
     commit: float
+    fused: float | None
     prefill: float
     prefill_rate: float
     is_extrapolated: bool
@@ -94,15 +97,17 @@ def make_report(
 ) -> Report:
     """All figures, for the model that the subject stands for."""
     here, there = subject.built.layers, subject.stands_for.layers
-    steps, commits = timings.steps, timings.commits
+    steps, commits, fused_steps = timings.steps, timings.commits, timings.fused
     is_extrapolated = len(here) != len(there)
-    step_places, step_factor, commit_factor = steps.places, 1.0, 1.0
-    if is_extrapolated:
-        # Layers that were left out are extrapolated by the ratio by which their parts make a pass longer.
-        step_places = extrapolate(steps.places, here, there)
-        step_factor = sum(step_places.values()) / sum(steps.places.values())
-        commit_places = extrapolate(commits.places, here, there)
-        commit_factor = sum(commit_places.values()) / sum(commits.places.values())
+
+    def of_all_layers(places: Mapping[Place, float]) -> Mapping[Place, float]:
+        return extrapolate(places, here, there) if is_extrapolated else places
+
+    def factor(places: Mapping[Place, float]) -> float:
+        """The ratio by which the parts of layers that were left out make a pass longer."""
+        return sum(of_all_layers(places).values()) / sum(places.values())
+
+    step_places, step_factor, commit_factor = of_all_layers(steps.places), factor(steps.places), factor(commits.places)
     canvas = subject.stands_for.config.canvas_length
     passes = {
         is_canvas: Pass(
@@ -118,6 +123,7 @@ def make_report(
     }
     step = statistics.median(steps.timed) * step_factor
     commit = statistics.median(commits.timed) * commit_factor
+    fused = None if fused_steps is None else statistics.median(fused_steps.timed) * factor(fused_steps.places)
     works = {is_canvas: single.work() for is_canvas, single in passes.items()}
     parts = _parts(step_places, works[True], ceilings, paths)
     prefill = timings.prefill * commit_factor
@@ -131,6 +137,7 @@ def make_report(
         step_percentiles=(_percentile(steps.timed, 10) * step_factor, _percentile(steps.timed, 90) * step_factor),
         first_step=steps.first * step_factor,
         commit=commit,
+        fused=fused,
         prefill=prefill,
         prefill_rate=context / prefill,
         is_extrapolated=is_extrapolated,
@@ -141,7 +148,10 @@ def make_report(
         commit_work=sum(works[False].values(), Work()),
         floor=sum(part.floor for part in parts),
         commit_floor=sum(_floor(place, work, ceilings) for place, work in works[False].items()),
-        tokens_per_second={count: canvas / (count * step + commit) for count in STEP_COUNTS},
+        tokens_per_second={
+            count: canvas / (count * step + commit if fused is None else (count - 1) * step + fused)
+            for count in STEP_COUNTS
+        },
         ceilings=ceilings,
         memory=memory,
         mean_entropy=steps.mean_entropy,

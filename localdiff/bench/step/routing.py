@@ -12,17 +12,24 @@ from ...model.diffusion_gemma import DiffusionGemma
 
 
 class Routing:
-    """Counts rows by expert in the passes that it watches."""
+    """Counts rows by expert in the passes that it watches.
+
+    While watching, it only keeps what the routers chose: counting launches kernels and waits for the device, and that
+    time would be charged to whatever part of the network is on the clock.
+    """
 
     def __init__(self, network: DiffusionGemma) -> None:
         self._routers = [layer.get_submodule("router") for layer in network.layers]
         self._experts = network.config.num_experts
-        self._counts: list[Tensor] = []
+        self._chosen: list[Tensor] = []
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Counts what the routers choose inside."""
-        hooks = [router.register_forward_hook(lambda _module, _inputs, out: self._add(out)) for router in self._routers]
+        """Keeps what the routers choose inside."""
+        hooks = [
+            router.register_forward_hook(lambda _module, _inputs, routed: self._chosen.append(routed[0]))
+            for router in self._routers
+        ]
         try:
             yield
         finally:
@@ -32,12 +39,13 @@ class Routing:
     @property
     def hit(self) -> float:
         """Share of a layer's experts that get any row, over all layers and passes."""
-        return float((torch.stack(self._counts) > 0).float().mean())
+        return float((self._counts() > 0).float().mean())
 
     @property
     def busiest(self) -> int:
         """Most rows that one expert got in one pass."""
-        return int(torch.stack(self._counts).max())
+        return int(self._counts().max())
 
-    def _add(self, routed: tuple[Tensor, Tensor]) -> None:
-        self._counts.append(torch.bincount(routed[0].flatten(), minlength=self._experts).cpu())
+    def _counts(self) -> Tensor:
+        """Rows [layers × passes, experts]."""
+        return torch.stack([torch.bincount(index.flatten(), minlength=self._experts) for index in self._chosen])

@@ -64,6 +64,11 @@ def _below(report: Report) -> Iterator[str]:
         f"between two parts; it took {report.together / report.step:.2f} times the denoise step below. "
         "Shares are of all parts together."
     )
+    if report.subject.device.type == "cuda":
+        yield (
+            "On this device that step is launched kernel by kernel, with a wait at each border: where a part is short, "
+            "its ms and its share are those of its launches rather than of its work."
+        )
     if report.is_extrapolated:
         yield "Bytes, operations and floors are those of all layers; the memory below is not."
 
@@ -79,10 +84,16 @@ def _totals(report: Report) -> Iterator[str]:
         f"commit pass   {_ms(report.commit)} ms, {report.commit / report.commit_floor:,.1f} times the floor of "
         f"{_ms(report.commit_floor)} ms"
     )
+    if report.fused is not None:
+        yield (
+            f"fused step    {_ms(report.fused)} ms: the first step of a block, which commits the block before; a run "
+            "has these in place of commit passes"
+        )
     yield f"ceilings      copy {report.ceilings.copied / 1e9:.1f} GB/s" + "".join(
         f", {kind} {rate / 1e12:.2f} TFLOP/s" for kind, rate in report.ceilings.products.items()
     )
-    yield f"tok/s         {_rates(report.tokens_per_second)}, commit pass included"
+    commit = "commit pass" if report.fused is None else "fused step"
+    yield f"tok/s         {_rates(report.tokens_per_second)}, {commit} included"
     yield (
         f"prefill       {_rate(report.prefill_rate)} tok/s, {report.prefill:.2f} s for "
         f"{_counted(report.context, 'token')}"
@@ -130,6 +141,7 @@ def json_line(report: Report, command: str) -> str:
         "commit_bytes": round(report.commit_work.nbytes),
         "commit_operations": round(report.commit_work.operations),
         "commit_floor_seconds": report.commit_floor,
+        "fused_step_seconds": report.fused,
         "floor_seconds": report.floor,
         "floor_ratio": report.step / report.floor,
         "bytes": round(report.work.nbytes),

@@ -6,10 +6,13 @@ import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from localdiff.bench.step import subject
+from localdiff.errors import ResourceError
 from tests.bench import gpu
 from tests.bench.gpu_process import TOLD, Ended, ended
 
@@ -95,6 +98,19 @@ def test_a_part_that_fails_does_not_keep_the_others_from_being_done(
     monkeypatch.setattr(sys, "argv", ["gpu", "dense", *arguments])
     done.clear()
     assert gpu.main() == 0 and [part for part, _ in done] == ["dense"]
+
+
+def test_a_recipe_that_does_not_fit_the_card_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*, recipe: str, **_: object) -> None:
+        raise ResourceError(f"random `{recipe}` weights take 29 GB, and `cuda:0` has 24 GB free", "take fewer layers")
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=24_000_000_000))
+    monkeypatch.setattr(subject, "random_subject", refuse)
+    monkeypatch.setattr(sys, "argv", ["gpu", "--child", "--recipe", "int8", "--context", "1024"])
+    assert gpu.main() == 0
+    assert capsys.readouterr().out == "left out: random `int8` weights take 29 GB, and `cuda:0` has 24 GB free\n"
 
 
 def test_without_a_card_it_says_so() -> None:

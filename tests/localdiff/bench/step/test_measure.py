@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
 from localdiff.bench.step import subject as subjects
-from localdiff.bench.step.measure import CLOCKED, WARM_UP, Stopwatch, _middle
+from localdiff.bench.step.measure import CLOCKED, COMMITS, WARM_UP, Stopwatch, _middle, launched_one_by_one
 from localdiff.bench.step.parts import PARTS, PartClock, Place
 from localdiff.bench.step.paths import path_of, paths_of
 from localdiff.bench.step.released import LAYERS, released_config
@@ -17,9 +19,14 @@ from localdiff.bench.step.subject import Subject, random_subject, real_subject
 from localdiff.bench.step.words import table
 from localdiff.demo.architecture import CANVAS_LENGTH
 from localdiff.errors import ResourceError, UsageError
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.products import stack_products
+from localdiff.static import Denoiser, denoiser
+from localdiff.static.reading import read_through_torch
 from quant.recipe import RECIPES
-from tests.localdiff.bench.step.small import CEILINGS, small_subject
+from tests.kernels import needs_triton
+from tests.localdiff.bench.step.small import CANVAS, CEILINGS, small_subject
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -58,6 +65,112 @@ def test_context_longer_than_a_window_and_a_chunk(monkeypatch: pytest.MonkeyPatc
     ]
     assert len(timings.steps.timed) == 1
     assert stopwatch._cache.length == 20
+
+
+def test_every_number_of_rows_is_warmed_up_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU compiles and tunes kernels for a number of rows when it first meets it."""
+    monkeypatch.setattr("localdiff.bench.step.measure.PREFILL_CHUNK", 16)
+    subject = small_subject()
+    stopwatch = Stopwatch(subject.network, subject.dtype, subject.device, context=37)
+    passes: list[tuple[bool, int]] = []
+    is_timed = False
+
+    def encode(ids: torch.Tensor, cache: KVCache) -> None:
+        passes.append((is_timed, len(ids)))
+        DiffusionGemma.encode(subject.network, ids, cache)
+
+    def timed(work: Callable[[], None]) -> float:
+        nonlocal is_timed
+        is_timed = True
+        work()
+        is_timed = False
+        return 1.0
+
+    monkeypatch.setattr(subject.network, "encode", encode)
+    monkeypatch.setattr(stopwatch, "_timed", timed)
+    stopwatch.measure(1)
+    measured = [length for was_timed, length in passes if was_timed]
+    assert measured[:3] == [16, 16, 5]
+    warmed_up = list(itertools.takewhile(lambda entry: not entry[0], passes))
+    assert {length for _, length in warmed_up} == set(measured), "the passes that commit a block included"
+
+
+FUSING = [{"fuses_commits": True}, {"static": True, "fuses_commits": True}]
+
+
+def stopwatch_with(monkeypatch: pytest.MonkeyPatch, context: int = 16, **how: bool) -> Stopwatch:
+    """One whose steps are computed in a way that this device would not choose."""
+    subject = small_subject()
+    monkeypatch.setattr(Denoiser, "for_device", lambda model, device: Denoiser(model, **how))
+    return Stopwatch(subject.network, subject.dtype, subject.device, context=context)
+
+
+@pytest.mark.parametrize("how", FUSING, ids=str)
+def test_first_steps_that_commit_are_timed_where_a_run_has_them(
+    monkeypatch: pytest.MonkeyPatch, how: dict[str, bool]
+) -> None:
+    stopwatch = stopwatch_with(monkeypatch, **how)
+    denoise_block, committed = Denoiser.denoise_block, list[tuple[int, int, int]]()
+
+    def watched(self: Denoiser, cache: KVCache, canvas: Any, noise: Any, block: Any, commit_ids: Any) -> Any:
+        before, steps = cache.length, 0
+        for step in denoise_block(self, cache, canvas, noise, block, commit_ids):
+            steps += 1
+            yield step
+        committed.append((len(commit_ids), cache.length - before, steps))
+
+    monkeypatch.setattr(Denoiser, "denoise_block", watched)
+    fused = stopwatch.measure(1).fused
+    assert fused is not None
+    assert len(fused.timed) == COMMITS and min(fused.timed) > 0
+    assert {part for part, _ in fused.places} == set(PARTS)
+    assert [block for block in committed if block[0]] == [(CANVAS, CANVAS, 1)] * (WARM_UP + 2 * COMMITS)
+    assert stopwatch._cache.length == 16
+
+
+def test_where_a_run_commits_in_passes_of_their_own_there_are_no_fused_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert stopwatch_with(monkeypatch).measure(1).fused is None
+    assert stopwatch_with(monkeypatch, static=True).measure(1).fused is None
+
+
+@pytest.mark.parametrize("how", [{}, {"static": True}], ids=str)
+def test_every_part_of_a_step_is_clocked_whichever_way_it_is_computed(
+    monkeypatch: pytest.MonkeyPatch, how: dict[str, bool]
+) -> None:
+    places = stopwatch_with(monkeypatch, **how).measure(1).steps.places
+    assert {part for part, _ in places} == set(PARTS)
+    assert places["norms, residuals", None] > 0, "what lies outside of the layers"
+
+
+@needs_triton
+def test_clocked_steps_are_computed_as_the_timed_ones_but_for_the_recording() -> None:
+    from tests.graphs import imitated
+
+    network = small_subject().network
+    how = {"static": True, "triton": True, "attention": True, "fuses_commits": True, "sparse": True}
+    with imitated():
+        timed = Denoiser(network, captured=True, **how)
+    assert timed.path == (
+        "static step, CUDA graph, logits in Triton, attention in Triton, commit fused, sparse self-conditioning"
+    )
+    clocked = launched_one_by_one(timed, network)
+    assert clocked.path == timed.path.replace(", CUDA graph", "")
+    assert clocked.canvas_room == timed.canvas_room
+    plain = Denoiser(network)
+    assert launched_one_by_one(plain, network) is plain
+
+
+def test_clocked_steps_are_read_as_the_timed_ones_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def through_triton(*arguments: Any) -> torch.Tensor:
+        read.append(1)
+        return read_through_torch(*arguments)
+
+    monkeypatch.setattr(denoiser, "read_through_triton", through_triton)
+    monkeypatch.setattr(denoiser, "read_through_torch", lambda *_: pytest.fail("not the reading of a run"))
+    stopwatch_with(monkeypatch, static=True, triton=True).measure(2)
+    assert len(read) == WARM_UP + 2 + 1 + CLOCKED, "the first step of the clocked block is not on the clock"
 
 
 def test_the_timed_steps_are_those_of_an_answer() -> None:

@@ -32,6 +32,23 @@ def test_a_peak_of_the_work_before_is_not_said(tmp_path: Path) -> None:
     assert memory_use(CPU, status(tmp_path, 21), remembered=remembered).peak == 21 * 1024
 
 
+def test_the_peak_of_a_gpu_is_what_its_allocator_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of which 3,000 bytes are kept for nobody when the work begins, and 500 are of graphs and no tensor's later."""
+    gpu, held = torch.device("cuda", 1), {"now": 4_000, "peak": 9_000}
+
+    def grow(by: int) -> None:
+        held["now"] += by
+        held["peak"] = max(held.values())
+
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: grow(-3_000))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: held.update(peak=held["now"]))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: held["peak"] - 500)
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device: held["peak"])
+    forget_peak(gpu, status(tmp_path, 20), tmp_path / "clear")
+    grow(2_500)
+    assert memory_use(gpu, status(tmp_path, 20)).device_peak == 3_500
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="another system's peak stays")
 def test_a_peak_is_forgotten() -> None:
     large = torch.ones(1 << 28, dtype=torch.uint8)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from functools import cache
 
 import pytest
 import torch
 
-from localdiff.bench.step.measure import Commits, Steps, Timings
+from localdiff.bench.step.measure import Passes, Steps, Timings
 from localdiff.bench.step.memory import MemoryUse
 from localdiff.bench.step.parts import IN_LAYERS, PARTS, Place
 from localdiff.bench.step.paths import Paths
@@ -27,7 +28,7 @@ def places(subject: Subject, outside: float) -> dict[Place, float]:
 
 
 @cache
-def report(layers: int = ALL_LAYERS, slow_layer: int | None = None) -> Report:
+def report(layers: int = ALL_LAYERS, slow_layer: int | None = None, *, is_fused: bool = False) -> Report:
     subject = small_subject(layers=layers)
     slow: dict[Place, float] = {} if slow_layer is None else {("dense MLP", slow_layer): 5.01}
     steps = Steps(
@@ -38,10 +39,11 @@ def report(layers: int = ALL_LAYERS, slow_layer: int | None = None) -> Report:
         experts_hit=0.5,
         busiest=9,
     )
-    commits = Commits(timed=(0.5, 0.7, 0.6), places={p: s for p, s in places(subject, 0).items() if p[1] is not None})
+    commits = Passes(timed=(0.5, 0.7, 0.6), places={p: s for p, s in places(subject, 0).items() if p[1] is not None})
+    fused = Passes(timed=(1.6, 9.0, 1.5), places=places(subject, 0.4)) if is_fused else None
     return make_report(
         subject,
-        Timings(prefill=2.0, steps=steps, commits=commits),
+        Timings(prefill=2.0, steps=steps, commits=commits, fused=fused),
         CEILINGS,
         Paths({"experts": "a path"}),
         MEMORY,
@@ -64,6 +66,32 @@ def test_figures_of_a_whole_model() -> None:
     assert sum(part.seconds for part in figures.parts) == pytest.approx(0.01 * 6 * ALL_LAYERS + 0.6)
     assert figures.floor == pytest.approx(sum(part.floor for part in figures.parts))
     assert 0 < figures.commit_floor < figures.floor
+
+
+def test_a_block_whose_first_step_commits_the_one_before_takes_no_commit_pass() -> None:
+    separate, fused = report(), report(is_fused=True)
+    assert separate.fused is None and fused.fused == pytest.approx(1.6)
+    assert fused.tokens_per_second[8] == pytest.approx(CANVAS / (7 * 1.2 + 1.6))
+    assert (fused.step, fused.commit) == (separate.step, separate.commit)
+    cut = report(layers=4, is_fused=True)
+    assert cut.fused == pytest.approx(1.6 * (0.01 * 6 * ALL_LAYERS + 0.6) / (0.01 * 6 * 4 + 0.6))
+
+
+def test_what_a_block_is_reckoned_from_is_said() -> None:
+    words, values = table(report()), json.loads(json_line(report(), "localdiff bench step"))
+    assert "fused" not in words and "at 48, commit pass included" in words
+    assert values["fused_step_seconds"] is None and values["commit_seconds"] == pytest.approx(0.6)
+    words, values = table(report(is_fused=True)), json.loads(json_line(report(is_fused=True), "localdiff bench step"))
+    assert "\nfused step    1,600 ms: the first step of a block" in words
+    assert "\ncommit pass   600 ms" in words and "at 48, fused step included" in words
+    assert (values["fused_step_seconds"], values["commit_seconds"]) == pytest.approx((1.6, 0.6))
+
+
+def test_it_is_said_where_launches_decide_the_times_of_parts() -> None:
+    on_cpu = report()
+    on_gpu = dataclasses.replace(on_cpu, subject=dataclasses.replace(on_cpu.subject, device=torch.device("cuda", 0)))
+    assert "kernel by kernel" not in table(on_cpu)
+    assert "On this device that step is launched kernel by kernel" in " ".join(table(on_gpu).split())
 
 
 def test_figures_for_layers_that_were_left_out() -> None:
