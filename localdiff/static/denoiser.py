@@ -134,6 +134,23 @@ class Denoiser:
         _log.info("steps: %s", denoiser.path)
         return denoiser
 
+    def without_graphs(self) -> Denoiser:
+        """A denoiser that takes the same path, launched kernel by kernel and never ahead, so that parts can be clocked.
+
+        Fused projections and pointwise ops are settings of the model, which it already has.
+        """
+        if not self.is_static:
+            return self
+        return Denoiser(
+            self._model,
+            static=True,
+            triton=self._read is read_through_triton,
+            attention=self._attention,
+            fuses_commits=self.fuses_commits,
+            sparse=self._sparse is not None,
+            ahead=False,
+        )
+
     @property
     def programs(self) -> tuple[Shape, ...]:
         """Shapes of the programs made so far."""

@@ -105,7 +105,7 @@ class Stopwatch:
         config = network.config
         self._device, self._wait = device, waiter(device)
         self.denoiser = Denoiser.for_device(network, device)
-        self._launched = launched_one_by_one(self.denoiser, network)
+        self._launched = self.denoiser.without_graphs()
         capacity = context + config.canvas_length
         self._cache = KVCache(config, capacity, dtype, device, canvas=self.denoiser.canvas_room)
         generator = torch.Generator().manual_seed(seed)
@@ -222,24 +222,6 @@ class Stopwatch:
         work()
         self._wait()
         return time.perf_counter() - began
-
-
-def launched_one_by_one(denoiser: Denoiser, model: DiffusionGemma) -> Denoiser:
-    """A denoiser that takes the same path, but captures no step and launches none before the last one is done.
-
-    Joints and stacked products are not passed on: they are settings of the model, which it already has.
-    """
-    if not denoiser.is_static:
-        return denoiser
-    return Denoiser(
-        model,
-        static=True,
-        triton="logits in Triton" in denoiser.path,
-        attention=model.attends_through_triton,
-        fuses_commits=denoiser.fuses_commits,
-        sparse="sparse self-conditioning" in denoiser.path,
-        ahead=False,
-    )
 
 
 def _middle(passes: list[dict[Place, float]]) -> dict[Place, float]:

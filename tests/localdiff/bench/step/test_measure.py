@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from localdiff.bench.step import subject as subjects
-from localdiff.bench.step.measure import CLOCKED, COMMITS, WARM_UP, Stopwatch, _middle, launched_one_by_one
+from localdiff.bench.step.measure import CLOCKED, COMMITS, WARM_UP, Stopwatch, _middle
 from localdiff.bench.step.parts import PARTS, PartClock, Place
 from localdiff.bench.step.paths import path_of, paths_of
 from localdiff.bench.step.released import LAYERS, released_config
@@ -153,11 +153,11 @@ def test_clocked_steps_are_computed_as_the_timed_ones_but_for_the_recording() ->
     assert timed.path == (
         "static step, CUDA graph, logits in Triton, attention in Triton, commit fused, sparse self-conditioning"
     )
-    clocked = launched_one_by_one(timed, network)
+    clocked = timed.without_graphs()
     assert clocked.path == timed.path.replace(", CUDA graph", "")
     assert clocked.canvas_room == timed.canvas_room
     plain = Denoiser(network)
-    assert launched_one_by_one(plain, network) is plain
+    assert plain.without_graphs() is plain
 
 
 def test_clocked_steps_are_read_as_the_timed_ones_are(monkeypatch: pytest.MonkeyPatch) -> None:
