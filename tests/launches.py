@@ -24,9 +24,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tests.kernels  # noqa: F401  # kernels are interpreted, and can be replaced
 from localdiff.bench.step.random_weights import random_model
 from localdiff.model.cache import KVCache
-from localdiff.model.fused_joints import FusedJoints
-from localdiff.model.joints import set_joints
-from localdiff.model.products import stack_products
+from localdiff.model.fused_layer_ops import FusedLayerOps
+from localdiff.model.layer_ops import set_layer_ops
+from localdiff.model.projections import fuse_projections
 from localdiff.static.buffers import StepBuffers
 from localdiff.static.program import Program, Shape
 from localdiff.static.reading import read_through_torch
@@ -84,15 +84,15 @@ class Launches(TorchDispatchMode):
 
 
 def count(
-    recipe: str, *, commit: bool = False, joints: bool = True, products: bool = True, dense: str = "a16"
+    recipe: str, *, commit: bool = False, layer_ops: bool = True, projections: bool = True, dense: str = "a16"
 ) -> tuple[Counter[str], Counter[str]]:
     """What a sliding and what a full layer launch in a step, by name.
 
     Args:
         recipe: how weights are stored.
         commit: whether a block is written in the same pass.
-        joints: whether what lies between products is Triton's.
-        products: whether products of the same rows are one.
+        layer_ops: whether the ops between GEMMs are Triton's.
+        projections: whether projections of the same rows are fused.
         dense: as `LOCALDIFF_CUDA_DENSE` has it, or `plain`.
     """
     config = tiny.config(**WIDTHS)
@@ -100,10 +100,10 @@ def count(
     network = random_model(config, recipe_named(recipe), torch.bfloat16, CPU)
     with mock.patch.dict(os.environ, dense_switch(dense)), mock.patch.object(choice, "missing", _nothing):
         choice.prepare(network, torch.device("cuda", 0))
-    if joints:
-        set_joints(network, FusedJoints())
-    if products:
-        stack_products(network)
+    if layer_ops:
+        set_layer_ops(network, FusedLayerOps())
+    if projections:
+        fuse_projections(network)
     launches = Launches()
     buffers = StepBuffers(length, config.hidden_size, torch.bfloat16, CPU)
     shape = Shape(bucket=64, commit_rows=length if commit else 0, sampled=True)
@@ -154,11 +154,11 @@ def main() -> None:
         ("4bit", "plain"),
         ("4bit-small", "plain"),
     ):
-        for joints, products in ((False, False), (True, False), (True, True)):
-            how = f"{recipe}, dense {dense}, " + ("norms in Triton" if joints else "norms plain")
-            how += ", products of the same rows in one" * products
-            sliding, full = count(recipe, joints=joints, products=products, dense=dense)
-            commit, _ = count(recipe, joints=joints, products=products, dense=dense, commit=True)
+        for layer_ops, projections in ((False, False), (True, False), (True, True)):
+            how = f"{recipe}, dense {dense}, " + ("layer ops in Triton" if layer_ops else "layer ops plain")
+            how += ", fused projections" * projections
+            sliding, full = count(recipe, layer_ops=layer_ops, projections=projections, dense=dense)
+            commit, _ = count(recipe, layer_ops=layer_ops, projections=projections, dense=dense, commit=True)
             print(f"{how}: sliding {sliding.total()}, full {full.total()}, sliding with commit {commit.total()}")
             print("   ", ", ".join(f"{name} {times}" for name, times in sorted(sliding.items())))
 

@@ -26,9 +26,9 @@ from localdiff.kernels import attention
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.model.fused_joints import FusedJoints
-from localdiff.model.joints import set_joints
-from localdiff.model.products import stack_products
+from localdiff.model.fused_layer_ops import FusedLayerOps
+from localdiff.model.layer_ops import set_layer_ops
+from localdiff.model.projections import fuse_projections
 from localdiff.model.static_attention import attend_through_triton
 from localdiff.static.buffers import StepBuffers
 from localdiff.static.program import Program, Shape
@@ -58,7 +58,7 @@ WAYS: tuple[tuple[str, dict[str, str]], ...] = (
     ("4bit", {"LOCALDIFF_CUDA_DENSE": "a8", "LOCALDIFF_CUDA_EXPERTS": "a8"}),
     ("4bit-small", {"LOCALDIFF_CUDA_DENSE": "a8", "LOCALDIFF_CUDA_EXPERTS": "a8"}),
     ("int8", {"LOCALDIFF_CUDA_DENSE": "a8", "LOCALDIFF_CUDA_EXPERTS": "a8"}),
-    ("4bit-small", {"LOCALDIFF_CUDA_PLAIN": "dense,norms"}),
+    ("4bit-small", {"LOCALDIFF_CUDA_PLAIN": "dense,layer-ops"}),
 )
 """Recipes, and what the switches say."""
 
@@ -190,9 +190,9 @@ def on_card(config: ModelConfig, recipe: str, switches: dict[str, str]) -> Diffu
             setattr(module, name, nn.Parameter(there, requires_grad=False))
     with mock.patch.dict(os.environ, switches), mock.patch.object(choice, "missing", _nothing):
         choice.prepare(network, NOWHERE)
-        if not is_plain("norms"):
-            set_joints(network, FusedJoints())
-    stack_products(network)
+        if not is_plain("layer-ops"):
+            set_layer_ops(network, FusedLayerOps())
+    fuse_projections(network)
     network.attends_through_triton = True
     return network
 

@@ -66,7 +66,7 @@ def test_few_kernels_are_compiled_by_a_first_run() -> None:
 
 @pytest.mark.parametrize("fault", ["a number on the host", "a tensor on the host", "a launch with one"])
 def test_what_would_wait_or_fail_on_a_card_is_seen(fault: str) -> None:
-    from quant.cuda.rows import quantize_rows
+    from quant.cuda.rows import quantize_groups
     from tests.specializations import NOWHERE, noted, without_numbers
 
     with noted(), without_numbers():
@@ -74,11 +74,11 @@ def test_what_would_wait_or_fail_on_a_card_is_seen(fault: str) -> None:
         faults = {
             "a number on the host": lambda: bool(there.sum() > 0),
             "a tensor on the host": lambda: there + here,
-            "a launch with one": lambda: quantize_rows(here),
+            "a launch with one": lambda: quantize_groups(here),
         }
         with pytest.raises((RuntimeError, DataDependentOutputException)):
             faults[fault]()
-        quantize_rows(there)
+        quantize_groups(there)
 
 
 def test_launches_are_specialized_as_triton_does() -> None:
@@ -112,7 +112,7 @@ def test_names_tell_launches_apart() -> None:
 
     named = names(launched(WAYS[1:2], processors=[128]))
     assert len(set(named)) == len(named)
-    assert "joint: choose" in named
+    assert "layer_ops: choose" in named
 
 
 def test_spills_are_seen() -> None:

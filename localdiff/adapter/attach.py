@@ -57,8 +57,8 @@ def _adapted(
         raise ValueError(f"{module=} has an adapter already")
     if of_module[0].experts is None:
         return AdaptedLinear(base, _terms(of_module[0], terms), kinds)
-    if "beside" not in inspect.signature(base.forward).parameters:
-        raise ValueError(f"{module=} ({type(base).__name__}) takes no terms beside its products")
+    if "hook" not in inspect.signature(base.forward).parameters:
+        raise ValueError(f"{module=} ({type(base).__name__}) takes no adapter hook")
     by_parameter = {target.path.rpartition(".")[2]: _terms(target, terms) for target in of_module}
     gate_up, down = (by_parameter.get(name) for name in EXPERT_PARAMETERS)
     return AdaptedExperts(base, gate_up, down, kinds)

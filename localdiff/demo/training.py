@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
-from ..model.joints import set_joints
+from ..model.layer_ops import set_layer_ops
 from ..model.moe import Router
 from .batched import batched_logits, batched_soft_embedding
 from .batches import Batch, Batches
@@ -110,9 +110,9 @@ class Trainer:
 
     def compile(self) -> None:
         """Compiles the ops between a layer's GEMMs: faster from the second minute on."""
-        from .compiled_joints import CompiledJoints  # imports torch's compiler
+        from .compiled_layer_ops import CompiledLayerOps  # imports torch's compiler
 
-        set_joints(self.model, CompiledJoints())
+        set_layer_ops(self.model, CompiledLayerOps())
 
     def run(self, checkpoint: Path, report: Callable[[int, float, float], None]) -> None:
         """Trains up to `options.updates`, saving to `checkpoint`; calls `report(update, loss, accuracy)` each time."""

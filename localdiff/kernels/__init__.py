@@ -1,6 +1,6 @@
 """Kernels of a denoise step that work on activations and logits; those that work on weights are in `quant.cuda`.
 
-    joints     fused pointwise ops between a layer's GEMMs: norms, RoPE, residuals, gates, choice of experts
+    layer_ops  fused ops between a layer's GEMMs: norms, RoPE, residuals, gates, choice of experts
     attention  rows to the cache and to each other, reading each key once for all query heads that share it
     logits     soft cap, temperature, statistics, argmax and one sample per row, from logits that are read once
     decision   acceptance, renoise and the stop test, in one launch

@@ -44,7 +44,7 @@ def can_attend(dtype: torch.dtype, head_dim: int) -> bool:
     return dtype.itemsize == 2 and head_dim <= LARGEST_HEAD
 
 
-def attend_cached(
+def attend_rows(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -129,7 +129,7 @@ def attend_cached(
 
 
 def write_cached(k: Tensor, v: Tensor, *, keys: Tensor, values: Tensor, length: Tensor, commit_rows: int) -> None:
-    """Stores the first `commit_rows` of [K, N, d] after the positions held; arguments as in `attend_cached`."""
+    """Stores the first `commit_rows` of [K, N, d] after the positions held; arguments as in `attend_rows`."""
     from .attention_kernels import write_kernel
 
     kv_heads, slots, size = keys.shape

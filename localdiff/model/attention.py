@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from .cache import LayerCache
 from .config import LayerConfig, ModelConfig
-from .joints import PLAIN, Joints
+from .layer_ops import PLAIN, LayerOps
 from .layers import RMSNorm
-from .products import SameRows
+from .projections import Projections
 
 Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(q [..., H, N, d], k [..., K, N, d], v like k) -> [..., H, N, d], with a mask and perhaps a cache bound to it."""
@@ -33,7 +33,7 @@ Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 _MAX_SCORES = 8 * 1024 * 1024
 
 
-class Attention(SameRows):
+class Attention(Projections):
     """Projections and norms of one layer's attention. Scores are not scaled: the norms of q and k do that."""
 
     def __init__(self, config: ModelConfig, layer: LayerConfig) -> None:
@@ -49,21 +49,21 @@ class Attention(SameRows):
         self.k_norm = RMSNorm(d, config.rms_norm_eps)
         self._head_dim = d
         self.eps = config.rms_norm_eps
-        self.joints: Joints = PLAIN
+        self.layer_ops: LayerOps = PLAIN
 
-    def of_same_rows(self) -> tuple[nn.Module, ...]:
+    def projections(self) -> tuple[nn.Module, ...]:
         return (self.q_proj, self.k_proj) if self.v_proj is None else (self.q_proj, self.k_proj, self.v_proj)
 
     def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
         """Attends rows [..., N, D] to what `attend` lets them see."""
-        q, k, v = self.joints.heads(self, *self._raw(x), rotary)
+        q, k, v = self.layer_ops.heads(self, *self._raw(x), rotary)
         y = attend(q.transpose(-3, -2), k.transpose(-3, -2), v.transpose(-3, -2))
         out: Tensor = self.o_proj(y.transpose(-3, -2).flatten(-2))
         return out
 
     def _raw(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Query, key and value heads before their norms; values are None where they are the keys."""
-        q, k, *v = (rows.view(*x.shape[:-1], -1, self._head_dim) for rows in self.products(x))
+        q, k, *v = (rows.view(*x.shape[:-1], -1, self._head_dim) for rows in self.project(x))
         return q, k, v[0] if v else None
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .attention import Attend, Attention
 from .config import LayerConfig, ModelConfig
-from .joints import PLAIN, Joints
+from .layer_ops import PLAIN, LayerOps
 from .layers import GatedMLP, RMSNorm
 from .moe import Experts, Router
 
@@ -40,7 +40,7 @@ class Layer(nn.Module):
         self.layer_scalar = nn.Parameter(torch.ones(1))
         self.encoder_layer_scalar = nn.Parameter(torch.ones(1))
         self.eps = eps
-        self.joints: Joints = PLAIN
+        self.layer_ops: LayerOps = PLAIN
 
     def forward(self, x: Tensor, is_canvas: Tensor, rotary: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
         """Runs rows [..., N, D] through the layer.
@@ -50,7 +50,7 @@ class Layer(nn.Module):
             rotary: cos, sin of this kind of layer, [N, d] each.
         """
         y = self.self_attn(self.input_layernorm(x), rotary, attend)
-        x, dense, routed, scored = self.joints.after_attention(self, x, y)
+        x, dense, routed, scored = self.layer_ops.after_attention(self, x, y)
         index, weight = self.router(scored.flatten(0, -2))
-        routed, share = self.joints.experts(self, routed, index, weight)
-        return self.joints.close(self, x, self.mlp(dense), routed, share, is_canvas)
+        routed, share = self.layer_ops.experts(self, routed, index, weight)
+        return self.layer_ops.close(self, x, self.mlp(dense), routed, share, is_canvas)

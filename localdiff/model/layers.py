@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .joints import PLAIN, Joints
-from .products import SameRows
+from .layer_ops import PLAIN, LayerOps
+from .projections import Projections
 
 
 class RMSNorm(nn.Module):
@@ -20,13 +20,13 @@ class RMSNorm(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(size))
         self.eps = eps
-        self.joints: Joints = PLAIN
+        self.layer_ops: LayerOps = PLAIN
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.joints.norm(x, self.weight, self.eps)
+        return self.layer_ops.norm(x, self.weight, self.eps)
 
 
-class GatedMLP(SameRows):
+class GatedMLP(Projections):
     """`down(gelu(gate(x)) * up(x))`: the dense MLP of a layer and the body of self-conditioning."""
 
     def __init__(self, hidden_size: int, intermediate_size: int) -> None:
@@ -34,9 +34,9 @@ class GatedMLP(SameRows):
         self.gate_proj: nn.Module = nn.Linear(hidden_size, intermediate_size, bias=False)
         self.up_proj: nn.Module = nn.Linear(hidden_size, intermediate_size, bias=False)
         self.down_proj: nn.Module = nn.Linear(intermediate_size, hidden_size, bias=False)
-        self.joints: Joints = PLAIN
+        self.layer_ops: LayerOps = PLAIN
 
-    def of_same_rows(self) -> tuple[nn.Module, ...]:
+    def projections(self) -> tuple[nn.Module, ...]:
         return self.gate_proj, self.up_proj
 
     def forward(self, x: Tensor) -> Tensor:
@@ -44,9 +44,9 @@ class GatedMLP(SameRows):
         return out
 
     def _inner(self, x: Tensor) -> Tensor:
-        in_one = self.in_one()
-        inner = None if in_one is None else in_one.gated(x)
+        fused = self.fused()
+        inner = None if fused is None else fused.gated(x)
         if inner is not None:
             return inner
-        gate, up = self.products(x)
-        return self.joints.gated(gate, up)
+        gate, up = self.project(x)
+        return self.layer_ops.gated(gate, up)

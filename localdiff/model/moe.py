@@ -11,17 +11,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quant.modules.beside import Beside
+from quant.modules.adapter_hook import AdapterHook
 
 from .config import ModelConfig
 from .formulas import gelu
-from .joints import PLAIN, Joints
+from .layer_ops import PLAIN, LayerOps
 
 
 class Router(nn.Module):
     """Chooses K experts per row, from the residual stream under its own norm and scale, not from the experts' input.
 
-    `Joints.after_attention` computes its input.
+    `LayerOps.after_attention` computes its input.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -30,7 +30,7 @@ class Router(nn.Module):
         self.scale = nn.Parameter(torch.ones(config.hidden_size))
         self.per_expert_scale = nn.Parameter(torch.ones(config.num_experts))
         self.top_k = config.top_k_experts
-        self.joints: Joints = PLAIN
+        self.layer_ops: LayerOps = PLAIN
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Routes normed and scaled rows [N, D] to experts.
@@ -38,7 +38,7 @@ class Router(nn.Module):
         Returns:
             index: [N, K] expert ids; weight: [N, K] fp32, renormalised over the chosen K, times the per-expert scale.
         """
-        return self.joints.choose(self, self.proj(x))
+        return self.layer_ops.choose(self, self.proj(x))
 
 
 class Experts(nn.Module):
@@ -50,12 +50,12 @@ class Experts(nn.Module):
         self.gate_up_proj = nn.Parameter(torch.empty(experts, 2 * inner, width))
         self.down_proj = nn.Parameter(torch.empty(experts, width, inner))
 
-    def forward(self, x: Tensor, index: Tensor, weight: Tensor, beside: Beside | None = None) -> Tensor:
+    def forward(self, x: Tensor, index: Tensor, weight: Tensor, hook: AdapterHook | None = None) -> Tensor:
         """Sums the chosen experts' outputs.
 
         Args:
             x: [N, D] rows; index: [N, K] expert ids; weight: [N, K] routing weights.
-            beside: adapter hook, what to add to each expert's projections.
+            hook: adapter hook, what to add to each expert's projections.
 
         Returns:
             [N, D] in the type of `x`, accumulated in fp32.
@@ -66,12 +66,12 @@ class Experts(nn.Module):
         for expert, rows, slots in rows_by_expert(index, len(gate_up)):
             taken = x[rows]
             both = F.linear(taken, gate_up[expert])
-            if beside is not None and (term := beside.gate_up(expert, taken, rows)) is not None:
+            if hook is not None and (term := hook.gate_up(expert, taken, rows)) is not None:
                 both = both + term
             gate, up = both.chunk(2, dim=-1)
             inner = gelu(gate) * up
             y = F.linear(inner, down[expert])
-            if beside is not None and (term := beside.down(expert, inner, rows)) is not None:
+            if hook is not None and (term := hook.down(expert, inner, rows)) is not None:
                 y = y + term
             out.index_add_(0, rows, (y * weight[rows, slots, None]).float())
         return out.to(x.dtype)

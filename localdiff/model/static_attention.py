@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..kernels.attention import attend_cached, write_cached
+from ..kernels.attention import attend_rows, write_cached
 from .attention import Attend, attention
 from .cache import LayerCache
 
@@ -26,7 +26,7 @@ def attend_static(cache: LayerCache, length: Tensor, commit_rows: int, bucket: i
     Args:
         cache: with room for the canvas rows.
         length: integer scalar on the device: positions in the cache before this pass.
-        commit_rows: C, written into the cache as in `attend_cached`.
+        commit_rows: C, written into the cache as in `attend_rows`.
         bucket: most positions that there may be after this pass; more are not read.
     """
     slots = min(cache.slots, bucket) if cache.window is None else cache.slots
@@ -58,7 +58,7 @@ def attend_through_triton(cache: LayerCache, length: Tensor, commit_rows: int) -
     """The same in one or two launches, whatever the length, and one after them that writes the commit rows."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        y = attend_cached(
+        y = attend_rows(
             q,
             k,
             v,

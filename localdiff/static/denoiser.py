@@ -33,9 +33,9 @@ from ..kernels.attention import can_attend
 from ..kernels.decision import NUMBERS, OVERFLOW, RULES, STOP, TAIL, bits_of
 from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
-from ..model.fused_joints import FusedJoints
-from ..model.joints import set_joints
-from ..model.products import stack_products
+from ..model.fused_layer_ops import FusedLayerOps
+from ..model.layer_ops import set_layer_ops
+from ..model.projections import fuse_projections
 from ..switches import reading_switches
 from .buffers import Exchange, StepBuffers
 from .outcome import event_of, may_end
@@ -54,8 +54,8 @@ class Denoiser:
         triton: whether statistics and decision run in Triton.
         attention: whether attention runs in Triton, in all of the model's passes; one program then serves every number
             of positions.
-        joints: whether the ops between a layer's GEMMs are fused in Triton, in all of the model's passes.
-        products: whether projections of the same rows are fused, where weights allow it, in all of the model's passes.
+        layer_ops: whether the ops between a layer's GEMMs are fused in Triton, in all of the model's passes.
+        projections: whether projections of the same rows are fused, where weights allow it, in all of its passes.
         captured: whether static steps are captured as CUDA graphs; their torch ops must then not synchronize.
         fuses_commits: whether a committed block, or the end of a prompt, is written into the cache by the first step
             after it.
@@ -74,8 +74,8 @@ class Denoiser:
         static: bool = False,
         triton: bool = False,
         attention: bool = False,
-        joints: bool = False,
-        products: bool = False,
+        layer_ops: bool = False,
+        projections: bool = False,
         captured: bool = False,
         fuses_commits: bool = False,
         sparse: bool = False,
@@ -89,17 +89,17 @@ class Denoiser:
         self._attention = static and attention
         if self._attention:
             model.attends_through_triton = True
-        if static and joints:
-            set_joints(model, FusedJoints())
-        are_stacked = static and products and stack_products(model) > 0
+        if static and layer_ops:
+            set_layer_ops(model, FusedLayerOps())
+        are_fused = static and projections and fuse_projections(model) > 0
         self._is_busy = self._has_warned = False
         self._cache: weakref.ref[KVCache] | None = None
         self._programs: dict[Shape, Program] = {}
         self._buffers: StepBuffers | None = None
         words = ["static step" if static else "plain step"]
         words += ["CUDA graph"] * captured + ["logits in Triton"] * (static and triton)
-        words += ["attention in Triton"] * self._attention + ["norms in Triton"] * (static and joints)
-        words += ["products of the same rows in one"] * are_stacked
+        words += ["attention in Triton"] * self._attention + ["layer ops in Triton"] * (static and layer_ops)
+        words += ["fused projections"] * are_fused
         words += ["commit fused"] * fuses_commits + ["sparse self-conditioning"] * (self._sparse is not None)
         self.path = ", ".join(words)
 
@@ -125,8 +125,8 @@ class Denoiser:
             static=static,
             triton=static and not plain["logits"],
             attention=static and not plain["attention"] and _can_attend(model),
-            joints=static and not plain["norms"],
-            products=static and not plain["products"],
+            layer_ops=static and not plain["layer-ops"],
+            projections=static and not plain["projections"],
             captured=static and not plain["graph"] and not plain["logits"] and can_be_captured,
             fuses_commits=not plain["commit"],
             sparse=sparse,

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..modules.beside import Beside
+from ..modules.adapter_hook import AdapterHook
 from .products import ExpertProduct, expert_parts
 
 
@@ -29,12 +29,12 @@ class CpuExperts(nn.Module):
         self._gate_up, self._down, self._experts = gate_up, down, experts
         self.path = gate_up.path if gate_up.path == down.path else f"{gate_up.path}, then {down.path}"
 
-    def forward(self, x: Tensor, index: Tensor, weight: Tensor, beside: Beside | None = None) -> Tensor:
+    def forward(self, x: Tensor, index: Tensor, weight: Tensor, hook: AdapterHook | None = None) -> Tensor:
         """Sums the chosen experts' outputs.
 
         Args:
             x: [N, D] rows; index: [N, K] expert ids; weight: [N, K] routing weights.
-            beside: what is added to the products of each expert.
+            hook: what is added to the products of each expert.
 
         Returns:
             [N, D] in the type of `x`. Outputs and routing weights are rounded to that type, sums are kept in fp32.
@@ -47,16 +47,16 @@ class CpuExperts(nn.Module):
         counts = torch.bincount(flat, minlength=self._experts).tolist()
         of_pair = order // top_k
         both = self._gate_up(x, of_pair, counts)
-        if beside is not None:
+        if hook is not None:
             for expert, part in expert_parts(counts):
-                if (term := beside.gate_up(expert, x[of_pair[part]], of_pair[part])) is not None:
+                if (term := hook.gate_up(expert, x[of_pair[part]], of_pair[part])) is not None:
                     both[part] += term
         gate, up = both.chunk(2, dim=-1)
         inner = F.gelu(gate, approximate="tanh").mul_(up)
         outputs = self._down(inner, None, counts)
-        if beside is not None:
+        if hook is not None:
             for expert, part in expert_parts(counts):
-                if (term := beside.down(expert, inner[part], of_pair[part])) is not None:
+                if (term := hook.down(expert, inner[part], of_pair[part])) is not None:
                     outputs[part] += term
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order))

@@ -22,7 +22,7 @@ from ..modules.tensor import QuantTensor
 from ..nf4 import LEVELS
 from . import tiles
 from .layout import Tiled, Whole, tiled
-from .rows import quantize_rows
+from .rows import quantize_groups
 from .tiles import Activations
 
 COLUMNS = 64
@@ -107,7 +107,7 @@ class CudaExperts(nn.Module):
         source, source_scales = x, x
         hidden = hidden_scales = x.new_empty(pairs, inner)
         if is_int8:
-            quantized = quantize_rows(x)
+            quantized = quantize_groups(x)
             source, source_scales = quantized.codes, quantized.scales
             hidden = x.new_empty(pairs, inner, dtype=torch.int8)
             hidden_scales = x.new_empty(pairs, inner // GROUP, dtype=torch.float32)

@@ -23,7 +23,7 @@ from . import tiles
 from .decode import decode_tiled
 from .experts import is_interpreted, levels
 from .layout import tiled
-from .rows import quantize_rows
+from .rows import quantize_groups
 from .tiles import Activations
 
 COLUMNS = 64
@@ -126,7 +126,7 @@ class Weight:
         tile = tiles.tile_of(rows, columns, tiles.GATED[feeding][self.activations] if gated else tiles.LINEAR[feeding])
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
             if is_int8:
-                quantized = quantize_rows(source)
+                quantized = quantize_groups(source)
                 source, source_scales = quantized.codes, quantized.scales
             linear_kernel[(-(-rows // tile.rows), columns // tile.columns)](
                 source,

@@ -18,14 +18,14 @@ _GROUPS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Int8Rows:
+class Int8Groups:
     """Codes int8 [M, K] and scales fp32 [M, K/64]."""
 
     codes: Tensor
     scales: Tensor
 
 
-def quantize_rows(x: Tensor) -> Int8Rows:
+def quantize_groups(x: Tensor) -> Int8Groups:
     """Rows [M, K] with K a multiple of 64, next to each other, as whole numbers -127…127 times a scale."""
     from .row_kernels import quantize_kernel
 
@@ -35,4 +35,4 @@ def quantize_rows(x: Tensor) -> Int8Rows:
     scales = torch.empty(rows, groups, dtype=torch.float32, device=x.device)
     if rows:
         quantize_kernel[(rows, -(-groups // _GROUPS))](x, codes, scales, width, groups, GROUPS=_GROUPS, num_warps=2)
-    return Int8Rows(codes, scales)
+    return Int8Groups(codes, scales)

@@ -30,12 +30,12 @@ def missing(device: torch.device) -> str | None:
 
 def _trial(device: torch.device) -> str | None:
     """Runs the smallest kernel that there is: it needs a driver, and where launchers are built a C compiler too."""
-    from .rows import quantize_rows
+    from .rows import quantize_groups
 
     x = torch.linspace(-1, 1, 128, device=device).view(1, 128)
     try:
         with torch.cuda.device(device):
-            rows = quantize_rows(x)
+            rows = quantize_groups(x)
         back = rows.codes.float() * rows.scales.repeat_interleave(64, dim=1)
         exact = bool(((back - x).abs() <= 0.01).all())
     except Exception as error:  # any of the compiler's, whose errors have no class in common with others

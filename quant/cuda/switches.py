@@ -16,11 +16,11 @@ from typing import Literal, TypeAlias, get_args
 from ..switch import SwitchError
 
 Part: TypeAlias = Literal[
-    "experts", "dense", "decode", "logits", "attention", "norms", "products", "step", "graph", "commit"
+    "experts", "dense", "decode", "logits", "attention", "layer-ops", "projections", "step", "graph", "commit"
 ]
-"""Grouped products; linear layers and embedding from their codes; nf4 decoded in one launch where it is decoded first;
-statistics and decision in Triton; attention in Triton; what lies between products in Triton; products of the same rows
-in one; the static step; its capture; the fused commit."""
+"""Grouped GEMMs of the experts; linear layers and embedding from their codes; nf4 decoded in one launch where it is
+decoded first; statistics and decision in Triton; attention in Triton; the ops between GEMMs in Triton; projections of
+the same rows fused; the static step; its capture; the fused commit."""
 
 PARTS: tuple[Part, ...] = get_args(Part)
 PLAIN, SOFT = "LOCALDIFF_CUDA_PLAIN", "LOCALDIFF_CUDA_SOFT"

@@ -3,11 +3,11 @@
 Plain and correct: each decodes what it needs, on its device, and multiplies. They know no names, files or canvases.
 """
 
-from .beside import Beside
+from .adapter_hook import AdapterHook
 from .embedding import QuantEmbedding
 from .experts import QuantExperts
 from .linear import QuantLinear
 from .swap import swap_modules
 from .tensor import QuantTensor
 
-__all__ = ["Beside", "QuantEmbedding", "QuantExperts", "QuantLinear", "QuantTensor", "swap_modules"]
+__all__ = ["AdapterHook", "QuantEmbedding", "QuantExperts", "QuantLinear", "QuantTensor", "swap_modules"]

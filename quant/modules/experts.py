@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..codec import Codec
-from .beside import Beside
+from .adapter_hook import AdapterHook
 from .tensor import QuantTensor
 
 
@@ -32,12 +32,12 @@ class QuantExperts(nn.Module):
         self.gate_up_proj = QuantTensor(gate_up_codec, (experts, 2 * inner, width))
         self.down_proj = QuantTensor(down_codec, (experts, width, inner))
 
-    def forward(self, x: Tensor, index: Tensor, weight: Tensor, beside: Beside | None = None) -> Tensor:
+    def forward(self, x: Tensor, index: Tensor, weight: Tensor, hook: AdapterHook | None = None) -> Tensor:
         """Sums the chosen experts' outputs.
 
         Args:
             x: [N, D] rows; index: [N, K] expert ids; weight: [N, K] routing weights.
-            beside: what is added to the products of each expert.
+            hook: what is added to the products of each expert.
 
         Returns:
             [N, D] in the type of `x`, accumulated in fp32.
@@ -46,12 +46,12 @@ class QuantExperts(nn.Module):
         for expert, rows, slots in _by_expert(index, self.gate_up_proj.shape[0]):
             taken = x[rows]
             both = F.linear(taken, self.gate_up_proj.decode(x.dtype, expert))
-            if beside is not None and (term := beside.gate_up(expert, taken, rows)) is not None:
+            if hook is not None and (term := hook.gate_up(expert, taken, rows)) is not None:
                 both = both + term
             gate, up = both.chunk(2, dim=-1)
             inner = F.gelu(gate, approximate="tanh") * up
             y = F.linear(inner, self.down_proj.decode(x.dtype, expert))
-            if beside is not None and (term := beside.down(expert, inner, rows)) is not None:
+            if hook is not None and (term := hook.down(expert, inner, rows)) is not None:
                 y = y + term
             out.index_add_(0, rows, (y * weight[rows, slots, None]).float())
         return out.to(x.dtype)

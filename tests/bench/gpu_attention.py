@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from localdiff.kernels.attention import attend_cached
+from localdiff.kernels.attention import attend_rows
 from localdiff.model.cache import LayerCache
 from localdiff.model.config import LayerConfig, RopeConfig
 from localdiff.model.static_attention import attend_static
@@ -77,7 +77,7 @@ def case_of(heads: Heads, context: int, commit: int, canvas: int, *, device: tor
     attend = attend_static(cache, length, commit, context + commit)
 
     def fast() -> Tensor:
-        return attend_cached(
+        return attend_rows(
             q, k, v, keys=cache.keys, values=cache.values, length=length, commit_rows=commit, window=heads.window
         )
 

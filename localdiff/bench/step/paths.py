@@ -17,8 +17,8 @@ from quant.cpu.products import short
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear
 
 from ...model.diffusion_gemma import DiffusionGemma
-from ...model.joints import PLAIN
-from ...model.products import SameRows
+from ...model.layer_ops import PLAIN
+from ...model.projections import Projections
 from .parts import PARTS, Part
 
 _DECODED = (QuantLinear, QuantExperts, QuantEmbedding)
@@ -45,12 +45,12 @@ def paths_of(network: DiffusionGemma, dtype: torch.dtype, steps: str = "") -> Pa
     layers = list(network.layers)
     attention = [layer.get_submodule("self_attn") for layer in layers]
     modules: dict[Part, list[nn.Module]] = {
-        "attention projections": [module for owner in attention for module in _products(owner)],
-        "dense MLP": [module for layer in layers for module in _products(layer.get_submodule("mlp"))],
+        "attention projections": [module for owner in attention for module in _projections(owner)],
+        "dense MLP": [module for layer in layers for module in _projections(layer.get_submodule("mlp"))],
         "experts": [layer.get_submodule("experts") for layer in layers],
         "router": [layer.get_submodule("router").get_submodule("proj") for layer in layers],
         "head": [network.embed_tokens],
-        "self-conditioning": list(_products(network.self_conditioning)),
+        "self-conditioning": list(_projections(network.self_conditioning)),
     }
     words = {part: _words(path_of(module, dtype) for module in modules[part]) for part in PARTS if part in modules}
     soft = getattr(network.embed_tokens, "soft_path", None)
@@ -61,22 +61,22 @@ def paths_of(network: DiffusionGemma, dtype: torch.dtype, steps: str = "") -> Pa
         if network.attends_through_triton
         else f"torch, scaled_dot_product_attention in {short(dtype)}"
     )
-    words["norms, residuals"] = _words(_joints(layer, dtype) for layer in layers)
+    words["norms, residuals"] = _words(_layer_ops(layer, dtype) for layer in layers)
     words["sampling"] = steps or "torch, fp32"
     return Paths(words)
 
 
-def _joints(layer: nn.Module, dtype: torch.dtype) -> str:
-    return f"{'torch' if getattr(layer, 'joints', PLAIN) is PLAIN else 'Triton'}, {short(dtype)}"
+def _layer_ops(layer: nn.Module, dtype: torch.dtype) -> str:
+    return f"{'torch' if getattr(layer, 'layer_ops', PLAIN) is PLAIN else 'Triton'}, {short(dtype)}"
 
 
-def _products(owner: nn.Module) -> Iterator[nn.Module]:
+def _projections(owner: nn.Module) -> Iterator[nn.Module]:
     """The modules that compute projections within a part; a fused projection replaces its modules."""
-    in_one = owner.in_one() if isinstance(owner, SameRows) else None
-    if in_one is not None:
-        yield in_one
+    fused = owner.fused() if isinstance(owner, Projections) else None
+    if fused is not None:
+        yield fused
     for name, module in owner.named_children():
-        if name.endswith("_proj") and (in_one is None or not in_one.has(module)):
+        if name.endswith("_proj") and (fused is None or not fused.has(module)):
             yield module
 
 

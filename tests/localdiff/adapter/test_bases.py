@@ -160,7 +160,7 @@ def test_a_module_that_takes_no_terms_is_named() -> None:
     network = tiny.model()
     network.layers[1].experts = Fused()
     term = LowRank(torch.zeros(4, 2, 32), torch.zeros(4, 32, 2), 1.0)
-    with pytest.raises(ValueError, match=r"'layers\.1\.experts' \(Fused\) takes no terms beside its products"):
+    with pytest.raises(ValueError, match=r"'layers\.1\.experts' \(Fused\) takes no adapter hook"):
         attach(network, {("decoder", "layers.1.experts.gate_up_proj"): term})
 
 

@@ -51,13 +51,13 @@ def both(
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
     """What the kernel and the plain way answer to the same rows over the same cache."""
-    from localdiff.kernels.attention import attend_cached
+    from localdiff.kernels.attention import attend_rows
 
     cache = filled(window, length, kv_heads=kv_heads, head_dim=head_dim, dtype=dtype)
     rows = commit + canvas
     q = rows_of(kv_heads * group, rows, head_dim, dtype, seed=2)
     k, v = (rows_of(kv_heads, rows, head_dim, dtype, seed=seed) for seed in (3, 4))
-    found = attend_cached(
+    found = attend_rows(
         q,
         k,
         v,
@@ -161,13 +161,13 @@ def test_commit_rows_are_written_where_the_plain_way_writes_them(
 
 def test_scores_far_apart_overflow_nothing() -> None:
     """Unscaled scores grow to hundreds: a softmax relative to the wrong score would be infinite or empty."""
-    from localdiff.kernels.attention import attend_cached
+    from localdiff.kernels.attention import attend_rows
 
     cache = filled(None, 50, kv_heads=1, head_dim=16, dtype=torch.float16)
     cache.keys[:, 10:20] *= 40
     q, k, v = (rows_of(1, 5, 16, torch.float16, seed=seed) for seed in (5, 6, 7))
     length = torch.tensor([50], device=DEVICE)
-    found = attend_cached(
+    found = attend_rows(
         10 * q, k, v, keys=cache.keys, values=cache.values, length=length, commit_rows=0, window=None, splits=3
     )
     expected = attend_plainly(cache, 50, 0)(10 * q, k, v)

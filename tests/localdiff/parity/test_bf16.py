@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import localdiff.model.attention
-import localdiff.model.joints
+import localdiff.model.layer_ops
 import localdiff.model.moe
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests.checkpoints import Spec
@@ -82,7 +82,9 @@ def _rounded_scores(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Ten
 
 WRONG: dict[str, list[tuple[Any, str, Any]]] = {
     "embedding scale not rounded": [(DiffusionGemma, "scale", _unrounded_scale)],
-    "erf in place of tanh GELU": [(module, "gelu", F.gelu) for module in (localdiff.model.joints, localdiff.model.moe)],
+    "erf in place of tanh GELU": [
+        (module, "gelu", F.gelu) for module in (localdiff.model.layer_ops, localdiff.model.moe)
+    ],
     "scores rounded before the softmax": [(localdiff.model.attention, "attention", _rounded_scores)],
 }
 

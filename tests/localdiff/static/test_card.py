@@ -70,8 +70,8 @@ FAST = {
     "static": True,
     "triton": True,
     "attention": True,
-    "joints": True,
-    "products": True,
+    "layer_ops": True,
+    "projections": True,
     "captured": HAS_CARD,
     "fuses_commits": True,
 }
@@ -108,7 +108,7 @@ def test_the_same_seed_gives_the_same_bits() -> None:
 @pytest.mark.parametrize("recipe", ["4bit", "4bit-small", "mixed", "int8", "bf16"])
 def test_a_first_step_is_the_plain_one(recipe: str) -> None:
     """Later steps may part, as roundings to bf16 do; the first one differs by those alone."""
-    expected = blocks(network(recipe), 1)[0]  # another model: joints are a model's
+    expected = blocks(network(recipe), 1)[0]  # another model: layer ops are a model's
     found = blocks(with_fast_experts(network(recipe)), 1, **FAST)[0]
     torch.testing.assert_close(torch.tensor(found[1]), torch.tensor(expected[1]), atol=0.03, rtol=0.02)
     assert sum(a == b for a, b in zip(found[0], expected[0], strict=True)) >= 0.7 * len(found[0])

@@ -72,7 +72,7 @@ def assert_same(found: list[Event], expected: list[Event]) -> None:
     ids=str,
 )
 @pytest.mark.parametrize(
-    "how", [{}, {"ahead": False}, {"fuses_commits": True}, {"fuses_commits": True, "products": True}], ids=str
+    "how", [{}, {"ahead": False}, {"fuses_commits": True}, {"fuses_commits": True, "projections": True}], ids=str
 )
 def test_a_generation_is_the_same_as_with_plain_steps(tmp_path: Path, how: Any, values: Any) -> None:
     expected = list(engine(tmp_path).generate(PROMPT, options(**values)))
@@ -159,8 +159,8 @@ def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path) -> None:
         {"triton": True},
         {"attention": True},
         {"attention": True, "fuses_commits": True},
-        {"joints": True},
-        {"joints": True, "products": True},
+        {"layer_ops": True},
+        {"layer_ops": True, "projections": True},
     ],
     ids=str,
 )

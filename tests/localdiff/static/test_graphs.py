@@ -70,7 +70,7 @@ def graphs(caplog: pytest.LogCaptureFixture) -> Iterator[list[Any]]:
 
 
 @pytest.mark.parametrize("values", [{}, {"temperature": 0.0}, {"stability": 2, "confidence": 4.0}, {"cap": 2}], ids=str)
-@pytest.mark.parametrize("how", [{}, {"ahead": False}, {"fuses_commits": True, "products": True}], ids=str)
+@pytest.mark.parametrize("how", [{}, {"ahead": False}, {"fuses_commits": True, "projections": True}], ids=str)
 def test_a_generation_is_the_same_as_with_plain_steps(tmp_path: Path, how: Any, values: Any, graphs: list[Any]) -> None:
     expected = list(engine(tmp_path).generate(PROMPT, options(**values)))
     assert_same(list(recorded(tmp_path, **how).generate(PROMPT, options(**values))), expected)
@@ -99,7 +99,7 @@ def test_a_conversation_goes_on_with_what_was_recorded(tmp_path: Path, how: Any,
 
 def test_all_kernels_recorded(tmp_path: Path, graphs: list[Any]) -> None:
     values = options(max_tokens=20, cap=3)  # three blocks; the interpreter takes its time
-    how = dict.fromkeys(("triton", "attention", "joints", "products", "fuses_commits"), True)
+    how = dict.fromkeys(("triton", "attention", "layer_ops", "projections", "fuses_commits"), True)
     expected = list(engine(tmp_path).generate(PROMPT[-5:], values))
     assert_same(list(recorded(tmp_path, **how).generate(PROMPT[-5:], values)), expected)
     assert len(graphs) == 2, "a step, and one with a commit"

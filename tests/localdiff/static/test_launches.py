@@ -10,7 +10,7 @@ pytestmark = needs_interpreter
 
 
 @pytest.mark.parametrize(
-    ("recipe", "dense", "products", "sliding", "full"),
+    ("recipe", "dense", "projections", "sliding", "full"),
     [
         ("bf16", "a16", True, 15, 15),
         ("4bit", "a16", True, 14, 14),
@@ -23,20 +23,20 @@ pytestmark = needs_interpreter
         ("4bit", "plain", False, 25, 23),
     ],
 )
-def test_of_a_layer_on_a_card(recipe: str, dense: str, products: bool, sliding: int, full: int) -> None:
+def test_of_a_layer_on_a_card(recipe: str, dense: str, projections: bool, sliding: int, full: int) -> None:
     from tests.launches import count
 
-    found = count(recipe, dense=dense, products=products)
+    found = count(recipe, dense=dense, projections=projections)
     assert [layer.total() for layer in found] == [sliding, full]
-    committed = count(recipe, dense=dense, products=products, commit=True)
+    committed = count(recipe, dense=dense, projections=projections, commit=True)
     assert [layer.total() for layer in committed] == [sliding + 1, full + 1]
 
 
 def test_they_are_counted_where_torch_makes_them() -> None:
-    """Joints that are plain are an operation after the other, which shows that operations are seen at all."""
+    """Plain layer ops are many operations, which shows that operations are seen at all."""
     from tests.launches import count
 
-    sliding, _ = count("bf16", joints=False, products=False)
+    sliding, _ = count("bf16", layer_ops=False, projections=False)
     assert sliding["rms_norm"] == 11 and sliding["attention_kernel"] == 1
     assert sliding["mm"] == 8 and sliding["topk"] == 1
     assert sliding.total() == 81

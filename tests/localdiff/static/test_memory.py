@@ -50,7 +50,9 @@ def test_bringing_weights_into_the_order_of_kernels_takes_less_than_a_run(recipe
 
         with (
             mock.patch.object(choice, "prepare", measured("tiled", choice.prepare)),
-            mock.patch.object(specializations, "stack_products", measured("stacked", specializations.stack_products)),
+            mock.patch.object(
+                specializations, "fuse_projections", measured("stacked", specializations.fuse_projections)
+            ),
         ):
             specializations.on_card(released_config(FEWEST_LAYERS), recipe, {})
     held = [Held(name=name, shape=shape, nbytes=0) for name, shape in released_shapes().items()]

@@ -12,7 +12,7 @@ from torch import nn
 from quant.codecs import CODECS
 from quant.cuda.experts import CudaExperts, can_group
 from quant.cuda.layout import tiled
-from quant.cuda.rows import quantize_rows
+from quant.cuda.rows import quantize_groups
 from quant.modules import QuantExperts, QuantTensor
 from quant.nf4 import LEVELS
 from tests.kernels import DEVICE, needs_triton
@@ -222,7 +222,7 @@ def test_rows_as_int8_are_within_half_a_step() -> None:
     x = torch.randn(7, 320, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     x[:, 5] *= 50
     x[3, 64:128] = 0
-    rows = quantize_rows(x)
+    rows = quantize_groups(x)
     back = rows.codes.float() * rows.scales.repeat_interleave(64, dim=1)
     assert ((back - x).abs() <= rows.scales.repeat_interleave(64, dim=1) * 0.5001).all()
     assert rows.codes.abs().max() == 127

@@ -21,7 +21,7 @@ from localdiff.demo.architecture import CANVAS_LENGTH
 from localdiff.errors import ResourceError, UsageError
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.model.products import stack_products
+from localdiff.model.projections import fuse_projections
 from localdiff.static import Denoiser, denoiser
 from localdiff.static.reading import read_through_torch
 from quant.recipe import RECIPES
@@ -205,7 +205,7 @@ def test_paths_are_named() -> None:
 
 def test_products_in_one_are_named_and_timed_in_the_place_of_theirs() -> None:
     network = small_subject("4bit").network
-    stack_products(network)
+    fuse_projections(network)
     stacks = [layer.self_attn.stacked for layer in network.layers]
     assert all(stacks)
     with PartClock(lambda: None).watching(network):

@@ -1,4 +1,4 @@
-"""Compiled joints against plain ones, with their gradients. It needs a C++ compiler and most of a minute."""
+"""Compiled layer ops against plain ones, with their gradients. It needs a C++ compiler and most of a minute."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from localdiff.demo.architecture import config_json
 from localdiff.demo.batched import batched_logits
 from localdiff.demo.training import initialise
 from localdiff.model.config import ModelConfig
-from localdiff.model.joints import set_joints
+from localdiff.model.layer_ops import set_layer_ops
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 def test_compiled_joints_compute_what_plain_ones_do() -> None:
-    from localdiff.demo.compiled_joints import CompiledJoints
+    from localdiff.demo.compiled_layer_ops import CompiledLayerOps
 
     plain = initialise(ModelConfig.from_dict(config_json(64, 6)), seed=0)
     compiled = copy.deepcopy(plain)
-    set_joints(compiled, CompiledJoints())
+    set_layer_ops(compiled, CompiledLayerOps())
     for rows, length in ((3, 8), (2, 13)):  # other shapes go through the same programs
         ids = torch.arange(rows * length).view(rows, length) % 64
         counts = torch.full((rows,), length)

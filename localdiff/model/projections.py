@@ -1,7 +1,7 @@
 """QKV and gate-up projections, separate or fused.
 
 Attention begins with queries, keys and values, and a gated MLP with gate and up: two or three projections of the same
-rows. On a GPU `quant.cuda.stacked` fuses them into one; all other code sees the modules as they are.
+rows. On a GPU `quant.cuda.fused_projections` fuses them into one; all other code sees the modules as they are.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from quant.cuda.stacked import Stacked, stack
+from quant.cuda.fused_projections import FusedProjections, stack
 
 
-class SameRows(nn.Module, ABC):
+class Projections(nn.Module, ABC):
     """A module that begins with several projections of the same rows.
 
     Attributes:
@@ -23,33 +23,33 @@ class SameRows(nn.Module, ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stacked: Stacked | None = None
+        self.stacked: FusedProjections | None = None
 
     @abstractmethod
-    def of_same_rows(self) -> tuple[nn.Module, ...]:
+    def projections(self) -> tuple[nn.Module, ...]:
         """The modules that compute these projections, as they are now."""
 
-    def in_one(self) -> Stacked | None:
+    def fused(self) -> FusedProjections | None:
         """The fused projection, unless a module was wrapped or replaced since."""
         stacked = self.stacked
-        return stacked if stacked is not None and stacked.stands_for(self.of_same_rows()) else None
+        return stacked if stacked is not None and stacked.stands_for(self.projections()) else None
 
-    def products(self, x: Tensor) -> Sequence[Tensor]:
+    def project(self, x: Tensor) -> Sequence[Tensor]:
         """Each module's output for rows [..., D]; the last axis is contiguous, those before it may be strided."""
-        stacked = self.in_one()
+        stacked = self.fused()
         if stacked is None:
-            return [module(x) for module in self.of_same_rows()]
+            return [module(x) for module in self.projections()]
         made: tuple[Tensor, ...] = stacked(x)
         return made
 
 
-def stack_products(network: nn.Module) -> int:
+def fuse_projections(network: nn.Module) -> int:
     """Fuses a network's projections of the same rows, where their weights allow it; returns how many are fused.
 
     What was fused before stays so.
     """
-    found = [module for module in network.modules() if isinstance(module, SameRows)]
+    found = [module for module in network.modules() if isinstance(module, Projections)]
     for module in found:
-        if module.in_one() is None:
-            module.stacked = stack(module.of_same_rows())
+        if module.fused() is None:
+            module.stacked = stack(module.projections())
     return sum(module.stacked is not None for module in found)

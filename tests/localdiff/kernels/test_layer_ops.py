@@ -10,8 +10,8 @@ from torch import Tensor
 
 from localdiff.model.block import Layer
 from localdiff.model.formulas import rotary_table
-from localdiff.model.fused_joints import FusedJoints
-from localdiff.model.joints import PLAIN, Joints, set_joints
+from localdiff.model.fused_layer_ops import FusedLayerOps
+from localdiff.model.layer_ops import PLAIN, LayerOps, set_layer_ops
 from quant.cuda.experts import CudaExperts
 from tests import tiny
 from tests.kernels import DEVICE, HAS_CARD, needs_triton
@@ -19,7 +19,7 @@ from tests.localdiff.bench.step.small import small_subject
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
-FUSED = FusedJoints()
+FUSED = FusedLayerOps()
 SIZES = [{}, {"hidden_size": 40, "head_dim": 24, "global_head_dim": 40, "num_experts": 5}]
 DTYPES = [torch.float16] if HAS_CARD else [torch.float32, torch.float16]
 ROWS = 7
@@ -191,7 +191,7 @@ def test_no_rows_are_no_launch(layers: tuple[Layer, Layer], dtype: torch.dtype) 
 def test_whole_layers(batch: tuple[int, ...]) -> None:
     """A batch, as in training, goes the plain way where its rows lie apart."""
     network = tiny.model().to(DEVICE)
-    parts = [module for module in network.modules() if isinstance(getattr(module, "joints", None), Joints)]
+    parts = [module for module in network.modules() if isinstance(getattr(module, "layer_ops", None), LayerOps)]
     assert len(parts) > 3 * 12
     x = rows(*batch, ROWS, 32, dtype=torch.float32)
     positions = torch.arange(ROWS, device=DEVICE)
@@ -201,9 +201,9 @@ def test_whole_layers(batch: tuple[int, ...]) -> None:
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True, scale=1.0)
 
     answers = []
-    for joints in (PLAIN, FUSED):
-        set_joints(network, joints)
-        assert all(part.joints is joints for part in parts)
+    for layer_ops in (PLAIN, FUSED):
+        set_layer_ops(network, layer_ops)
+        assert all(part.layer_ops is layer_ops for part in parts)
         y = x
         for layer, config in zip(network.layers, network.config.layers, strict=True):
             y = layer(y, is_canvas, rotary_table(positions, config, y.dtype), attend)

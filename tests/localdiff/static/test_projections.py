@@ -1,4 +1,4 @@
-"""Whole blocks with products of the same rows in one against the plain step, in each form weights have on a card."""
+"""Whole blocks with fused projections against the plain step, in each form weights have on a card."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from localdiff.diffusion.settings import SamplerSettings
 from localdiff.errors import UsageError
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.model.products import SameRows, stack_products
+from localdiff.model.projections import Projections, fuse_projections
 from localdiff.static import Denoiser
 from quant.cuda import choice
 from tests import tiny
@@ -55,8 +55,8 @@ def block(network: DiffusionGemma, **how: bool) -> list[tuple[tuple[int, ...], t
     return [(step.event.argmax_ids, step.event.entropies) for step in steps]
 
 
-def parts(network: DiffusionGemma) -> list[SameRows]:
-    return [module for module in network.modules() if isinstance(module, SameRows)]
+def parts(network: DiffusionGemma) -> list[Projections]:
+    return [module for module in network.modules() if isinstance(module, Projections)]
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def parts(network: DiffusionGemma) -> list[SameRows]:
 def test_a_block_is_the_same_as_with_plain_steps(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = block(small_subject(recipe).network.to(DEVICE))
     network = on_card(recipe, dense, monkeypatch)
-    found = block(network, static=True, joints=True, products=True)
-    assert sum(part.in_one() is not None for part in parts(network)) > len(network.layers)
+    found = block(network, static=True, layer_ops=True, projections=True)
+    assert sum(part.fused() is not None for part in parts(network)) > len(network.layers)
     assert [ids for ids, _ in found] == [ids for ids, _ in expected]
     for (_, ours), (_, theirs) in zip(found, expected, strict=True):
         torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), atol=1e-3, rtol=1e-3)
@@ -82,7 +82,7 @@ def test_a_block_is_the_same_as_with_plain_steps(recipe: str, dense: str, monkey
 def test_what_is_saved_is_what_was_loaded() -> None:
     network = tiny.model()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    assert stack_products(network) == len(parts(network)) == 2 * len(network.layers) + 1
+    assert fuse_projections(network) == len(parts(network)) == 2 * len(network.layers) + 1
     after = network.state_dict()
     assert list(after) == list(before)
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
@@ -96,7 +96,7 @@ def test_what_is_saved_is_what_was_loaded() -> None:
 
 def test_values_written_into_a_module_are_multiplied_with() -> None:
     network = tiny.model()
-    stack_products(network)
+    fuse_projections(network)
     mlp, x = network.layers[0].mlp, torch.randn(3, 32)
     before = mlp(x)
     network.load_state_dict(tiny.model(seed=7).state_dict())
@@ -106,9 +106,9 @@ def test_values_written_into_a_module_are_multiplied_with() -> None:
 
 def test_it_is_done_once() -> None:
     network = tiny.model()
-    stack_products(network)
+    fuse_projections(network)
     made = [part.stacked for part in parts(network)]
-    assert stack_products(network) == len(made)
+    assert fuse_projections(network) == len(made)
     assert all(part.stacked is before for part, before in zip(parts(network), made, strict=True))
 
 
@@ -118,25 +118,25 @@ def test_an_adapter_keeps_the_products_of_its_module_apart(adapted_first: bool) 
     width = network.layers[0].mlp.up_proj.weight.shape[0]
     term = LowRank(torch.randn(2, 32), torch.randn(width, 2), scale=1.0)
     if not adapted_first:
-        stack_products(network)
+        fuse_projections(network)
     attach(network, {("decoder", "layers.0.mlp.up_proj"): term, ("encoder", "layers.0.mlp.up_proj"): term})
     mlp = network.layers[0].mlp
     assert isinstance(mlp.up_proj, AdaptedLinear)
     expected = mlp(x)
-    stack_products(network)
-    assert mlp.in_one() is None and network.layers[1].mlp.in_one() is not None
+    fuse_projections(network)
+    assert mlp.fused() is None and network.layers[1].mlp.fused() is not None
     assert torch.equal(mlp(x), expected)
-    assert not torch.allclose(expected, mlp.down_proj(mlp.joints.gated(mlp.gate_proj(x), mlp.up_proj.base(x))))
+    assert not torch.allclose(expected, mlp.down_proj(mlp.layer_ops.gated(mlp.gate_proj(x), mlp.up_proj.base(x))))
 
 
 def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localdiff.static.denoiser.missing", lambda _: None)
-    for plain, words in (("graph", True), ("graph,products", False)):
+    for plain, words in (("graph", True), ("graph,projections", False)):
         monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", plain)
         network = tiny.model()
         path = Denoiser.for_device(network, CARD).path
-        assert ("products of the same rows in one" in path) is words
-        assert any(part.in_one() is not None for part in parts(network)) is words
+        assert ("fused projections" in path) is words
+        assert any(part.fused() is not None for part in parts(network)) is words
 
 
 @pytest.mark.parametrize(("recipe", "dense"), [("bf16", "plain"), ("4bit", "plain"), ("4bit-small", "a16")])
@@ -145,7 +145,7 @@ def test_no_more_than_one_stack_is_held_twice(recipe: str, dense: str, monkeypat
         network = on_card(recipe, dense, monkeypatch)
         gc.collect()
         before = held.peak = held.live
-        stack_products(network)
+        fuse_projections(network)
     stacks = [part.stacked for part in parts(network) if part.stacked is not None]
     sizes = [sum(tensor.untyped_storage().nbytes() for tensor in stack.tensors()) for stack in stacks]
     assert held.live == before > sum(sizes)

@@ -23,7 +23,7 @@ from .experts import NAMES
 from .linear import CudaLinear, Weight
 
 
-class Stacked(nn.Module, ABC):
+class FusedProjections(nn.Module, ABC):
     """Several projections computed as one.
 
     It has no parameters and no buffers: those are the modules' own.
@@ -66,7 +66,7 @@ class Stacked(nn.Module, ABC):
         return None
 
 
-class StackedLinear(Stacked):
+class StackedLinear(FusedProjections):
     """`nn.Linear`s without bias, through torch."""
 
     def __init__(self, linears: Sequence[nn.Linear]) -> None:
@@ -85,7 +85,7 @@ class StackedLinear(Stacked):
         return F.linear(x, self._weight)
 
 
-class StackedQuantLinear(Stacked):
+class StackedQuantLinear(FusedProjections):
     """`QuantLinear`s of one codec, decoded together and multiplied through torch."""
 
     def __init__(self, linears: Sequence[QuantLinear]) -> None:
@@ -109,7 +109,7 @@ class StackedQuantLinear(Stacked):
         return F.linear(x, self._codec.decode(self._encoded, x.dtype))
 
 
-class StackedCudaLinear(Stacked):
+class StackedCudaLinear(FusedProjections):
     """`CudaLinear`s of one format, in one launch; with a gate, too."""
 
     def __init__(self, linears: Sequence[CudaLinear]) -> None:
@@ -130,7 +130,7 @@ class StackedCudaLinear(Stacked):
         return None if out is None else out.view(*x.shape[:-1], out.shape[-1])
 
 
-def stack(modules: Sequence[nn.Module]) -> Stacked | None:
+def stack(modules: Sequence[nn.Module]) -> FusedProjections | None:
     """One stacked module in place of these; None, with nothing changed, where they cannot be stacked.
 
     Weights of one format, type, width and device can be stacked; modules wrapped by something else, such as an adapter,
@@ -143,7 +143,7 @@ def stack(modules: Sequence[nn.Module]) -> Stacked | None:
     return made
 
 
-def _stacked(modules: Sequence[nn.Module]) -> Stacked | None:
+def _stacked(modules: Sequence[nn.Module]) -> FusedProjections | None:
     linears = [module for module in modules if type(module) is nn.Linear]
     if (
         len(linears) == len(modules)

@@ -1,6 +1,6 @@
-"""Fused pointwise ops between a layer's GEMMs, one Triton launch each; `localdiff.model.joints` is the plain path.
+"""Fused pointwise ops between a layer's GEMMs, one Triton launch each; `localdiff.model.layer_ops` is the plain path.
 
-A layer's activations are a few megabytes, read and written by each of some hundred small ops; here each joint reads
+A layer's activations are a few megabytes, read and written by each of some hundred small ops; here each layer op reads
 its inputs once. Knows rows and weights; knows no modules.
 Shape letters: N rows, D width, H query heads, K key-value heads, d head size, E experts, k experts a row.
 """
@@ -17,7 +17,7 @@ _NARROW = 1024
 
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """RMSNorm of rows [..., D], times `weight` [D]."""
-    from .joint_kernels import norm_kernel
+    from .layer_ops_kernels import norm_kernel
 
     x = x.contiguous()
     out, width = torch.empty_like(x), x.shape[-1]
@@ -44,7 +44,7 @@ def heads(
         v: None where values are the keys as passed in.
         rotary: cosines and sines [N, d], in the dtype of `q`.
     """
-    from .joint_kernels import heads_kernel
+    from .layer_ops_kernels import heads_kernel
 
     q, k = _dense_rows(q), _dense_rows(k)
     v = k if v is None else _dense_rows(v)
@@ -89,7 +89,7 @@ def after_attention(
     Args:
         x, y: [N, D]; the others: [D], the weights of the four norms.
     """
-    from .joint_kernels import after_attention_kernel
+    from .layer_ops_kernels import after_attention_kernel
 
     x, y = x.contiguous(), y.contiguous()
     made = torch.empty_like(x), torch.empty_like(x), torch.empty_like(x), torch.empty_like(x)
@@ -115,7 +115,7 @@ def after_attention(
 
 def gated(gate: Tensor, up: Tensor) -> Tensor:
     """`gelu(gate) * up`, the tanh form, of rows [..., I], which may be strided."""
-    from .joint_kernels import gated_kernel
+    from .layer_ops_kernels import gated_kernel
 
     width = gate.shape[-1]
     gates, ups = (_dense_rows(part.reshape(-1, width)) for part in (gate, up))
@@ -130,7 +130,7 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
 
 def choose(scores: Tensor, scale: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     """The experts int64 [N, k] of the highest scores [N, E], and their shares fp32 [N, k] times `scale` [E]."""
-    from .joint_kernels import choose_kernel
+    from .layer_ops_kernels import choose_kernel
 
     scores = scores.contiguous()
     rows, experts = scores.shape
@@ -165,7 +165,7 @@ def close(
         dense_weight, routed_weight, both_weight: [D], of the three norms.
         is_canvas: bool [N], which rows take `canvas_scalar` [1]; the others take `encoder_scalar` [1].
     """
-    from .joint_kernels import close_kernel
+    from .layer_ops_kernels import close_kernel
 
     x, dense, routed = x.contiguous(), dense.contiguous(), routed.contiguous()
     out = torch.empty_like(x)

@@ -10,8 +10,8 @@ from torch import nn
 
 from quant.codecs import CODECS
 from quant.cuda import tiles
+from quant.cuda.fused_projections import FusedProjections, stack
 from quant.cuda.linear import CudaLinear
-from quant.cuda.stacked import Stacked, stack
 from quant.modules import QuantLinear, QuantTensor
 from tests.kernels import DEVICE, needs_triton
 
@@ -44,7 +44,7 @@ def rows_of(count: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randn(count, IN, generator=torch.Generator().manual_seed(count)).to(DEVICE, dtype)
 
 
-def stacked(modules: list[nn.Module]) -> Stacked:
+def stacked(modules: list[nn.Module]) -> FusedProjections:
     made = stack(modules)
     assert made is not None
     return made
@@ -148,10 +148,10 @@ def test_a_copy_of_a_model_stands_for_its_own_modules(kind: str) -> None:
     owner = nn.ModuleList(parts(kind))
     owner.stacked = stacked(list(owner))  # type: ignore[assignment]
     other, x = copy.deepcopy(owner), rows_of(3)
-    made, own = other.stacked, [module for module in other.children() if not isinstance(module, Stacked)]
-    assert isinstance(made, Stacked) and made.stands_for(own)
+    made, own = other.stacked, [module for module in other.children() if not isinstance(module, FusedProjections)]
+    assert isinstance(made, FusedProjections) and made.stands_for(own)
     torch.testing.assert_close(list(made(x)), [module(x) for module in own], atol=3e-6, rtol=2e-5)
-    assert not made.stands_for([module for module in owner.children() if not isinstance(module, Stacked)])
+    assert not made.stands_for([module for module in owner.children() if not isinstance(module, FusedProjections)])
 
 
 @pytest.mark.parametrize(

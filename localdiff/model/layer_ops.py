@@ -1,11 +1,11 @@
-"""The joints of a layer, the ops between its GEMMs: norms, RoPE, residuals, gates, choice of experts.
+"""The ops between a layer's GEMMs: norms, RoPE, residuals, gates, choice of experts.
 
     input norm ─► q, k, v ─► HEADS ─► attention ─► o ─► AFTER ATTENTION ─┬► gate, up ─► GATED ─► down ─┬► CLOSE
                                                                          ├► experts' rows ─► EXPERTS ──┤
                                                                          └► router's rows ─► CHOOSE ───┘
 
-Knows the parts of a layer; knows nothing about projection weights or which rows see which. `Joints` is the plain path,
-and what `localdiff.model.fused_joints` is tested against.
+Knows the parts of a layer; knows nothing about projection weights or which rows see which. `LayerOps` is the plain
+path, and what `localdiff.model.fused_layer_ops` is tested against.
 Shape letters: N rows, D width, I inner width, H heads, K key-value heads, d head size, E experts, k experts a row.
 """
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .moe import Router
 
 
-class Joints:
-    """The plain path: each joint as a sequence of torch ops."""
+class LayerOps:
+    """The plain path: each as a sequence of torch operations."""
 
     def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
         """`rms_norm` of rows [..., D]."""
@@ -87,11 +87,11 @@ class Joints:
         return x * torch.where(is_canvas[:, None], layer.layer_scalar, layer.encoder_layer_scalar)
 
 
-PLAIN = Joints()
+PLAIN = LayerOps()
 
 
-def set_joints(network: nn.Module, joints: Joints) -> None:
-    """Makes all modules of a network that use joints compute them this way."""
+def set_layer_ops(network: nn.Module, layer_ops: LayerOps) -> None:
+    """Makes all modules of a network that use layer ops compute them this way."""
     for module in network.modules():
-        if isinstance(getattr(module, "joints", None), Joints):
-            setattr(module, "joints", joints)  # noqa: B010  # to a checker every attribute of a module is a tensor
+        if isinstance(getattr(module, "layer_ops", None), LayerOps):
+            setattr(module, "layer_ops", layer_ops)  # noqa: B010  # to a checker every attribute of a module is a tensor

@@ -1,6 +1,6 @@
-"""Fused pointwise ops between a layer's GEMMs (its joints), one Triton launch each, for a model on a GPU.
+"""The layer ops fused, one Triton launch each, for a model on a GPU.
 
-Knows which weights of a layer a joint takes; batches of sequences, as in training, take the plain path.
+Knows which weights of a layer a layer op takes; batches of sequences, as in training, take the plain path.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from quant.cuda.experts import CudaExperts
 
-from ..kernels import joints as kernels
-from .joints import Joints
+from ..kernels import layer_ops as kernels
+from .layer_ops import LayerOps
 
 if TYPE_CHECKING:
     from .attention import Attention
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from .moe import Router
 
 
-class FusedJoints(Joints):
-    """The joints in one launch each, rounding where the plain path rounds."""
+class FusedLayerOps(LayerOps):
+    """One launch each, rounding where the plain path rounds."""
 
     def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
         """`rms_norm` of rows [..., D]."""
@@ -30,13 +30,13 @@ class FusedJoints(Joints):
     def heads(
         self, attention: Attention, q: Tensor, k: Tensor, v: Tensor | None, rotary: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """As `Joints.heads`, of one sequence."""
+        """As `LayerOps.heads`, of one sequence."""
         if q.dim() > 3:
             return super().heads(attention, q, k, v, rotary)
         return kernels.heads(q, k, v, attention.q_norm.weight, attention.k_norm.weight, rotary, attention.eps)
 
     def after_attention(self, layer: Layer, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """As `Joints.after_attention`, of one sequence."""
+        """As `LayerOps.after_attention`, of one sequence."""
         if x.dim() > 2:
             return super().after_attention(layer, x, y)
         return kernels.after_attention(
@@ -54,11 +54,11 @@ class FusedJoints(Joints):
         return kernels.gated(gate, up)
 
     def choose(self, router: Router, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """As `Joints.choose`; of experts with the same score the first."""
+        """As `LayerOps.choose`; of experts with the same score the first."""
         return kernels.choose(scores, router.per_expert_scale, router.top_k)
 
     def experts(self, layer: Layer, x: Tensor, index: Tensor, share: Tensor) -> tuple[Tensor, Tensor | None]:
-        """As `Joints.experts`; grouped experts leave their sum to `close`."""
+        """As `LayerOps.experts`; grouped experts leave their sum to `close`."""
         if x.dim() > 2 or not isinstance(layer.experts, CudaExperts):
             return super().experts(layer, x, index, share)
         return layer.experts(x, index, share, summed=False), share
@@ -66,7 +66,7 @@ class FusedJoints(Joints):
     def close(
         self, layer: Layer, x: Tensor, dense: Tensor, routed: Tensor, share: Tensor | None, is_canvas: Tensor
     ) -> Tensor:
-        """As `Joints.close`, of one sequence."""
+        """As `LayerOps.close`, of one sequence."""
         if x.dim() > 2:
             return super().close(layer, x, dense, routed, share, is_canvas)
         return kernels.close(

@@ -12,7 +12,7 @@ from typing import Protocol
 from torch import Tensor
 
 
-class Beside(Protocol):
+class AdapterHook(Protocol):
     """Terms added to the two projections of an expert; None adds nothing."""
 
     def gate_up(self, expert: int, x: Tensor, rows: Tensor) -> Tensor | None:
