@@ -22,8 +22,8 @@ from .engine import Engine
 from .errors import UsageError
 from .events import Event
 from .options import GenerateOptions
-from .prompt import as_messages
-from .tokenizer import Tokenizer
+from .text.prompt import as_messages
+from .text.tokenizer import Tokenizer
 
 IDS = "ids"
 """Key of an assistant message under which the ids that the model wrote are kept: `RunFinished.token_ids`."""

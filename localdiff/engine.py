@@ -19,7 +19,6 @@ from torch import Tensor
 
 from .context import Context
 from .denoising import BlockContext, Step
-from .detok import ReplyDecoder
 from .diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from .diffusion.settings import SamplerSettings
 from .diffusion.stopping import StopRule
@@ -40,11 +39,12 @@ from .identity import ModelIdentity
 from .model.diffusion_gemma import DiffusionGemma
 from .options import DRAWN_SEED_BITS, GenerateOptions
 from .prefill import prefill, read_last
-from .prompt import Prompt, prompt_ids
 from .static import Denoiser
 from .stats import StatsKeeper
-from .template import ChatTemplate
-from .tokenizer import Tokenizer
+from .text.detok import ReplyDecoder
+from .text.prompt import Prompt, prompt_ids
+from .text.template import ChatTemplate
+from .text.tokenizer import Tokenizer
 
 __all__ = ["Engine", "ModelIdentity", "Prompt"]
 

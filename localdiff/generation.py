@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .context import Context
-from .detok import ReplyDecoder
 from .diffusion.noise import Noise
 from .diffusion.settings import SamplerSettings
 from .diffusion.stopping import StopRule
 from .events import Channel, FinishReason, RunStarted
 from .stats import StatsKeeper
+from .text.detok import ReplyDecoder
 
 
 @dataclass(kw_only=True, slots=True)

@@ -16,8 +16,8 @@ from .hub import resolve
 from .identity import ModelIdentity
 from .load import further_devices, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
 from .model.diffusion_gemma import DiffusionGemma
-from .template import ChatTemplate
-from .tokenizer import Tokenizer
+from .text.template import ChatTemplate
+from .text.tokenizer import Tokenizer
 
 _SHORT = {torch.bfloat16: "bf16", torch.float32: "fp32"}
 

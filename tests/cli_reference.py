@@ -12,7 +12,7 @@ from localdiff.ui.later import loaded
 INTRODUCTION = """\
 # The command line
 
-<!-- Written by `make docs` from localdiff/cli.py; a test fails when it is out of date. -->
+<!-- Written by `make docs` from localdiff/cli/__init__.py; a test fails when it is out of date. -->
 
 ## Streams
 

@@ -15,7 +15,8 @@ import json
 import sys
 import time
 
-from localdiff import cli, cli_chat
+from localdiff import cli
+from localdiff.cli import chat as cli_chat
 from localdiff.commands import run as commands_run
 from localdiff.commands.chat import chat
 from localdiff.commands.run import Generator, run

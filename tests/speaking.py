@@ -14,8 +14,8 @@ from localdiff.events import Event, Prefilled, RunFinished, TextCommitted
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
-from localdiff.template import ChatTemplate
-from localdiff.tokenizer import Tokenizer
+from localdiff.text.template import ChatTemplate
+from localdiff.text.tokenizer import Tokenizer
 from tests import tiny
 from tests.chats import write_chat_checkpoint
 

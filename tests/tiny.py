@@ -15,8 +15,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from localdiff.engine import Engine, ModelIdentity
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.template import ChatTemplate
-from localdiff.tokenizer import Tokenizer as LocaldiffTokenizer
+from localdiff.text.template import ChatTemplate
+from localdiff.text.tokenizer import Tokenizer as LocaldiffTokenizer
 
 CONTROL = ("<pad>", "<eos>", "<bos>", "<unk>", "<|turn>", "<turn|>", "<|channel>", "<channel|>", "<|think|>")
 LETTERS = tuple("\n abcdefghijklmnopqrstuvwxyz0123456789.,:?!'-")

@@ -15,7 +15,7 @@ from localdiff.engine import Engine
 from localdiff.errors import UsageError, WeightsError
 from localdiff.events import BlockCommitted, BlockStarted, DenoiseStep, Event, RunFinished, RunStarted, TextCommitted
 from localdiff.options import GenerateOptions
-from localdiff.template import ChatTemplate
+from localdiff.text.template import ChatTemplate
 from tests import tiny
 
 OPTIONS = GenerateOptions(seed=7, max_tokens=20)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from localdiff import cli_chat
 from localdiff.chat.settings import Looks
+from localdiff.cli import chat as cli_chat
 from localdiff.commands import chat as command
 from localdiff.commands.chat import ChatRequest
 from localdiff.commands.record import RecordOptions

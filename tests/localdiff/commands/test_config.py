@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import cli_weights
+from localdiff.cli import weights as cli_weights
 from localdiff.commands.quantize import QuantizeRequest
 from localdiff.commands.run import RunRequest
 from tests.fakes import ScriptedEngine

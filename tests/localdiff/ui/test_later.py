@@ -19,7 +19,7 @@ GROUP: Any = typer.main.get_command(app)
 
 @pytest.mark.parametrize("name", LATER)
 def test_the_summary_is_that_of_the_command(name: str) -> None:
-    assert LATER[name][1] == summary(loaded(GROUP.commands[name])), "copy it into LATER of localdiff/cli.py"
+    assert LATER[name][1] == summary(loaded(GROUP.commands[name])), "copy it into LATER of localdiff/cli/__init__.py"
 
 
 @pytest.mark.parametrize("name", LATER)
@@ -40,7 +40,7 @@ def loaded_by(*arguments: str) -> list[str]:
     """The command lines and the heavy packages that a command loads in a process of its own."""
     program = (
         f"import sys\nfrom localdiff.cli import main\ntry:\n    main({list(arguments)!r})\nexcept SystemExit:\n"
-        f"    found = [name for name in sys.modules if name in {HEAVY} or name.startswith('localdiff.cli_')]\n"
+        f"    found = [name for name in sys.modules if name in {HEAVY} or name.startswith('localdiff.cli.')]\n"
         "    print(' '.join(sorted(found)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], env=environment(), cwd=ROOT, capture_output=True, text=True)
@@ -55,7 +55,7 @@ def test_no_command_is_loaded_where_none_is_called(arguments: list[str]) -> None
 @pytest.mark.parametrize("name", LATER)
 def test_the_help_of_one_loads_neither_the_others_nor_what_they_compute_with(name: str) -> None:
     module = LATER[name][0]
-    found = set(loaded_by(name, "--help")) - {"localdiff.cli_options"}
+    found = set(loaded_by(name, "--help")) - {"localdiff.cli.options"}
     assert found == {module}
 
 

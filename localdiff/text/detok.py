@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
+from ..events import Channel
 from .channels import ChannelSplitter
-from .events import Channel
 from .tokenizer import REPLACEMENT, Tokenizer
 
 Reach: TypeAlias = Literal["local", "anchored", "whole"]

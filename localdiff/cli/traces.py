@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from localdiff import cli_options as options
 from localdiff import store
+from localdiff.cli import options
 from localdiff.exits import decide_streams
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size

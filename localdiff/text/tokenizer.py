@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import UsageError, WeightsError
+from ..errors import UsageError, WeightsError
 from .shield import Segment, Shield
 
 if TYPE_CHECKING:

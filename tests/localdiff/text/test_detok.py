@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localdiff.channels import ChannelSplitter
-from localdiff.detok import ReplyDecoder, StreamDecoder, reach
-from localdiff.tokenizer import Tokenizer
+from localdiff.text.channels import ChannelSplitter
+from localdiff.text.detok import ReplyDecoder, StreamDecoder, reach
+from localdiff.text.tokenizer import Tokenizer
 from tests.small_tokenizers import CONTROL, byte_level, gemma_like, metaspace, no_decoder, word_pieces
 
 KINDS: dict[str, Callable[[Path], Path]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localdiff.shield import MARK, Segment, Shield
+from localdiff.text.shield import MARK, Segment, Shield
 from tests.small_tokenizers import CONTROL
 
 shield = Shield(CONTROL)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from localdiff import cli_options as options
+from localdiff.cli import options
 from localdiff.config import is_set
 from localdiff.exits import decide_streams
 from localdiff.options import GenerateOptions

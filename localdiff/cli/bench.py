@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from localdiff import cli_options as options
+from localdiff.cli import options
 from localdiff.commands.bench_quality import QualityRequest, bench_quality
 from localdiff.commands.bench_step import StepRequest, bench_step
 from localdiff.exits import decide_streams

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .errors import UsageError, WeightsError
+from ..errors import UsageError, WeightsError
 from .shield import Shield
 
 if TYPE_CHECKING:

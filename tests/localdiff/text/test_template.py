@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from localdiff.errors import UsageError
-from localdiff.template import ChatTemplate
-from localdiff.tokenizer import Tokenizer
+from localdiff.text.template import ChatTemplate
+from localdiff.text.tokenizer import Tokenizer
 from tests.chats import (
     CALL,
     GENERATIONS,

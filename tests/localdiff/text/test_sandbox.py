@@ -6,7 +6,7 @@ import pytest
 from jinja2.exceptions import SecurityError, TemplateError
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
-from localdiff.sandbox import MAX_SECONDS, BoundedEnvironment, BudgetError, RefusedError
+from localdiff.text.sandbox import MAX_SECONDS, BoundedEnvironment, BudgetError, RefusedError
 
 
 def render(source: str, **variables: object) -> str:

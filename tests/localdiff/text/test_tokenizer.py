@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.errors import UsageError, WeightsError
-from localdiff.shield import Segment
-from localdiff.tokenizer import Tokenizer
+from localdiff.text.shield import Segment
+from localdiff.text.tokenizer import Tokenizer
 from tests.small_tokenizers import CONTROL, byte_level, gemma_like, metaspace
 
 
@@ -233,6 +233,6 @@ def test_bytes_that_are_no_text_are_a_weights_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("module", ["tokenizer", "template", "detok", "channels", "shield"])
 def test_importing_the_module_brings_nothing_heavy(module: str) -> None:
     heavy = "{'torch', 'transformers', 'tokenizers', 'jinja2'}"
-    code = f"import sys, localdiff.{module}; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, localdiff.text.{module}; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

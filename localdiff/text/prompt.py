@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from .errors import UsageError, WeightsError
-from .options import GenerateOptions
+from ..errors import UsageError, WeightsError
+from ..options import GenerateOptions
 from .template import ChatTemplate
 from .tokenizer import Tokenizer
 

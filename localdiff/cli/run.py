@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from localdiff import cli_options as options
+from localdiff.cli import options
 from localdiff.errors import UsageError
 from localdiff.exits import decide_streams
 from localdiff.options import GenerateOptions

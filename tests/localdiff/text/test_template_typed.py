@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from localdiff.template import ChatTemplate
-from localdiff.tokenizer import Tokenizer
+from localdiff.text.template import ChatTemplate
+from localdiff.text.tokenizer import Tokenizer
 from tests.chats import (
     CALL,
     GENERATIONS,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localdiff.channels import NAME_LIMIT, ChannelSplitter
-from localdiff.tokenizer import Tokenizer
+from localdiff.text.channels import NAME_LIMIT, ChannelSplitter
+from localdiff.text.tokenizer import Tokenizer
 from tests.small_tokenizers import CONTROL, gemma_like
 
 Run = tuple[str, str]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from localdiff.errors import UsageError, WeightsError
-from localdiff.template import MAX_DEPTH, MAX_FILE_BYTES, ChatTemplate
+from localdiff.text.template import MAX_DEPTH, MAX_FILE_BYTES, ChatTemplate
 from tests.chats import USER
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from .events import Channel
+from ..events import Channel
 from .tokenizer import Tokenizer
 
 _State: TypeAlias = Literal["answer", "name", "thought"]

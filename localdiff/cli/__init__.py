@@ -1,6 +1,6 @@
 """The command line: which commands there are, and how every way to end becomes an exit code.
 
-Knows names, first sentences, and the modules `localdiff.cli_*` that have the rest; loads the one that is called, and
+Knows names, first sentences, and the modules `localdiff.cli.*` that have the rest; loads the one that is called, and
 never torch. `docs/cli.md` is written from it by `make docs`.
 """
 
@@ -19,22 +19,22 @@ from localdiff.ui.later import program
 PROGRAM = "localdiff"
 
 LATER = {
-    "run": ("localdiff.cli_run", "Answer one prompt."),
-    "chat": ("localdiff.cli_chat", "Talk to a model."),
+    "run": ("localdiff.cli.run", "Answer one prompt."),
+    "chat": ("localdiff.cli.chat", "Talk to a model."),
     "quantize": (
-        "localdiff.cli_weights",
+        "localdiff.cli.weights",
         "Make published weights smaller: 52 GB become 15 GB that run on a GPU with 18 GB.",
     ),
     "models": (
-        "localdiff.cli_weights",
+        "localdiff.cli.weights",
         "List the quantized models on this machine: name, recipe, size, and when they were last verified here.",
     ),
-    "replay": ("localdiff.cli_traces", "Play a recorded run, or turn it into a page, a film or text."),
-    "trace": ("localdiff.cli_traces", "Check recorded runs and compare them."),
-    "bench": ("localdiff.cli_bench", "Measure what this machine and these weights do."),
-    "doctor": ("localdiff.cli_setup", "Check this machine, and say what to fix."),
-    "config": ("localdiff.cli_setup", "List every setting, its value, and where that came from."),
-    "completion": ("localdiff.cli_setup", "Print a script that completes commands, options, models and files."),
+    "replay": ("localdiff.cli.traces", "Play a recorded run, or turn it into a page, a film or text."),
+    "trace": ("localdiff.cli.traces", "Check recorded runs and compare them."),
+    "bench": ("localdiff.cli.bench", "Measure what this machine and these weights do."),
+    "doctor": ("localdiff.cli.setup", "Check this machine, and say what to fix."),
+    "config": ("localdiff.cli.setup", "List every setting, its value, and where that came from."),
+    "completion": ("localdiff.cli.setup", "Print a script that completes commands, options, models and files."),
 }
 """Command → the module that brings it, and the first sentence of its help."""
 
