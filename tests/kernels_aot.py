@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-os.environ.pop("TRITON_INTERPRET", None)  # ahead of any device code: what is interpreted cannot be compiled
+if __name__ == "__main__":  # ahead of any device code: what is interpreted cannot be compiled
+    os.environ.pop("TRITON_INTERPRET", None)
 
 import localdiff.kernels
 import quant.cuda

@@ -9,7 +9,6 @@ Shape letters: N rows, D width, E experts, K experts a row, I expert width, P = 
 
 from __future__ import annotations
 
-import os
 from functools import lru_cache
 from typing import Any
 
@@ -169,8 +168,12 @@ def _summed(outputs: Tensor, weight: Tensor) -> Tensor:
 
 
 def is_interpreted() -> bool:
-    """Whether kernels run in Triton's interpreter, which supports no inline assembly."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
+    """Whether kernels run in Triton's interpreter, which knows no machine instructions."""
+    from triton import JITFunction
+
+    from .expert_kernels import route_kernel
+
+    return not isinstance(route_kernel, JITFunction)
 
 
 def can_group(experts: nn.Module) -> bool:

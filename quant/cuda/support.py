@@ -1,6 +1,6 @@
-"""Checks whether Triton kernels can run on a GPU, by running one.
+"""Checks whether Triton kernels can run on a GPU, by running two.
 
-Knows one small kernel and what it must compute; knows nothing about models.
+Knows two small launches and what they must compute; knows nothing about models.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ import importlib.util
 from functools import cache
 
 import torch
+
+from ..codecs import CODECS
+from ..modules.tensor import QuantTensor
 
 LEAST = (8, 0)
 """Lowest compute capability with bf16 tensor cores."""
@@ -29,16 +32,33 @@ def missing(device: torch.device) -> str | None:
 
 
 def _trial(device: torch.device) -> str | None:
-    """Runs the smallest kernel that there is: it needs a driver, and where launchers are built a C compiler too."""
-    from .rows import quantize_groups
+    """Runs kernels: they need a driver, and where launchers are built a C compiler too.
 
-    x = torch.linspace(-1, 1, 128, device=device).view(1, 128)
+    First the smallest one there is. Then an nf4 weight times the identity, which must give the decoded weight bit for
+    bit: no interpreter runs the machine instructions that decode it on a GPU.
+    """
     try:
-        with torch.cuda.device(device):
-            rows = quantize_groups(x)
-        back = rows.codes.float() * rows.scales.repeat_interleave(64, dim=1)
-        exact = bool(((back - x).abs() <= 0.01).all())
+        with torch.cuda.device_of(torch.empty(0, device=device)):  # type: ignore[no-untyped-call]
+            exact = _rounds_rows(device) and _decodes_nf4(device)
     except Exception as error:  # any of the compiler's, whose errors have no class in common with others
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         return f"Triton does not run here ({reason})"
     return None if exact else "Triton computes wrong numbers here"
+
+
+def _rounds_rows(device: torch.device) -> bool:
+    from .rows import quantize_groups
+
+    x = torch.linspace(-1, 1, 128, device=device).view(1, 128)
+    rows = quantize_groups(x)
+    back = rows.codes.float() * rows.scales.repeat_interleave(64, dim=1)
+    return bool(((back - x).abs() <= 0.01).all())
+
+
+def _decodes_nf4(device: torch.device) -> bool:
+    from .linear import Weight
+
+    tensor = QuantTensor.of(CODECS["nf4"], torch.linspace(-1, 1, 4096, device=device).sin().view(64, 64))
+    expected = tensor.decode(torch.float16)
+    rows = torch.eye(64, dtype=torch.float16, device=device)
+    return torch.equal(Weight.of(tensor, "a16").times(rows).T, expected)

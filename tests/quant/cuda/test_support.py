@@ -1,0 +1,42 @@
+"""The trial that decides whether kernels are used at all, in Triton's interpreter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from quant.cuda import linear, support
+from tests.kernels import DEVICE, needs_triton
+
+pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
+
+
+def trial() -> str | None:
+    return support._trial(DEVICE)
+
+
+def test_kernels_that_compute_the_right_numbers_are_used() -> None:
+    assert trial() is None
+
+
+def test_wrong_rows_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(support, "_rounds_rows", lambda _: False)
+    assert trial() == "Triton computes wrong numbers here"
+
+
+def test_a_level_of_nf4_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = linear.levels
+
+    def shuffled(device: torch.device, activations: linear.Activations) -> torch.Tensor:
+        return right(device, activations).roll(1)
+
+    monkeypatch.setattr(linear, "levels", shuffled)
+    assert trial() == "Triton computes wrong numbers here"
+
+
+def test_what_the_compiler_says_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: torch.device) -> bool:
+        raise RuntimeError("no C compiler\nwith a long trace")
+
+    monkeypatch.setattr(support, "_decodes_nf4", broken)
+    assert trial() == "Triton does not run here (no C compiler)"
