@@ -111,7 +111,7 @@ example-trace: setup  ## record the trace that ships with the package, after a n
 demo-values: setup  ## store what `localdiff doctor` compares with, after a new demo model
 	$(BIN)/python -m localdiff.doctor.write_values
 
-kernels-aot: setup  ## compile every GPU kernel for sm_80 to sm_120, without a card, and report registers and spills
+kernels-aot: setup  ## compile every GPU kernel for sm_80 to sm_120, without a GPU, and report registers and spills
 	$(BIN)/python -m tests.kernels_aot
 
 bench-gpu: setup  ## tests and measurements on a GPU: make bench-gpu GPU="steps --vram-limit 18GB"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from localdiff.config import KEYS, Settings, is_set
-from localdiff.doctor.devices import check_cards, check_host
+from localdiff.doctor.devices import check_gpus, check_host
 from localdiff.doctor.disk import Need, check_disk, released_bytes
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.limits import TooSlowError, limited
@@ -62,7 +62,7 @@ class Examination:
 
     def __post_init__(self) -> None:
         self._settings = read_settings(self.env)
-        self._cards = 0
+        self._gpus = 0
         self._has_torch = not self.quick
 
     def checks(self) -> list[Check]:
@@ -100,15 +100,15 @@ class Examination:
             yield from outcome(check, self.env)
 
     def _nvidia(self) -> list[Finding]:
-        found = check_cards(self.env)
-        self._cards = sum(finding.subject.startswith("GPU ") for finding in found)
+        found = check_gpus(self.env)
+        self._gpus = sum(finding.subject.startswith("GPU ") for finding in found)
         return found
 
     def _devices(self) -> list[Finding]:
         self._has_torch = False
         from localdiff.doctor.torch_devices import check_devices
 
-        found = check_devices(cards=self._cards)
+        found = check_devices(gpus=self._gpus)
         self._has_torch = True
         return found
 

@@ -24,7 +24,7 @@ _BUSY = 0.2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Card:
+class Gpu:
     """A GPU as `nvidia-smi` lists it; sizes in bytes."""
 
     index: int
@@ -65,12 +65,12 @@ def check_host() -> list[Finding]:
     return [Finding(subject="cpu", status="ok", text=text, facts=facts)]
 
 
-def check_cards(env: Mapping[str, str] = os.environ) -> list[Finding]:
+def check_gpus(env: Mapping[str, str] = os.environ) -> list[Finding]:
     """NVIDIA GPUs, by `nvidia-smi`; nothing where there are none."""
     if shutil.which("nvidia-smi", path=env.get("PATH")) is None:
         return []
     try:
-        cards, tenants = read_cards(env), read_tenants(env)
+        gpus, tenants = read_gpus(env), read_tenants(env)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return [
             Finding(
@@ -80,10 +80,10 @@ def check_cards(env: Mapping[str, str] = os.environ) -> list[Finding]:
                 advice="run `nvidia-smi`: its output shows the problem, most often a driver that does not match",
             )
         ]
-    return [_card(card, tenants) for card in cards]
+    return [_gpu_finding(gpu, tenants) for gpu in gpus]
 
 
-def read_cards(env: Mapping[str, str]) -> list[Card]:
+def read_gpus(env: Mapping[str, str]) -> list[Gpu]:
     """The GPUs that `nvidia-smi` lists.
 
     Raises:
@@ -91,13 +91,13 @@ def read_cards(env: Mapping[str, str]) -> list[Card]:
     """
     rows = _query(env, "--query-gpu=index,name,memory.total,memory.free,driver_version")
     return [
-        Card(index=int(index), name=name, total=int(total) * _MIB, free=int(free) * _MIB, driver=driver)
+        Gpu(index=int(index), name=name, total=int(total) * _MIB, free=int(free) * _MIB, driver=driver)
         for index, name, total, free, driver in rows
     ]
 
 
 def read_tenants(env: Mapping[str, str]) -> list[Tenant]:
-    """The processes that hold memory of a GPU; those with unknown shares are left out. Raises as `read_cards`."""
+    """The processes that hold memory of a GPU; those with unknown shares are left out. Raises as `read_gpus`."""
     rows = _query(env, "--query-compute-apps=pid,process_name,used_memory")
     return [
         Tenant(pid=int(pid), name=Path(name).name, nbytes=int(used) * _MIB)
@@ -119,17 +119,17 @@ def _query(env: Mapping[str, str], query: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
 
 
-def _card(card: Card, tenants: list[Tenant]) -> Finding:
-    facts = {"name": card.name, "total_bytes": card.total, "free_bytes": card.free, "driver": card.driver}
-    text = f"{card.name}, {shown_size(card.total)}, {shown_size(card.free)} free, driver {card.driver}"
-    subject = f"GPU {card.index}"
-    if card.total - card.free <= _BUSY * card.total:
+def _gpu_finding(gpu: Gpu, tenants: list[Tenant]) -> Finding:
+    facts = {"name": gpu.name, "total_bytes": gpu.total, "free_bytes": gpu.free, "driver": gpu.driver}
+    text = f"{gpu.name}, {shown_size(gpu.total)}, {shown_size(gpu.free)} free, driver {gpu.driver}"
+    subject = f"GPU {gpu.index}"
+    if gpu.total - gpu.free <= _BUSY * gpu.total:
         return Finding(subject=subject, status="ok", text=text, facts=facts)
     details = [f"{tenant.name} (process {tenant.pid}) holds {shown_size(tenant.nbytes)}" for tenant in tenants]
     return Finding(
         subject=subject,
         status="warn",
-        text=f"{text}: others use {shown_size(card.total - card.free)}",
+        text=f"{text}: others use {shown_size(gpu.total - gpu.free)}",
         advice="to free memory, stop the other programs" + ("" if details else ", which `nvidia-smi` lists"),
         details=details,
         public_details=(),

@@ -22,7 +22,7 @@ from localdiff.switches import reading_switches
 from quant.codec import Codec, Encoded, codes_shape, scales_shape
 from quant.codecs import CODECS
 from quant.cpu import choice as cpu
-from quant.cuda import choice as card
+from quant.cuda import choice as cuda
 from quant.modules import swap_modules
 
 ROWS, EXPERTS, CHOSEN, WIDTH, INNER = 4, 4, 2, 256, 64
@@ -127,7 +127,7 @@ def make_fast(model: nn.Module, device: torch.device) -> None:
         if device.type == "cpu":
             cpu.prepare(model, least=0)
         elif device.type == "cuda":
-            card.prepare(model, device)
+            cuda.prepare(model, device)
 
 
 @torch.inference_mode()

@@ -43,7 +43,7 @@ def devices() -> list[Device]:
     return sorted([*found, cpu], key=lambda device: device.device != chosen)
 
 
-def check_devices(*, cards: int) -> list[Finding]:
+def check_devices(*, gpus: int) -> list[Finding]:
     """The devices that torch sees, compared with the number of GPUs that the system has."""
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
     seen = devices()
@@ -59,7 +59,7 @@ def check_devices(*, cards: int) -> list[Finding]:
     }
     text = f"torch {torch.__version__} ({build}); `auto` is {seen[0].device} ({seen[0].title})"
     details = [_line(one) for one in seen]
-    if cards and not any(one.device.type == "cuda" for one in seen):
+    if gpus and not any(one.device.type == "cuda" for one in seen):
         if torch.version.cuda is None:
             advice = (
                 "this torch is built for the CPU only: `pip install torch --index-url "
@@ -73,7 +73,7 @@ def check_devices(*, cards: int) -> list[Finding]:
             Finding(
                 subject="devices",
                 status="warn",
-                text=f"there {'is a GPU' if cards == 1 else f'are {cards} GPUs'} that torch does not see; {text}",
+                text=f"there {'is a GPU' if gpus == 1 else f'are {gpus} GPUs'} that torch does not see; {text}",
                 advice=advice,
                 details=details,
                 facts=facts,

@@ -30,8 +30,8 @@ from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
 from ..switches import reading_switches
 from .accounting import account
-from .card import prepare_card
 from .devices import free_bytes
+from .gpu import prepare_gpu
 from .placement import Budget, Demand, LayerDemand, Placement, cost, place
 from .stored import StoredWeights
 
@@ -108,7 +108,7 @@ def load_model(
         with reading_switches():
             prepare(network, spare=None if free is None else max(0, free - wanted))
     if device.type == "cuda" and set(placement.layers) == {device} and not placement.offloaded:
-        prepare_card(network, device, keep=() if fitting is None else fitting.experts)
+        prepare_gpu(network, device, keep=() if fitting is None else fitting.experts)
     network = network.requires_grad_(False).eval()
     if fitting is not None:
         fitting.attach(network, (*names, *weights.names), placement.layers)

@@ -24,8 +24,8 @@ from ...errors import ResourceError, UsageError
 from ...hub import resolve
 from ...load import account, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
 from ...load.accounting import checkpoint_name
-from ...load.card import prepare_card
 from ...load.devices import free_bytes
+from ...load.gpu import prepare_gpu
 from ...model.config import ModelConfig
 from ...model.diffusion_gemma import DiffusionGemma
 from ...sizes import shown_size
@@ -115,7 +115,7 @@ def random_subject(
                 network, progress=lambda done, of: progress(f"preparing weights for this processor, {done} of {of}")
             )
         elif where.type == "cuda":
-            prepare_card(network, where)
+            prepare_gpu(network, where)
         return Subject(
             name=f"random weights in the shapes of {MODEL}",
             recipe=chosen.name,

@@ -117,15 +117,15 @@ class Sheet:
     def _fit(self) -> str:
         if self.gpu is None:
             return "there is no GPU here that torch can use; a CPU runs it too, slowly"
-        card = f"{self.gpu.device} ({self.gpu.name}, {shown_size(self.gpu.free)} of {shown_size(self.gpu.total)} free)"
+        gpu = f"{self.gpu.device} ({self.gpu.name}, {shown_size(self.gpu.free)} of {shown_size(self.gpu.total)} free)"
         fitting = [context for context, account in self.accounts.items() if account.total <= self.gpu.free]
         if len(fitting) == len(self.accounts):
-            return f"fits {card}"
+            return f"fits {gpu}"
         if fitting:
-            return f"fits {card} up to {_context(max(fitting))} context, not beyond"
+            return f"fits {gpu} up to {_context(max(fitting))} context, not beyond"
         if self.alternative is not None:
-            return f"does not fit {card}; recipe `{self.alternative}` does"
-        return f"does not fit {card}; `run --max-memory` offloads some layers, which is slower"
+            return f"does not fit {gpu}; recipe `{self.alternative}` does"
+        return f"does not fit {gpu}; `run --max-memory` offloads some layers, which is slower"
 
 
 def shortage(mounts: Iterable[Mount]) -> str | None:

@@ -1,4 +1,4 @@
-"""The processor, the memory, and cards by way of a program that answers as `nvidia-smi` does."""
+"""The processor, the memory, and gpus by way of a program that answers as `nvidia-smi` does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.doctor.devices import check_cards, check_host, host_memory
+from localdiff.doctor.devices import check_gpus, check_host, host_memory
 
 GPU_ROW = "0, NVIDIA GeForce RTX 5090, {total}, {free}, 580.65.06"
 
@@ -15,12 +15,12 @@ GPU_ROW = "0, NVIDIA GeForce RTX 5090, {total}, {free}, 580.65.06"
 def smi(tmp_path: Path) -> object:
     """Puts an `nvidia-smi` on a PATH of its own, and gives the environment."""
 
-    def put(*, cards: str, apps: str = "", code: int = 0) -> dict[str, str]:
-        (tmp_path / "cards").write_text(cards)
+    def put(*, gpus: str, apps: str = "", code: int = 0) -> dict[str, str]:
+        (tmp_path / "gpus").write_text(gpus)
         (tmp_path / "apps").write_text(apps)
         script = tmp_path / "nvidia-smi"
         script.write_text(
-            f'#!/bin/sh\ncase "$1" in\n*query-gpu*) /bin/cat "{tmp_path}/cards" ;;\n'
+            f'#!/bin/sh\ncase "$1" in\n*query-gpu*) /bin/cat "{tmp_path}/gpus" ;;\n'
             f'*query-compute-apps*) /bin/cat "{tmp_path}/apps" ;;\nesac\nexit {code}\n'
         )
         script.chmod(0o755)
@@ -47,12 +47,12 @@ def test_the_processor_is_named() -> None:
     assert f"{finding.facts['threads']}" in finding.text
 
 
-def test_no_tool_no_cards(tmp_path: Path) -> None:
-    assert check_cards({"PATH": str(tmp_path)}) == []
+def test_no_tool_no_gpus(tmp_path: Path) -> None:
+    assert check_gpus({"PATH": str(tmp_path)}) == []
 
 
 def test_a_card_that_is_free(smi) -> None:  # type: ignore[no-untyped-def]
-    (finding,) = check_cards(smi(cards=GPU_ROW.format(total=32607, free=31900) + "\n"))
+    (finding,) = check_gpus(smi(gpus=GPU_ROW.format(total=32607, free=31900) + "\n"))
     assert (finding.subject, finding.status) == ("GPU 0", "ok")
     assert finding.text == "NVIDIA GeForce RTX 5090, 34.2 GB, 33.4 GB free, driver 580.65.06"
     assert finding.facts["total_bytes"] == 32607 * 2**20
@@ -60,18 +60,18 @@ def test_a_card_that_is_free(smi) -> None:  # type: ignore[no-untyped-def]
 
 def test_a_card_that_others_use(smi) -> None:  # type: ignore[no-untyped-def]
     env = smi(
-        cards=GPU_ROW.format(total=32607, free=10000) + "\n",
+        gpus=GPU_ROW.format(total=32607, free=10000) + "\n",
         apps="4711, /home/jane/envs/secret-project/bin/python, 20480\n4712, /usr/bin/Xorg, [N/A]\n",
     )
-    (finding,) = check_cards(env)
+    (finding,) = check_gpus(env)
     assert finding.status == "warn"
     assert finding.details == ["python (process 4711) holds 21.5 GB"]
     assert finding.public_details == ()
     assert finding.advice == "to free memory, stop the other programs"
 
 
-@pytest.mark.parametrize(("cards", "code"), [("", 9), ("nonsense\n", 0), ("a, b, c, d, e\n", 0)])
-def test_a_tool_that_does_not_work(smi, cards: str, code: int) -> None:  # type: ignore[no-untyped-def]
-    (finding,) = check_cards(smi(cards=cards, code=code))
+@pytest.mark.parametrize(("gpus", "code"), [("", 9), ("nonsense\n", 0), ("a, b, c, d, e\n", 0)])
+def test_a_tool_that_does_not_work(smi, gpus: str, code: int) -> None:  # type: ignore[no-untyped-def]
+    (finding,) = check_gpus(smi(gpus=gpus, code=code))
     assert (finding.subject, finding.status) == ("nvidia-smi", "warn")
     assert "run `nvidia-smi`" in (finding.advice or "")

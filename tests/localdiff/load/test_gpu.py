@@ -1,4 +1,4 @@
-"""What the loader says about a card."""
+"""What the loader says about a GPU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from localdiff.errors import UsageError
-from localdiff.load import card
+from localdiff.load import gpu
 from quant.cuda.choice import Prepared
 from tests import tiny
 
@@ -19,9 +19,9 @@ def test_what_is_missing_is_a_warning_and_what_was_done_is_not(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     prepared = Prepared(paths=("experts of 2 layers: w4a16",), lacking="Triton is not installed: slow")
-    monkeypatch.setattr(card, "prepare", lambda *_, **__: prepared)
+    monkeypatch.setattr(gpu, "prepare", lambda *_, **__: prepared)
     caplog.set_level(logging.INFO, logger="localdiff")
-    card.prepare_card(tiny.model(), CARD)
+    gpu.prepare_gpu(tiny.model(), CARD)
     assert [(record.levelname, record.message) for record in caplog.records] == [
         ("INFO", "experts of 2 layers: w4a16"),
         ("WARNING", "Triton is not installed: slow"),
@@ -32,8 +32,8 @@ def test_experts_that_an_adapter_adds_to_stay_plain(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept: list[object] = []
-    monkeypatch.setattr(card, "prepare", lambda *_, keep: kept.append(keep) or Prepared())
-    card.prepare_card(tiny.model(), CARD, keep={"layers.1.experts"})
+    monkeypatch.setattr(gpu, "prepare", lambda *_, keep: kept.append(keep) or Prepared())
+    gpu.prepare_gpu(tiny.model(), CARD, keep={"layers.1.experts"})
     assert kept == [{"layers.1.experts"}]
     assert "the adapter changes the experts of 1 layer: those are computed one by one" in caplog.text
 
@@ -41,4 +41,4 @@ def test_experts_that_an_adapter_adds_to_stay_plain(
 def test_a_switch_that_says_nothing_known_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", "a7")
     with pytest.raises(UsageError, match="LOCALDIFF_CUDA_EXPERTS=a7 should be a16 or a8"):
-        card.prepare_card(tiny.model(), CARD)
+        gpu.prepare_gpu(tiny.model(), CARD)

@@ -18,7 +18,7 @@ from ..switches import reading_switches
 _log = logging.getLogger(__name__)
 
 
-def prepare_card(network: nn.Module, device: torch.device, keep: Collection[str] = ()) -> None:
+def prepare_gpu(network: nn.Module, device: torch.device, keep: Collection[str] = ()) -> None:
     """Replaces modules that have a faster form on this GPU, in a network that is on it as a whole.
 
     Args:
