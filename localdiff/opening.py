@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .adapter import open_adapter
+from .errors import UsageError
 from .hub import resolve
 from .identity import ModelIdentity
 from .load import further_devices, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
@@ -50,6 +51,11 @@ def open_model(
     adapter: str | None,
 ) -> OpenedModel:
     """Arguments and errors are those of `Engine.load`."""
+    for name, number in (("context", context), ("max_memory", 1 if max_memory is None else max_memory)):
+        if type(number) is not int or number < 1:
+            raise UsageError(
+                f"{name}={number!r} must be a whole number >= 1", "`max_memory` counts bytes, `context` tokens"
+            )
     stored = None if adapter is None else open_adapter(adapter)
     source = resolve(model, revision=revision, offline=offline)
     weights = open_weights(source.directory)

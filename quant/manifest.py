@@ -25,7 +25,7 @@ MANIFEST_FILE = "quant.json"
 FORMAT = "localdiff-quant"
 VERSION = 1
 _HASH = re.compile(r"[0-9a-f]{64}")
-_HINT = "run the same `localdiff quantize` again"
+_HINT = "rebuild it with the `localdiff quantize` command that made it, and `--force`"
 _WORDS = {dtype: word for word, dtype in DTYPES.items()}
 
 

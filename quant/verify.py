@@ -44,7 +44,9 @@ def require_sound(checked: FileChecked) -> None:
         DamagedError: with the problem as its sentence.
     """
     if checked.problem is not None:
-        raise DamagedError(checked.problem, "run the same `localdiff quantize` again; only damaged shards are rebuilt")
+        raise DamagedError(
+            checked.problem, "run the `localdiff quantize` command that made it again; only damaged shards are rebuilt"
+        )
 
 
 def worst_tensors(manifest: Manifest, count: int = 5) -> tuple[tuple[str, str, float], ...]:

@@ -14,6 +14,7 @@ import typer
 
 from localdiff import __version__
 from localdiff.exits import Edge
+from localdiff.ui.abandonable import leave
 from localdiff.ui.later import program
 
 PROGRAM = "localdiff"
@@ -78,4 +79,4 @@ def main(arguments: list[str] | None = None) -> None:
         words = sys.argv[1:] if arguments is None else arguments
         sys.exit(Edge().run(lambda: print(answer(typer.main.get_command(app), shell, words, os.environ), end="")))
     edge = Edge()
-    sys.exit(edge.run(lambda: app(arguments, prog_name=PROGRAM, standalone_mode=False, obj=edge)))
+    leave(edge.run(lambda: app(arguments, prog_name=PROGRAM, standalone_mode=False, obj=edge)))

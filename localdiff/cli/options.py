@@ -116,7 +116,7 @@ Temperature: TypeAlias = Annotated[
     typer.Option(
         metavar="T",
         help="One temperature for every step, in place of --t-min and --t-max. 0 takes the most probable "
-        "token instead of drawing one.",
+        "token instead of drawing one, and keeps the schedule.",
         rich_help_panel=SAMPLER,
     ),
 ]

@@ -56,7 +56,7 @@ def locations(env: Mapping[str, str] = os.environ) -> dict[str, tuple[Path, str]
         "config": (config_path(env), "LOCALDIFF_HOME, XDG_CONFIG_HOME"),
         "models": (paths.models_dir(env), "LOCALDIFF_HOME, XDG_DATA_HOME"),
         "state": (paths.state_dir(env), "LOCALDIFF_HOME, XDG_STATE_HOME"),
-        "downloads": (paths.hub_cache_dir(env), "HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME"),
+        "downloads": (paths.hub_cache_dir(env), "HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME"),
     }
 
 

@@ -43,7 +43,8 @@ def read_environment(env: Mapping[str, str]) -> dict[str, Value]:
                 values[name] = key.from_text(text)
             except UsageError as error:
                 raise UsageError(
-                    f"{key.variable}: {error.message}", error.hint or f"it is {key.what}; `unset {key.variable}`"
+                    f"{key.variable}: {error.message}",
+                    error.hint or f"what it sets: {key.what}; `unset {key.variable}`",
                 ) from error
     return values
 

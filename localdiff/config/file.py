@@ -63,7 +63,9 @@ def read_file(path: Path, shown: str) -> dict[str, Entry]:
         try:
             entries[name] = Entry(value=KEYS[name].checked(value), line=line)
         except UsageError as error:
-            raise UsageError(f"{shown}:{line}: {error.message}", error.hint or f"it is {KEYS[name].what}") from error
+            raise UsageError(
+                f"{shown}:{line}: {error.message}", error.hint or f"what it sets: {KEYS[name].what}"
+            ) from error
     return entries
 
 

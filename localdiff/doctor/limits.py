@@ -5,9 +5,10 @@ Knows threads and clocks; knows nothing about what is checked.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TypeVar
+
+from localdiff.ui.abandonable import AbandonableThread
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ def limited(work: Callable[[], T], seconds: float) -> T:
         except BaseException as error:
             errors.append(error)
 
-    thread = threading.Thread(target=run, daemon=True)
+    thread = AbandonableThread(run)
     thread.start()
     thread.join(seconds)
     if errors:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from localdiff.config import Settings, load_settings, strange_variables
 from localdiff.doctor.finding import USAGE, Finding
 from localdiff.errors import UsageError
+from localdiff.switches import reading_switches
+from quant.cuda.switches import check_switches
 
 _PRIVATE = {"text"}
 """Kinds of settings whose values may hold names; the report says only that they are set."""
@@ -26,7 +28,7 @@ def read_settings(env: Mapping[str, str] = os.environ) -> Settings | UsageError:
 
 def check_settings(settings: Settings | UsageError, env: Mapping[str, str] = os.environ) -> list[Finding]:
     """One finding for the settings, one for every variable that nobody reads."""
-    findings = [_settings(settings)]
+    findings = [_settings(_switches_error() or settings)]
     for name, meant in strange_variables(env):
         findings.append(
             Finding(
@@ -38,6 +40,16 @@ def check_settings(settings: Settings | UsageError, env: Mapping[str, str] = os.
             )
         )
     return findings
+
+
+def _switches_error() -> UsageError | None:
+    """What is wrong with a variable that selects how to compute, which `run` reads only once a model is loaded."""
+    try:
+        with reading_switches():
+            check_switches()
+    except UsageError as error:
+        return error
+    return None
 
 
 def _settings(settings: Settings | UsageError) -> Finding:

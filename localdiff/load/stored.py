@@ -31,7 +31,7 @@ from .accounting import DECODER, ENCODER
 KEEP = "keep"
 PLAIN_RECIPE = "bf16"
 BITSANDBYTES_RECIPE = "bitsandbytes"
-_AGAIN = "run the same `localdiff quantize` again"
+_AGAIN = "run the `localdiff quantize` command that made it again"
 _NO_WEIGHTS = "quantized weights are read from what `localdiff quantize` or bitsandbytes wrote"
 _DAMAGED = f"{_AGAIN}: only what is damaged is rebuilt"
 
@@ -164,7 +164,8 @@ def open_weights(directory: Path | str) -> StoredWeights:
     names = checkpoint.names()
     if any(name.endswith(".codes") and f"{name.removesuffix('.codes')}.scales" in names for name in names):
         raise WeightsError(
-            f"`{directory}` holds quantized weights and no `{MANIFEST_FILE}`", f"fetch that file too, or {_AGAIN}"
+            f"`{directory}` holds quantized weights and no `{MANIFEST_FILE}`",
+            f"fetch that file too, or delete the directory and {_AGAIN}",
         )
     found = bitsandbytes_names(names)
     return BitsandbytesWeights(checkpoint, found) if found else StoredWeights(checkpoint)

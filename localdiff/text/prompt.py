@@ -26,6 +26,8 @@ def prompt_ids(
         UsageError: it is empty or of no such form, is ids with options for messages, or has unknown ids.
         WeightsError: the tokenizer gives an id that the model has no embedding for.
     """
+    if not isinstance(prompt, Sequence):
+        raise UsageError(f"a prompt is text, messages or token ids, not a `{type(prompt).__name__}`")
     ids = [] if isinstance(prompt, str | bytes) else [token for token in prompt if type(token) is int]
     if ids and len(ids) == len(prompt):
         if options.system is not None or options.think:
@@ -33,7 +35,9 @@ def prompt_ids(
         if (strange := _beyond(ids, vocab_size)) is not None:
             raise UsageError(f"{strange} is no token id of this model", f"its ids are 0 to {vocab_size - 1}")
         return ids
-    messages = as_messages([{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt)
+    if isinstance(prompt, str):
+        prompt = [{"role": "user", "content": prompt}] if prompt.strip() else []
+    messages = as_messages(prompt)
     if not messages:
         raise UsageError("the prompt is empty", "give some text, or `-f FILE`")
     if options.system is not None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from typing import Literal, TypeAlias, get_args
 
-from ..switch import SwitchError
+from ..switch import SwitchError, chosen
 
 Part: TypeAlias = Literal[
     "experts", "dense", "decode", "logits", "attention", "layer-ops", "projections", "step", "graph", "commit"
@@ -25,6 +25,18 @@ the same rows fused; the static step; its capture; the fused commit."""
 PARTS: tuple[Part, ...] = get_args(Part)
 PLAIN, SOFT = "LOCALDIFF_CUDA_PLAIN", "LOCALDIFF_CUDA_SOFT"
 EXPERTS, DENSE = "LOCALDIFF_CUDA_EXPERTS", "LOCALDIFF_CUDA_DENSE"
+
+
+def check_switches() -> None:
+    """Reads all of these variables.
+
+    Raises:
+        SwitchError: one has an invalid value.
+    """
+    is_plain(PARTS[0])
+    chosen(EXPERTS, "a16", "a8")
+    chosen(DENSE, "a16", "a8")
+    chosen(SOFT, "exact", "sparse")
 
 
 def is_plain(part: Part) -> bool:

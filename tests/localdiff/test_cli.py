@@ -74,7 +74,7 @@ def test_help_of_run_says_what_each_limit_does(cli: Cli) -> None:
     words = " ".join(cli("run", "-h").stdout.replace("│", " ").split())
     assert "The temperature schedule spans these N steps" in words
     assert "Only cuts the loop short; the temperature schedule is unchanged." in words
-    assert "0 takes the most probable token instead of drawing one." in words
+    assert "0 takes the most probable token instead of drawing one, and keeps the schedule." in words
     assert "<bool>" not in words
 
 

@@ -210,8 +210,21 @@ def test_a_prompt_that_leaves_no_room_is_refused_with_both_numbers(tmp_path: Pat
 
 
 def test_an_empty_prompt_of_ids_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the prompt is empty"):
-        list(tiny.engine(tmp_path).generate([], options()))
+    for empty in ([], "", "  \n"):
+        with pytest.raises(UsageError, match="the prompt is empty"):
+            list(tiny.engine(tmp_path).generate(empty, options()))
+
+
+@pytest.mark.parametrize("prompt", [None, 5, {1, 2}, {"role": "user"}])
+def test_what_is_no_sequence_is_no_prompt(tmp_path: Path, prompt: Any) -> None:
+    with pytest.raises(UsageError, match=f"not a `{type(prompt).__name__}`"):
+        list(tiny.engine(tmp_path).generate(prompt, options()))
+
+
+@pytest.mark.parametrize("given", [{"max_memory": "10GB"}, {"max_memory": -1}, {"context": 0}, {"context": 1.5}])
+def test_amounts_that_are_none_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="must be a whole number >= 1"):
+        Engine.load("demo", **given)
 
 
 @pytest.mark.parametrize("beyond", [64, -1])
@@ -236,7 +249,6 @@ def test_ids_beyond_the_embeddings_are_the_tokenizer_s_fault_where_it_gave_them(
         ([1.5], "float"),
         ([True], "bool"),
         ([None], "NoneType"),
-        ({"role": "user"}, "str"),
         ([2, {"role": "user", "content": "hi"}], "int"),
         ([{"role": "user", "content": "hi"}, "hi"], "str"),
     ],

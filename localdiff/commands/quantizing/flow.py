@@ -117,7 +117,8 @@ class Quantization:
         verification.remember(self._target, self._output)
         if (other := difference(read_manifest(self._target), self._target, self._request)) is not None:
             raise OutputError(
-                f"`{self._target}` already exists, and {other}", "`--output DIR` makes another, `--force` rebuilds it"
+                f"`{self._target}` already exists, and {other}",
+                "another `--output` makes a second one, `--force` rebuilds it",
             )
         return None
 

@@ -21,7 +21,7 @@ from quant.events import FileChecked
 from quant.manifest import Manifest, read_manifest
 from quant.verify import verify, worst_tensors
 
-AGAIN = "run the same `localdiff quantize` again: only what is damaged is rebuilt"
+AGAIN = "run the `localdiff quantize` command that made it again: only what is damaged is rebuilt"
 
 
 def verify_alone(directory: Path, output: Output) -> int:

@@ -132,7 +132,7 @@ def test_a_finished_model_of_something_else_is_refused_without_force(
         result = cli("quantize", *arguments, "--yes", stdin=b"")
         assert (result.code, result.stdout) == (2, "")
         assert f"`{output}` already exists, and {because}" in result.stderr
-        assert "`--output DIR` makes another, `--force` rebuilds it" in result.stderr
+        assert "another `--output` makes a second one, `--force` rebuilds it" in result.stderr
         assert tree(output) == before
 
     cli("quantize", str(source), "--yes", stdin=b"")
@@ -211,7 +211,7 @@ def test_a_flipped_bit_is_found_and_repaired(cli: Cli, source: Path, output: Pat
     result = cli("quantize", str(source), "--verify-only", stdin=b"")
     assert (result.code, result.stdout) == (5, "")
     assert f"`{name}`" in result.stderr
-    assert "run the same `localdiff quantize` again" in result.stderr
+    assert "run the `localdiff quantize` command that made it again" in result.stderr
     result = cli("quantize", str(source), "--yes", stdin=b"")
     assert (result.code, result.stdout) == (0, f"{output}\n")
     assert f"Damaged, will be rebuilt: `{name}`" in result.stderr

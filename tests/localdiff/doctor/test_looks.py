@@ -157,6 +157,18 @@ def test_settings(env: dict[str, str]) -> None:
     assert finding.advice == "did you mean `context`?"
 
 
+def test_a_switch_that_every_run_would_refuse_is_found_before_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = {"HOME": str(tmp_path)}
+    for variable, value in (("LOCALDIFF_CUDA_PLAIN", "nonsense"), ("LOCALDIFF_CUDA_SOFT", "soft")):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, value)
+            (finding,) = check_settings(load_settings(env), env)
+        assert (finding.status, finding.exit_code) == ("fail", 2)
+        assert variable in finding.text and value in finding.text
+
+
 GOOD = {"terminal": True, "columns": 120, "rows": 40, "moving": True, "colors": "truecolor", "unicode": True}
 
 

@@ -1,0 +1,28 @@
+"""Threads that the process may leave behind: a dead disk hangs for minutes, and torch cannot be interrupted."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import NoReturn
+
+
+class AbandonableThread(threading.Thread):
+    """A daemon thread; `leave` ends the process even while it runs foreign code."""
+
+    def __init__(self, target: Callable[[], None]) -> None:
+        super().__init__(target=target, daemon=True)
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process with an exit code, once everything is flushed.
+
+    Beside an abandoned thread the interpreter is not finalized: native code that the thread runs would abort it.
+    """
+    if any(isinstance(thread, AbandonableThread) for thread in threading.enumerate()):
+        atexit._run_exitfuncs()
+        os._exit(code)
+    sys.exit(code)
