@@ -79,4 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
         words = sys.argv[1:] if arguments is None else arguments
         sys.exit(Edge().run(lambda: print(answer(typer.main.get_command(app), shell, words, os.environ), end="")))
     edge = Edge()
-    leave(edge.run(lambda: app(arguments, prog_name=PROGRAM, standalone_mode=False, obj=edge)))
+    code = edge.run(lambda: app(arguments, prog_name=PROGRAM, standalone_mode=False, obj=edge))
+    if arguments is None:
+        leave(code)
+    sys.exit(code)  # the process is somebody else's

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 
@@ -24,5 +25,8 @@ def leave(code: int) -> NoReturn:
     """
     if any(isinstance(thread, AbandonableThread) for thread in threading.enumerate()):
         atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()
         os._exit(code)
     sys.exit(code)
