@@ -67,7 +67,6 @@ ALLOWED: dict[str, set[str]] = {
         "model",
         "events",
         "switches",
-        "quant",
         "quant.cuda",
         "quant.modules",
     },

@@ -19,12 +19,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quant.cuda.choice import activations_of
 from quant.cuda.soft import SparseSoft
 from quant.cuda.support import missing
-from quant.cuda.switches import DENSE, EXPERTS, PARTS, SOFT, is_plain
+from quant.cuda.switches import PARTS, check_switches, is_plain, is_sparse
 from quant.modules import QuantEmbedding
-from quant.switch import chosen
 
 from ..denoising import BlockContext, Step, denoise_block, not_numbers
 from ..diffusion.noise import Noise, SeededNoise
@@ -114,9 +112,8 @@ class Denoiser:
         can_be_captured = all(getattr(module, "can_be_captured", False) for module in experts)
         with reading_switches():
             plain = {part: is_plain(part) for part in PARTS}
-            sparse = chosen(SOFT, "exact", "sparse") == "sparse"
-            for variable in (EXPERTS, DENSE):  # a wrong value is an error even without a GPU
-                activations_of(variable)
+            check_switches()  # a wrong value is an error even without a GPU
+            sparse = is_sparse()
         if device.type != "cuda" or not one_device:
             return cls(model)
         static = not plain["step"] and missing(device) is None

@@ -21,16 +21,15 @@ from torch import nn
 from ..modules.embedding import QuantEmbedding
 from ..modules.experts import QuantExperts
 from ..modules.linear import QuantLinear
-from ..switch import chosen
 from .decode import DecodedLinear
 from .embedding import CudaEmbedding
 from .experts import CudaExperts, can_group
 from .linear import CudaLinear, can_multiply
 from .support import missing
-from .switches import DENSE, EXPERTS, is_plain
+from .switches import DENSE, EXPERTS, activations_of, is_plain
 from .tiles import Activations
 
-__all__ = ["Prepared", "activations_of", "prepare"]
+__all__ = ["Prepared", "prepare"]
 
 _COST = "experts are decoded one by one, and the program waits for the GPU in each layer"
 _KINDS: dict[type[nn.Module], str] = {
@@ -93,15 +92,6 @@ def prepare(
             f"{kind} ({made.count(path)}): {path}" for kind, made in paths.items() for path in dict.fromkeys(made)
         )
     )
-
-
-def activations_of(variable: str) -> Activations:
-    """The value of `LOCALDIFF_CUDA_EXPERTS` or `LOCALDIFF_CUDA_DENSE`.
-
-    Raises:
-        SwitchError: the variable has an invalid value.
-    """
-    return "a8" if chosen(variable, "a16", "a8") == "a8" else "a16"
 
 
 def _makers(*, experts: Activations, dense: Activations) -> dict[type[nn.Module], Callable[[Any], Any]]:

@@ -11,9 +11,12 @@ They are for comparisons. Knows names; knows nothing about what they turn on.
 from __future__ import annotations
 
 import os
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from ..switch import SwitchError, chosen
+
+if TYPE_CHECKING:
+    from .tiles import Activations  # which imports torch; whoever only checks the variables need not
 
 Part: TypeAlias = Literal[
     "experts", "dense", "decode", "logits", "attention", "layer-ops", "projections", "step", "graph", "commit"
@@ -34,9 +37,27 @@ def check_switches() -> None:
         SwitchError: one has an invalid value.
     """
     is_plain(PARTS[0])
-    chosen(EXPERTS, "a16", "a8")
-    chosen(DENSE, "a16", "a8")
-    chosen(SOFT, "exact", "sparse")
+    activations_of(EXPERTS)
+    activations_of(DENSE)
+    is_sparse()
+
+
+def activations_of(variable: str) -> Activations:
+    """The value of `LOCALDIFF_CUDA_EXPERTS` or `LOCALDIFF_CUDA_DENSE`.
+
+    Raises:
+        SwitchError: the variable has an invalid value.
+    """
+    return "a8" if chosen(variable, "a16", "a8") == "a8" else "a16"
+
+
+def is_sparse() -> bool:
+    """Whether self-conditioning may leave improbable ids to their mean.
+
+    Raises:
+        SwitchError: the variable has an invalid value.
+    """
+    return chosen(SOFT, "exact", "sparse") == "sparse"
 
 
 def is_plain(part: Part) -> bool:
