@@ -1,6 +1,20 @@
-"""`python -m localdiff` is `localdiff`."""
+"""`localdiff` and `python -m localdiff`: the command line, interruptible from its first import."""
 
-from localdiff.cli import main
+from __future__ import annotations
+
+import sys
+
+from localdiff.errors import INTERRUPTED
+
+
+def main() -> None:
+    """Run the command line with the arguments of the process."""
+    try:
+        from localdiff import cli
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    cli.main()
+
 
 if __name__ == "__main__":
     main()

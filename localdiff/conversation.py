@@ -99,8 +99,21 @@ class Conversation:
         return self.engine.template.encode(self.engine.tokenizer, plain, think=options.think)
 
     def _with_own_ids(self, rendered: Sequence[int], messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        replies = [message.get(IDS) for message in messages if message.get("role") == "assistant"]
+        replies = [_own_ids(message) for message in messages if message.get("role") == "assistant"]
         return with_own_ids(self.engine.tokenizer, rendered, replies)
+
+
+def _own_ids(message: Mapping[str, Any]) -> Sequence[int] | None:
+    """The ids that a message carries, which another model may have written."""
+    own = message.get(IDS)
+    if own is None:
+        return None
+    if isinstance(own, Sequence) and all(type(token) is int and token >= 0 for token in own):
+        return own
+    raise UsageError(
+        f"`{IDS}` of a message should be a list of token ids",
+        "give the `token_ids` of the `RunFinished` event, or leave it out",
+    )
 
 
 def with_own_ids(tokenizer: Tokenizer, rendered: Sequence[int], replies: Sequence[Sequence[int] | None]) -> list[int]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import TypeVar
+
+Option = TypeVar("Option", bound=str)
 
 
 class SwitchError(ValueError):
@@ -11,13 +14,14 @@ class SwitchError(ValueError):
     hint = "it is an environment variable; `docs/configuration.md` says where its values are listed"
 
 
-def chosen(name: str, *options: str) -> str:
+def chosen(name: str, *options: Option) -> Option:
     """The value of a variable; the first option where it is unset or empty.
 
     Raises:
         SwitchError: its value is not one of the options.
     """
     value = os.environ.get(name) or options[0]
-    if value not in options:
-        raise SwitchError(f"{name}={value} should be {', '.join(options[:-1])} or {options[-1]}")
-    return value
+    for option in options:
+        if option == value:
+            return option
+    raise SwitchError(f"{name}={value} should be {', '.join(options[:-1])} or {options[-1]}")

@@ -14,7 +14,7 @@ from localdiff.errors import UsageError
 from localdiff.paths import expanded
 
 MAX_BYTES = 16_000_000
-_IMAGES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".heic", ".svg", ".avif"}
+_IMAGES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".heic", ".avif"}
 
 
 def split_paths(argument: str) -> list[Path]:

@@ -180,7 +180,10 @@ def pair_command(
     ] = None,
     adapter: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Instead of recipes: the model without this adapter, and with it."),
+        typer.Option(
+            metavar="ADAPTER",
+            help="Instead of recipes: the model without this adapter, and with it. Named as for run.",
+        ),
     ] = None,
     model: Annotated[
         str,

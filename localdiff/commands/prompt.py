@@ -11,6 +11,7 @@ from localdiff.errors import UsageError
 from localdiff.paths import expanded
 
 STDIN = "-"
+_GIVEN = "give it in quotes, with `-f FILE`, or through a pipe"
 
 
 class NoPromptError(UsageError):
@@ -45,7 +46,9 @@ def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None) 
     piped = b"" if stdin is None or stdin.isatty() else stdin.read()
     if argument is None:
         if not piped and (stdin is None or stdin.isatty()):
-            raise NoPromptError("no prompt", "give it in quotes, with `-f FILE`, or through a pipe")
+            raise NoPromptError("no prompt", _GIVEN)
+        if not piped:
+            raise UsageError("no prompt, and standard input is empty", _GIVEN)
         return _text(piped, "standard input")
     _require_text(argument, "the prompt")
     return f"{argument}\n\n{_text(piped, 'standard input')}" if piped else argument

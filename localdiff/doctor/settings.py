@@ -12,6 +12,7 @@ from localdiff.config import Settings, load_settings, strange_variables
 from localdiff.doctor.finding import USAGE, Finding
 from localdiff.errors import UsageError
 from localdiff.switches import reading_switches
+from quant.cpu.switches import cpu_path
 from quant.cuda.switches import check_switches
 
 _PRIVATE = {"text"}
@@ -46,6 +47,7 @@ def _switches_error() -> UsageError | None:
     """What is wrong with a variable that selects how to compute, which `run` reads only once a model is loaded."""
     try:
         with reading_switches():
+            cpu_path()
             check_switches()
     except UsageError as error:
         return error

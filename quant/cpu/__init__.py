@@ -5,12 +5,8 @@
     int8_weight            weights as int8, one scale per row, in oneDNN's own layout
     products               one stacked tensor of experts times the rows routed to each
     experts, linear, embedding    the modules
-    choice                 which module is replaced by which, on this machine
+    switches, choice       which module is replaced by which, on this machine
 
 Each computes what its plain counterpart computes, within an error that its module states, and describes how in `path`.
 They know modules and shapes; they know no names, files or canvases.
 """
-
-from .choice import prepare
-
-__all__ = ["prepare"]

@@ -26,7 +26,6 @@ from ..modules.embedding import QuantEmbedding
 from ..modules.experts import QuantExperts
 from ..modules.linear import QuantLinear
 from ..modules.tensor import QuantTensor
-from ..switch import chosen
 from .allocator import keep_freed_memory
 from .bitsandbytes_library import nf4_library
 from .embedding import Bf16Embedding
@@ -35,9 +34,7 @@ from .int8_weight import multiplies_int8, row_bytes
 from .linear import Int8Linear, LastRows
 from .pages import give_back
 from .products import DecodedProduct, ExpertProduct, Int8Product, LibraryProduct
-
-SWITCH = "LOCALDIFF_CPU_PATH"
-"""Environment variable: `plain` keeps all plain modules, `fast` replaces small ones too, `auto` is the default."""
+from .switches import cpu_path
 
 LEAST = 1 << 20
 """Weights of a matrix below which `auto` leaves it alone: there is nothing to gain, and rounding to lose."""
@@ -65,14 +62,14 @@ def prepare(
     Raises:
         SwitchError: the environment variable has an invalid value.
     """
-    switch = chosen(SWITCH, "auto", "plain", "fast")
-    if switch == "plain":
+    path = cpu_path()
+    if path == "plain":
         return 0
     keep_freed_memory()
-    taken, last, least = 0, LastRows(), 0 if switch == "fast" else least
+    taken, last, least = 0, LastRows(), 0 if path == "fast" else least
     found = list(_quantized(model))
-    for done, path in enumerate(found, 1):
-        parent, _, attribute = path.rpartition(".")
+    for done, name in enumerate(found, 1):
+        parent, _, attribute = name.rpartition(".")
         owner = model.get_submodule(parent)
         plain = getattr(owner, attribute)
         fast = _fast(plain, last, least)

@@ -48,7 +48,7 @@ def activations_of(variable: str) -> Activations:
     Raises:
         SwitchError: the variable has an invalid value.
     """
-    return "a8" if chosen(variable, "a16", "a8") == "a8" else "a16"
+    return chosen(variable, "a16", "a8")
 
 
 def is_sparse() -> bool:

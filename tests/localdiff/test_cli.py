@@ -56,6 +56,22 @@ def test_python_m_localdiff_is_localdiff() -> None:
     assert (result.code, result.stdout) == (0, f"localdiff {localdiff.__version__}\n")
 
 
+def test_an_interrupt_while_it_is_imported_is_an_interrupt() -> None:
+    """Ctrl-C in the first tenth of a second: whatever of the command line is being imported, nothing is printed."""
+    program = """
+import sys
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == "localdiff.ui.output":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from localdiff.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment(), cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_help_is_on_stdout_and_names_the_command(cli: Cli) -> None:
     result = cli("--help")
     assert result.code == 0

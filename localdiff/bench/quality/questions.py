@@ -19,6 +19,8 @@ from ...errors import UsageError
 PROMPTS = "prompts"
 """Group of questions from a file."""
 
+_FILE = "`--prompts` takes a UTF-8 file with one prompt per line"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
@@ -59,11 +61,11 @@ def file_questions(path: Path) -> list[Question]:
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"`{path}` cannot be read as text ({error})", "give a UTF-8 file with a prompt a line"
-        ) from error
+    except OSError as error:
+        raise UsageError(f"`{path}` cannot be read: {error.strerror}", _FILE) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"`{path}` is not text: byte {error.start} is not UTF-8", _FILE) from error
     questions = [Question(group=PROMPTS, messages=(("user", line),)) for line in lines if line.strip()]
     if not questions:
-        raise UsageError(f"`{path}` has no prompts", "give a file with a prompt a line")
+        raise UsageError(f"`{path}` has no prompts", _FILE)
     return questions

@@ -15,7 +15,7 @@ import torch
 
 from quant.codec import stored_bytes
 from quant.codecs import CODECS
-from quant.cpu import prepare
+from quant.cpu.choice import prepare
 from quant.errors import RecipeError
 from quant.memory import SLACK, Held, MemoryAccount
 from quant.recipe import Recipe, recipe_named

@@ -228,9 +228,9 @@ def test_prompts_of_a_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no prompts"):
         file_questions(path)
     path.write_bytes(b"\xff")
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="is not text: byte 0 is not UTF-8"):
         file_questions(path)
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot be read: No such file or directory"):
         file_questions(tmp_path / "nothing")
 
 

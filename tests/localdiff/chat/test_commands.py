@@ -133,6 +133,12 @@ def test_files_stay_until_there_is_an_answer(room: Room, tmp_path: Path) -> None
     assert "a.txt" not in room.asked[-1][2]
 
 
+def test_a_drawing_that_is_text_is_text(room: Room, tmp_path: Path) -> None:
+    (tmp_path / "a.svg").write_text("<svg/>")
+    room(f"/file {tmp_path}/a.svg", "What?")
+    assert room.asked == [["a.svg\n```\n<svg/>\n```\n\nWhat?"]]
+
+
 def test_files_can_be_left_out_again(room: Room, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     room(f"/file {tmp_path}/a.txt", "/file off", "What?")

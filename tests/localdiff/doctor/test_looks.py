@@ -161,7 +161,11 @@ def test_a_switch_that_every_run_would_refuse_is_found_before_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env = {"HOME": str(tmp_path)}
-    for variable, value in (("LOCALDIFF_CUDA_PLAIN", "nonsense"), ("LOCALDIFF_CUDA_SOFT", "soft")):
+    for variable, value in (
+        ("LOCALDIFF_CUDA_PLAIN", "nonsense"),
+        ("LOCALDIFF_CUDA_SOFT", "soft"),
+        ("LOCALDIFF_CPU_PATH", "x"),
+    ):
         with monkeypatch.context() as patch:
             patch.setenv(variable, value)
             (finding,) = check_settings(load_settings(env), env)

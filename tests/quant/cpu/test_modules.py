@@ -7,14 +7,15 @@ import torch
 from torch import Tensor, nn
 
 from quant.codecs import CODECS
-from quant.cpu import choice, prepare
+from quant.cpu import choice
 from quant.cpu.bitsandbytes_library import nf4_library
-from quant.cpu.choice import SWITCH
+from quant.cpu.choice import prepare
 from quant.cpu.embedding import KEPT, TAIL, Bf16Embedding
 from quant.cpu.experts import CpuExperts
 from quant.cpu.int8_weight import RowWeight, multiplies_int8
 from quant.cpu.linear import Int8Linear, LastRows
 from quant.cpu.products import DecodedProduct, Int8Product, LibraryProduct
+from quant.cpu.switches import CPU_PATH
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
 from quant.switch import SwitchError
 
@@ -151,7 +152,7 @@ def test_products(codec: str, make: object, tolerance: float, dtype: torch.dtype
 @pytest.mark.parametrize("formats", [("nf4", "nf4"), ("nf4", "int8"), ("int8", "int8")], ids="-".join)
 @pytest.mark.parametrize("rows", [1, 33])
 def test_experts(monkeypatch: pytest.MonkeyPatch, formats: tuple[str, str], dtype: torch.dtype, rows: int) -> None:
-    monkeypatch.setenv(SWITCH, "fast")
+    monkeypatch.setenv(CPU_PATH, "fast")
     model = nn.ModuleDict({"experts": experts(*formats)})
     plain = experts(*formats)
     prepare(model)
@@ -164,7 +165,7 @@ def test_experts(monkeypatch: pytest.MonkeyPatch, formats: tuple[str, str], dtyp
 
 
 def test_experts_without_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SWITCH, "fast")
+    monkeypatch.setenv(CPU_PATH, "fast")
     model = nn.ModuleDict({"experts": experts("nf4", "int8")})
     prepare(model)
     out = model["experts"](torch.zeros(0, WIDTH), torch.zeros(0, 2, dtype=torch.int64), torch.zeros(0, 2))
@@ -252,7 +253,7 @@ def test_what_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_int8
 def test_nothing_takes_more_than_there_is_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SWITCH, "fast")
+    monkeypatch.setenv(CPU_PATH, "fast")
     monkeypatch.setattr(choice, "multiplies_bf16", lambda: True)
     # One scale of 4 bytes a row, where a group of 64 has one of 2 bytes.
     head, up, down = VOCAB * (WIDTH - 6), 96 * (4 - 6), EXPERTS * WIDTH * (4 - 4)
@@ -268,20 +269,20 @@ def test_nothing_takes_more_than_there_is_to_spare(monkeypatch: pytest.MonkeyPat
 
 
 def test_experts_that_are_decoded_take_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SWITCH, "fast")
+    monkeypatch.setenv(CPU_PATH, "fast")
     model = nn.ModuleDict({"experts": experts("nf4", "nf4")})
     assert prepare(model, spare=0) == 0
     assert isinstance(model["experts"], CpuExperts)
 
 
 def test_a_switch_that_says_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SWITCH, "quick")
+    monkeypatch.setenv(CPU_PATH, "quick")
     with pytest.raises(SwitchError, match="LOCALDIFF_CPU_PATH=quick should be auto, plain or fast"):
         prepare(nn.Module())
 
 
 def test_the_switch_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SWITCH, "plain")
+    monkeypatch.setenv(CPU_PATH, "plain")
     model = Whole()
     prepare(model, least=0)
     assert kinds(model) == PLAIN
@@ -291,7 +292,7 @@ def test_a_machine_that_can_do_nothing_of_it(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(choice, "multiplies_int8", lambda: False)
     monkeypatch.setattr(choice, "multiplies_bf16", lambda: False)
     monkeypatch.setattr(choice, "nf4_library", lambda: None)
-    monkeypatch.setenv(SWITCH, "fast")
+    monkeypatch.setenv(CPU_PATH, "fast")
     model, plain = Whole(), experts("nf4", "int8")
     prepare(model)
     assert kinds(model) == [QuantEmbedding, QuantLinear, QuantLinear, CpuExperts]
@@ -301,7 +302,7 @@ def test_a_machine_that_can_do_nothing_of_it(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_has_no_weights_yet_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SWITCH, "fast")
+    monkeypatch.setenv(CPU_PATH, "fast")
     model = Whole()
     model.up.weight.to("meta")
     prepare(model)

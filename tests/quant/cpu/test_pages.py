@@ -12,7 +12,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from quant.codecs import CODECS
-from quant.cpu import choice, prepare
+from quant.cpu import choice
+from quant.cpu.choice import prepare
 from quant.cpu.pages import give_back
 from quant.modules import QuantLinear, QuantTensor
 
