@@ -22,7 +22,8 @@ from localdiff.ui.log import logging_to
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
-from localdiff.ui.terminal import TerminalGuard, is_same_terminal
+from localdiff.ui.terminal import is_same_terminal
+from localdiff.ui.terminal_guard import TerminalGuard
 from localdiff.view.paragraphs import Passage
 
 REDRAWS = 2

@@ -16,6 +16,7 @@ from typing import Final, TextIO
 
 from localdiff.ui.region import CURSOR_OFF, ERASE_BELOW, ERASE_REST_OF_ROW, RESTORE, SYNC_OFF, SYNC_ON, WRAP_OFF
 from localdiff.ui.terminal import terminal_size
+from localdiff.ui.terminal_signals import TerminalSignals
 from localdiff.view.layout import Size
 
 if sys.platform != "win32":
@@ -71,20 +72,15 @@ class ReplayScreen:
         self._screen = screen
         self._rows: tuple[str, ...] | None = None
         self._modes: list[object] = []
-        self._handlers: dict[int, object] = {}
         self._wake_read, self._wake_write = os.pipe()
+        self._signals = TerminalSignals(
+            give_back=self._give_back, take=self._on_continued, more={signal.SIGWINCH: self._on_change}
+        )
 
     def __enter__(self) -> ReplayScreen:
         os.set_blocking(self._wake_write, False)
         self._screen.flush()
-        for number, handler in (
-            (signal.SIGHUP, self._on_fatal),
-            (signal.SIGQUIT, self._on_fatal),
-            (signal.SIGWINCH, self._on_change),
-            (signal.SIGTSTP, self._on_suspend),
-            (signal.SIGCONT, self._on_continue),
-        ):
-            self._handlers[number] = signal.signal(number, handler)
+        self._signals.start()
         self._take()
         return self
 
@@ -92,8 +88,7 @@ class ReplayScreen:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._give_back()
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._signals.stop()
         os.close(self._wake_read)
         os.close(self._wake_write)
 
@@ -159,20 +154,7 @@ class ReplayScreen:
     def _on_change(self, _number: int, _frame: FrameType | None) -> None:
         os.write(self._wake_write, b"!")
 
-    def _on_fatal(self, number: int, _frame: FrameType | None) -> None:
-        self._give_back()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-
-    def _on_suspend(self, number: int, frame: FrameType | None) -> None:
-        self._give_back()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-        # It goes on, perhaps without having stopped: the system stops no process that nobody could continue.
-        self._on_continue(number, frame)
-
-    def _on_continue(self, _number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTSTP, self._on_suspend)
+    def _on_continued(self) -> None:
         if not self._modes:
             self._take()
         os.write(self._wake_write, b"!")

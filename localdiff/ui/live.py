@@ -30,7 +30,8 @@ from localdiff.events import (
 )
 from localdiff.ui.mailbox import Mailbox
 from localdiff.ui.painter import Frame, Painter
-from localdiff.ui.terminal import LiveMode, TerminalGuard, takes_output, terminal_size
+from localdiff.ui.terminal import LiveMode, takes_output, terminal_size
+from localdiff.ui.terminal_guard import TerminalGuard
 from localdiff.view.canvas_view import CanvasView
 from localdiff.view.layout import Size
 from localdiff.view.palette import Palette, resolve_palette

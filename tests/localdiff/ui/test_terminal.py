@@ -16,7 +16,8 @@ from typing import TextIO
 import pytest
 
 from localdiff.ui.region import LEAVE
-from localdiff.ui.terminal import FALLBACK, TerminalGuard, is_same_terminal, live_mode, terminal_size
+from localdiff.ui.terminal import FALLBACK, is_same_terminal, live_mode, terminal_size
+from localdiff.ui.terminal_guard import TerminalGuard
 from localdiff.view.layout import Size
 from tests.screens import FakeTerminal
 
@@ -133,17 +134,6 @@ def test_a_terminal_of_another_process_keeps_its_echo(terminal: tuple[int, TextI
     guard.stop()
 
 
-def test_termination_unwinds_and_the_handler_goes_back(terminal: tuple[int, TextIO]) -> None:
-    _, stream = terminal
-    guard = TerminalGuard(stream=stream)
-    guard.start()
-    with pytest.raises(SystemExit) as caught:
-        signal.raise_signal(signal.SIGTERM)
-    assert caught.value.code == 143
-    guard.stop()
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
-
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT])
 def test_signals_that_end_the_process_still_do_after_the_terminal_is_restored(
     terminal: tuple[int, TextIO], number: signal.Signals
@@ -165,15 +155,15 @@ def test_somebody_else_s_handler_is_left_alone(terminal: tuple[int, TextIO]) -> 
     def theirs(number: int, frame: object) -> None:
         raise AssertionError(number, frame)
 
-    for number in (signal.SIGTERM, signal.SIGTSTP):
+    for number in (signal.SIGQUIT, signal.SIGTSTP):
         signal.signal(number, theirs)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     guard = TerminalGuard(stream=stream)
     guard.start()
-    assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGTSTP) is theirs
+    assert signal.getsignal(signal.SIGQUIT) is signal.getsignal(signal.SIGTSTP) is theirs
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     guard.stop()
-    assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGTSTP) is theirs
+    assert signal.getsignal(signal.SIGQUIT) is signal.getsignal(signal.SIGTSTP) is theirs
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 

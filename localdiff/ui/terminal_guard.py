@@ -1,0 +1,105 @@
+"""The terminal while something is drawn on it, and its restoration on every exit.
+
+Knows file descriptors and `termios`; knows nothing about what is drawn. Whatever ends the process, short of a signal
+that cannot be caught, the cursor, auto-wrap, colours, synchronized updates and the echo are restored.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+from localdiff.ui.region import LEAVE
+from localdiff.ui.terminal import takes_output
+from localdiff.ui.terminal_signals import TerminalSignals
+
+if sys.platform != "win32":
+    import termios
+
+_PATIENCE = 0.2
+
+
+class TerminalGuard:
+    """Restores a terminal on every way out.
+
+    Between `start` and `stop`: a hangup and Ctrl-\\ end the process as always, after the terminal has been restored;
+    keys are not echoed into the picture; Ctrl-Z restores it before the process stops; and an exit that skips `stop`
+    still restores it. Signals are handled as in `TerminalSignals`.
+
+    Args:
+        stream: the terminal that is drawn on.
+        keyboard: the terminal that echoes keys, or None to leave its echo alone.
+        resumed: called after the process was stopped and continued, from a signal handler.
+    """
+
+    def __init__(
+        self, *, stream: TextIO, keyboard: TextIO | None = None, resumed: Callable[[], None] | None = None
+    ) -> None:
+        self._stream = stream
+        self._keyboard = keyboard
+        self._resumed = resumed
+        self._signals = TerminalSignals(give_back=self.restore, take=self._on_continued)
+        self._echo: list[object] | None = None
+        self._started = False
+
+    def start(self) -> None:
+        """Take over the terminal."""
+        if self._started:
+            return
+        self._started = True
+        atexit.register(self.restore)
+        self._silence_keys()
+        self._signals.start()
+
+    def stop(self) -> None:
+        """Restore the terminal; call it after the last write."""
+        if not self._started:
+            return
+        self._started = False
+        self._echo_keys()
+        self._signals.stop()
+        atexit.unregister(self.restore)
+
+    def restore(self) -> None:
+        """Remove the canvas and restore the terminal, now; never waits long for a terminal that is stuck."""
+        self._echo_keys()
+        try:
+            if takes_output(self._stream, patience=_PATIENCE):
+                os.write(self._stream.fileno(), LEAVE.encode())
+        except (OSError, ValueError):
+            # The terminal is gone, and everything to restore with it.
+            return
+
+    def _on_continued(self) -> None:
+        self._silence_keys()
+        if self._resumed is not None:
+            self._resumed()
+
+    def _silence_keys(self) -> None:
+        if self._keyboard is None or sys.platform == "win32":
+            return
+        try:
+            descriptor = self._keyboard.fileno()
+            # A background process that touches the terminal's settings would be stopped.
+            if not os.isatty(descriptor) or os.tcgetpgrp(descriptor) != os.getpgrp():
+                return
+            settings = termios.tcgetattr(descriptor)
+            if self._echo is None:
+                self._echo = list(settings)
+            # Ctrl-C would discard what a slow terminal has not read yet: text of the answer, and half a frame.
+            settings[3] = settings[3] & ~termios.ECHO | termios.NOFLSH
+            termios.tcsetattr(descriptor, termios.TCSANOW, settings)
+        except (OSError, ValueError, termios.error):
+            self._echo = None
+
+    def _echo_keys(self) -> None:
+        if self._echo is None or self._keyboard is None or sys.platform == "win32":
+            return
+        settings, self._echo = self._echo, None
+        try:
+            termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, settings)  # type: ignore[arg-type]
+        except (OSError, ValueError, termios.error):
+            return

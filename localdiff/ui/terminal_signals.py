@@ -1,0 +1,78 @@
+"""The signals by which a process loses its terminal, and gets it back.
+
+Knows signals; knows nothing about what must be restored.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from types import FrameType, MappingProxyType
+from typing import TypeAlias
+
+Handler: TypeAlias = Callable[[int, FrameType | None], None]
+_NONE: Mapping[int, Handler] = MappingProxyType({})
+
+
+class TerminalSignals:
+    """Gives a terminal back before the process loses it, and takes it again afterwards.
+
+    Between `start` and `stop`: a hangup and Ctrl-\\ end the process as always, after `give_back`; Ctrl-Z stops it after
+    `give_back`, and `take` is called once it goes on. A signal that other code handles, or that is ignored, is left
+    alone, and so are all of them outside the main thread.
+
+    Args:
+        give_back: restores the terminal; called from a signal handler.
+        take: sets it up again, which it may be already; called from a signal handler.
+        more: handlers of other signals, for the same time.
+    """
+
+    def __init__(
+        self, *, give_back: Callable[[], None], take: Callable[[], None], more: Mapping[int, Handler] = _NONE
+    ) -> None:
+        self._give_back = give_back
+        self._take = take
+        self._more = more
+        self._handled: list[int] = []
+
+    def start(self) -> None:
+        """Handle the signals."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        handlers = dict(self._more)
+        if sys.platform != "win32":
+            handlers |= {
+                signal.SIGHUP: self._on_fatal,
+                signal.SIGQUIT: self._on_fatal,
+                signal.SIGTSTP: self._on_suspend,
+                signal.SIGCONT: self._on_continue,
+            }
+        for number, handler in handlers.items():
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, handler)
+                self._handled.append(number)
+
+    def stop(self) -> None:
+        """Leave the signals to the system again."""
+        while self._handled:
+            signal.signal(self._handled.pop(), signal.SIG_DFL)
+
+    def _on_fatal(self, number: int, _frame: FrameType | None) -> None:
+        self._give_back()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def _on_suspend(self, number: int, frame: FrameType | None) -> None:
+        self._give_back()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        # It goes on, perhaps without having stopped: the system stops no process that nobody could continue.
+        self._on_continue(number, frame)
+
+    def _on_continue(self, _number: int, _frame: FrameType | None) -> None:
+        if sys.platform != "win32" and signal.SIGTSTP in self._handled:
+            signal.signal(signal.SIGTSTP, self._on_suspend)
+        self._take()
