@@ -100,6 +100,10 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
         return None
     elif "/" in reference or os.sep in reference or reference.startswith((".", "~")):
         raise WeightsError(f"no such directory: `{reference}`", KINDS)
+    elif _is_unfinished(reference):
+        raise WeightsError(
+            f"`{reference}` is an unfinished quantized model", "the `localdiff quantize` that began it finishes it"
+        )
     else:
         raise WeightsError(f"`{reference}` is neither `demo`, nor a quantized model, a directory or a Hub id", KINDS)
     if revision is not None:
@@ -116,6 +120,12 @@ def quantized_directory(name: str) -> Path | None:
         return None
     directory = paths.models_dir() / name
     return directory if os.path.isfile(directory / MANIFEST) else None
+
+
+def _is_unfinished(name: str) -> bool:
+    """Whether a job has begun to make the quantized model of this name; `localdiff models` lists it with a suffix."""
+    partial = UNFINISHED[0]
+    return bool(name) and (paths.models_dir() / (name.removesuffix(partial) + partial)).is_dir()
 
 
 def show_downloads(shown: bool) -> None:

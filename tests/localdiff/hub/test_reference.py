@@ -160,6 +160,11 @@ def test_a_quantized_model_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.
     directory.mkdir(parents=True)
     with pytest.raises(WeightsError, match="`small-4bit` is neither"):
         resolve("small-4bit")
+    (directory.parent / "small-4bit.partial").mkdir()
+    for name in ("small-4bit", "small-4bit.partial"):
+        with pytest.raises(WeightsError, match=f"`{name}` is an unfinished quantized model"):
+            resolve(name)
+    (directory.parent / "small-4bit.partial").rmdir()
     (directory / "quant.json").touch()
     assert resolve("small-4bit") == ModelSource(directory=directory, name="small-4bit")
     for suffix in (".partial", ".discarded"):
