@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .diffusion.noise import Noise
-from .diffusion.reading import Reading, read_logits
+from .diffusion.reading import LogitStatistics, read_logits
 from .diffusion.sampler import accept, renoise
 from .diffusion.schedule import temperature_at
 from .diffusion.settings import SamplerSettings
@@ -82,7 +82,7 @@ def denoise_block(
             logits = model.denoise(canvas, cache, soft)
         # b. Read them: entropy, draft, samples. The logits are now capped and divided by the temperature.
         sampler = None if settings.greedy else noise
-        reading = read_logits(
+        stats = read_logits(
             logits,
             softcap=model.config.softcap,
             temperature=temperature,
@@ -90,11 +90,11 @@ def denoise_block(
             alternatives=context.alternatives,
         )
         # c. Accept the surest, renoise the rest.
-        accepted = accept(reading.entropy, settings.entropy_bound)
+        accepted = accept(stats.entropy, settings.entropy_bound)
         fresh = noise.canvas(len(canvas), model.config.vocab_size).to(device)
-        shown, canvas = canvas, renoise(reading.sampled, accepted, fresh)
+        shown, canvas = canvas, renoise(stats.sampled, accepted, fresh)
         # d. Stop?
-        packed = _pack(reading, accepted, shown).cpu()
+        packed = _pack(stats, accepted, shown).cpu()
         draft, entropy = packed[0], packed[2].view(torch.float32)
         if not entropy.isfinite().all():
             raise not_numbers(step, context.block)
@@ -116,14 +116,14 @@ def denoise_block(
             confident=verdict.confident,
             seconds=now - began,
             elapsed=now - context.started,
-            top_ids=_rows(reading.top_ids),
-            top_probs=_rows(reading.top_probs),
+            top_ids=_rows(stats.top_ids),
+            top_probs=_rows(stats.top_probs),
         )
         yield Step(event=event, converged=verdict.stop)
         if verdict.stop or step == settings.steps:
             return
         # e. Carry this step's prediction into the next, and free the logits before that makes its own.
-        soft = model.soft_embedding(logits, reading.log_normalizer)
+        soft = model.soft_embedding(logits, stats.log_normalizer)
         del logits
 
 
@@ -140,14 +140,14 @@ def _rows(table: Tensor) -> tuple[tuple[Any, ...], ...]:
     return tuple(tuple(row) for row in table.tolist()) if table.numel() else ()
 
 
-def _pack(reading: Reading, accepted: Tensor, shown: Tensor) -> Tensor:
+def _pack(stats: LogitStatistics, accepted: Tensor, shown: Tensor) -> Tensor:
     """All that an event shows as int32 [6, L], floats by their bits, so that a step needs one copy to the host."""
     rows = (
-        reading.argmax.int(),
-        reading.argmax_prob.view(torch.int32),
-        reading.entropy.view(torch.int32),
+        stats.argmax.int(),
+        stats.argmax_prob.view(torch.int32),
+        stats.entropy.view(torch.int32),
         accepted.int(),
-        reading.sampled.int(),
+        stats.sampled.int(),
         shown.int(),
     )
     return torch.stack(rows)

@@ -23,7 +23,7 @@ _CACHED_ELEMENTS = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class LogitStatistics:
     """Statistics of one denoise step's logits, at this step's temperature.
 
     All tensors are on the logits' device, and [L] but for the last two.
@@ -54,7 +54,7 @@ def read_logits(
     temperature: float | Tensor,
     noise: SampleNoise | None,
     alternatives: int = 0,
-) -> Reading:
+) -> LogitStatistics:
     """Reads raw logits [L, V] and overwrites them with the processed ones: capped, divided by `temperature`, rounded.
 
     The processed logits are what self-conditioning continues from; they keep the dtype of `logits`, as the reference's,
@@ -67,7 +67,7 @@ def read_logits(
     """
     length, vocab_size = logits.shape
     top_k = min(alternatives, vocab_size)
-    reading = Reading(
+    stats = LogitStatistics(
         entropy=logits.new_empty(length, dtype=torch.float32),
         argmax=logits.new_empty(length, dtype=torch.int64),
         argmax_prob=logits.new_empty(length, dtype=torch.float32),
@@ -89,18 +89,18 @@ def read_logits(
         scores.div_(temperature)
         logits[rows] = scores
         stored = second[: len(scores)].copy_(logits[rows])
-        reading.log_normalizer[rows] = _log_sum_exp(stored)
-        reading.argmax[rows] = argmax(scores)
+        stats.log_normalizer[rows] = _log_sum_exp(stored)
+        stats.argmax[rows] = argmax(scores)
         peak = scores.amax(dim=-1, keepdim=True)
         probs = torch.sub(scores, peak, out=stored).exp_()
         total = probs.sum(dim=-1, keepdim=True)
-        reading.entropy[rows] = _entropy(scores.sub_(peak), probs, total)
+        stats.entropy[rows] = _entropy(scores.sub_(peak), probs, total)
         probs.div_(total)
-        reading.argmax_prob[rows] = total.squeeze(1).reciprocal_()
-        reading.sampled[rows] = reading.argmax[rows] if noise is None else noise.sample(probs, start)
+        stats.argmax_prob[rows] = total.squeeze(1).reciprocal_()
+        stats.sampled[rows] = stats.argmax[rows] if noise is None else noise.sample(probs, start)
         if top_k:
-            reading.top_probs[rows], reading.top_ids[rows] = probs.topk(top_k, dim=-1)
-    return reading
+            stats.top_probs[rows], stats.top_ids[rows] = probs.topk(top_k, dim=-1)
+    return stats
 
 
 def _block(vocab_size: int, device: torch.device) -> int:

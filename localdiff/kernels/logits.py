@@ -19,7 +19,7 @@ WARPS = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Statistics:
-    """Statistics of rows of logits, [L] each, on their device; the names are those of `diffusion.reading.Reading`."""
+    """Statistics of rows of logits, [L] each, on their device; named as in `LogitStatistics`."""
 
     entropy: Tensor
     argmax: Tensor

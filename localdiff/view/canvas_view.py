@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from localdiff.view.canvas_state import CanvasState, state_of
 from localdiff.view.cells import Cell, CellMaker
 from localdiff.view.draft import draft_cells
 from localdiff.view.flow import COMMITTED, Page, lay_out, window
 from localdiff.view.layout import Layout, Size, Tier, layout_of
 from localdiff.view.palette import Palette
-from localdiff.view.reading import Reading, read
 from localdiff.view.scene import Scene
 from localdiff.view.style import Row, Span
 from localdiff.view.widths import split_columns, text_width
@@ -77,11 +77,11 @@ class CanvasView:
             return Picture(rows=(prompt_row(scene, layout.columns, self.palette),), drawn=drawn)
         if drawn.block != scene.block.block:
             drawn = Drawn(block=scene.block.block)
-        reading = read(scene)
-        body, top = self._body(scene, reading, layout, drawn)
-        rows = [*header_rows(scene, reading, layout, self.palette), *body]
+        state = state_of(scene)
+        body, top = self._body(scene, state, layout, drawn)
+        rows = [*header_rows(scene, state, layout, self.palette), *body]
         if layout.footer_rows:
-            rows.append(footer_row(scene, reading, layout, self.palette))
+            rows.append(footer_row(scene, state, layout, self.palette))
         if layout.legend_rows:
             rows.append(legend_row(layout, self.palette))
         ids = scene.step.argmax_ids if scene.step else None
@@ -97,24 +97,24 @@ class CanvasView:
             self._layout = (key, layout)
         return self._layout[1]
 
-    def _body(self, scene: Scene, reading: Reading, layout: Layout, drawn: Drawn) -> tuple[list[Row], int]:
-        page = self._page(scene, reading, layout, drawn)
+    def _body(self, scene: Scene, state: CanvasState, layout: Layout, drawn: Drawn) -> tuple[list[Row], int]:
+        page = self._page(scene, state, layout, drawn)
         total, rows = len(page.rows), layout.body_rows
-        unsettled = next((position for position, stage in enumerate(reading.stages[: reading.end]) if stage), None)
+        unsettled = next((position for position, stage in enumerate(state.stages[: state.end]) if stage), None)
         focus = total - 1 if unsettled is None else page.row_of(unsettled)
         top = window(total, focus, rows, drawn.top)
         prefix = Span(layout.prefix, text_width(layout.prefix), self.palette.chrome)
         shown = self._in_sight(page, top, rows)
         return [(prefix, *row) if layout.prefix else row for row in shown], top
 
-    def _page(self, scene: Scene, reading: Reading, layout: Layout, drawn: Drawn) -> Page:
+    def _page(self, scene: Scene, state: CanvasState, layout: Layout, drawn: Drawn) -> Page:
         cells: list[Cell] = []
         if scene.pending:
             cells += self._cells.committed(_tail(scene.pending, PENDING_ROWS * layout.body_columns))
         owners = [COMMITTED] * len(cells)
         draft, positions = draft_cells(
             scene.step.argmax_ids if scene.step else (),
-            reading,
+            state,
             before=drawn.ids,
             end_ids=scene.end_ids,
             pad_id=scene.run.pad_id if scene.run else None,

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from localdiff.view.canvas_state import CanvasState
 from localdiff.view.cells import Cell, CellMaker
 from localdiff.view.palette import NOISE
-from localdiff.view.reading import Reading
 
 
 def draft_cells(
     ids: Sequence[int],
-    reading: Reading,
+    state: CanvasState,
     *,
     before: Sequence[int] | None,
     end_ids: tuple[int, ...],
@@ -26,7 +26,7 @@ def draft_cells(
 
     Args:
         ids: the draft, one id per position, or none for untouched noise; ignored where the stage is noise.
-        reading: stages and end of the draft.
+        state: stages and end of the draft.
         before: the draft that is on the screen; what differs from it is marked. None marks nothing.
         end_ids: ids that end the answer.
         pad_id: id that shows nothing.
@@ -36,11 +36,11 @@ def draft_cells(
         Cells, and for each of them the position that it belongs to.
     """
     if not ids:
-        return [cells.noise] * reading.length, list(range(reading.length))
+        return [cells.noise] * state.length, list(range(state.length))
     drawn: list[Cell] = []
     owners: list[int] = []
-    stages, noise = reading.stages, cells.noise
-    position, end = 0, reading.end
+    stages, noise = state.stages, cells.noise
+    position, end = 0, state.end
     old = ids if before is None else before
     changed = [was != now for was, now in zip(old[:end], ids[:end], strict=True)]
     made = cells.tokens(ids[:end], stages[:end], changed)
@@ -65,7 +65,7 @@ def draft_cells(
             drawn += found
             owners += [position] * len(found)
         position += 1
-    if end < reading.length:
+    if end < state.length:
         drawn.append(cells.end)
         owners.append(end)
     return drawn, owners

@@ -11,10 +11,10 @@ import math
 import re
 from collections.abc import Sequence
 
+from localdiff.view.canvas_state import CanvasState, state_of
 from localdiff.view.gauges import position_map, sparkline
 from localdiff.view.layout import Layout, Tier
 from localdiff.view.palette import NOISE, STAGE_NAMES, Palette
-from localdiff.view.reading import Reading, read
 from localdiff.view.scene import Scene
 from localdiff.view.style import PLAIN, SPACE, Row, Span, blank, row_width
 from localdiff.view.widths import clip, text_width
@@ -69,10 +69,10 @@ def _figure(value: float) -> str:
 class Figures:
     """The numbers of a scene as words, computed once per frame."""
 
-    def __init__(self, scene: Scene, reading: Reading, palette: Palette) -> None:
+    def __init__(self, scene: Scene, state: CanvasState, palette: Palette) -> None:
         block, step = scene.block, scene.step
         assert block is not None
-        length, settled, renoised = reading.length, reading.settled, sum(reading.renoised)
+        length, settled, renoised = state.length, state.settled, sum(state.renoised)
         limit = step.max_steps if step else scene.run.max_steps if scene.run else 0
         at = step.step if step else 0
         # Figures keep their width, so that the words after them stay in place.
@@ -107,7 +107,7 @@ def status_row(scene: Scene, columns: int, palette: Palette) -> Row:
     """A whole scene in one line."""
     if scene.block is None:
         return _styled(prompt_text(scene), columns, palette)
-    figures = Figures(scene, read(scene), palette)
+    figures = Figures(scene, state_of(scene), palette)
     if scene.stopping:
         note = figures.rate
         return _fitting(((*figures.line, note), (*figures.line[:2], note), (note,)), columns, palette)
@@ -115,10 +115,10 @@ def status_row(scene: Scene, columns: int, palette: Palette) -> Row:
     return _fitting((figures.line, (figures.short,), (bare[0],), (bare[2],)), columns, palette)
 
 
-def header_rows(scene: Scene, reading: Reading, layout: Layout, palette: Palette) -> tuple[Row, ...]:
+def header_rows(scene: Scene, state: CanvasState, layout: Layout, palette: Palette) -> tuple[Row, ...]:
     """The rows above the page."""
     columns = layout.columns
-    f = Figures(scene, reading, palette)
+    f = Figures(scene, state, palette)
     if layout.tier is Tier.SMALL:
         last = f.rate if scene.stopping else f.short
         return (_fitting(((f.short, f.rate), (last,)), columns, palette),)
@@ -138,14 +138,12 @@ def header_rows(scene: Scene, reading: Reading, layout: Layout, palette: Palette
     return ((SPACE, *_fitting(variants, inner, palette)),)
 
 
-def footer_row(scene: Scene, reading: Reading, layout: Layout, palette: Palette) -> Row:
+def footer_row(scene: Scene, state: CanvasState, layout: Layout, palette: Palette) -> Row:
     """Sparkline on the left, steps of earlier blocks, position map at the right edge."""
     spark = sparkline(scene.means, layout.spark_steps, palette)
     left: Row = (SPACE, *spark, blank(layout.spark_steps - len(spark)))
-    entropies = scene.step.entropies if scene.step else (math.inf,) * reading.length
-    right = position_map(
-        entropies, end=reading.end, renoised=reading.renoised, columns=layout.map_columns, palette=palette
-    )
+    entropies = scene.step.entropies if scene.step else (math.inf,) * state.length
+    right = position_map(entropies, end=state.end, renoised=state.renoised, columns=layout.map_columns, palette=palette)
     room = layout.columns - row_width(left) - row_width(right)
     middle = _earlier(scene, layout, palette, room - 4)
     if middle:

@@ -22,7 +22,7 @@ from localdiff.demo.skills import SKILLS, Example
 from localdiff.engine import Engine
 from localdiff.events import DenoiseStep, Event, TextCommitted
 from localdiff.options import GenerateOptions
-from localdiff.view.reading import read
+from localdiff.view.canvas_state import state_of
 from localdiff.view.scene import Scene, fold
 
 SKILLS_TO_ASK = ("sudoku", "about", "sort", "add", "json", "story")
@@ -81,8 +81,8 @@ def sight_of(events: Iterable[Event], seed: int, example: Example | None = None)
     for event in events:
         scene = fold(scene, event)
         if isinstance(event, DenoiseStep):
-            reading = read(scene)
-            taken = sum(reading.renoised[: reading.end])
+            state = state_of(scene)
+            taken = sum(state.renoised[: state.end])
             steps, back_steps, back = steps + 1, back_steps + (taken > 0), back + taken
         elif isinstance(event, TextCommitted) and event.channel == "answer":
             answer += event.text

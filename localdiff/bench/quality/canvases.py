@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...diffusion.reading import Reading, read_logits
+from ...diffusion.reading import LogitStatistics, read_logits
 from ...engine import Engine
 from ...model.cache import KVCache
 from .questions import Question
@@ -62,11 +62,11 @@ def believe(engine: Engine, question: Question, canvases: Sequence[Canvas]) -> B
     """A model's predictions on given canvases after a prompt."""
     wanted = kept_steps(len(canvases))
     drafts, kept = [], []
-    for step, (logits, reading) in enumerate(_walk(engine, question, canvases)):
-        drafts.append(reading.argmax.cpu())
+    for step, (logits, stats) in enumerate(_walk(engine, question, canvases)):
+        drafts.append(stats.argmax.cpu())
         if step in wanted:
             rows = kept_positions(*logits.shape).to(logits.device)
-            kept.append((logits[rows].float() - reading.log_normalizer[rows, None]).cpu())
+            kept.append((logits[rows].float() - stats.log_normalizer[rows, None]).cpu())
     return Beliefs(drafts=torch.stack(drafts), log_probs=torch.stack(kept))
 
 
@@ -82,8 +82,8 @@ def agreement(first: Beliefs, second: Beliefs) -> float:
 
 
 @torch.inference_mode()
-def _walk(engine: Engine, question: Question, canvases: Sequence[Canvas]) -> Iterator[tuple[Tensor, Reading]]:
-    """Processed logits [L, V] and their reading, for each canvas; both are overwritten when the next one is read."""
+def _walk(engine: Engine, question: Question, canvases: Sequence[Canvas]) -> Iterator[tuple[Tensor, LogitStatistics]]:
+    """Processed logits [L, V] and their statistics, for each canvas; both are overwritten when the next one is read."""
     model, weight = engine.model, engine.model.norm.weight
     messages = [{"role": role, "content": content} for role, content in question.messages]
     ids = torch.tensor(engine.template.encode(engine.tokenizer, messages), device=weight.device)
@@ -93,6 +93,6 @@ def _walk(engine: Engine, question: Question, canvases: Sequence[Canvas]) -> Ite
     soft: Tensor | None = None
     for canvas in canvases:
         logits = model.denoise(torch.tensor(canvas.ids, device=weight.device), cache, soft)
-        reading = read_logits(logits, softcap=model.config.softcap, temperature=canvas.temperature, noise=None)
-        yield logits, reading
-        soft = model.soft_embedding(logits, reading.log_normalizer)
+        stats = read_logits(logits, softcap=model.config.softcap, temperature=canvas.temperature, noise=None)
+        yield logits, stats
+        soft = model.soft_embedding(logits, stats.log_normalizer)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from localdiff.events import BlockCommitted, BlockStarted, DenoiseStep, Prefilled, RunFinished, RunStarted
+from localdiff.view.canvas_state import state_of
 from localdiff.view.palette import LEANING, NOISE, SETTLED
-from localdiff.view.reading import read
 from localdiff.view.scene import REMEMBERED_STEPS, Scene, fold
 from tests.fakes_canvas import END, Script
 
@@ -94,22 +94,22 @@ def step_of(entropies: list[float], ids: list[int], accepted: list[bool]) -> Den
 
 
 def test_an_untouched_canvas_reads_as_noise() -> None:
-    reading = read(scene_after(RUN, BLOCKS[0]))
-    assert set(reading.stages) == {NOISE}
-    assert (reading.settled, sum(reading.renoised), reading.end, reading.length) == (0, 0, 32, 32)
+    state = state_of(scene_after(RUN, BLOCKS[0]))
+    assert set(state.stages) == {NOISE}
+    assert (state.settled, sum(state.renoised), state.end, state.length) == (0, 0, 32, 32)
 
 
 def test_settled_goes_by_entropy_and_renoised_by_acceptance() -> None:
     before = step_of([0.01, 0.5, 9, 0.01], [300] * 4, [True, True, False, False])
     now = step_of([0.01, 0.5, 9, 0.01], [300] * 4, [True, False, False, True])
-    reading = read(scene_after(RUN, BLOCKS[0], before, now))
-    assert reading.stages == (SETTLED, LEANING, NOISE, SETTLED)
-    assert reading.settled == 2
-    assert reading.renoised == (False, True, False, False)
+    state = state_of(scene_after(RUN, BLOCKS[0], before, now))
+    assert state.stages == (SETTLED, LEANING, NOISE, SETTLED)
+    assert state.settled == 2
+    assert state.renoised == (False, True, False, False)
 
 
 def test_only_an_end_that_the_model_leans_to_ends_the_page() -> None:
     ids = [300, END, 300, END, END]
-    assert read(scene_after(RUN, BLOCKS[0], step_of([0, 5.0, 0, 0.9, 0], ids, [True] * 5))).end == 3
-    assert read(scene_after(RUN, BLOCKS[0], step_of([0, 0.0, 0, 0.9, 0], ids, [True] * 5))).end == 1
-    assert read(scene_after(RUN, BLOCKS[0], step_of([0, 2.0, 0, 2.0, 2.0], ids, [True] * 5))).end == 5
+    assert state_of(scene_after(RUN, BLOCKS[0], step_of([0, 5.0, 0, 0.9, 0], ids, [True] * 5))).end == 3
+    assert state_of(scene_after(RUN, BLOCKS[0], step_of([0, 0.0, 0, 0.9, 0], ids, [True] * 5))).end == 1
+    assert state_of(scene_after(RUN, BLOCKS[0], step_of([0, 2.0, 0, 2.0, 2.0], ids, [True] * 5))).end == 5

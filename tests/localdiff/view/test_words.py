@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from localdiff.events import BlockStarted, DenoiseStep, Prefilled, RunStarted
+from localdiff.view.canvas_state import state_of
 from localdiff.view.layout import Size, layout_of
 from localdiff.view.palette import ASCII, DARK, Palette
-from localdiff.view.reading import read
 from localdiff.view.scene import Scene, fold
 from localdiff.view.style import PLAIN, Row, row_text, row_width
 from localdiff.view.words import footer_row, header_rows, legend_row, prompt_row, status_row
@@ -43,12 +43,12 @@ SCENE = Scene(
 
 def header(scene: Scene, columns: int, palette: Palette = DARK) -> list[str]:
     layout = layout_of(Size(columns, 24), palette=palette, canvas_length=LENGTH)
-    return [row_text(row) for row in header_rows(scene, read(scene), layout, palette)]
+    return [row_text(row) for row in header_rows(scene, state_of(scene), layout, palette)]
 
 
 def footer(scene: Scene, columns: int) -> str:
     layout = layout_of(Size(columns, 24), palette=DARK, canvas_length=LENGTH)
-    row = footer_row(scene, read(scene), layout, DARK)
+    row = footer_row(scene, state_of(scene), layout, DARK)
     assert row_width(row) == columns - 1, "the map ends at the right edge"
     return row_text(row)
 
@@ -91,7 +91,7 @@ def test_ascii() -> None:
 
 def test_figures_are_plain_and_words_are_faint() -> None:
     layout = layout_of(Size(80, 24), palette=DARK, canvas_length=LENGTH)
-    (row,) = header_rows(SCENE, read(SCENE), layout, DARK)
+    (row,) = header_rows(SCENE, state_of(SCENE), layout, DARK)
     plain = [span.text for span in row if span.style == PLAIN and span.text.strip()]
     assert plain == ["3/≤4", "5/48", "201/256", "9", "0.41", "143"]
     assert {span.style for span in row} == {PLAIN, DARK.chrome}

@@ -14,7 +14,7 @@ from localdiff.view.scene import Scene
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class CanvasState:
     """A canvas in numbers.
 
     Attributes:
@@ -32,16 +32,16 @@ class Reading:
     end: int
 
 
-def read(scene: Scene) -> Reading:
-    """The reading of a scene that has a canvas."""
+def state_of(scene: Scene) -> CanvasState:
+    """The state of a canvas, for a scene that has one."""
     step = scene.step
     if step is None:
         length = len(scene.block.canvas_ids) if scene.block else 0
-        return Reading(length=length, stages=(NOISE,) * length, settled=0, renoised=(False,) * length, end=length)
+        return CanvasState(length=length, stages=(NOISE,) * length, settled=0, renoised=(False,) * length, end=length)
     length = len(step.argmax_ids)
     stages = tuple([bisect_right(THRESHOLDS, entropy) for entropy in step.entropies])
     before = scene.accepted_before or (False,) * length
-    return Reading(
+    return CanvasState(
         length=length,
         stages=stages,
         settled=stages.count(SETTLED),
