@@ -55,12 +55,6 @@ class TraceError(LocaldiffError):
     exit_code = 5
 
 
-class VerificationError(LocaldiffError):
-    """Stored weights differ from their manifest."""
-
-    exit_code = 5
-
-
 _ALLOCATIONS = ("DefaultCPUAllocator", "alloc_cpu", "not enough memory", "out of memory")
 """Messages of torch's allocators that are out of memory; on a CPU they raise a plain RuntimeError."""
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from .manifest import Manifest
 from .plan import Plan, tensor_class
 from .released import CANVAS, WINDOW
 
@@ -53,14 +52,6 @@ def held_by_plan(plan: Plan) -> tuple[Held, ...]:
         Held(name=tensor.name, shape=tensor.source.shape, nbytes=tensor.stored_bytes)
         for tensor in plan.tensors
         if tensor.fate != "drop"
-    )
-
-
-def held_by_manifest(manifest: Manifest) -> tuple[Held, ...]:
-    """What a model with this manifest holds."""
-    return tuple(
-        Held(name=name, shape=entry.shape, nbytes=sum(part.nbytes for part in entry.parts(name)))
-        for name, entry in manifest.tensors.items()
     )
 
 

@@ -17,8 +17,6 @@ from localdiff.config import KEYS
 from localdiff.ui.help import summary
 from localdiff.ui.later import loaded
 
-VARIABLE = "_LOCALDIFF_COMPLETE"
-"""Set to the name of a shell, it requests completions instead of running a command."""
 WORD_VARIABLE = "_LOCALDIFF_WORD"
 """The unfinished word, from a shell that cannot pass an empty argument."""
 

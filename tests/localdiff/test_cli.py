@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import localdiff
-from localdiff.errors import ResourceError, VerificationError, WeightsError
+from localdiff.errors import ResourceError, TraceError, WeightsError
+from quant.errors import DamagedError
 from tests.fakes import ScriptedEngine
 from tests.processes import ROOT, Cli, command, environment, process
 
@@ -129,7 +130,8 @@ def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str, hint: str
     [
         (WeightsError("no weights", "get some"), 3, "error: no weights\nhint: get some\n"),
         (ResourceError("no device"), 4, "error: no device\n"),
-        (VerificationError("a byte differs"), 5, "error: a byte differs\n"),
+        (TraceError("a byte differs"), 5, "error: a byte differs\n"),
+        (DamagedError("a byte differs", "make it again"), 5, "error: a byte differs\nhint: make it again\n"),
         (MemoryError(), 4, "error: out of memory\nhint: use a smaller `--context`"),
         (
             RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory"),

@@ -10,13 +10,13 @@ import pytest
 
 from quant.job import Job
 from quant.manifest import read_manifest
-from quant.memory import held_by_manifest
 from quant.plan import make_plan, working_bytes
 from quant.pool import available_workers
 from quant.recipe import RECIPES
 from quant.run import run
 from quant.source import read_source
 from tests.full_width import write_full_width
+from tests.held import held_by_manifest
 
 STATUS = Path("/proc/self/status")
 

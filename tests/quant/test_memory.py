@@ -13,11 +13,12 @@ from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from quant.job import Job
 from quant.manifest import read_manifest
-from quant.memory import MemoryAccount, cache_bytes, held_by_manifest, held_by_plan
+from quant.memory import MemoryAccount, cache_bytes, held_by_plan
 from quant.plan import describe_plan, make_plan
 from quant.recipe import RECIPES
 from quant.run import run
 from quant.source import read_source
+from tests.held import held_by_manifest
 from tests.released import released_config
 from tests.small_weights import write_small_weights
 

@@ -14,8 +14,9 @@ from localdiff.diffusion.settings import SamplerSettings
 from localdiff.load import load_model, loader, open_weights
 from localdiff.model.cache import KVCache
 from quant.manifest import read_manifest
-from quant.memory import MemoryAccount, held_by_manifest
+from quant.memory import MemoryAccount
 from tests.full_width import write_full_width
+from tests.held import held_by_manifest
 from tests.quantized import quantize
 
 STATUS = Path("/proc/self/status")
