@@ -75,6 +75,7 @@ def denoise_block(
     for step in range(1, settings.steps + 1):
         began = time.perf_counter()
         temperature = temperature_at(step, settings)
+        noise.at(context.block, step)
         # a. The denoiser: canvas, cache and the last step's soft embedding in, logits out.
         if step == 1 and commit_ids is not None:
             logits = model.commit_and_denoise(commit_ids, canvas, cache)

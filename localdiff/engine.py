@@ -191,6 +191,7 @@ class Engine:
         while finish is None:
             # 3. A canvas of noise.
             block += 1
+            run.noise.at(block, 0)
             canvas = run.noise.canvas(run.event.canvas_length, run.event.vocab_size).to(self._device)
             started = BlockStarted(
                 block=block,

@@ -21,7 +21,8 @@ from localdiff.chat.reply import next_seed
 from localdiff.chat.session import Attachment
 from localdiff.errors import UsageError
 from localdiff.options import MAX_SEED
-from localdiff.ui.output import DIM
+from localdiff.ui.output import DIM, printable
+from localdiff.view.sanitize import safe_text
 from localdiff.view.words import counted
 
 
@@ -49,7 +50,7 @@ def retry(desk: Desk, argument: str) -> Ask:
     if seed is None:
         if desk.talker.latest is not None and desk.unanswered is not None:
             seed = next_seed(desk.talker.latest.seed)
-        elif desk.session.turns:
+        elif desk.unanswered is None and desk.session.turns:
             seed = next_seed(desk.session.turns[-1].seed)
     if seed is not None:
         desk.say(f"seed {seed}")
@@ -95,7 +96,7 @@ def clear(desk: Desk, argument: str) -> None:
 def system(desk: Desk, argument: str) -> None:
     """Show or change the system prompt."""
     if not argument:
-        desk.say(desk.session.system or "There is no system prompt.")
+        desk.say(safe_text(desk.session.system or "There is no system prompt."))
         return
     desk.session.system = None if argument == "off" else argument
     desk.keep()
@@ -125,7 +126,7 @@ def file(desk: Desk, argument: str) -> None:
         desk.say("No files are attached to the next message.")
         return
     if not argument:
-        names = [file.name for file in desk.pending]
+        names = [printable(file.name) for file in desk.pending]
         attached = f"Attached to the next message: {', '.join(names)}."
         desk.say(attached if names else "No files are attached to the next message.")
         return
@@ -170,6 +171,7 @@ def save(desk: Desk, argument: str) -> None:
     if not desk.session.turns:
         raise UsageError("there is nothing to save yet")
     desk.store.rename(desk.session, argument)
+    desk.private = False
     desk.say(f"Saved as `{desk.session.name}`; `localdiff chat --session {desk.session.name}` continues it.")
 
 
@@ -235,7 +237,7 @@ def _last(desk: Desk) -> Ask:
 
 
 def _whole(command: str, text: str, *, at_least: int, at_most: int | None = None) -> int:
-    number = int(text) if text.isdecimal() and len(text) < 10 else -1
+    number = int(text) if text.isdecimal() and len(text) <= len(str(MAX_SEED)) else -1
     if number < at_least or (at_most is not None and number > at_most):
         limit = f">= {at_least}" if at_most is None else f"from {at_least} to {at_most}"
         raise UsageError(f"`/{command} {text:.60}` needs a whole number {limit}")

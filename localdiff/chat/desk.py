@@ -117,14 +117,15 @@ class Desk:
         return Session(created=stamp(), model=old.model, adapter=old.adapter, system=old.system, think=old.think)
 
     def open(self, session: Session) -> None:
-        """Continues a session; nothing of the one before stays."""
+        """Continues a session with the model of this one; nothing else of the one before stays."""
+        session.model, session.adapter = self.session.model, self.session.adapter
         self.session = session
         self.pending.clear()
         self.unanswered, self.line = None, ""
 
     def keep(self) -> None:
         """Writes the session to its file, if it is saved at all; an error is printed and has no other effect."""
-        if self.private and self.session.name is None:
+        if self.private:
             return
         if not self.session.turns and self.session.name is None:
             return

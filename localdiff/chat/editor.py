@@ -45,13 +45,16 @@ def edit_text(text: str, env: Mapping[str, str] = os.environ) -> str:
 
 
 def _command(env: Mapping[str, str]) -> list[str]:
-    if wish := env.get("VISUAL") or env.get("EDITOR"):
+    for variable in ("VISUAL", "EDITOR"):
+        wish = env.get(variable)
+        if not wish:
+            continue
         try:
             words = shlex.split(wish)
         except ValueError:
             words = []
         if not words:
-            raise UsageError(f"`EDITOR={wish:.60}` is not a command", "set `EDITOR` to the one to use")
+            raise UsageError(f"`{variable}={wish:.60}` is not a command", f"set `{variable}` to the one to use")
         return words
     for name in _FALLBACKS:
         if which(name, path=env.get("PATH")):

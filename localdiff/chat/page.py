@@ -20,6 +20,7 @@ class Page:
         answers: where the answer goes; None where something else prints it.
         thoughts: where thoughts go, dim; None for nowhere.
         render: renders a passage of the answer for a number of columns; None leaves it as it is.
+        whole_lines: whether a pipe gets whole lines only, because its reader may print them on the screen of the chat.
     """
 
     def __init__(
@@ -28,17 +29,22 @@ class Page:
         answers: Stream | None,
         thoughts: Stream | None,
         render: Callable[[Passage, int], str] | None = None,
+        whole_lines: bool = False,
     ) -> None:
         self._streams: dict[Channel, Stream | None] = {"answer": answers, "thought": thoughts}
         self._render = render
         self._transcript = Transcript(finished_length)
+        self._whole_lines = whole_lines and answers is not None and answers.piped
+        self._held = ""
         self._ends_line = True
 
     def on_event(self, event: Event) -> None:
         """Print what the event adds."""
         match event:
             case TextCommitted(channel="answer") if self._render is None or not self._is_terminal:
-                self._write(event.text)
+                self._print(self._transcript.take_all())  # what is left of a thought
+                self._held += event.text
+                self._write(self._held.rfind("\n") + 1 if self._whole_lines else len(self._held))
             case TextCommitted():
                 self._transcript.add(event)
                 self._print(self._transcript.take_finished())
@@ -48,18 +54,20 @@ class Page:
     def close(self) -> None:
         """Print what is left and end the last line; a second call does nothing."""
         self._print(self._transcript.take_all())
-        if not self._ends_line:
-            self._write("\n")  # the next answer begins on a line of its own
+        if not self._held.endswith("\n") and (self._held or not self._ends_line):
+            self._held += "\n"  # the next answer begins on a line of its own
+        self._write(len(self._held))
 
     @property
     def _is_terminal(self) -> bool:
         answers = self._streams["answer"]
         return answers is not None and answers.terminal
 
-    def _write(self, text: str) -> None:
-        """The answer as it comes: exact into a pipe or a file, made safe on a terminal."""
+    def _write(self, length: int) -> None:
+        """Write this much of the answer: exact into a pipe or a file, made safe on a terminal."""
+        text, self._held = self._held[:length], self._held[length:]
         answers = self._streams["answer"]
-        if answers is None:
+        if answers is None or not text:
             return
         answers.write(safe_text(text) if answers.terminal else text)
         self._ends_line = text.endswith("\n")

@@ -42,11 +42,13 @@ def remarks(
         yield Remark(f"Stopped {reply.where}; {kept}.")
     elif reply.is_empty:
         yield Remark("The reply is still empty. `/retry` tries again, `/edit` changes your message.")
+    elif not reply.is_kept and reply.stats is not None:
+        yield Remark("The reply ended before its answer began.")
     if reply.is_kept and reply.unsettled:
         yield Remark(_unsettled(reply.unsettled, reply.max_steps), "warning")
-    if reply.stats is None or not reply.is_kept:
+    if reply.stats is None:
         return
-    if stats:
+    if stats and reply.is_kept:
         line = footer(reply.stats, context=context, width=width, dot=dot, new_tokens=reply.new_tokens)
         yield Remark(line, "dim")
     used = reply.stats.prompt_tokens + reply.stats.tokens
@@ -55,7 +57,7 @@ def remarks(
             f"the context of {context:,} tokens is full; `/undo` or `/clear` frees space, `/set context N` makes more",
             "hint",
         )
-    elif used >= CROWDED * context:
+    elif reply.is_kept and used >= CROWDED * context:
         yield Remark(f"context {100 * used // context} % full; /undo or /clear frees space", "warning")
     if reply.reason == "length":
         yield Remark(f"reached max-tokens {max_tokens:,}; `/set max-tokens N` allows longer answers", "hint")

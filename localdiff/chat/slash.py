@@ -53,7 +53,7 @@ COMMANDS: tuple[CommandName, ...] = (
     CommandName(
         name="copy", argument="[code]", help="copy the last answer, or its last code block", group=2, completes="code"
     ),
-    CommandName(name="save", argument="NAME", help="give this session a name", group=3, completes="sessions"),
+    CommandName(name="save", argument="NAME", help="give this session a name", group=3),
     CommandName(name="load", argument="NAME", help="continue another session", group=3, completes="sessions"),
     CommandName(name="sessions", help="list the saved sessions", group=3),
     CommandName(

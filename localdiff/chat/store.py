@@ -167,7 +167,7 @@ class SessionStore:
         except ResourceError:
             session.name = before
             raise
-        if before is not None and _GIVEN_BY_US.fullmatch(before):
+        if before is not None and _GIVEN_BY_US.fullmatch(before) and not self._is_somebody_elses(before):
             with suppress(FileNotFoundError):
                 self.path(before).unlink()
 

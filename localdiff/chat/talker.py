@@ -122,6 +122,7 @@ class Talker:
             answers=None if view is not None and shares else stdout,
             thoughts=stderr if thinks and view is None and self._output.notes else None,
             render=render,
+            whole_lines=stderr.terminal,
         )
         stack.callback(page.close)
         if view is None:

@@ -124,7 +124,7 @@ def _talk(
     store = SessionStore(paths.state_dir() / "sessions")
     opened = _session(request, store)
     session = opened.session
-    run = _continued(request.run, session)
+    run = _continued(request, session)
     keyboard = _keyboard(stdin, spoken)
     with typing_ahead(keyboard):
         partner = _load(run, output, load)
@@ -173,11 +173,12 @@ def _talk(
     return 0
 
 
-def _continued(run: RunRequest, session: Session) -> RunRequest:
-    """The request, with the model and adapter of a session that is continued where none is named."""
-    if run.model is not None:
+def _continued(request: ChatRequest, session: Session) -> RunRequest:
+    """What is to be loaded: as typed, else the model and adapter of a session that is continued, else as configured."""
+    run = request.run
+    if not session.model or request.origins.get("model") == TYPED:
         return run
-    return replace(run, model=session.model or None, adapter=run.adapter or session.adapter)
+    return replace(run, model=session.model, adapter=run.adapter or session.adapter)
 
 
 def _lasting(identity: LocatedIdentity) -> str | None:
@@ -227,6 +228,8 @@ def _load(request: RunRequest, output: Output, load: Load) -> Speaker:
 def _views(request: ChatRequest, output: Output, partner: Speaker) -> Callable[..., View | None]:
     """A factory of canvases for replies, wherever one can be drawn."""
 
+    piped: tuple[Channel, ...] = ("answer",) if output.stdout.piped else ()
+
     def open_view(
         wish: LiveWish,
         *,
@@ -245,6 +248,7 @@ def _views(request: ChatRequest, output: Output, partner: Speaker) -> Callable[.
             output,
             partner.engine.tokenizer,
             prints=prints,
+            elsewhere=piped,
             cancelled=cancelled,
             legend=legend,
             render=render,

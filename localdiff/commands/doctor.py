@@ -16,7 +16,7 @@ from localdiff import __version__
 from localdiff.doctor.checks import Examination
 from localdiff.doctor.field_report import field_report
 from localdiff.doctor.finding import Finding, Status, exit_code
-from localdiff.errors import LocaldiffError, UsageError
+from localdiff.errors import UsageError
 from localdiff.ui.output import DIM, RED, YELLOW, Output, Stream, printable
 from localdiff.ui.status import StatusLine
 
@@ -106,9 +106,10 @@ def measure_step() -> str:
 
 
 def _measured(bench: Callable[[], str]) -> str:
+    """The line of a measurement; one that fails must not cost the rest of the report."""
     try:
         return bench()
-    except LocaldiffError as error:
+    except Exception as error:
         return json.dumps({"bench_step": None, "error": type(error).__name__})
 
 

@@ -11,6 +11,7 @@ import select
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Final, TextIO
 
@@ -140,10 +141,11 @@ class ReplayScreen:
         self._write(ENTER + CURSOR_OFF)
 
     def _give_back(self) -> None:
-        if self._modes:
-            termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, self._modes)  # type: ignore[arg-type]
-            self._modes = []
-            self._write(RESTORE + LEAVE + RESTORE)
+        modes, self._modes = self._modes, []
+        if modes:
+            with suppress(OSError, termios.error):  # a terminal that hung up is gone, and its modes with it
+                termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, modes)  # type: ignore[arg-type]
+                self._write(RESTORE + LEAVE + RESTORE)
 
     def _write(self, text: str) -> None:
         """Write past the stream's buffer, which a signal handler must not re-enter."""

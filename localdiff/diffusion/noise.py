@@ -30,6 +30,9 @@ class SampleNoise(Protocol):
 class Noise(SampleNoise, Protocol):
     """A source of canvases and samples."""
 
+    def at(self, block: int, step: int) -> None:
+        """Called before the draws of each step of each block; step 0 is the canvas before the first."""
+
     def canvas(self, length: int, vocab_size: int) -> Tensor:
         """[L] int64 ids, uniform over the vocabulary, on the CPU: a new canvas, and what re-noises an old one."""
 
@@ -45,6 +48,9 @@ class SeededNoise:
     def __init__(self, seed: int) -> None:
         self._generator = torch.Generator().manual_seed(seed)
         self._uniforms = torch.empty(0)
+
+    def at(self, block: int, step: int) -> None:
+        """Nothing: one stream serves the whole run."""
 
     def canvas(self, length: int, vocab_size: int) -> Tensor:
         return torch.randint(vocab_size, (length,), generator=self._generator)
@@ -87,6 +93,9 @@ class ReferenceNoise:
                 "add `--device cpu --dtype fp32`, or leave `--noise` out",
             )
         self._generator = torch.Generator().manual_seed(seed)
+
+    def at(self, block: int, step: int) -> None:
+        """Nothing: one stream serves the whole run."""
 
     def canvas(self, length: int, vocab_size: int) -> Tensor:
         return torch.randint(0, vocab_size, (1, length), generator=self._generator)[0]

@@ -1,7 +1,7 @@
 """Noise for two runs to be compared: the same wherever both are at the same step of the same block.
 
 With one stream per run, the two would diverge at the first block for which one of them needs a step more. Here each
-step of each block has a stream of its own, and whoever follows the run says where it is.
+step of each block has a stream of its own.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class PairedNoise(SeededNoise):
         self._seed = seed
         self._block, self._step = 1, 0
 
-    def move(self, block: int, step: int) -> None:
-        """Draws for this step of this block from here on; step 0 is the canvas before the first."""
+    def at(self, block: int, step: int) -> None:
+        """Draws for this step of this block from here on."""
         self._block, self._step = block, step
 
     def canvas(self, length: int, vocab_size: int) -> Tensor:

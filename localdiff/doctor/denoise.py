@@ -34,6 +34,9 @@ class FixedNoise:
 
     whole_canvas = False
 
+    def at(self, block: int, step: int) -> None:
+        del block, step
+
     def canvas(self, length: int, vocab_size: int) -> Tensor:
         return words(length, 1) % vocab_size
 

@@ -138,13 +138,12 @@ class Downloads:
                 if process is None or process.poll() is not None:
                     process = self._start()
                 fetch.path = self._fetch(process, name)
+                self._observer.on_fetched(name)
             except LocaldiffError as error:
                 fetch.error = error
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                fetch.error = LocaldiffError(f"the download process sent an unreadable report: {error!r}")
+            except Exception as error:  # whatever it is, somebody waits for this file
+                fetch.error = LocaldiffError(f"`{name}` could not be fetched: {error!r}")
             fetch.done.set()
-            if fetch.error is None:
-                self._observer.on_fetched(name)
 
     def _next(self) -> str | None:
         with self._changed:

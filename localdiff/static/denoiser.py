@@ -198,7 +198,6 @@ class Denoiser:
     ) -> Iterator[Step]:
         buffers, last = self._prepare(cache, canvas), context.settings.steps
         block = _Block(Exchange(buffers), buffers, cache, noise, context)
-        draws_ahead = type(noise) is SeededNoise  # other noise is told of a step before it draws for the next
         near = False
         began = time.perf_counter()
         buffers.canvas.copy_(canvas)
@@ -207,7 +206,7 @@ class Denoiser:
         cache.advance(len(commit_ids))
         for step in range(1, last + 1):
             mark = noise.mark()
-            sent = self._ahead and draws_ahead and step < last and not near
+            sent = self._ahead and step < last and not near
             if sent:
                 program = self._launch(block, step + 1)
             outcome = block.exchange.take(step)
@@ -221,15 +220,13 @@ class Denoiser:
             now = time.perf_counter()
             near = may_end(outcome, context)
             goes_on = not converged and step < last
-            if goes_on and draws_ahead and not sent:
+            if goes_on and not sent:
                 program = self._launch(block, step + 1)  # before the event, which the device need not wait for
             event = event_of(outcome, step, context, seconds=now - began, now=now)
             began = now
             yield Step(event=event, converged=converged)
             if not goes_on:
                 return
-            if not draws_ahead:
-                program = self._launch(block, step + 1)
 
     def _prepare(self, cache: KVCache, canvas: Tensor) -> StepBuffers:
         """Makes the buffers once, and drops the programs of another cache, whose addresses they hold."""
@@ -258,6 +255,7 @@ class Denoiser:
             step,
             cache.length,
         )
+        noise.at(context.block, step)
         uniforms = None if settings.greedy else noise.uniforms(config.canvas_length)
         block.exchange.send(step, controls, uniforms, noise.canvas(config.canvas_length, config.vocab_size))
         shape = Shape(

@@ -13,7 +13,7 @@ import torch
 
 from localdiff.diffusion.paired import PairedNoise
 from localdiff.engine import Engine, Prompt
-from localdiff.events import BlockCommitted, BlockStarted, DenoiseStep, Event
+from localdiff.events import Event
 from localdiff.options import GenerateOptions
 from localdiff.trace.header import Header
 from localdiff.trace.repeat import options_of, prompt_of
@@ -32,17 +32,5 @@ def again(engine: Engine, header: Header, *, cancel: threading.Event | None = No
 def paired(
     engine: Engine, prompt: Prompt, options: GenerateOptions, *, seed: int, cancel: threading.Event | None = None
 ) -> Iterator[Event]:
-    """A run whose noise is that of every other run of this seed, step by step and block by block.
-
-    The engine continues only when the next event is requested, so the noise is always moved in time.
-    """
-    noise = PairedNoise(seed)
-    for event in engine.generate(prompt, replace(options, seed=seed), noise=noise, cancel=cancel):
-        match event:
-            case BlockStarted():
-                noise.move(event.block, 1)
-            case DenoiseStep():
-                noise.move(event.block, event.step + 1)
-            case BlockCommitted():
-                noise.move(event.block + 1, 0)
-        yield event
+    """A run whose noise is that of every other run of this seed, step by step and block by block."""
+    return engine.generate(prompt, replace(options, seed=seed), noise=PairedNoise(seed), cancel=cancel)

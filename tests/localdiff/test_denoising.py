@@ -69,6 +69,9 @@ class Listed:
         self.calls: list[str] = []
         self._next = 40
 
+    def at(self, block: int, step: int) -> None:
+        self.calls.append(f"block {block} step {step}")
+
     def canvas(self, length: int, vocab_size: int) -> Tensor:
         assert (length, vocab_size) == (LENGTH, VOCAB)
         self.calls.append("canvas")
@@ -169,13 +172,14 @@ def test_the_caller_keeps_its_canvas() -> None:
 def test_noise_is_drawn_in_one_order() -> None:
     noise = Listed()
     denoise([sure(ONE)] * 2, noise)
-    assert noise.calls == ["start", "sample from row 0", "canvas"] * 2
+    one_step = ["start", "sample from row 0", "canvas"]
+    assert noise.calls == ["block 3 step 1", *one_step, "block 3 step 2", *one_step]
 
 
 def test_greedy_takes_the_draft_and_draws_no_samples() -> None:
     noise = Listed()
     steps, _ = denoise([unsure(ONE), sure(ONE)], noise, greedy=True)
-    assert noise.calls == ["canvas"] * 2
+    assert noise.calls == ["block 3 step 1", "canvas", "block 3 step 2", "canvas"]
     assert all(event.sampled_ids == event.argmax_ids for event in events(steps))
 
 

@@ -53,6 +53,7 @@ class Room:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
         self.speaker = ScriptedSpeaker()
+        self.loaded: list[RunRequest] = []
         self.typist: Typist | None = None
 
     def __call__(
@@ -72,17 +73,21 @@ class Room:
             patch.setattr(command, "LineReader", lambda _stdin: self.typist)
             code = command.chat(
                 ChatRequest(
-                    run=RunRequest(options=options or GenerateOptions(seed=7)),
+                    run=RunRequest(options=options or GenerateOptions(seed=7), model=request.pop("model", None)),
                     looks=looks or Looks(),
                     origins=request.pop("origins", {}),
                     **request,
                 ),
                 Output(stdout=stream, stderr=stream),
                 stdin=None,
-                load=lambda _request: self.speaker,
+                load=self._load,
             )
         assert code == 0
         return re.sub(r"\d{4}-\d\d-\d\d-\d{6}(-\d+)?", "TIME", paper.getvalue())
+
+    def _load(self, request: RunRequest) -> ScriptedSpeaker:
+        self.loaded.append(request)
+        return self.speaker
 
     @property
     def asked(self) -> list[list[str]]:

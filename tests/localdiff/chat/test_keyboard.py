@@ -165,7 +165,7 @@ def test_tab_completes(typed: Desk, keys: str, line: str) -> None:
         ("/s", 2, ["/system", "/set", "/save", "/sessions"]),
         ("/SE", 3, ["/set", "/sessions"]),
         ("/load pl", 2, ["plans", "plots"]),
-        ("/save ", 0, ["plans", "plots", "other"]),
+        ("/save ", 0, []),  # it takes no name that is there already
         ("/set t-", 2, ["t-min", "t-max"]),
         ("/set think ", 0, ["show", "hide", "off", "default"]),
         ("/set steps ", 0, ["default"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -318,6 +319,47 @@ def test_private_chats_leave_nothing_unless_they_are_told_to(room: Room) -> None
     room("First", "/save plans", "Second", private=True)
     assert [path.name for path in room.sessions.iterdir()] == ["plans.jsonl"]
     assert len((room.sessions / "plans.jsonl").read_text().splitlines()) == 3
+
+
+def test_private_chats_do_not_add_to_a_session_either(room: Room) -> None:
+    room("First", session="plans")
+    before = (room.sessions / "plans.jsonl").read_bytes()
+    room("Second", session="plans", private=True)
+    room("Third", resume=True, private=True)
+    room("/load plans", "Fourth", private=True)
+    assert room.asked[-1] == ["First", "Hello.", "Fourth"]
+    assert (room.sessions / "plans.jsonl").read_bytes() == before
+    assert len(list(room.sessions.iterdir())) == 1
+
+
+def test_a_session_is_loaded_with_its_model_unless_another_is_typed(room: Room) -> None:
+    room.speaker.engine.identity = replace(room.speaker.engine.identity, model="its-model", adapter="its-adapter")
+    room("First", model="configured", origins={"model": "config.toml:1"})
+    room("Second", resume=True, model="configured", origins={"model": "config.toml:1"})
+    room("Third", resume=True, model="typed", origins={"model": "command line"})
+    assert [(request.model, request.adapter) for request in room.loaded] == [
+        ("configured", None),
+        ("its-model", "its-adapter"),
+        ("typed", None),
+    ]
+
+
+def test_a_session_that_is_loaded_goes_on_with_the_model_of_the_chat(room: Room) -> None:
+    room("First", session="plans")
+    room.speaker.engine.identity = replace(room.speaker.engine.identity, model="another")
+    room("/load plans", "Second")
+    room("Third", session="plans")
+    assert room.loaded[-1].model == "another"
+
+
+def test_renaming_leaves_what_another_program_wrote(store: SessionStore) -> None:
+    ours = session("one")
+    store.save(ours)
+    assert ours.name is not None
+    theirs = store.path(ours.name)
+    theirs.write_bytes(theirs.read_bytes() + b"\n")
+    store.rename(ours, "plans")
+    assert theirs.exists() and store.path("plans").exists()
 
 
 def test_an_empty_chat_leaves_nothing(room: Room) -> None:

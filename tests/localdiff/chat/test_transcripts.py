@@ -5,9 +5,12 @@ from __future__ import annotations
 import textwrap
 from dataclasses import replace
 
+import pytest
+
 from localdiff.chat.settings import Looks
 from localdiff.chat.slash import COMMANDS
 from localdiff.errors import ContextError, ResourceError
+from localdiff.events import FinishReason
 from localdiff.options import MAX_SEED, GenerateOptions
 from tests.fakes import Block
 from tests.fakes_chat import Said, ScriptedSpeaker, said
@@ -80,6 +83,23 @@ def test_undo_takes_back_several(room: Room) -> None:
 def test_the_seed_behind_the_last_one_is_the_first(room: Room) -> None:
     room("Hi", "/retry", options=GenerateOptions(seed=MAX_SEED))
     assert [options.seed for _, options in room.speaker.calls] == [MAX_SEED, 0]
+
+
+def test_any_seed_that_is_printed_can_be_typed(room: Room) -> None:
+    room("Hi", "/retry 9007199254740991", f"/retry {MAX_SEED}", options=GenerateOptions(seed=1))
+    assert [options.seed for _, options in room.speaker.calls] == [1, 9007199254740991, MAX_SEED]
+
+
+@pytest.mark.parametrize(
+    ("reason", "hint"),
+    [("length", "reached max-tokens 4; `/set max-tokens N`"), ("context_full", "the context of 8,192 tokens is full")],
+)
+def test_a_reply_of_thoughts_alone_says_what_can_be_done(room: Room, reason: FinishReason, hint: str) -> None:
+    thought = Said(blocks=(Block(thought="Hm."),), reason=reason)
+    room.speaker = ScriptedSpeaker(replies=[thought])
+    shown = room("Hi", options=GenerateOptions(seed=7, max_tokens=4))
+    assert "The reply ended before its answer began.\n" in shown
+    assert hint in shown
 
 
 def test_a_mistyped_command_never_reaches_the_model(room: Room) -> None:

@@ -74,6 +74,13 @@ def test_the_report_has_the_time_of_a_step(cli: Cli, found: list[Finding], monke
     report = cli("doctor", "--report").stdout
     assert report.endswith('```json\n{"bench_step": null, "error": "WeightsError"}\n```\n')
 
+    def crashes() -> str:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(command, "measure_step", crashes)
+    report = cli("doctor", "--report").stdout
+    assert report.endswith('```json\n{"bench_step": null, "error": "RuntimeError"}\n```\n')
+
 
 def test_two_forms_at_once(cli: Cli) -> None:
     result = cli("doctor", "--json", "--report")

@@ -222,6 +222,12 @@ def test_every_way_out_gives_the_terminal_back(file: Path, number: signal.Signal
     assert not screen.screen.cursor.hidden
 
 
+def test_a_terminal_that_is_closed_ends_it(file: Path) -> None:
+    screen = paused_player(file)
+    os.close(screen.master)
+    assert screen.child.wait(120) == -signal.SIGHUP
+
+
 @pytest.mark.parametrize("continued", [True, False])
 def test_ctrl_z_gives_the_terminal_back_and_takes_it_again(file: Path, continued: bool) -> None:
     """It leads its session, as under `ssh -t`: the system does not stop it, and keys work with and without SIGCONT."""

@@ -206,6 +206,18 @@ def test_a_process_that_talks_nonsense_is_an_error_and_nobody_waits_for_ever(
         downloads.wait(FIRST)
 
 
+def test_an_observer_that_fails_is_an_error_and_nobody_waits_for_ever(server: Hub, log: Log) -> None:
+    def closed(name: str) -> None:
+        raise BrokenPipeError(name)
+
+    log.on_fetched = closed  # type: ignore[method-assign]
+    with Downloads(look_up("owner/model"), log, workers=1) as downloads:
+        downloads.ahead(FILES)
+        for name in FILES:
+            with pytest.raises(LocaldiffError, match="could not be fetched: BrokenPipeError"):
+                downloads.wait(name)
+
+
 def test_a_process_that_dies_is_an_error_that_can_be_tried_again(server: Hub, log: Log) -> None:
     server.repositories["owner/model"].pace = 0.5
     with Downloads(look_up("owner/model"), log, workers=1) as downloads:

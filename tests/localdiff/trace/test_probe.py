@@ -67,7 +67,7 @@ def test_every_step_block_and_seed_has_noise_of_its_own() -> None:
         noise = PairedNoise(seed)
         for block in (1, 2):
             for step in (0, 1, 2):
-                noise.move(block, step)
+                noise.at(block, step)
                 ids = noise.canvas(32, 1000)
                 assert torch.equal(ids, noise.canvas(32, 1000))
                 noise.start_step(32)
@@ -80,7 +80,7 @@ def test_draws_follow_the_distribution() -> None:
     noise = PairedNoise(3)
     counts = torch.zeros(4)
     for step in range(2000):
-        noise.move(1, step)
+        noise.at(1, step)
         noise.start_step(2)
         sample = noise.sample(torch.tensor([[0.1, 0.2, 0.3, 0.4]] * 2), 0)
         counts += torch.bincount(sample, minlength=4)

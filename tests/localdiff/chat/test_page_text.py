@@ -1,0 +1,50 @@
+"""Where and in which order the text of a reply is printed."""
+
+from __future__ import annotations
+
+import io
+import os
+
+from localdiff.chat.page import Page
+from localdiff.events import Event, TextCommitted
+from localdiff.ui.output import Stream
+
+
+def committed(channel: str, text: str) -> Event:
+    return TextCommitted(block=1, channel=channel, text=text)  # type: ignore[arg-type]
+
+
+def everything(reader: int) -> str:
+    """What a pipe holds now."""
+    try:
+        return os.read(reader, 1000).decode()
+    except BlockingIOError:
+        return ""
+
+
+def test_a_thought_is_printed_to_its_end_before_the_answer() -> None:
+    paper = io.StringIO()
+    stream = Stream(file=paper, terminal=True, width=80, color=False)
+    page = Page(answers=stream, thoughts=stream)
+    for event in (committed("thought", "first\n\nsecond\nlast"), committed("answer", "The answer.")):
+        page.on_event(event)
+    page.close()
+    assert paper.getvalue().split() == ["first", "second", "last", "The", "answer."]
+    assert paper.getvalue().endswith("last\nThe answer.\n")
+
+
+def test_a_pipe_gets_whole_lines_where_its_reader_may_share_the_screen() -> None:
+    for whole_lines, written in ((True, ["", "one\n", "one\n"]), (False, ["on", "one\ntw", "one\ntwo"])):
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        with open(writer, "w") as file:
+            page = Page(answers=Stream(file=file), thoughts=None, whole_lines=whole_lines)
+            seen = [""]
+            for text in ("on", "e\ntw", "o"):
+                page.on_event(committed("answer", text))
+                seen.append(seen[-1] + everything(reader))
+            assert seen[1:] == written
+            page.close()
+            page.close()
+            assert seen[-1] + everything(reader) == "one\ntwo\n"
+        os.close(reader)
