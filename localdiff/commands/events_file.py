@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
-from localdiff.commands.file_observer import FileObserver
+from localdiff.commands.file_observer import FileObserver, OtherFiles, refuse_shared
 from localdiff.errors import UsageError
 from localdiff.paths import expanded
 from localdiff.ui.jsonl import JsonLines
@@ -20,11 +19,16 @@ STDOUT = "-"
 
 
 @contextmanager
-def event_recorders(events: str | None, answer: Path | None, output: Output) -> Iterator[list[Observer]]:
+def event_recorders(events: str | None, output: Output, *, others: OtherFiles = ()) -> Iterator[list[Observer]]:
     """Open the file of `--events`, and yield the observers that write there: one, or none without the option.
 
+    Args:
+        events: the file, or `-` for stdout.
+        output: the streams.
+        others: other options that name files, and what they name.
+
     Raises:
-        UsageError: the file cannot be written, or is also the file of the answer.
+        UsageError: the file cannot be written, or another option names it too.
     """
     if events is None:
         yield []
@@ -33,8 +37,7 @@ def event_recorders(events: str | None, answer: Path | None, output: Output) -> 
         yield [JsonLines(output.stdout.file, escaped=output.stdout.terminal)]
         return
     path = expanded(events)
-    if answer is not None and path.resolve() == expanded(answer).resolve():
-        raise UsageError(f"`-o` and `--events` both name `{events}`", "give each its own file")
+    refuse_shared("--events", events, others)
     try:
         file = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115
     except OSError as error:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from localdiff.commands.file_observer import FileObserver
+from localdiff.commands.file_observer import FileObserver, OtherFiles, refuse_shared
 from localdiff.commands.trace_header import Recordable, conversation, digests_of, header_of
 from localdiff.errors import UsageError
 from localdiff.events import RunStarted
@@ -122,9 +122,7 @@ def hashing_shown_by(status: StatusLine) -> Callable[[int, int], None]:
 
 
 @contextmanager
-def trace_file(
-    options: RecordOptions, output: Output, *, others: Sequence[tuple[str, str | Path | None]] = ()
-) -> Iterator[TraceFile | None]:
+def trace_file(options: RecordOptions, output: Output, *, others: OtherFiles = ()) -> Iterator[TraceFile | None]:
     """Open the file of `--record`, for its owner alone; None without the option.
 
     Args:
@@ -139,9 +137,7 @@ def trace_file(
         yield None
         return
     path = expanded(options.file)
-    for option, other in others:
-        if other is not None and expanded(other).resolve() == path.resolve():
-            raise UsageError(f"`{option}` and `--record` both name `{options.file}`", "give each its own file")
+    refuse_shared("--record", options.file, others)
     is_new = not path.exists()
     try:
         file = _open_private(path)

@@ -179,7 +179,8 @@ def _moment(request: ReplayRequest, timeline: Timeline) -> Moment | None:
     block = 1 if request.block is None else request.block
     blocks = timeline.moments[-1].block
     if not 1 <= block <= blocks:
-        raise UsageError(f"the trace has no block {block}", f"its blocks are 1 to {blocks}")
+        hint = f"its blocks are 1 to {blocks}" if blocks else "it has none"
+        raise UsageError(f"the trace has no block {block}", hint)
     step = request.step
     if step is None:
         step = max((moment.step for moment in timeline.moments if moment.block == block), default=0)

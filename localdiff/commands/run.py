@@ -133,8 +133,9 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
     prompt = read_prompt(request.prompt, request.file, stdin)
     with ExitStack() as stack:
         target = None if request.output is None else stack.enter_context(output_file(request.output))
-        recorders = stack.enter_context(event_recorders(request.events, request.output, output))
-        others = [("-o", request.output), ("--events", request.events), ("-f", request.file)]
+        others = [("-o", request.output), ("-f", request.file)]
+        recorders = stack.enter_context(event_recorders(request.events, output, others=others))
+        others.append(("--events", request.events))
         trace = stack.enter_context(trace_file(request.record, output, others=others))
         status = StatusLine(output.stderr, shown=mode != "off")
         stack.callback(status.clear)

@@ -26,7 +26,7 @@ class StatusLine:
         """Replace the text shown."""
         if not self.shown:
             return
-        text = text[: max(self._stream.width - 1, 0)]
+        text = text[: max(self._stream.columns - 1, 0)]
         self._stream.write("\r" + text + self._blank_after(len(text)))
         self._text = text
 
@@ -56,5 +56,5 @@ class StatusLine:
     def _blank_after(self, length: int) -> str:
         """Spaces over the rest of an earlier, longer text, and back over them so that an echo lands beside the text."""
         wanted = max(len(self._text), length) + _ECHO
-        blanks = min(wanted, self._stream.width - 1) - length
+        blanks = min(wanted, self._stream.columns - 1) - length
         return " " * blanks + "\b" * blanks if blanks > 0 else ""

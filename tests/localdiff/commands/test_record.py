@@ -105,6 +105,7 @@ def test_a_run_that_fails_later_leaves_what_happened(cli: Cli, file: Path) -> No
         (["--record", "{file}", "--record-top-k", "65"], "alternatives=65 must be <= 64"),
         (["--record", "{file}", "-o", "{file}"], "`-o` and `--record` both name"),
         (["--record", "{file}", "--events", "{file}"], "`--events` and `--record` both name"),
+        (["--events", "{file}", "-o", "{file}"], "`-o` and `--events` both name"),
         (["--record", "/no/such/folder/x"], "`/no/such/folder/x` cannot be written: No such file"),
         (["--record", "/"], "`/` cannot be written: Is a directory"),
     ],
@@ -115,6 +116,14 @@ def test_what_cannot_be(cli: Cli, engine: ScriptedEngine, file: Path, arguments:
     assert words in result.stderr
     assert "hint: " in result.stderr
     assert engine.calls == []
+
+
+@pytest.mark.parametrize("option", ["--record", "--events"])
+def test_a_prompt_is_not_overwritten(cli: Cli, engine: ScriptedEngine, file: Path, option: str) -> None:
+    file.write_text("hi")
+    result = cli("run", "-m", "demo", "-f", str(file), option, str(file))
+    assert (result.code, file.read_text(), engine.calls) == (2, "hi", [])
+    assert f"`-f` and `{option}` both name" in result.stderr
 
 
 def test_a_run_that_waits_for_its_viewer_is_not_recorded(cli: Cli, engine: ScriptedEngine, file: Path) -> None:
