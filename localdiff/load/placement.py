@@ -2,8 +2,9 @@
 
 Knows bytes; moves nothing. The first device holds everything outside the layers (embedding and head, which are one
 matrix, self-conditioning, the last norm), the step's buffers, and as many of the first layers as fit. Further devices
-take the last layers. The layers in between stay where they are stored and compute on the first device, which must
-then have room for one such layer at a time, and for the keys and values of them all:
+take the last layers, in order, and as few of them as possible. Where all of them are full, the layers in between stay
+where they are stored and compute on the first device, which must then have room for one such layer at a time, and for
+the keys and values of them all:
 
     layers   0 … k-1          k … m-1                       m … last
              first device     host memory ─► first device   further devices
@@ -99,7 +100,15 @@ def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool) -> Pl
     main, *further = budgets
     if main.holds(demand.account.total):
         return Placement(main=main.device, layers=(main.device,) * len(demand.layers))
-    last = _fill_from_the_end(demand, further)
+    last: tuple[torch.device, ...] = ()
+    for count in range(1, len(demand.layers) + 1):
+        spread = _spread(demand, demand.layers[-count:], further)
+        if spread is None:
+            break
+        last = spread
+        head = demand.layers[:-count]
+        if main.holds(_on_main(demand, head, len(head))):
+            return Placement(main=main.device, layers=(main.device,) * len(head) + last)
     head = demand.layers[: len(demand.layers) - len(last)]
     for resident in range(len(head), -1, -1) if may_offload else (len(head),):
         if main.holds(_on_main(demand, head, resident)):
@@ -142,17 +151,19 @@ def _what(demand: Demand, budgets: Sequence[Budget]) -> str:
     return f"`{demand.name}` takes {total} at a context of {demand.context:,} tokens, and {given}"
 
 
-def _fill_from_the_end(demand: Demand, budgets: Sequence[Budget]) -> tuple[torch.device, ...]:
-    """Devices of the last layers: as many as the further devices hold, the last device's last."""
+def _spread(
+    demand: Demand, layers: Sequence[LayerDemand], budgets: Sequence[Budget]
+) -> tuple[torch.device, ...] | None:
+    """A device for each of these layers, one device filled after the other; None where they do not all fit."""
     devices: list[torch.device] = []
-    layers = list(demand.layers)
-    for budget in reversed(budgets):
+    for budget in budgets:
         taken = demand.working
-        while layers and budget.holds(taken + layers[-1].weights + layers[-1].cache):
-            layer = layers.pop()
+        for layer in layers[len(devices) :]:
             taken += layer.weights + layer.cache
-            devices.insert(0, budget.device)
-    return tuple(devices)
+            if not budget.holds(taken):
+                break
+            devices.append(budget.device)
+    return tuple(devices) if len(devices) == len(layers) else None
 
 
 def _on_main(demand: Demand, head: Sequence[LayerDemand], resident: int) -> int:

@@ -49,9 +49,10 @@ def test_nobody_can_say_how_much_there_is() -> None:
     assert place(FOUR, budgets(None), may_offload=False) == Placement(main=CARD, layers=(CARD,) * 4)
 
 
-def test_the_last_layers_go_to_the_second_card() -> None:
-    placement = place(FOUR, budgets(60, 50), may_offload=False)
-    assert placement == Placement(main=CARD, layers=(CARD, SECOND, SECOND, SECOND))
+@pytest.mark.parametrize("others", [(50,), (50, 50)])
+def test_what_the_first_card_does_not_hold_goes_to_the_second(others: tuple[int, ...]) -> None:
+    placement = place(FOUR, budgets(60, *others), may_offload=False)
+    assert placement == Placement(main=CARD, layers=(CARD, CARD, CARD, SECOND))
 
 
 def test_three_cards() -> None:
