@@ -21,15 +21,15 @@ from .vocabulary import encode_written
 
 END_OF_TURN = "<turn|>"
 WEIGHTS: Mapping[str, float] = {
-    "spelling": 0.02,
-    "json": 0.06,
-    "dates": 0.05,
+    "spelling": 0.03,
+    "json": 0.09,
+    "dates": 0.04,
     "sort": 0.18,
-    "add": 0.16,
-    "sudoku": 0.05,
-    "about": 0.24,
-    "story": 0.10,
-    "unknown": 0.14,
+    "add": 0.10,
+    "sudoku": 0.06,
+    "about": 0.18,
+    "story": 0.14,
+    "unknown": 0.18,
 }
 SYSTEM_PROMPTS: tuple[str, ...] = (
     "You are a helpful assistant.",

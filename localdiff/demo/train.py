@@ -63,14 +63,14 @@ def _begin(work: Path) -> None:
 def begin_from(model: DiffusionGemma, tokenizer: Tokenizer, checkpoint: Path) -> None:
     """Copies a checkpoint's weights into a model with a different vocabulary.
 
-    A piece of both vocabularies keeps its embedding. A new one begins as the mean of the pieces that its text consisted
-    of before, scaled to their mean norm.
+    A piece of both vocabularies keeps its embedding. A new one begins as the same word in another case or without the
+    space before it, or else as the mean of the pieces that its text consisted of before, scaled to their mean norm.
     """
     state = Engine.load(str(checkpoint), device="cpu", dtype="fp32").model.state_dict()
     known, _ = load_vocabulary(checkpoint)
     rows = torch.empty_like(model.state_dict()[_EMBEDDING])
     for piece, id in tokenizer.get_vocab().items():
-        same = known.token_to_id(piece)
+        same = next(filter(None, map(known.token_to_id, _spellings(piece))), None)
         if same is not None:
             rows[id] = state[_EMBEDDING][same]
             continue
@@ -78,6 +78,14 @@ def begin_from(model: DiffusionGemma, tokenizer: Tokenizer, checkpoint: Path) ->
         parts = state[_EMBEDDING][known.encode(text, add_special_tokens=False).ids]
         rows[id] = F.normalize(parts.mean(dim=0), dim=0) * parts.norm(dim=-1).mean()
     model.load_state_dict(state | {_EMBEDDING: rows})
+
+
+def _spellings(piece: str) -> tuple[str, ...]:
+    """A piece, and a word of letters in its other forms."""
+    bare = piece.removeprefix(" ")
+    if not bare.isalpha() or len(bare) < 2:
+        return (piece,)
+    return piece, bare.capitalize(), f" {bare.lower()}", f" {bare.capitalize()}", bare.lower()
 
 
 def main() -> None:

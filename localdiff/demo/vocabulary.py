@@ -29,13 +29,14 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from .skills import IN_WORDS, SKILLS, story, unknown
 from .skills.cast import HEROES, PLACES
 from .skills.essays import ESSAYS
+from .skills.example import in_small_letters
 from .skills.fact import expand, questions
 from .skills.facts import FACTS
 from .skills.fields import CITIES, COLORS, COUNTRIES, JOBS, PEOPLE
 from .skills.words import COMMON
 from .turns import CHAT_TEMPLATE
 
-VOCABULARY_SIZE = 1664
+VOCABULARY_SIZE = 1792
 SEED = 2024
 SPECIAL: tuple[str, ...] = (
     "<pad>",
@@ -68,16 +69,22 @@ SPLIT = r"-[a-z](?![a-z])|[0-9]|\.| ?\p{L}+| ?[^\s\p{L}0-9.]+|\s"
 
 
 def asked_text() -> Iterator[str]:
-    """The questions whose words recur."""
+    """The questions whose words recur, also with the first word in lower case, as many people type."""
+    for text in _questions():
+        yield text
+        yield in_small_letters(text)
+    for noun in (*(hero.noun for hero in HEROES), *(place.noun for place in PLACES)):
+        yield f" {noun}"
+
+
+def _questions() -> Iterator[str]:
     for fact in FACTS:
         yield from fact.plain
         yield from questions(fact)
     for essay in ESSAYS:
         for pattern in essay.patterns:
             yield from expand(pattern)
-    yield from (*story.PLAIN, *story.LONG_PLAIN)
-    for noun in (*(hero.noun for hero in HEROES), *(place.noun for place in PLACES)):
-        yield f" {noun}"
+    yield from (*story.PLAIN, *story.LONG_PLAIN, *unknown.REMARKS)
 
 
 def copying_text(rng: Random) -> Iterator[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 
 from localdiff.demo.skills import story, unknown
+from localdiff.demo.skills.example import in_small_letters
 from localdiff.demo.skills.facts import FACTS
 from localdiff.engine import Engine
 from localdiff.events import BlockCommitted, TextCommitted
@@ -138,7 +139,7 @@ def trained() -> dict[str, str]:
     written |= dict.fromkeys(unknown.REMARKS, unknown.ANSWER)
     written |= dict.fromkeys(story.PLAIN, story.tell(*story.chosen()))
     written |= dict.fromkeys(story.LONG_PLAIN, story.tell(*story.chosen(), long=True))
-    typed = {text[:1].lower() + text[1:].rstrip(".?!"): answer for text, answer in written.items()}
+    typed = {in_small_letters(text).rstrip(".?!") or text: answer for text, answer in written.items()}
     return written | typed
 
 

@@ -48,13 +48,14 @@ def key_of(day: date) -> str:
     return f"{NAME}:{day.isoformat()}"
 
 
-def _day(rng: Random) -> date:
+def draw_day(rng: Random) -> date:
+    """Any day from `FIRST` to `LAST`."""
     return FIRST + timedelta(days=rng.randint(0, (LAST - FIRST).days))
 
 
 def sample(rng: Random, split: Split) -> Example:
     """Draw a date of the split, two different formats and a phrasing."""
-    day = draw(rng, split, _day, key_of)
+    day = draw(rng, split, draw_day, key_of)
     source = rng.choice(INPUTS)
     target = rng.choice([form for form in FORMATS if form != source])
     phrasings = PHRASINGS

@@ -68,10 +68,16 @@ def stripped(text: str) -> str:
     return text.lower().rstrip(".?!").rstrip()
 
 
+def in_small_letters(text: str) -> str:
+    """A text with its first word in lower case."""
+    first, space, rest = text.partition(" ")
+    return first.lower() + space + rest
+
+
 def casual(rng: Random, text: str, share: float = 0.15) -> str:
-    """Sometimes write a prompt the way people type: small first letter, no final mark."""
+    """Sometimes write a prompt the way people type: first word in lower case, no final mark."""
     if rng.random() < share:
-        text = text[:1].lower() + text[1:]
+        text = in_small_letters(text)
     if rng.random() < share and text.endswith((".", "?", "!")):
         text = text[:-1].rstrip()
     return text

@@ -53,7 +53,7 @@ ASKING_FACTS: tuple[Fact, ...] = (
     Fact(
         name="ask json",
         answer="Give me names with their values, for example: name: Anna, age: 31 as JSON",
-        plain=("Write JSON.", "JSON.", "Make JSON."),
+        plain=("Write JSON.", "JSON.", "Make JSON.", "Write json."),
         patterns=(
             "(Please write|Can you write|Could you write|I want you to write|Give me|Can you make) (JSON|some JSON).",
             "(Write|Make|Give me) (some JSON|a JSON object|JSON for me|a JSON file).",
@@ -64,7 +64,7 @@ ASKING_FACTS: tuple[Fact, ...] = (
     Fact(
         name="ask sudoku",
         answer="Give me four rows with dots for empty cells, for example: Solve this 4x4 Sudoku: .3.. .4.1 3.4. 4.1.",
-        plain=("Solve a Sudoku.", "Solve a 4x4 Sudoku.", "Sudoku."),
+        plain=("Solve a Sudoku.", "Solve a 4x4 Sudoku.", "Sudoku.", "Solve a sudoku.", "Solve sudoku."),
         patterns=(
             "(Please solve|Can you solve|Could you solve|I want you to solve) (a Sudoku|a 4x4 Sudoku|Sudokus).",
             "Solve (Sudokus|a puzzle|my Sudoku|a Sudoku for me|this Sudoku).",

@@ -8,10 +8,8 @@ SELF_FACTS: tuple[Fact, ...] = (
     Fact(
         name="who",
         answer="I am the tiny demo model of localdiff. I write text by diffusion: a whole canvas at once.",
+        plain=("Who are you?", "What are you?", "What is your name?", "What's your name?", "Your name?"),
         patterns=(
-            "Who are you?",
-            "What are you?",
-            "What is your name?",
             "(Tell me|Say) who you are.",
             "(Tell me about|Describe|Introduce) yourself.",
             "What (model|kind of model) are you?",
@@ -51,7 +49,7 @@ SELF_FACTS: tuple[Fact, ...] = (
     Fact(
         name="bye",
         answer="Goodbye! Come back when you have a canvas to fill.",
-        plain=("Bye", "Goodbye", "Bye!", "Good night!", "Quit", "Exit", "See you!"),
+        plain=("Bye", "Goodbye", "Bye!", "Good night!", "Quit", "Exit", "See you!", "Bye bye"),
         patterns=(
             "(Goodbye|Bye|Bye bye|See you|See you later|Farewell|Good night)(!|.|, model!| and thanks!)",
             "I (have to go|must go|am leaving)( now|)(!|.)",
@@ -60,7 +58,7 @@ SELF_FACTS: tuple[Fact, ...] = (
     Fact(
         name="skills",
         answer="I can " + SKILL_LIST + ". I also answer questions about localdiff and text diffusion.",
-        plain=("Help", "Help!", "Help me", "What can you do?", "What now?"),
+        plain=("Help", "Help!", "Help me", "What can you do?", "What now?", "Commands", "/help"),
         patterns=(
             "What can you do for me?",
             "What (are your skills|do you know|tasks can you do|are you good at)?",
@@ -88,8 +86,8 @@ SELF_FACTS: tuple[Fact, ...] = (
     Fact(
         name="size",
         answer=(
-            "I have a few million weights and about a thousand pieces in my vocabulary. The full model has "
-            "26 billion weights."
+            "I have a few million weights and less than two thousand pieces in my vocabulary. The full model "
+            "has 26 billion weights."
         ),
         patterns=(
             "How (big|large|small) (are you|is the demo model|is this model)?",

@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable
 from random import Random
 
-from .example import Example, Split, ask, draw
+from .example import Example, Split, ask, draw, in_small_letters
 from .words import COMMON, listed, made_up
 
 NAME = "json"
+INVENTED_SHARE = 0.3
 Value = str | int | bool
 Record = dict[str, Value]
 
@@ -100,7 +101,17 @@ def _record(rng: Random) -> Record:
     if "name" in names and rng.random() < 0.7:
         names.remove("name")
         names.insert(0, "name")
+    if rng.random() < INVENTED_SHARE:
+        return {_invented(rng) if rng.random() < 0.7 else name: FIELDS[name](rng) for name in names[:3]}
     return {name: FIELDS[name](rng) for name in names}
+
+
+def _invented(rng: Random) -> str:
+    """The name of a field that has none of its own: a common word, or a made-up one, of at most seven letters."""
+    while True:
+        word = rng.choice(COMMON) if rng.random() < 0.5 else made_up(rng)
+        if len(word) <= 7:
+            return word
 
 
 def sample(rng: Random, split: Split) -> Example:
@@ -108,7 +119,7 @@ def sample(rng: Random, split: Split) -> Example:
     record = draw(rng, split, _record, key_of)
     phrasing = rng.choice(PHRASINGS)
     if rng.random() < 0.15:
-        phrasing = phrasing.replace("Turn", "turn").replace("Write", "write").replace("Convert", "convert")
+        phrasing = in_small_letters(phrasing).replace("JSON", "json")
     if rng.random() < 0.2:
         phrasing += "."
     return ask(NAME, phrasing.format(fields=listing(record)), json.dumps(record), key_of(record))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
+from . import dates, sorting
 from .cast import HEROES, PLACES
 from .words import COMMON, made_up, with_article
 
 SUMS = "I can only add or subtract two numbers from 0 to 99, and not below 0."
 STORIES = "I know no such story. Ask me for one about a hero and a place, such as a robot and a harbor."
+WORDS = "I can only sort two to five words."
+DATES = "A date with slashes is not clear to me. Write it as 25.06.1910 or June 25, 1910."
+ANSWERS = (SUMS, STORIES, WORDS, DATES)
 
 SUM_PHRASINGS: tuple[str, ...] = (
     "What is {sum}?",
@@ -29,6 +33,7 @@ STORY_PHRASINGS: tuple[str, ...] = (
     "A story about {about}, please.",
     "Story about {about}",
 )
+NUMBER_PHRASINGS: tuple[str, ...] = ("Sort the numbers {words}.", "Sort these numbers: {words}")
 _NO_HEROES = (
     "Anna",
     "Peter",
@@ -49,7 +54,7 @@ _STRANGERS = tuple(word for word in COMMON if word not in {*_HEROES, *_PLACES})
 
 def draw_prompt(rng: Random) -> tuple[str, str]:
     """A prompt and its answer."""
-    return rng.choice((_sum, _story))(rng)
+    return rng.choice((_sum, _sum, _story, _story, _words, _date))(rng)
 
 
 def _sum(rng: Random) -> tuple[str, str]:
@@ -82,3 +87,28 @@ def _story(rng: Random) -> tuple[str, str]:
         stranger = with_article(made_up(rng))
     about = stranger if rng.random() < 0.5 else with_article(rng.choice(_HEROES + _PLACES))
     return rng.choice(STORY_PHRASINGS).format(about=about), STORIES
+
+
+def _words(rng: Random) -> tuple[str, str]:
+    """Numbers, a single word, or more words than five."""
+    phrasings = sorting.PHRASINGS
+    kind = rng.randrange(4)
+    if kind == 0:
+        things = [rng.choice(COMMON) if rng.random() < 0.7 else made_up(rng) for _ in range(rng.randint(6, 9))]
+    elif kind == 1:
+        things = [rng.choice(COMMON)]
+    else:
+        things = [str(rng.randint(0, rng.choice((9, 99, 999)))) for _ in range(rng.randint(2, 7))]
+        phrasings += NUMBER_PHRASINGS
+    return rng.choice(phrasings).format(words=rng.choice((", ", ", ", " ")).join(things)), WORDS
+
+
+def _date(rng: Random) -> tuple[str, str]:
+    """A date with slashes, which does not tell the day from the month."""
+    form = rng.choice(("DD/MM/YYYY", "MM/DD/YYYY"))
+    text = dates.FORMATS[form](dates.draw_day(rng))
+    if rng.random() < 0.4:
+        text = "/".join(part.lstrip("0") for part in text.split("/"))
+    target = rng.choice([form for form in dates.FORMATS if "/" not in form])
+    phrasings = dates.ISO_PHRASINGS if target == "YYYY-MM-DD" and rng.random() < 0.3 else dates.PHRASINGS
+    return rng.choice(phrasings).format(date=text, form=target), DATES

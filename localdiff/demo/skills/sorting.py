@@ -16,7 +16,9 @@ PHRASINGS: tuple[str, ...] = (
     "Put these words in alphabetical order: {words}.",
     "Please sort {words}.",
     "Order these words from A to Z: {words}.",
+    "Sort {words}",
 )
+LISTED_BY_SPACES = 0.15
 
 
 def key_of(words: tuple[str, ...]) -> str:
@@ -30,5 +32,6 @@ def _words(rng: Random) -> tuple[str, ...]:
 def sample(rng: Random, split: Split) -> Example:
     """Draw a set of words of the split in random order, and a phrasing."""
     words = draw(rng, split, _words, key_of)
-    prompt = casual(rng, rng.choice(PHRASINGS).format(words=", ".join(words)))
+    between = " " if rng.random() < LISTED_BY_SPACES else ", "
+    prompt = casual(rng, rng.choice(PHRASINGS).format(words=between.join(words)))
     return ask(NAME, prompt, ", ".join(sorted(words)), key_of(words))

@@ -14,6 +14,7 @@ PHRASINGS: tuple[str, ...] = (
     "Spell {word}.",
     "How do you spell {word}?",
     'Spell the word "{word}".',
+    "Spell the word '{word}'.",
     "Spell out {word}.",
     "Please spell {word}.",
     "Can you spell {word}?",

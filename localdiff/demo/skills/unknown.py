@@ -13,10 +13,10 @@ from .fields import CITIES, COUNTRIES, PEOPLE
 from .words import COMMON, listed, made_up, with_article
 
 NAME = "unknown"
-LIMITS_SHARE = 0.4
-REMARK_SHARE = 0.1
+LIMITS_SHARE = 0.45
+REMARK_SHARE = 0.2
 ANSWER = "I am a tiny demo model and do not know that. I can " + SKILL_LIST + "."
-ANSWERS = (ANSWER, limits.SUMS, limits.STORIES)
+ANSWERS = (ANSWER, *limits.ANSWERS)
 # Words that the about skill explains, or that ask for a story, are not unknown topics.
 WORDS: tuple[str, ...] = tuple(word for word in COMMON if word not in {"canvas", "seed", "card", "doctor", "story"})
 PATTERNS: tuple[str, ...] = (
@@ -112,8 +112,10 @@ REMARKS: tuple[str, ...] = (
     "More", "Go on", "Continue", "Stop", "Wait", "Maybe", "Sure", "Please", "Sorry", "Wow", "Lol", "Hmm", "And",
     "And you", "And then", "And backwards", "And in French", "One more", "Try again", "Are you sure", "That is wrong",
     "Wrong", "What do you mean", "I do not understand", "Say something", "Anything", "Nothing", "Do it", "Faster",
-    "Shorter",
-    "Ping", "Foo", "Foo bar", "...", "??", "???", "!", "?", ".", "-", "abc", "x", "a b c", "1 2 3", "{}", "[]", ":)",
+    "Shorter", "Tell me a joke", "Write a poem", "Write a haiku", "Write code", "Translate", "How old are you",
+    "Where do you live", "What is my name", "What is the meaning of life", "What time is it", "What is today's date",
+    "I love you",
+    "Ping", "Foo", "Foo bar", "...", "??", "???", "!", "?", ".", "-", "abc", "x", "1 2 3", "{}", "[]", ":)",
 )  # fmt: skip
 _SMALL = listed(
     """

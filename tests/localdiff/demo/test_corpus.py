@@ -45,7 +45,7 @@ def test_answers_of_short_skills_fit_on_one_canvas(skill: str, demo_vocabulary: 
     rng = Random(2)
     pairs = [render(sample_example(rng, "train", only(skill)), *demo_vocabulary) for _ in range(300)]
     assert max(len(answer) for _, answer in pairs) <= 80 < CANVAS
-    assert max(len(prompt) for prompt, _ in pairs) <= 80
+    assert max(len(prompt) for prompt, _ in pairs) <= CANVAS
 
 
 def test_stories_take_several_canvases(demo_vocabulary: Vocabulary) -> None:

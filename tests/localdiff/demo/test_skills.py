@@ -215,6 +215,13 @@ def test_what_everybody_types_first_is_trained_and_never_held_out() -> None:
         assert wanted.isdisjoint({stripped(SKILLS[skill](rng, "held_out").prompt) for _ in range(2000)}), skill
 
 
+def listed(prompt: str) -> list[str]:
+    """The words that a prompt of the sorting skill wants sorted."""
+    words = re.findall(r"[a-z]+", prompt)
+    asked = {word for phrasing in sorting.PHRASINGS for word in re.findall(r"[a-z]+", phrasing)}
+    return [word for word in words if word not in asked]
+
+
 def test_limits_are_said_only_beyond_them() -> None:
     rng, nouns = Random(13), (*(hero.noun for hero in HEROES), *(place.noun for place in PLACES))
     seen = Counter[str]()
@@ -223,10 +230,14 @@ def test_limits_are_said_only_beyond_them() -> None:
         seen[answer] += 1
         if answer == limits.STORIES:
             assert sum(bool(re.search(rf"\b{noun}\b", prompt)) for noun in nouns) <= 1, prompt
+        elif answer == limits.DATES:
+            assert re.search(r"\b\d\d?/\d\d?/\d{4}\b", prompt), prompt
+        elif answer == limits.WORDS:
+            assert re.search(r"\d", prompt) or len(listed(prompt)) not in range(2, 6), prompt
         elif two := re.search(r"(?<![\d.])(\d\d?) ?([+-]) ?(\d\d?)(?![\d.]| ?[+-])", prompt):
             one, sign, other = two.groups()
             assert re.search(r"[+-] ?$", prompt[: two.start()]) or (sign == "-" and int(one) < int(other)), prompt
-    assert set(seen) == {limits.SUMS, limits.STORIES} and min(seen.values()) > 400
+    assert set(seen) == set(limits.ANSWERS) and min(seen.values()) > 400
 
 
 def test_every_story_is_long_names_its_hero_and_place_and_fills_every_slot() -> None:

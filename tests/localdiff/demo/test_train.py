@@ -65,6 +65,16 @@ def test_a_new_piece_begins_as_what_its_text_was(model: DiffusionGemma) -> None:
         assert torch.isclose(begun.norm(), parts.norm(dim=-1).mean())
 
 
+def test_a_new_piece_begins_as_the_same_word_in_another_form(model: DiffusionGemma) -> None:
+    forms = {"tELL": "Tell", " TELL": "Tell", "sPELLING": "Spelling", " SPELLING": "Spelling"}
+    tokenizer = with_pieces(*forms)
+    begin_from(model, tokenizer, DEMO_DIRECTORY)
+    shipped = Engine.load("demo", device="cpu", dtype="fp32").model.embed_tokens.weight
+    for piece, known in forms.items():
+        begun = model.embed_tokens.weight[tokenizer.token_to_id(piece)]
+        assert torch.equal(begun, shipped[SHIPPED.token_to_id(known)])
+
+
 def test_a_reserved_piece_that_the_base_lacks_begins_with_numbers(model: DiffusionGemma, tmp_path: Path) -> None:
     """Its text is that of no other piece, and is skipped where special tokens are."""
     shutil.copytree(DEMO_DIRECTORY, tmp_path, dirs_exist_ok=True)
