@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol, get_args
+from typing import Protocol
 
 from localdiff.errors import UsageError
 from localdiff.events import Channel
@@ -26,8 +26,8 @@ class LiveOptions:
     """How a run may be watched.
 
     Attributes:
-        wish: what was asked for, or None to use `preferred`, or `LOCALDIFF_LIVE`.
-        preferred: what the settings say, applied where it can be met.
+        wish: what was asked for, or None to use `preferred`.
+        preferred: what the settings say, applied where it can be met; None means auto.
         palette: a name from `view.palette.PALETTE_NAMES`.
         fps: most frames per second.
         slow: seconds to wait after each step.
@@ -72,7 +72,7 @@ def mode_of(
     Raises:
         UsageError: `--live on`, `--live line` or `--slow` where nothing can be drawn.
     """
-    wish = options.wish or options.preferred or _wish_of(env)
+    wish = options.wish or options.preferred or "auto"
     obstacle = _obstacle(output, lines_on_stdout, env)
     if lines_on_stdout and output.stdout.piped and options.wish is None:
         obstacle = obstacle or "the reader of `--events -` may print on the same screen"
@@ -131,14 +131,6 @@ def live_view(
         render=render,
         keyboard=stderr.file,
     )
-
-
-def _wish_of(env: Mapping[str, str]) -> LiveWish:
-    wish = env.get("LOCALDIFF_LIVE") or "auto"
-    for known in get_args(LiveWish):
-        if wish == known:
-            return known  # type: ignore[no-any-return]
-    raise UsageError(f"LOCALDIFF_LIVE={wish!r} must be one of {', '.join(get_args(LiveWish))}")
 
 
 def _obstacle(output: Output, lines_on_stdout: bool, env: Mapping[str, str]) -> str | None:

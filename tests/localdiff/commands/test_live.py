@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from localdiff.commands.live import LiveOptions, mode_of
-from localdiff.errors import UsageError
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.terminal import LiveMode, LiveWish
 from tests.fakes import Block, ScriptedEngine
@@ -21,10 +20,10 @@ def output(*, stdout: bool = True, stderr: bool = True, quiet: bool = False) -> 
 
 
 def mode(
-    wish: LiveWish | None = None, *, lines: bool = False, slow: float = 0.0, env: str | None = None, **streams: bool
+    wish: LiveWish | None = None, *, preferred: LiveWish | None = None, lines: bool = False, **streams: bool
 ) -> LiveMode:
-    variables = {"TERM": "xterm"} | ({} if env is None else {"LOCALDIFF_LIVE": env})
-    return mode_of(LiveOptions(wish=wish, slow=slow), output(**streams), lines_on_stdout=lines, env=variables)
+    options = LiveOptions(wish=wish, preferred=preferred)
+    return mode_of(options, output(**streams), lines_on_stdout=lines, env={"TERM": "xterm"})
 
 
 def test_where_it_can_be_drawn_it_is() -> None:
@@ -41,14 +40,11 @@ def test_where_it_cannot_be_drawn_it_is_not() -> None:
     assert mode(lines=True, stdout=False) == "canvas"
 
 
-def test_the_environment_wishes_and_the_option_insists() -> None:
-    assert mode(env="off") == "off"
-    assert mode(env="line") == "line"
-    assert mode("auto", env="off") == "canvas"
-    assert mode(env="on", stderr=False) == "off", "a setting for all runs is no error in one of them"
-    assert mode(env="") == "canvas"
-    with pytest.raises(UsageError, match="LOCALDIFF_LIVE='of' must be one of auto, on, off, line"):
-        mode(env="of")
+def test_the_settings_wish_and_the_option_insists() -> None:
+    assert mode(preferred="off") == "off"
+    assert mode(preferred="line") == "line"
+    assert mode("auto", preferred="off") == "canvas"
+    assert mode(preferred="on", stderr=False) == "off", "a setting for all runs is no error in one of them"
 
 
 @pytest.mark.parametrize(
