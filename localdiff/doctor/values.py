@@ -26,13 +26,11 @@ class DenoiseValues:
         digest: that of the demo's files.
         argmax_ids: the draft.
         entropies: in nats, rounded.
-        accepted: 1 where a position was accepted.
     """
 
     digest: str
     argmax_ids: tuple[int, ...]
     entropies: tuple[float, ...]
-    accepted: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +56,6 @@ class Values:
                 digest=denoise["digest"],
                 argmax_ids=tuple(denoise["argmax_ids"]),
                 entropies=tuple(denoise["entropies"]),
-                accepted=tuple(denoise["accepted"]),
             ),
         )
 

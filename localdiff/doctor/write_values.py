@@ -31,7 +31,6 @@ def write_values(path: Path = VALUES_FILE) -> Values:
             digest=demo_digest(DEMO_DIRECTORY),
             argmax_ids=step.argmax_ids,
             entropies=tuple(round(entropy, 5) for entropy in step.entropies),
-            accepted=tuple(int(accepted) for accepted in step.accepted),
         ),
     )
     path.write_text(values.to_text(), encoding="utf-8")
