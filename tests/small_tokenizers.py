@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from localdiff.text.tokenizer import Tokenizer as Vocabulary
 
 CONTROL = (
     "<pad>",
@@ -96,6 +99,11 @@ def no_decoder(directory: Path) -> Path:
     backend = Tokenizer(models.WordLevel({piece: id for id, piece in enumerate(pieces)}, unk_token="<unk>"))
     backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in CONTROL])
     return _write(backend, directory)
+
+
+def size_of(vocabulary: Vocabulary) -> int:
+    """How many ids have a token; they begin at 0."""
+    return next(id for id in count() if not vocabulary.is_known(id))
 
 
 def _write(backend: Tokenizer, directory: Path) -> Path:

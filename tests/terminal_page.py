@@ -31,7 +31,7 @@ def render(trace: Trace | None = None) -> str:
     trace = trace or read_trace(example_path())
     steps = [event for event in trace.events if isinstance(event, DenoiseStep)]
     busiest = max(steps, key=lambda step: (_taken_back(steps, step), -abs(step.step - len(steps) // 2)))
-    block = next(block for block in trace.blocks if block.number == busiest.block)
+    block = next(block for block in trace.blocks if block.started.block == busiest.block)
     parts = {
         "noise": screen(trace, block.started, Size(80, 24)),
         "early": screen(trace, block.steps[0], Size(80, 24)),

@@ -9,12 +9,11 @@ Knows strings, numbers and where they came from; knows no command and nothing th
 """
 
 from localdiff.config.environment import is_set, strange_variables
-from localdiff.config.file import CONFIG_FILE, config_path
+from localdiff.config.file import config_path
 from localdiff.config.keys import KEYS, Key
 from localdiff.config.settings import Setting, Settings, load_settings
 
 __all__ = [
-    "CONFIG_FILE",
     "KEYS",
     "Key",
     "Setting",

@@ -30,17 +30,13 @@ _NAMES = {
     "bos": "<bos>",
     "eos": "<eos>",
     "pad": "<pad>",
-    "unk": "<unk>",
     "turn_open": "<|turn>",
     "turn_close": "<turn|>",
     "channel_open": "<|channel>",
     "channel_close": "<channel|>",
-    "think": "<|think|>",
     "tool_call_open": "<|tool_call>",
     "tool_call_close": "<tool_call|>",
     "tool_response_open": "<|tool_response>",
-    "tool_response_close": "<tool_response|>",
-    "quote": '<|"|>',
 }
 
 
@@ -48,24 +44,19 @@ _NAMES = {
 class SpecialIds:
     """Ids of the control tokens that code uses by name; None where the checkpoint has no such token.
 
-    `<|turn>` is `turn_open`, `<turn|>` is `turn_close`, and so on for channel, tool_call and tool_response;
-    `quote` is the string quote of tool calls.
+    `<|turn>` is `turn_open`, `<turn|>` is `turn_close`, and so on for channel, tool_call and tool_response.
     """
 
     bos: int | None = None
     eos: int | None = None
     pad: int | None = None
-    unk: int | None = None
     turn_open: int | None = None
     turn_close: int | None = None
     channel_open: int | None = None
     channel_close: int | None = None
-    think: int | None = None
     tool_call_open: int | None = None
     tool_call_close: int | None = None
     tool_response_open: int | None = None
-    tool_response_close: int | None = None
-    quote: int | None = None
 
 
 class Tokenizer:
@@ -96,11 +87,6 @@ class Tokenizer:
         self.shield = Shield(self.control)
         self._control_ids = frozenset(self.control.values())
         self._pieces: dict[int, str] = {}
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens, the added ones included."""
-        return self._backend.get_vocab_size(with_added_tokens=True)
 
     def is_special(self, id: int) -> bool:
         """Whether `id` is a control token."""

@@ -33,18 +33,11 @@ class Block:
         started: its noise.
         steps: its denoise steps; one or more, except for a run that was killed before the first.
         committed: its end, or None in a trace that ends before it.
-        texts: text that became final with it.
     """
 
     started: BlockStarted
     steps: tuple[DenoiseStep, ...]
     committed: BlockCommitted | None
-    texts: tuple[TextCommitted, ...]
-
-    @property
-    def number(self) -> int:
-        """Number of the block, from 1."""
-        return self.started.block
 
     @property
     def final_ids(self) -> tuple[int, ...]:
@@ -121,5 +114,4 @@ def _block(events: tuple[Event, ...]) -> Block:
         started=first,
         steps=tuple(event for event in events if isinstance(event, DenoiseStep)),
         committed=next((event for event in events if isinstance(event, BlockCommitted)), None),
-        texts=tuple(event for event in events if isinstance(event, TextCommitted)),
     )

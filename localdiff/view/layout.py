@@ -69,11 +69,6 @@ class Layout:
         """Columns left for text."""
         return self.columns - text_width(self.prefix)
 
-    @property
-    def height(self) -> int:
-        """Rows of the whole region."""
-        return self.header_rows + self.body_rows + self.footer_rows + self.legend_rows
-
 
 def tier_of(size: Size) -> Tier:
     """The richest layout for a terminal of this size."""

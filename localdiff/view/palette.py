@@ -41,7 +41,6 @@ class Glyphs:
     Attributes:
         noise: a position about which nothing is known.
         newline: a line break in the draft.
-        missing: a character that cannot be shown.
         opening, closing: brackets of a special token's name.
         levels: eight steps from none to full, for the sparkline and the position map.
         border: left edge of the body.
@@ -53,7 +52,6 @@ class Glyphs:
 
     noise: str
     newline: str
-    missing: str
     opening: str
     closing: str
     levels: str
@@ -67,7 +65,6 @@ class Glyphs:
 UNICODE_GLYPHS: Final = Glyphs(
     noise="··",
     newline="↵",
-    missing="▯",
     opening="⟨",
     closing="⟩",
     levels="▁▂▃▄▅▆▇█",
@@ -80,7 +77,6 @@ UNICODE_GLYPHS: Final = Glyphs(
 ASCII_GLYPHS: Final = Glyphs(
     noise="..",
     newline="\\n",
-    missing="?",
     opening="<",
     closing=">",
     levels=" .:-=+*#",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from localdiff.text.channels import NAME_LIMIT, ChannelSplitter
 from localdiff.text.tokenizer import Tokenizer
-from tests.small_tokenizers import CONTROL, gemma_like
+from tests.small_tokenizers import CONTROL, gemma_like, size_of
 
 Run = tuple[str, str]
 
@@ -79,7 +79,7 @@ def test_a_blank_line_ends_the_name_too(tokenizer: Tokenizer) -> None:
 
 def test_a_newline_that_is_a_byte_ends_the_name(tokenizer: Tokenizer) -> None:
     opening = tokenizer.encode("<|channel>x")
-    byte = next(id for id in range(tokenizer.vocab_size) if tokenizer.piece(id) == "<0x0A>")
+    byte = next(id for id in range(size_of(tokenizer)) if tokenizer.piece(id) == "<0x0A>")
     runs = ChannelSplitter(tokenizer).push([*opening, byte, *tokenizer.encode("y")])
     assert runs == [("thought", tokenizer.encode("y"))]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from localdiff.text.channels import ChannelSplitter
 from localdiff.text.detok import ReplyDecoder, StreamDecoder, reach
 from localdiff.text.tokenizer import Tokenizer
-from tests.small_tokenizers import CONTROL, byte_level, gemma_like, metaspace, no_decoder, word_pieces
+from tests.small_tokenizers import CONTROL, byte_level, gemma_like, metaspace, no_decoder, size_of, word_pieces
 
 KINDS: dict[str, Callable[[Path], Path]] = {
     "gemma": gemma_like,
@@ -47,8 +47,8 @@ def stream(decoder: StreamDecoder, ids: Sequence[int], cuts: Sequence[int]) -> l
 def some_ids(tokenizer: Tokenizer) -> st.SearchStrategy[list[int]]:
     """Ids of every sort, with many runs of bytes that are, or nearly are, characters."""
     text = st.sampled_from(["é", "€", "😀", " the", "\ufffd", " ", "x", "\n"]).map(tokenizer.encode)
-    any_id = st.integers(0, tokenizer.vocab_size + 2).map(lambda id: [id])
-    byte_ids = [[id] for id in range(tokenizer.vocab_size) if tokenizer.is_byte(id)]
+    any_id = st.integers(0, size_of(tokenizer) + 2).map(lambda id: [id])
+    byte_ids = [[id] for id in range(size_of(tokenizer)) if tokenizer.is_byte(id)]
     parts = [text, any_id, *([st.sampled_from(byte_ids)] if byte_ids else [])]
     return st.lists(st.one_of(parts), max_size=14).map(lambda runs: [id for run in runs for id in run])
 
@@ -118,7 +118,7 @@ def test_a_special_token_does_not_end_a_run_of_bytes(gemma: Tokenizer) -> None:
 
 def test_an_id_without_a_token_does_not_end_a_run_of_bytes(gemma: Tokenizer) -> None:
     letter, wrong = (next(id for id in range(300) if gemma.piece(id) == name) for name in ("<0x41>", "<0xFF>"))
-    ids = [letter, gemma.vocab_size + 9, wrong]
+    ids = [letter, size_of(gemma) + 9, wrong]
     assert gemma.decode(ids) == "\ufffd\ufffd"
     assert stream(StreamDecoder(gemma), ids, [1, 1, 1]) == ["", "", "", "", "\ufffd\ufffd"]
 

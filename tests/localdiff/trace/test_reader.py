@@ -237,7 +237,7 @@ def test_a_missing_file_is_the_users_word(tmp_path: Path) -> None:
 
 def test_blocks_gather_what_belongs_to_them() -> None:
     trace = parse_trace(DATA, "t.jsonl")
-    assert [(block.number, len(block.steps), len(block.texts)) for block in trace.blocks] == [(1, 6, 1), (2, 6, 1)]
+    assert [(block.started.block, len(block.steps)) for block in trace.blocks] == [(1, 6), (2, 6)]
     assert trace.blocks[1].final_ids[-1] == 1
     assert trace.finished is not None
     assert trace.token_ids == trace.finished.token_ids

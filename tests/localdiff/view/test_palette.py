@@ -122,5 +122,5 @@ def test_signs_are_what_they_promise(palette: Palette) -> None:
     glyphs = palette.glyphs
     assert len(glyphs.levels) == 8
     assert len(glyphs.noise) == 2
-    texts = (glyphs.noise, glyphs.newline, glyphs.missing, glyphs.opening, glyphs.closing, glyphs.levels, glyphs.border)
+    texts = (glyphs.noise, glyphs.newline, glyphs.opening, glyphs.closing, glyphs.levels, glyphs.border)
     assert all(text.isascii() for text in texts) == glyphs.ascii_only
