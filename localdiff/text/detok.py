@@ -19,7 +19,8 @@ Reach: TypeAlias = Literal["local", "anchored", "whole"]
 class StreamDecoder:
     """Decodes ids to text as they come. What was returned never changes, and never ends within a character.
 
-    All texts from `push` and the one from `finish`, concatenated, equal `tokenizer.decode(all ids)` exactly.
+    All texts from `push` and the one from `finish`, concatenated, equal the decoded whole exactly, control tokens
+    included.
 
     Two things are held back. Bytes at the end: a character of the vocabulary's `<0xE2>` tokens may go on, and
     a run of them is decoded as a whole, so that one wrong byte spoils the run. And U+FFFD at the end, which
@@ -27,19 +28,18 @@ class StreamDecoder:
 
     Args:
         tokenizer: decodes.
-        special: write control tokens as text; otherwise they are left out.
     """
 
-    def __init__(self, tokenizer: Tokenizer, special: bool = False) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._special = special
         self._reach = reach(tokenizer.decoder_steps)
         self._pending: list[int] = []
         self._returned = 0  # characters of the text of `_pending` that were returned already
 
     def push(self, ids: Sequence[int]) -> str:
         """Takes more ids and returns the text that is now final, often nothing."""
-        self._pending += filter(self._shows, ids)
+        # An id without a token must not end a run of bytes here, since it does not in the decoded whole.
+        self._pending += filter(self._tokenizer.is_known, ids)
         if self._reach == "whole":
             return ""
         settled = len(self._pending)
@@ -61,10 +61,6 @@ class StreamDecoder:
         self._returned = 0
         return text
 
-    def _shows(self, id: int) -> bool:
-        # An id without a token must not end a run of bytes here, since it does not in the decoded whole.
-        return self._tokenizer.is_known(id) and (self._special or not self._tokenizer.is_special(id))
-
 
 class ReplyDecoder:
     """Decodes the ids of a reply to the text of its thought and of its answer, without control tokens.
@@ -82,8 +78,8 @@ class ReplyDecoder:
         self._splitter = ChannelSplitter(tokenizer, tool_calls=tool_calls, prompt=prompt)
         # The splitter has removed every control token except those of a tool call that is kept.
         self._decoders: dict[Channel, StreamDecoder] = {
-            "thought": StreamDecoder(tokenizer, special=True),
-            "answer": StreamDecoder(tokenizer, special=True),
+            "thought": StreamDecoder(tokenizer),
+            "answer": StreamDecoder(tokenizer),
         }
 
     def push(self, ids: Sequence[int]) -> list[tuple[Channel, str]]:
