@@ -1,6 +1,6 @@
 """The static parts of a page: question, answer, cards, committed text, provenance.
 
-Knows wording; all text from a trace is made safe and escaped here. `statistics` computes the figures of the cards.
+Knows wording; all text from a trace is made safe and escaped here.
 """
 
 from __future__ import annotations
