@@ -85,7 +85,7 @@ def replay_command(
     speed, Home and End go to the ends, q quits. Where there is no terminal to play in, the answer is printed.
     """
     streams = decide_streams(context, color, quiet=quiet)
-    from localdiff.commands.replay import ReplayRequest, replay, standard_input
+    from localdiff.commands.replay import ReplayRequest, replay
 
     request = ReplayRequest(
         file=file,
@@ -98,7 +98,7 @@ def replay_command(
         rows=rows,
         palette=palette,
     )
-    return replay(request, streams, keyboard=standard_input())
+    return replay(request, streams, keyboard=sys.stdin)
 
 
 @trace.command("diff", cls=Command)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -160,7 +159,7 @@ def _written(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool)
         return unpacked(trace, escaped=escaped)
     name = "dark" if request.palette == "auto" else request.palette
     palette = resolve_palette(name, env={}, encoding="utf-8")
-    timeline, stage = Timeline.of(trace), _stage(trace, palette)
+    timeline, stage = Timeline(trace.events), _stage(trace, palette)
     size = Size(request.columns, request.rows)
     moment = _moment(request, timeline)
     if form == "text":
@@ -211,7 +210,7 @@ def _play(
     color = output.stdout.color if request.palette == "auto" else None
     palette = resolve_palette(request.palette, env=env, encoding=screen.encoding, color=color)
     stage = _stage(trace, palette)
-    player = Player(timeline=Timeline.of(trace), speed=request.speed)
+    player = Player(timeline=Timeline(trace.events), speed=request.speed)
     with ReplayScreen(keyboard, screen) as terminal:
         last, shown = clock(), player.index
         before, drawn = None, Drawn()
@@ -227,8 +226,3 @@ def _play(
             player, last = player.pass_time(now - last), now
             if key is not None:
                 player = player.press(key)
-
-
-def standard_input() -> TextIO | None:
-    """Standard input, where keys come from."""
-    return sys.stdin

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from localdiff.events import BlockStarted, DenoiseStep, Event, RunFinished, TextCommitted
-from localdiff.trace.trace import Trace
 from localdiff.view.paragraphs import Passage
 from localdiff.view.scene import Scene, fold
 
@@ -53,11 +52,6 @@ class Timeline:
     def __init__(self, events: Sequence[Event]) -> None:
         self.moments = _moments(events)
         self._times = [moment.seconds for moment in self.moments]
-
-    @classmethod
-    def of(cls, trace: Trace) -> Timeline:
-        """The timeline of a trace."""
-        return cls(trace.events)
 
     def __len__(self) -> int:
         return len(self.moments)

@@ -22,7 +22,7 @@ from tests import hostile
 from tests.traces import condensed, condensing, trace_of
 
 TRACE = condensed(blocks=2, steps=4, length=40)
-LINE = Timeline.of(TRACE)
+LINE = Timeline(TRACE.events)
 STAGE = Stage(TRACE.header, piece_of=TRACE.piece, is_special=TRACE.is_special, palette=DARK)
 SIZE = Size(80, 20)
 
@@ -95,7 +95,7 @@ def test_hostile_text_stays_text_in_every_form() -> None:
         for event in condensing()
     ]
     trace = trace_of(events, pieces=pieces)
-    line = Timeline.of(trace)
+    line = Timeline(trace.events)
     stage = Stage(trace.header, piece_of=trace.piece, is_special=trace.is_special, palette=DARK)
     film = movie.movie(line, stage, SIZE, DARK)
     root = ElementTree.fromstring(film)

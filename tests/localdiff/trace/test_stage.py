@@ -34,7 +34,7 @@ def texts(stage: Stage, player: Player, size: Size) -> list[str]:
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("palette", [DARK, MONO, ASCII], ids=lambda palette: palette.name)
 def test_every_moment_fits_every_screen(size: Size, palette: Palette) -> None:
-    stage, line = stage_of(TRACE, palette), Timeline.of(TRACE)
+    stage, line = stage_of(TRACE, palette), Timeline(TRACE.events)
     drawn = None
     for index in range(len(line)):
         rows, drawn = stage.rows(Player(timeline=line, index=index), size, drawn)
@@ -44,7 +44,7 @@ def test_every_moment_fits_every_screen(size: Size, palette: Palette) -> None:
 
 
 def test_title_text_canvas_and_controls_stand_in_their_order() -> None:
-    line = Timeline.of(TRACE)
+    line = Timeline(TRACE.events)
     place = line.find(2, 3)
     assert place is not None
     shown = texts(stage_of(TRACE), Player(timeline=line, index=place, playing=False), Size(100, 24))
@@ -57,18 +57,18 @@ def test_title_text_canvas_and_controls_stand_in_their_order() -> None:
 
 
 def test_a_title_in_ascii_has_signs_of_its_own() -> None:
-    shown = texts(stage_of(TRACE, ASCII), Player(timeline=Timeline.of(TRACE)), Size(100, 24))
+    shown = texts(stage_of(TRACE, ASCII), Player(timeline=Timeline(TRACE.events)), Size(100, 24))
     assert shown[0] == f' scripted, bf16 {ASCII.glyphs.dot} seed 0 {ASCII.glyphs.dot} "Say hello."'
 
 
 @pytest.mark.parametrize(("speed", "words"), [(0.3, "1/3.33×"), (0.5, "1/2×"), (1, "1×"), (2.5, "2.5×")])
 def test_a_speed_is_short(speed: float, words: str) -> None:
-    player = Player(timeline=Timeline.of(TRACE), speed=speed, playing=False)
+    player = Player(timeline=Timeline(TRACE.events), speed=speed, playing=False)
     assert f" {words} " in texts(stage_of(TRACE), player, Size(100, 24))[-1]
 
 
 def test_at_the_end_the_text_and_the_figures_remain() -> None:
-    line = Timeline.of(TRACE)
+    line = Timeline(TRACE.events)
     shown = texts(stage_of(TRACE), Player(timeline=line, index=len(line) - 1, playing=False), Size(100, 30))
     assert shown[-2].startswith(f" {len(TRACE.token_ids)} tokens · 3 blocks · 12 steps · ")
     assert " ".join(shown[1:-2]).split() == TRACE.text().split()
@@ -78,7 +78,7 @@ def test_at_the_end_the_text_and_the_figures_remain() -> None:
 def test_a_demo_is_called_one_and_a_torn_trace_too() -> None:
     demo = dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, name="demo"))
     trace = dataclasses.replace(TRACE, header=demo)
-    title = texts(stage_of(trace, complete=False), Player(timeline=Timeline.of(trace)), Size(120, 24))[0]
+    title = texts(stage_of(trace, complete=False), Player(timeline=Timeline(trace.events)), Size(120, 24))[0]
     assert title.startswith(" ends early · the demo model (a small one, not DiffusionGemma)")
 
 
@@ -94,7 +94,7 @@ def test_hostile_pieces_text_and_questions_do_nothing() -> None:
         for event in condensing()
     ]
     trace = trace_of(events, header, pieces=pieces)
-    stage, line = stage_of(trace, MONO), Timeline.of(trace)
+    stage, line = stage_of(trace, MONO), Timeline(trace.events)
     for index in range(len(line)):
         rows, _ = stage.rows(Player(timeline=line, index=index), Size(90, 30))
         for row in rows:
