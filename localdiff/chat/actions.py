@@ -135,7 +135,7 @@ def file(desk: Desk, argument: str) -> None:
     _require_room(desk, found, sizes)
     desk.pending += found
     for attachment, size in zip(found, sizes, strict=True):
-        desk.say(f"{catalog.safe(attachment.name)} {desk.output.stderr.dot()} {counted(size, 'token')}")
+        desk.say(f"{printable(attachment.name)} {desk.output.stderr.dot()} {counted(size, 'token')}")
 
 
 def copy(desk: Desk, argument: str) -> None:
@@ -154,7 +154,7 @@ def copy(desk: Desk, argument: str) -> None:
         text = code
     path = write_copy(desk.state, text)
     sequence = osc52(text)
-    shown = catalog.safe(paths.shown(path))
+    shown = printable(paths.shown(path))
     if not desk.output.stderr.terminal:
         desk.say(f"Copied to {shown}")
     elif sequence is None:

@@ -61,11 +61,6 @@ def echo(text: str) -> str:
     return f"sent: {_excerpt(text, 70)}"
 
 
-def safe(text: str) -> str:
-    """Text from outside, such as file names, made safe."""
-    return printable(text)
-
-
 def _summary(store: SessionStore, name: str) -> str:
     try:
         opened = store.look(name)
@@ -78,4 +73,4 @@ def _summary(store: SessionStore, name: str) -> str:
 
 def _excerpt(text: str, most: int = _EXCERPT) -> str:
     line = " ".join(text.split())
-    return safe(line if len(line) <= most else line[: most - 1] + "…")
+    return printable(line if len(line) <= most else line[: most - 1] + "…")

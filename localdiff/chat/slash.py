@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal, TypeAlias
 
-Completes: TypeAlias = Literal["nothing", "settings", "files", "sessions", "code", "commands"]
+Completes: TypeAlias = Literal["nothing", "settings", "files", "sessions", "code"]
 
 QUOTES = '"""'
 """A message that begins with these goes on over any number of lines until one ends with them."""

@@ -25,7 +25,6 @@ def list_models(output: Output) -> int:
     """Print a table of the models, on stdout; returns 0."""
     models = store.stored_models()
     if not models:
-        output.stdout.write("")
         if not output.quiet:
             output.stderr.write(
                 f"There is no quantized model in {paths.models_dir()}; `localdiff quantize` makes one.\n"

@@ -176,9 +176,7 @@ def _generate(
     answer = output.stdout if not request.json and request.output is None and request.events != STDOUT else None
     with ExitStack() as stack:
         stack.enter_context(cancel_on_interrupt(cancel))
-        if mode == "off":
-            status.clear()
-        else:
+        if mode != "off":
             # Two writers on one screen would draw over each other.
             shares = answer is not None and is_same_terminal(answer.file, output.stderr.file)
             channels: tuple[Channel, ...] = ("answer", "thought") if shares else ("thought",)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import TypeAlias
 
 from localdiff import hub
@@ -121,7 +120,7 @@ def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLi
 
 def _followed(events: Iterable[Event], status: StatusLine) -> Iterator[Event]:
     """Yields the events, while a status line shows progress."""
-    for event in chain(events):
+    for event in events:
         if isinstance(event, DenoiseStep):
             status.show(f"running again: block {event.block}, step {event.step}")
         yield event
