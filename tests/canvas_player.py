@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from localdiff.events import BlockCommitted, BlockStarted, BlockStats, DenoiseStep, Event, RunFinished, TextCommitted
+from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
-from tests.fakes import FakeIdentity
+from tests.fakes import IDENTITY
 from tests.fakes_canvas import SCRIPTS, Script, Vocabulary
 
 
@@ -34,7 +35,7 @@ class CanvasPlayer:
     rate: float = 60.0
     hold_at: int = 0
     error_at: int = 0
-    identity: FakeIdentity = FakeIdentity(model="made up")
+    identity: ModelIdentity = replace(IDENTITY, model="made up")
     script: Script = field(init=False)
 
     def __post_init__(self) -> None:

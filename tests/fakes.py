@@ -10,8 +10,8 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from localdiff.diffusion.settings import SamplerSettings
 from localdiff.events import (
     BlockCommitted,
     BlockReason,
@@ -27,6 +27,7 @@ from localdiff.events import (
     RunStats,
     TextCommitted,
 )
+from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
 
 CANVAS = 16
@@ -35,34 +36,7 @@ STEP_SECONDS = 0.25
 PROMPT_SECONDS = 0.5
 END_ID = 1
 CHUNK = 4
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FakeIdentity:
-    """What a scripted engine calls itself."""
-
-    model: str = "scripted"
-    recipe: str = "bf16"
-    revision: str | None = None
-    device: str = "cpu"
-    dtype: str = "fp32"
-    directory: Path | None = None
-    adapter: str | None = None
-    adapter_directory: Path | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FakeSettings:
-    """What its sampler would go by."""
-
-    max_steps: int = MAX_STEPS
-    cap: int | None = None
-    entropy_bound: float = 0.1
-    t_min: float = 0.4
-    t_max: float = 0.8
-    greedy: bool = False
-    stability: int = 1
-    confidence: float = 0.005
+IDENTITY = ModelIdentity(model="scripted", recipe="bf16", revision=None, device="cpu", dtype="fp32")
 
 
 class FakePieces:
@@ -112,16 +86,16 @@ class ScriptedEngine:
     peak_bytes: int | None = None
     pause: float = 0.0
     error: BaseException | None = None
-    identity: FakeIdentity = FakeIdentity()
+    identity: ModelIdentity = IDENTITY
     tokenizer: FakePieces = field(default_factory=FakePieces)
     hardware: str = "a script"
     threads: int | None = None
     calls: list[tuple[str, GenerateOptions]] = field(default_factory=list)
 
-    def settings_for(self, options: GenerateOptions) -> FakeSettings:
+    def settings_for(self, options: GenerateOptions) -> SamplerSettings:
         """Always the same."""
         del options
-        return FakeSettings()
+        return SamplerSettings(max_steps=MAX_STEPS)
 
     def generate(
         self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None

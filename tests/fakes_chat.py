@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from localdiff.errors import UsageError
+from localdiff.diffusion.settings import SamplerSettings
 from localdiff.events import Event, FinishReason, Prefilled, RunFinished, RunStarted, RunStats
 from localdiff.options import GenerateOptions
-from tests.fakes import Block, FakeIdentity, FakePieces, ScriptedEngine
+from tests.fakes import IDENTITY, Block, FakePieces, ScriptedEngine
 
 TOKENS_A_MESSAGE = 6
 
@@ -31,27 +31,9 @@ def said(text: str, **block: Any) -> Said:
     return Said(blocks=(Block(text=text, **block),))
 
 
-@dataclass(frozen=True, kw_only=True)
-class FakeSampler:
-    """Settings in force, as a header wants them."""
-
-    max_steps: int = 48
-    cap: int | None = None
-    entropy_bound: float = 0.1
-    t_min: float = 0.4
-    t_max: float = 0.8
-    greedy: bool = False
-    stability: int = 1
-    confidence: float = 0.005
-
-
-def _settings_for(options: GenerateOptions) -> FakeSampler:
+def _settings_for(options: GenerateOptions) -> SamplerSettings:
     """Steps and temperatures as an engine puts them together."""
-    t_min = 0.4 if options.t_min is None else options.t_min
-    t_max = 0.8 if options.t_max is None else options.t_max
-    if t_max < t_min:
-        raise UsageError(f"t_min={t_min:g} must be <= t_max={t_max:g}")
-    return FakeSampler(max_steps=options.steps or 48, t_min=t_min, t_max=t_max)
+    return SamplerSettings().override(steps=options.steps, t_min=options.t_min, t_max=options.t_max)
 
 
 @dataclass(kw_only=True)
@@ -75,7 +57,7 @@ class ScriptedSpeaker:
 
     def __post_init__(self) -> None:
         self.engine = SimpleNamespace(
-            identity=FakeIdentity(),
+            identity=IDENTITY,
             tokenizer=FakePieces(),
             hardware="a scripted machine",
             threads=1,

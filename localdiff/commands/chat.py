@@ -29,9 +29,9 @@ from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.live import live_view, mode_of
 from localdiff.commands.record import RecordOptions, TraceFile, trace_file
 from localdiff.commands.run import RunRequest, load_engine
-from localdiff.commands.trace_header import LocatedIdentity
 from localdiff.errors import UsageError
 from localdiff.events import Channel
+from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
 from localdiff.ui.log import logging_to
 from localdiff.ui.output import DIM, Output, printable
@@ -181,7 +181,7 @@ def _continued(request: ChatRequest, session: Session) -> RunRequest:
     return replace(run, model=session.model, adapter=run.adapter or session.adapter)
 
 
-def _lasting(identity: LocatedIdentity) -> str | None:
+def _lasting(identity: ModelIdentity) -> str | None:
     """The adapter in a form that is valid from any folder: a name as it is, a directory as an absolute path."""
     if identity.adapter is None or paths.expanded(identity.adapter) != identity.adapter_directory:
         return identity.adapter

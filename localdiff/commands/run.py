@@ -25,6 +25,7 @@ from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_fil
 from localdiff.commands.trace_header import Recordable
 from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.events import Channel, Event
+from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
 from localdiff.ui.footer import rounded
 from localdiff.ui.log import logging_to
@@ -32,7 +33,7 @@ from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output, printable
 from localdiff.ui.plain import Plain
 from localdiff.ui.status import StatusLine
-from localdiff.ui.summary import Identity, Summary, name_of
+from localdiff.ui.summary import Summary, name_of
 from localdiff.ui.terminal import LiveMode, is_same_terminal
 
 
@@ -209,7 +210,7 @@ def _generate(
 
 
 def _deliver(
-    request: RunRequest, output: Output, target: OutputFile | None, summary: Summary, identity: Identity
+    request: RunRequest, output: Output, target: OutputFile | None, summary: Summary, identity: ModelIdentity
 ) -> int:
     cancelled = summary.finished is not None and summary.finished.reason == "cancelled"
     text = summary.text

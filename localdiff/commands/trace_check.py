@@ -13,9 +13,10 @@ from typing import TypeAlias
 from localdiff import hub
 from localdiff.commands.interrupt import cancel_on_interrupt, interruptible
 from localdiff.commands.replay import open_trace
-from localdiff.commands.trace_header import LocatedIdentity, digests_of
+from localdiff.commands.trace_header import digests_of
 from localdiff.errors import INTERRUPTED, TraceError, WeightsError
 from localdiff.events import DenoiseStep, Event
+from localdiff.identity import ModelIdentity
 from localdiff.trace.header import Header
 from localdiff.trace.repeat import first_difference
 from localdiff.trace.trace import Trace
@@ -46,7 +47,7 @@ class CheckRequest:
     offline: bool = False
 
 
-def load_run(request: CheckRequest, header: Header) -> tuple[LocatedIdentity, Run]:
+def load_run(request: CheckRequest, header: Header) -> tuple[ModelIdentity, Run]:
     """The model of a trace, and the run of its header on it; torch is imported here and not before."""
     with interruptible():
         from localdiff.engine import Engine
@@ -64,7 +65,7 @@ def load_run(request: CheckRequest, header: Header) -> tuple[LocatedIdentity, Ru
     return engine.identity, lambda cancel: again(engine, header, cancel=cancel)
 
 
-Load: TypeAlias = Callable[[CheckRequest, Header], tuple[LocatedIdentity, Run]]
+Load: TypeAlias = Callable[[CheckRequest, Header], tuple[ModelIdentity, Run]]
 
 
 def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run) -> int:
@@ -126,7 +127,7 @@ def _followed(events: Iterable[Event], status: StatusLine) -> Iterator[Event]:
         yield event
 
 
-def _same_files(request: CheckRequest, header: Header, identity: LocatedIdentity) -> None:
+def _same_files(request: CheckRequest, header: Header, identity: ModelIdentity) -> None:
     """Refuse other weights, another vocabulary or another adapter than the trace names."""
     found = digests_of(identity)
     adapter = header.model.adapter

@@ -10,71 +10,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 from typing import Literal, Protocol
 
 from localdiff import __version__
 from localdiff.commands.live import Pieces
+from localdiff.diffusion.settings import SamplerSettings
 from localdiff.events import SCHEMA_VERSION, RunStarted
+from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
 from localdiff.trace.hashing import adapter_digest, tokenizer_digest, weights_digest
 from localdiff.trace.header import VERSION, Adapter, Header, Machine, Message, Model, Sampler
-from localdiff.ui.summary import Identity
-
-
-class Settings(Protocol):
-    """The sampler's settings in force, under the names of `trace.header.Sampler`."""
-
-    @property
-    def max_steps(self) -> int:
-        """Most denoise steps a block may take."""
-
-    @property
-    def cap(self) -> int | None:
-        """Step limit of every block, if one is set."""
-
-    @property
-    def entropy_bound(self) -> float:
-        """In nats."""
-
-    @property
-    def t_min(self) -> float:
-        """Temperature of the last step."""
-
-    @property
-    def t_max(self) -> float:
-        """Temperature of the first step."""
-
-    @property
-    def greedy(self) -> bool:
-        """Whether ids are the argmax instead of samples."""
-
-    @property
-    def stability(self) -> int:
-        """Steps for which a draft must stay the same."""
-
-    @property
-    def confidence(self) -> float:
-        """Mean entropy that a canvas must be below, in nats."""
-
-
-class LocatedIdentity(Identity, Protocol):
-    """Which model ran, and where its files are."""
-
-    @property
-    def directory(self) -> Path | None:
-        """The directory of its checkpoint, if it came from one."""
-
-    @property
-    def adapter_directory(self) -> Path | None:
-        """The directory of the adapter, if one was added."""
 
 
 class Recordable(Protocol):
     """The part of an engine that a header needs."""
 
     @property
-    def identity(self) -> LocatedIdentity:
+    def identity(self) -> ModelIdentity:
         """Which model this is."""
 
     @property
@@ -89,7 +41,7 @@ class Recordable(Protocol):
     def threads(self) -> int | None:
         """Number of threads, if it computes on a CPU."""
 
-    def settings_for(self, options: GenerateOptions) -> Settings:
+    def settings_for(self, options: GenerateOptions) -> SamplerSettings:
         """The sampler's settings in force."""
 
 
@@ -102,7 +54,7 @@ class Digests:
     adapter: str | None = None
 
 
-def digests_of(identity: LocatedIdentity, progress: Callable[[int, int], None] = lambda done, total: None) -> Digests:
+def digests_of(identity: ModelIdentity, progress: Callable[[int, int], None] = lambda done, total: None) -> Digests:
     """The hashes; reads all weights once unless a manifest or the Hub's cache states them."""
     if identity.directory is None:
         return Digests()

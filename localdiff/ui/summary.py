@@ -5,42 +5,13 @@ Knows the keys, which `docs/json.md` describes; computes nothing, every figure c
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from localdiff import __version__
 from localdiff.events import Event, RunFinished, RunStarted, TextCommitted
+from localdiff.identity import ModelIdentity
 from localdiff.ui.output import printable
 
 
-class Identity(Protocol):
-    """Which model ran, and where."""
-
-    @property
-    def model(self) -> str:
-        """What the user called it."""
-
-    @property
-    def recipe(self) -> str:
-        """How its weights are stored."""
-
-    @property
-    def revision(self) -> str | None:
-        """Its commit on the Hub, if it is from there."""
-
-    @property
-    def device(self) -> str:
-        """Where it ran."""
-
-    @property
-    def dtype(self) -> str:
-        """The dtype it computed in."""
-
-    @property
-    def adapter(self) -> str | None:
-        """What the user called the adapter that was added, if one was."""
-
-
-def name_of(identity: Identity) -> str:
+def name_of(identity: ModelIdentity) -> str:
     """Model and adapter, for display."""
     adapter = "" if identity.adapter is None else f" with the adapter {printable(identity.adapter)}"
     return printable(identity.model) + adapter
@@ -69,7 +40,7 @@ class Summary:
             case RunFinished():
                 self.finished = event
 
-    def to_object(self, identity: Identity) -> dict[str, object]:
+    def to_object(self, identity: ModelIdentity) -> dict[str, object]:
         """The object, once the run has finished."""
         if self._started is None or self.finished is None:
             raise RuntimeError("a summary needs the first and the last event of a run")

@@ -302,7 +302,7 @@ def test_a_setting_that_goes_with_no_other_changes_nothing(room: Room) -> None:
 
 
 def test_options_that_exclude_each_other_end_the_chat_before_its_first_line(room: Room) -> None:
-    with pytest.raises(UsageError, match=r"t_min=2 must be <= t_max=0.8"):
+    with pytest.raises(UsageError, match=r"t_min=2.0 must be <= t_max=0.8"):
         room(options=GenerateOptions(t_min=2.0))
 
 

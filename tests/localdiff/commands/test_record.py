@@ -9,13 +9,14 @@ import signal
 import stat
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from localdiff.errors import ResourceError
 from localdiff.trace.reader import read_trace
-from tests.fakes import Block, FakeIdentity, ScriptedEngine
+from tests.fakes import IDENTITY, Block, ScriptedEngine
 from tests.processes import Cli, command, environment
 
 TWO = (Block(text="First."), Block(thought="Hm.", text=" Second."))
@@ -66,7 +67,7 @@ def test_who_watches_is_told_what_is_in_it(cli: Cli, engine: ScriptedEngine, fil
 def test_weights_and_vocabulary_are_hashed(cli: Cli, tmp_path: Path, file: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     (tmp_path / "tokenizer.json").write_bytes(b"vocabulary")
-    cli.engine = ScriptedEngine(identity=FakeIdentity(directory=tmp_path))
+    cli.engine = ScriptedEngine(identity=replace(IDENTITY, directory=tmp_path))
     cli("run", "-m", "demo", "--record", str(file), "hi")
     model = read_trace(file).header.model
     assert model.weights is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -14,7 +15,7 @@ from localdiff import __version__
 from localdiff.commands.run import RunRequest
 from localdiff.errors import ResourceError
 from localdiff.options import GenerateOptions
-from tests.fakes import Block, FakeIdentity, ScriptedEngine
+from tests.fakes import IDENTITY, Block, ScriptedEngine
 from tests.processes import Cli
 
 TWO = (Block(text="First line.\nSecond "), Block(text="line."))
@@ -186,7 +187,7 @@ def test_what_is_wrong_is_found_before_a_model_is_loaded(cli: Cli, tmp_path: Pat
 
 
 def test_json(cli: Cli, engine: ScriptedEngine) -> None:
-    engine.identity = FakeIdentity(model="owner/name", revision="abc123")
+    engine.identity = replace(IDENTITY, model="owner/name", revision="abc123")
     result = cli("run", "-m", "owner/name", "--json", "--seed", "3", "hi")
     found = json.loads(result.stdout)
     assert result.stderr == ""

@@ -13,12 +13,13 @@ import pytest
 from localdiff.commands import trace_check, trace_pair
 from localdiff.errors import LocaldiffError, TraceError, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
+from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
 from localdiff.trace.header import Header
 from localdiff.trace.reader import read_trace
 from localdiff.ui.output import Output, Stream
 from quant.errors import RecipeError
-from tests.fakes import Block, FakeIdentity, ScriptedEngine
+from tests.fakes import IDENTITY, Block, ScriptedEngine
 from tests.processes import CapturedStream, Cli
 from tests.traces import condensing, record, word_pieces
 
@@ -70,12 +71,12 @@ def test_check_of_a_whole_a_torn_and_a_changed_trace(cli: Cli, file: Path) -> No
 class Rerun:
     """A model that repeats a trace, or not."""
 
-    def __init__(self, identity: FakeIdentity, change: bool = False) -> None:
+    def __init__(self, identity: ModelIdentity, change: bool = False) -> None:
         self.identity = identity
         self.change = change
         self.asked: list[trace_check.CheckRequest] = []
 
-    def __call__(self, request: trace_check.CheckRequest, _header: Header) -> tuple[FakeIdentity, trace_check.Run]:
+    def __call__(self, request: trace_check.CheckRequest, _header: Header) -> tuple[ModelIdentity, trace_check.Run]:
         self.asked.append(request)
         return self.identity, self.run
 
@@ -97,7 +98,7 @@ def nameless(file: Path) -> None:
 def test_rerun_says_that_all_is_the_same(file: Path, streams: Output) -> None:
     nameless(file)
     request = trace_check.CheckRequest(file=str(file), rerun=True)
-    assert trace_check.trace_check(request, streams, load=Rerun(FakeIdentity())) == 0
+    assert trace_check.trace_check(request, streams, load=Rerun(IDENTITY)) == 0
     assert text_of(streams.stdout).endswith("run again on cpu: every value of 21 events is the same\n")
 
 
@@ -105,7 +106,7 @@ def test_rerun_names_the_first_difference(file: Path, streams: Output) -> None:
     nameless(file)
     request = trace_check.CheckRequest(file=str(file), rerun=True)
     with pytest.raises(TraceError, match="block 1, step 2: `temperature` is 0.78") as caught:
-        trace_check.trace_check(request, streams, load=Rerun(FakeIdentity(), change=True))
+        trace_check.trace_check(request, streams, load=Rerun(IDENTITY, change=True))
     assert "a made-up machine" in str(caught.value.hint)
 
 
@@ -114,7 +115,7 @@ def test_rerun_refuses_other_weights(file: Path, streams: Output, tmp_path: Path
     (tmp_path / "model.safetensors").write_text("other")
     request = trace_check.CheckRequest(file=str(file), rerun=True)
     with pytest.raises(WeightsError, match="`scripted` has other weights than the run was recorded with"):
-        trace_check.trace_check(request, streams, load=Rerun(FakeIdentity(directory=tmp_path)))
+        trace_check.trace_check(request, streams, load=Rerun(dataclasses.replace(IDENTITY, directory=tmp_path)))
 
 
 def pair_request(**fields: object) -> trace_pair.PairRequest:
@@ -147,7 +148,7 @@ class PairLoad:
         self.models.append(side.model)
         self.adapters.append(side.adapter)
         text = "Hello." if len(self.models) == 1 else "Hallo."
-        engine = ScriptedEngine(blocks=(Block(text=text),), identity=FakeIdentity(model=side.model))
+        engine = ScriptedEngine(blocks=(Block(text=text),), identity=dataclasses.replace(IDENTITY, model=side.model))
 
         def run(prompt: str, options: GenerateOptions, cancel: threading.Event) -> Iterator[Event]:
             self.options.append(options)

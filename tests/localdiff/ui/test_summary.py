@@ -8,7 +8,7 @@ import pytest
 
 from localdiff.options import GenerateOptions
 from localdiff.ui.summary import Summary
-from tests.fakes import Block, FakeIdentity, ScriptedEngine
+from tests.fakes import IDENTITY, Block, ScriptedEngine
 from tests.processes import ROOT
 
 
@@ -22,7 +22,7 @@ def summarized(engine: ScriptedEngine) -> Summary:
 def test_the_page_lists_exactly_the_keys() -> None:
     page = (ROOT / "docs" / "json.md").read_text()
     documented = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
-    assert documented == list(summarized(ScriptedEngine()).to_object(FakeIdentity()))
+    assert documented == list(summarized(ScriptedEngine()).to_object(IDENTITY))
 
 
 def test_the_text_is_the_answer_alone() -> None:
@@ -32,4 +32,4 @@ def test_the_text_is_the_answer_alone() -> None:
 
 def test_an_unfinished_run_has_no_object() -> None:
     with pytest.raises(RuntimeError):
-        Summary().to_object(FakeIdentity())
+        Summary().to_object(IDENTITY)
