@@ -10,6 +10,7 @@ meaning, because traces store these fields; `docs/events.md` is the schema in wo
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -212,3 +213,8 @@ class RunFinished:
 
 
 Event: TypeAlias = RunStarted | Prefilled | BlockStarted | DenoiseStep | BlockCommitted | TextCommitted | RunFinished
+
+
+def name_of(kind: type[Event]) -> str:
+    """The name of an event where it is written: `DenoiseStep` is called `denoise_step`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()

@@ -7,7 +7,6 @@ in the same run, which `Context` keeps.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -21,18 +20,12 @@ from localdiff.events import (
     RunFinished,
     RunStarted,
     TextCommitted,
+    name_of,
 )
 from localdiff.trace.packing import pack_flags, pack_floats, pack_ids, unpack_flags, unpack_floats, unpack_ids
 from localdiff.trace.strict import Malformed, decode
 
 _KINDS = (RunStarted, Prefilled, BlockStarted, DenoiseStep, BlockCommitted, TextCommitted, RunFinished)
-
-
-def name_of(kind: type[Event]) -> str:
-    """`DenoiseStep` is called `denoise_step`."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
-
-
 _PACKED = ("argmax_ids", "argmax_probs", "entropies", "accepted", "sampled_ids", "shown_ids", "top_ids", "top_probs")
 _PLAIN_FIELDS = tuple(field.name for field in fields(DenoiseStep) if field.name not in _PACKED)
 

@@ -6,11 +6,10 @@ Knows how an event is written; `docs/events.md` is the schema in words. Knows no
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict
 from typing import TextIO
 
-from localdiff.events import SCHEMA_VERSION, Event
+from localdiff.events import SCHEMA_VERSION, Event, name_of
 
 
 class JsonLines:
@@ -33,10 +32,5 @@ class JsonLines:
 
 def line(event: Event, *, escaped: bool = False) -> str:
     """The event as JSON on one line: `schema`, `event`, then the fields under their own names."""
-    fields = {"schema": SCHEMA_VERSION, "event": name(event), **asdict(event)}
+    fields = {"schema": SCHEMA_VERSION, "event": name_of(type(event)), **asdict(event)}
     return json.dumps(fields, ensure_ascii=escaped, allow_nan=False, separators=(",", ":"))
-
-
-def name(event: Event) -> str:
-    """`DenoiseStep` is called `denoise_step`."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from localdiff.trace.lines import name_of
+from localdiff.events import name_of
 from localdiff.trace.trace import Trace
 
 

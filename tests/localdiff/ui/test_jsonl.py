@@ -13,7 +13,7 @@ import pytest
 
 from localdiff import events
 from localdiff.options import GenerateOptions
-from localdiff.ui.jsonl import JsonLines, line, name
+from localdiff.ui.jsonl import JsonLines, line
 from tests.fakes import Block, ScriptedEngine
 from tests.processes import ROOT
 
@@ -32,7 +32,7 @@ def test_every_event_is_one_line_that_reads_back() -> None:
     for text, event in zip(written, seen, strict=True):
         found = json.loads(text)
         assert found.pop("schema") == events.SCHEMA_VERSION
-        assert found.pop("event") == name(event)
+        assert found.pop("event") == events.name_of(type(event))
         assert list(found) == [field.name for field in dataclasses.fields(event)]
         assert found == json.loads(json.dumps(dataclasses.asdict(event)))
 
