@@ -26,6 +26,7 @@ MODEL = "google/diffusiongemma-26B-A4B-it"
 DEMO = "demo"
 MANIFEST = "quant.json"
 PARTIAL, DISCARDED = ".partial", ".discarded"
+"""Suffixes of directories that are not yet models, or no longer."""
 
 State = Literal["finished", "unfinished", "damaged"]
 
@@ -66,7 +67,7 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
     Raises:
         WeightsError: there is none, or more than one candidate.
     """
-    finished = [directory.name for directory in _directories(env) if _is_finished(directory)]
+    finished = [directory.name for directory in _directories(env) if is_finished(directory)]
     for recipe in RECIPES:
         if (name := output_name(MODEL, recipe)) in finished:
             return name
@@ -83,6 +84,11 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
         "`localdiff quantize` makes one of the released weights (a 52 GB download, 15 GB to keep); "
         f"`-m {(*demos, DEMO)[0]}` runs the small model of this package",
     )
+
+
+def is_finished(directory: Path) -> bool:
+    """Whether a directory has the name and the manifest of a model; a job renames its directory last."""
+    return not directory.name.endswith((PARTIAL, DISCARDED)) and os.path.isfile(directory / MANIFEST)
 
 
 def is_default(name: str, env: Mapping[str, str] = os.environ) -> bool:
@@ -163,15 +169,10 @@ def _directories(env: Mapping[str, str]) -> Iterator[Path]:
         yield from sorted(path for path in folder.iterdir() if os.path.isdir(path) and not path.name.startswith("."))
 
 
-def _is_finished(directory: Path) -> bool:
-    """Whether a directory has the name and the manifest of a model; a job renames its directory last."""
-    return not directory.name.endswith((PARTIAL, DISCARDED)) and os.path.isfile(directory / MANIFEST)
-
-
 def _look_at(directory: Path, record: _Record) -> StoredModel:
     state: State = "finished"
     recipe = None
-    if not _is_finished(directory):
+    if not is_finished(directory):
         state = "unfinished"
     elif (recipe := _said(directory, "recipe", "name")) is None:
         state = "damaged"

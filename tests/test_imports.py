@@ -80,7 +80,7 @@ ALLOWED: dict[str, set[str]] = {
     "hardware": set(),
     "switches": {"quant"},
     "load": {"adapter", "model", "checkpoint", "switches", "quant", "quant.cpu", "quant.cuda", "quant.modules"},
-    "hub": set(),
+    "hub": {"store"},
     "store": {"quant"},
     "checkpoint": set(),
     "diffusion": set(),

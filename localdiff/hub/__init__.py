@@ -4,6 +4,7 @@ The only package that imports `huggingface_hub`, and only inside functions. Know
 about what is in the files.
 """
 
-from localdiff.hub.reference import DEMO, ModelSource, resolve, show_downloads
+from localdiff.hub.reference import ModelSource, resolve, show_downloads
+from localdiff.store import DEMO
 
 __all__ = ["DEMO", "ModelSource", "resolve", "show_downloads"]

@@ -14,8 +14,8 @@ from pathlib import Path
 from localdiff import paths
 from localdiff.errors import UsageError, WeightsError
 from localdiff.hub.problems import KINDS, explain
+from localdiff.store import DEMO, MANIFEST, PARTIAL, is_finished
 
-DEMO = "demo"
 DEMO_DIRECTORY = Path(__file__).parents[1] / "demo" / "checkpoint"
 
 TEXT_FILES = (
@@ -25,10 +25,6 @@ TEXT_FILES = (
     "tokenizer_config.json",
     "chat_template.jinja",
 )
-MANIFEST = "quant.json"
-UNFINISHED = (".partial", ".discarded")
-"""Suffixes of directories that are not yet models, or no longer."""
-
 NEEDED = (*TEXT_FILES, MANIFEST, "*.safetensors", "*.safetensors.index.json")
 
 # A Hub id is `owner/name`, each part of letters, digits, `-`, `_` and `.`; the Hub itself refuses `--` and `..`.
@@ -116,16 +112,15 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
 
 def quantized_directory(name: str) -> Path | None:
     """Where the finished quantized model of this name is, or None."""
-    if not name or name in (".", "..") or "/" in name or os.sep in name or name.endswith(UNFINISHED):
+    if not name or name in (".", "..") or "/" in name or os.sep in name:
         return None
     directory = paths.models_dir() / name
-    return directory if os.path.isfile(directory / MANIFEST) else None
+    return directory if is_finished(directory) else None
 
 
 def _is_unfinished(name: str) -> bool:
     """Whether a job has begun to make the quantized model of this name; `localdiff models` lists it with a suffix."""
-    partial = UNFINISHED[0]
-    return bool(name) and (paths.models_dir() / (name.removesuffix(partial) + partial)).is_dir()
+    return bool(name) and (paths.models_dir() / (name.removesuffix(PARTIAL) + PARTIAL)).is_dir()
 
 
 def show_downloads(shown: bool) -> None:

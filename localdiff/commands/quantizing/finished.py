@@ -10,7 +10,8 @@ from pathlib import Path
 
 from localdiff import paths
 from localdiff.commands.quantizing.request import QuantizeRequest
-from localdiff.hub.reference import DEMO, resolve_local
+from localdiff.hub.reference import resolve_local
+from localdiff.store import DEMO
 from quant.manifest import MANIFEST_FILE, Manifest
 from quant.writer import file_sha256
 
