@@ -89,6 +89,7 @@ def step_command(
     Prints the time of every part of a step next to the best that this machine can do, tokens per second at several
     numbers of steps, prefill, memory and load time; a line of JSON comes last.
     """
+    streams = decide_streams(context, quiet=quiet)
     request = StepRequest(
         model=model,
         revision=revision,
@@ -102,7 +103,7 @@ def step_command(
         dtype=dtype,
         json=json,
     )
-    return bench_step(request, decide_streams(context, quiet=quiet))
+    return bench_step(request, streams)
 
 
 @bench.command("quality", cls=configured("device", "dtype", "max_memory"))

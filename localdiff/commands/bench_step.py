@@ -26,8 +26,6 @@ FEWEST_LAYERS = 6
 MAX_CONTEXT = 262_144
 MAX_STEPS = 1000
 
-_HELP = "`localdiff bench step --help` says what each option takes"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepRequest:
@@ -114,9 +112,6 @@ def bench_step(request: StepRequest, output: Output, *, measure: Measure = measu
     with logging_to(status, output):
         try:
             report = measure(request, status.show)
-        except UsageError as error:
-            error.hint = error.hint or _HELP
-            raise
         finally:
             status.clear()
     from localdiff.bench.step.words import json_line, table
@@ -131,6 +126,6 @@ def _command() -> str:
     return shlex.join(["localdiff", *sys.argv[1:]])
 
 
-def _require_between(option: str, value: int, least: int, most: int, hint: str = _HELP) -> None:
+def _require_between(option: str, value: int, least: int, most: int, hint: str | None = None) -> None:
     if not least <= value <= most:
         raise UsageError(f"`{option} {value}` should be from {least:,} to {most:,}", hint)

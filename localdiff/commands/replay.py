@@ -44,7 +44,6 @@ _SUFFIXES: Mapping[str, Form] = {
     ".cast": "cast",
 }
 _FRAME_SECONDS = 1 / 30
-_HELP = "`localdiff replay --help` says what each option takes"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,11 +72,11 @@ class ReplayRequest:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.speed) and self.speed > 0):
-            raise UsageError(f"speed={self.speed} must be a finite number > 0", _HELP)
+            raise UsageError(f"speed={self.speed} must be a finite number > 0")
         for name, least, most in (("columns", 24, 500), ("rows", 6, 200)):
             value = getattr(self, name)
             if not least <= value <= most:
-                raise UsageError(f"{name}={value} must be from {least} to {most}", _HELP)
+                raise UsageError(f"{name}={value} must be from {least} to {most}")
 
     @property
     def form(self) -> Form | None:

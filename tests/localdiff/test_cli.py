@@ -159,9 +159,17 @@ def test_every_failure_has_its_exit_code(cli: Cli, error: BaseException, code: i
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(("command", "arguments"), [("run", ["-m", "demo", "hi"]), ("bench step", ["--layers", "6"])])
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("run", ["-m", "demo", "hi", "--device", "toaster"]),
+        ("bench step", ["--layers", "6", "--device", "toaster"]),
+        ("bench step", ["--steps", "0"]),
+        ("replay", ["example", "--columns", "3"]),
+    ],
+)
 def test_an_error_without_a_hint_names_the_command_that_was_typed(cli: Cli, command: str, arguments: list[str]) -> None:
-    result = cli(*command.split(), *arguments, "--device", "toaster")
+    result = cli(*command.split(), *arguments)
     assert result.code == 2
     assert result.stderr.endswith(f"hint: `localdiff {command} --help` says what each option takes\n")
 
