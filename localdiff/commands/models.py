@@ -5,18 +5,16 @@ Knows columns and the question that is asked before something is deleted; `local
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeAlias
 
 from localdiff import paths, store
 from localdiff.commands.quantizing.lock import is_locked, locked
+from localdiff.commands.question import Ask
 from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.sizes import shown_size
 from localdiff.store import DISCARDED, PARTIAL, StoredModel
 from localdiff.ui.output import Output, printable
-
-Ask: TypeAlias = Callable[[str], bool]
 
 HEAD = ("name", "recipe", "size", "verified")
 

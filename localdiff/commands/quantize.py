@@ -11,7 +11,8 @@ from pathlib import Path
 
 from localdiff import paths, store
 from localdiff.commands.interrupt import interruptible
-from localdiff.commands.quantizing.request import Ask, QuantizeRequest
+from localdiff.commands.quantizing.request import QuantizeRequest
+from localdiff.commands.question import Ask
 from localdiff.errors import UsageError
 from localdiff.hub.reference import quantized_directory
 from localdiff.ui.output import Output

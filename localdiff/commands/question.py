@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 from localdiff.ui.output import Stream
 
@@ -17,8 +17,11 @@ if sys.platform != "win32":
 
 YES, NO = {"y", "yes"}, {"n", "no"}
 
+Ask: TypeAlias = Callable[[str], bool]
+"""Asks the user a question; the answer is whether they said yes."""
 
-def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> Callable[[str], bool] | None:
+
+def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> Ask | None:
     """A function that asks the user; None where nobody would see the question or could answer.
 
     Args:

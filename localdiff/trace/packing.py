@@ -47,9 +47,13 @@ def unpack_floats(text: object, length: int, where: str) -> tuple[float, ...]:
 
 
 def pack_flags(flags: Sequence[bool]) -> str:
-    """Packs booleans, eight per byte, the first in the lowest bit."""
-    data = sum(1 << index for index, flag in enumerate(flags) if flag).to_bytes(-(-len(flags) // 8), "little")
-    return _pack(data)
+    """Packs booleans, in the order of `flag_bytes`."""
+    return _pack(flag_bytes(flags))
+
+
+def flag_bytes(flags: Sequence[bool]) -> bytes:
+    """Booleans as bytes, eight per byte, the first in the lowest bit."""
+    return sum(1 << index for index, flag in enumerate(flags) if flag).to_bytes(-(-len(flags) // 8), "little")
 
 
 def unpack_flags(text: object, length: int, where: str) -> tuple[bool, ...]:

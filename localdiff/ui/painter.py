@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TextIO
 
-from localdiff.ui.region import RESET, Region
-from localdiff.view.ansi import encode_row, sgr
+from localdiff.ui.region import Region
+from localdiff.view.ansi import RESET, encode_row, sgr
 from localdiff.view.canvas_view import CanvasView, Drawn
 from localdiff.view.layout import Size
 from localdiff.view.paragraphs import Passage

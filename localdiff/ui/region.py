@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
+from localdiff.view.ansi import RESET
 from localdiff.view.layout import Size
 
 SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"
 WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 CURSOR_OFF, CURSOR_ON = "\x1b[?25l", "\x1b[?25h"
-RESET = "\x1b[0m"
 ERASE_REST_OF_ROW, ERASE_BELOW = "\x1b[K", "\x1b[J"
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -22,8 +22,9 @@ from localdiff.commands.quantizing.finished import difference
 from localdiff.commands.quantizing.lock import locked
 from localdiff.commands.quantizing.origin import Origin, find_origin
 from localdiff.commands.quantizing.prospect import Prospect, described
-from localdiff.commands.quantizing.request import Ask, QuantizeRequest
+from localdiff.commands.quantizing.request import QuantizeRequest
 from localdiff.commands.quantizing.sheet import Sheet, shortage
+from localdiff.commands.question import Ask
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.hub.downloads import WORKERS, Downloads
 from localdiff.hub.problems import UnreachableError

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from localdiff import paths, store
 from quant import DEFAULT_RECIPE
-
-Ask: TypeAlias = Callable[[str], bool]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,6 +16,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 
+from localdiff.trace.packing import flag_bytes
 from localdiff.trace.trace import Block, Trace
 from localdiff.view.cells import byte_of, sign_name
 from localdiff.view.sanitize import safe_piece
@@ -44,7 +45,7 @@ class PageData:
             _planes([place for draft in ids for place in draft], width),
             _planes([_half(entropy) for step in steps for entropy in step.entropies], 2),
             _planes([_share(prob) for step in steps for prob in step.argmax_probs], 2),
-            b"".join(_bits(step.accepted) for step in steps),
+            b"".join(flag_bytes(step.accepted) for step in steps),
         ]
         if top_k:
             parts += [
@@ -119,10 +120,6 @@ def _half(value: float) -> int:
 
 def _share(value: float) -> int:
     return round(min(max(value, 0.0), 1.0) * 0xFFFF)
-
-
-def _bits(flags: Sequence[bool]) -> bytes:
-    return sum(1 << index for index, flag in enumerate(flags) if flag).to_bytes(-(-len(flags) // 8), "little")
 
 
 def _rounded(values: Iterable[float]) -> list[float]:
