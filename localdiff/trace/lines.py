@@ -22,8 +22,8 @@ from localdiff.events import (
     TextCommitted,
     name_of,
 )
+from localdiff.strict import Malformed, decode
 from localdiff.trace.packing import pack_flags, pack_floats, pack_ids, unpack_flags, unpack_floats, unpack_ids
-from localdiff.trace.strict import Malformed, decode
 
 _KINDS = (RunStarted, Prefilled, BlockStarted, DenoiseStep, BlockCommitted, TextCommitted, RunFinished)
 _PACKED = ("argmax_ids", "argmax_probs", "entropies", "accepted", "sampled_ids", "shown_ids", "top_ids", "top_probs")

@@ -18,7 +18,7 @@ from localdiff.events import (
     RunStarted,
     TextCommitted,
 )
-from localdiff.trace.strict import Malformed
+from localdiff.strict import Malformed
 
 MAX_CANVAS = 65_536
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from localdiff.errors import TraceError, UsageError
 from localdiff.events import SCHEMA_VERSION, Event
+from localdiff.strict import Malformed, decode, parse
 from localdiff.trace.header import VERSION, Header
 from localdiff.trace.lines import Context, decode_event
 from localdiff.trace.order import Order
-from localdiff.trace.strict import Malformed, decode, parse
 from localdiff.trace.trace import Trace
 
 MAX_BYTES = 2_000_000_000
