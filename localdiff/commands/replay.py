@@ -16,13 +16,11 @@ from typing import Literal, TextIO, TypeAlias, get_args
 from localdiff.commands.output_file import output_file
 from localdiff.commands.replay_screen import ReplayScreen, is_possible
 from localdiff.errors import UsageError
-from localdiff.paths import expanded
-from localdiff.trace.example import EXAMPLE, example_path
 from localdiff.trace.exports import movie, plain
 from localdiff.trace.exports.asciicast import asciicast
 from localdiff.trace.exports.unpacked import unpacked
+from localdiff.trace.opening import open_trace
 from localdiff.trace.player import Player
-from localdiff.trace.reader import read_trace
 from localdiff.trace.stage import Stage
 from localdiff.trace.timeline import Moment, Timeline
 from localdiff.trace.trace import Trace
@@ -93,11 +91,6 @@ class ReplayRequest:
                 f"`{self.output}` does not say what to write", f"add `--to` {', '.join(get_args(Form)[:-1])} or cast"
             )
         return form
-
-
-def open_trace(name: str) -> Trace:
-    """The trace of that name; `example` is the one that ships with the package, `./example` a file of that name."""
-    return read_trace(example_path() if name == EXAMPLE else expanded(name))
 
 
 def replay(

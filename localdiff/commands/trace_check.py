@@ -12,12 +12,12 @@ from typing import TypeAlias
 
 from localdiff import hub
 from localdiff.commands.interrupt import cancel_on_interrupt, interruptible
-from localdiff.commands.replay import open_trace
 from localdiff.commands.trace_header import digests_of
 from localdiff.errors import INTERRUPTED, TraceError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.identity import ModelIdentity
 from localdiff.trace.header import Header
+from localdiff.trace.opening import open_trace
 from localdiff.trace.repeat import first_difference
 from localdiff.trace.trace import Trace
 from localdiff.ui.log import logging_to

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from localdiff.commands.output_file import OutputFile, output_file
-from localdiff.commands.replay import open_trace
 from localdiff.errors import UsageError
 from localdiff.trace.comparison.compare import compare
 from localdiff.trace.comparison.page import diff_page
 from localdiff.trace.comparison.report import report
+from localdiff.trace.opening import open_trace
 from localdiff.trace.trace import Trace
 from localdiff.ui.output import Output
 

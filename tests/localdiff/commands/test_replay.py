@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.commands import replay as module
+from localdiff.trace import opening
 from tests import hostile
 from tests.processes import Cli, Terminal, environment, process, terminal
 from tests.traces import condensing, record, trace_of, word_pieces
@@ -253,7 +253,7 @@ def test_a_terminal_that_cannot_move_gets_the_text(file: Path, term: str) -> Non
 
 
 def test_the_example_is_found_by_its_name(cli: Cli, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "example_path", lambda: file)
+    monkeypatch.setattr(opening, "example_path", lambda: file)
     assert cli("replay", "example").stdout == TEXT
 
 
