@@ -10,11 +10,11 @@ import math
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from localdiff.errors import UsageError
 from localdiff.events import Channel
 from localdiff.ui.live import DEFAULT_FPS, LiveView
+from localdiff.ui.observer import Pieces
 from localdiff.ui.output import Color, Output
 from localdiff.ui.terminal import LiveMode, LiveWish, live_mode
 from localdiff.view.palette import PaletteName
@@ -46,16 +46,6 @@ class LiveOptions:
             raise UsageError(f"fps={self.fps} must be a finite number > 0")
         if not (math.isfinite(self.slow) and self.slow >= 0):
             raise UsageError(f"slow={self.slow} must be a finite number >= 0")
-
-
-class Pieces(Protocol):
-    """The texts of a model's ids."""
-
-    def piece(self, id: int, /) -> str:
-        """Text of one id."""
-
-    def is_special(self, id: int, /) -> bool:
-        """Whether it is a control token."""
 
 
 def mode_of(

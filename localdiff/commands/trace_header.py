@@ -13,13 +13,13 @@ from importlib.metadata import version
 from typing import Literal, Protocol
 
 from localdiff import __version__
-from localdiff.commands.live import Pieces
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.events import SCHEMA_VERSION, RunStarted
 from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
 from localdiff.trace.hashing import adapter_digest, tokenizer_digest, weights_digest
 from localdiff.trace.header import VERSION, Adapter, Header, Machine, Message, Model, Sampler
+from localdiff.ui.observer import Pieces
 
 
 class Recordable(Protocol):
