@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from localdiff.config import KEYS, Settings, is_set
 from localdiff.doctor.devices import check_gpus, check_host
@@ -27,6 +27,9 @@ from localdiff.doctor.weights import check_weights
 from localdiff.errors import LocaldiffError
 from localdiff.store import stored_models
 from localdiff.ui.abilities import abilities
+
+if TYPE_CHECKING:
+    from localdiff.doctor.torch_devices import Device
 
 LOOKING, COMPUTING = 5.0, 120.0
 """Time limits in seconds of checks that only look, and of those that load torch or compute."""
@@ -63,7 +66,7 @@ class Examination:
     def __post_init__(self) -> None:
         self._settings = read_settings(self.env)
         self._gpus = 0
-        self._has_torch = not self.quick
+        self._torch_devices: list[Device] | None = None  # until torch has been asked, and where it does not work
 
     def checks(self) -> list[Check]:
         """The checks, in order."""
@@ -105,45 +108,42 @@ class Examination:
         return found
 
     def _devices(self) -> list[Finding]:
-        self._has_torch = False
-        from localdiff.doctor.torch_devices import check_devices
+        from localdiff.doctor.torch_devices import check_devices, devices
 
-        found = check_devices(gpus=self._gpus)
-        self._has_torch = True
+        seen = devices()
+        found = check_devices(seen, gpus=self._gpus)
+        self._torch_devices = seen
         return found
 
     def _products(self) -> list[Finding]:
-        if not self._has_torch:
+        if self._torch_devices is None:
             return []
         from localdiff.doctor.product import check_products
-        from localdiff.doctor.torch_devices import devices
 
-        return check_products(load_values(), [one.device for one in devices()])
+        return check_products(load_values(), [one.device for one in self._torch_devices])
 
     def _denoise(self) -> list[Finding]:
-        if not self._has_torch:
+        if self._torch_devices is None:
             return []
         from localdiff.doctor.denoise import check_denoise
-        from localdiff.doctor.torch_devices import devices
 
-        return check_denoise(load_values().denoise, [str(one.device) for one in devices()])
+        return check_denoise(load_values().denoise, [str(one.device) for one in self._torch_devices])
 
     def _recipes(self) -> list[Finding]:
-        if not self._has_torch:
+        if self._torch_devices is None:
             return []
         from localdiff.doctor.recipes import check_recipes
-        from localdiff.doctor.torch_devices import devices
 
         context = self._setting("context")
         if not isinstance(context, int):
             raise TypeError(f"{context=} should be a whole number")
-        return check_recipes(devices(), context=context)
+        return check_recipes(self._torch_devices, context=context)
 
     def _disk(self) -> list[Finding]:
         if any(model.state == "finished" for model in stored_models(self.env)):
             return check_disk(None, self.env)
         recipe = str(self._setting("recipe"))
-        if not self._has_torch:
+        if self._torch_devices is None:
             return check_disk(Need(recipe=recipe, download=released_bytes(), output=None), self.env)
         from localdiff.doctor.recipes import need_of
 

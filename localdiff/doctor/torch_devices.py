@@ -5,6 +5,7 @@ Knows torch; knows nothing about models.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -43,10 +44,9 @@ def devices() -> list[Device]:
     return sorted([*found, cpu], key=lambda device: device.device != chosen)
 
 
-def check_devices(*, gpus: int) -> list[Finding]:
+def check_devices(seen: Sequence[Device], *, gpus: int) -> list[Finding]:
     """The devices that torch sees, compared with the number of GPUs that the system has."""
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
-    seen = devices()
     facts = {
         "torch_cuda": torch.version.cuda,
         "auto": str(seen[0].device),

@@ -66,7 +66,7 @@ def test_without_torch_nothing_computes(tmp_path: Path, monkeypatch: pytest.Monk
     examination = Examination(stderr=io.StringIO(), keyboard=None, env=env)
     import localdiff.doctor.torch_devices as torch_devices
 
-    def broken(**_: object) -> list[Finding]:
+    def broken(*_: object, **__: object) -> list[Finding]:
         raise ImportError("libcudart.so.13: cannot open shared object file", name="torch._C")
 
     monkeypatch.setattr(torch_devices, "check_devices", broken)

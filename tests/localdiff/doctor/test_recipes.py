@@ -57,7 +57,7 @@ def test_what_a_recipe_writes() -> None:
 def test_devices_of_this_machine() -> None:
     found = devices()
     assert {one.device.type for one in found} >= {"cpu"}
-    (finding,) = check_devices(gpus=0)
+    (finding,) = check_devices(found, gpus=0)
     assert finding.status == "ok"
     assert finding.facts["auto"] == str(found[0].device)
 
@@ -65,10 +65,10 @@ def test_devices_of_this_machine() -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees a card here")
 def test_a_card_that_torch_does_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", None)
-    (finding,) = check_devices(gpus=1)
+    (finding,) = check_devices(devices(), gpus=1)
     assert finding.status == "warn"
     assert "built for the CPU only" in (finding.advice or "")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    (finding,) = check_devices(gpus=2)
+    (finding,) = check_devices(devices(), gpus=2)
     assert "there are 2 GPUs that torch does not see" in finding.text
     assert "driver" in (finding.advice or "")
