@@ -11,6 +11,7 @@ from localdiff.doctor.finding import WEIGHTS, Finding
 from localdiff.errors import WeightsError
 from localdiff.sizes import shown_size
 from localdiff.store import MODEL, StoredModel
+from localdiff.ui.output import shell_word
 
 
 def check_weights(models: Sequence[StoredModel]) -> list[Finding]:
@@ -62,7 +63,7 @@ def _model(model: StoredModel) -> Finding:
             status="warn",
             text=f"{model.name}: {what}, never verified",
             public=f"a quantized model: {what}, never verified",
-            advice=f"`localdiff quantize -o {model.directory} --verify-only` reads every byte once",
+            advice=f"`localdiff quantize -o {shell_word(model.directory)} --verify-only` reads every byte once",
             facts=facts,
         )
     when = f"verified {model.verified.date().isoformat()}"

@@ -119,9 +119,9 @@ def test_weights_in_every_state(env: dict[str, str]) -> None:
 def test_the_advice_for_weights_is_a_command_that_works(env: dict[str, str]) -> None:
     from localdiff.commands.quantize import QuantizeRequest
 
-    directory = make(env, "mine")
+    directory = make(env, "my own")
     (finding, _) = check_weights(stored_models(env))
-    assert finding.advice == f"`localdiff quantize -o {directory} --verify-only` reads every byte once"
+    assert finding.advice == f"`localdiff quantize -o '{directory}' --verify-only` reads every byte once"
     assert QuantizeRequest(output=directory, verify_only=True).target == directory
 
 
