@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from quant.cpu.choice import prepare
 from quant.memory import SLACK, Held, MemoryAccount, cache_bytes
 from quant.modules import swap_modules
 
@@ -28,8 +27,8 @@ from ..adapter import Adapter, StoredAdapter
 from ..errors import ResourceError, WeightsError
 from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
-from ..switches import reading_switches
 from .accounting import account
+from .cpu import prepare_cpu
 from .devices import free_bytes
 from .gpu import prepare_gpu
 from .placement import Budget, Demand, LayerDemand, Placement, cost, place
@@ -105,8 +104,7 @@ def load_model(
         wanted = sum(weights.nbytes(source, dtype) for source in source_of.values())
         wanted += demand.account.cache + demand.account.buffers
         free = budgets[0].nbytes
-        with reading_switches():
-            prepare(network, spare=None if free is None else max(0, free - wanted))
+        prepare_cpu(network, spare=None if free is None else max(0, free - wanted))
     if device.type == "cuda" and set(placement.layers) == {device} and not placement.offloaded:
         prepare_gpu(network, device, keep=() if fitting is None else fitting.experts)
     network = network.requires_grad_(False).eval()

@@ -15,7 +15,6 @@ import torch
 
 from quant.codec import stored_bytes
 from quant.codecs import CODECS
-from quant.cpu.choice import prepare
 from quant.errors import RecipeError
 from quant.memory import SLACK, Held, MemoryAccount
 from quant.recipe import Recipe, recipe_named
@@ -24,6 +23,7 @@ from ...errors import ResourceError, UsageError
 from ...hub import resolve
 from ...load import account, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
 from ...load.accounting import checkpoint_name
+from ...load.cpu import prepare_cpu
 from ...load.devices import free_bytes
 from ...load.gpu import prepare_gpu
 from ...model.config import ModelConfig
@@ -111,7 +111,7 @@ def random_subject(
             progress=lambda done, of: progress(f"making random weights, {done} of {of} tensors"),
         )
         if where.type == "cpu":
-            prepare(
+            prepare_cpu(
                 network, progress=lambda done, of: progress(f"preparing weights for this processor, {done} of {of}")
             )
         elif where.type == "cuda":

@@ -252,3 +252,9 @@ def test_words_that_mean_nothing(given: dict[str, str], words: str) -> None:
     arguments = {"recipe": "4bit", "dtype": "auto"} | given
     with pytest.raises(UsageError, match=words):
         random_subject(layers=LAYERS, context=16, device="cpu", configure=released_config, **arguments)
+
+
+def test_a_switch_with_an_invalid_value_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_CPU_PATH", "x")
+    with pytest.raises(UsageError, match="LOCALDIFF_CPU_PATH=x should be auto, plain or fast"):
+        small_subject()
