@@ -206,10 +206,10 @@ def read_start(file: str, read: Callable[[int], bytes]) -> bytes:
 def _files_of(directory: Path) -> tuple[list[str], dict[str, str]]:
     """Weight file names, and the index: tensor → file."""
     index = directory / INDEX_FILE
-    if not index.exists():
-        if not (directory / SINGLE_FILE).exists():
-            raise SourceError(f"`{directory}` has neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", HINT)
+    if (directory / SINGLE_FILE).exists():  # before an index, as in `localdiff.checkpoint` and transformers
         return [SINGLE_FILE], {}
+    if not index.exists():
+        raise SourceError(f"`{directory}` has neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", HINT)
     return parse_index(index.read_bytes())
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from localdiff.checkpoint import Checkpoint
 from quant.errors import SourceError
 from quant.reader import SourceReader
 from quant.released import released_shapes
@@ -38,6 +39,13 @@ def test_a_single_file_needs_no_index(tmp_path: Path) -> None:
     save_file({"a": torch.zeros(3, 4)}, tmp_path / "model.safetensors")
     (file,) = read_source(tmp_path)
     assert [(tensor.name, tensor.shape, tensor.dtype) for tensor in file.tensors] == [("a", (3, 4), "F32")]
+
+
+def test_a_single_file_is_read_before_shards_as_the_loader_does(directory: Path) -> None:
+    save_file({"a": torch.zeros(3, 4)}, directory / "model.safetensors")
+    (directory / "config.json").write_text("{}")
+    tensors = [tensor.name for file in read_source(directory) for tensor in file.tensors]
+    assert tuple(tensors) == Checkpoint(directory).names() == ("a",)
 
 
 def test_reads_the_same_values_as_safetensors_and_hashes_the_file(directory: Path) -> None:

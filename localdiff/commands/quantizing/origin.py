@@ -137,7 +137,7 @@ def _from_directory(reference: str, directory: Path) -> Origin:
 def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
     _refuse_quantized(repository.name, repository.files)
     config = _model_config(repository.name, repository.read("config.json"))
-    if INDEX_FILE in repository.files:
+    if INDEX_FILE in repository.files and SINGLE_FILE not in repository.files:  # as in a directory
         names, promised = parse_index(repository.read(INDEX_FILE))
     else:
         names, promised = [SINGLE_FILE], {}

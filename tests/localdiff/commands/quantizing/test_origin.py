@@ -116,6 +116,14 @@ def test_a_single_file_needs_no_index(directory: Path, use_hub: UseHub) -> None:
         assert [file.name for file in find_origin("owner/small", RECIPE).files] == ["model.safetensors"]
 
 
+def test_a_single_file_is_read_before_shards(directory: Path, use_hub: UseHub) -> None:
+    remote = repository(directory)
+    remote.files["model.safetensors"] = remote.files[FILES[0]]
+    with hub(small=remote) as server:
+        use_hub(server)
+        assert [file.name for file in find_origin("owner/small", RECIPE).files] == ["model.safetensors"]
+
+
 def test_what_is_quantized_already_is_refused(directory: Path, use_hub: UseHub) -> None:
     (directory / "quant.json").touch()
     with pytest.raises(UsageError, match="is already quantized"):
