@@ -31,7 +31,8 @@ class Context:
     Attributes:
         runs: how many prompts it was opened for, so that a run can tell that another one has begun on it.
         fork: the length at which a later prompt is likely to diverge from this one. When that many are held, a
-            snapshot of the rings is taken, so that going back there costs nothing.
+            snapshot of the rings is taken, so that going back there costs nothing. At most the prompt's length.
+        room: positions that `open` makes room for at least, so that the prompts to come fit, too.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Context:
     ) -> None:
         self.runs = 0
         self.fork: int | None = None
+        self.room = 0
         self._model = model
         self._device = model.norm.weight.device
         self._layer_devices = layer_devices
@@ -79,13 +81,13 @@ class Context:
         self._ids.clear()
 
     def open(self, prompt: Sequence[int], capacity: int) -> int:
-        """Rewinds to where `prompt` diverges from what is held, and makes room for `capacity` positions.
+        """Rewinds to where `prompt` diverges from what is held, and makes room for `capacity` positions or `room`.
 
         Returns:
             How many ids of the prompt are held; the rest must be read.
         """
         self.runs += 1
-        self.reserve(capacity)
+        self.reserve(max(capacity, self.room))
         held = self.cache.rewind(common_length(self._ids, prompt) if self._is_whole else 0)
         del self._ids[held:]
         self._is_whole = True

@@ -315,6 +315,8 @@ class Engine:
             pad_id=config.pad_token_id,
             seed=seed,
         )
+        noise = noise or self._noise(options, seed)
+        # Only now that nothing can be refused any more: what the context holds is cut to this prompt.
         context = context or self._take_spare()
         held = context.open(ids, len(ids) + limit)
         return Generation(
@@ -324,7 +326,7 @@ class Engine:
             stop_rule=stop_rule,
             alternatives=options.alternatives,
             limit_reason="length" if limit == options.max_tokens else "context_full",
-            noise=noise or self._noise(options, seed),
+            noise=noise,
             context=context,
             held=held,
             stats=StatsKeeper(prompt_tokens=len(ids), device=self._device),

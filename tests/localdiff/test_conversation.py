@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -232,6 +233,20 @@ def test_a_prompt_that_does_not_fit_changes_nothing(chat: Dialogue) -> None:
         list(chat.conversation.answer([*chat.messages, {"role": "user", "content": LONG}], small))
     assert chat.conversation.ids == before
     chat.say("hi", "yes.")
+    hold(chat)
+
+
+@pytest.mark.parametrize("wrong", [{"t_min": 0.9, "t_max": 0.1}, {"noise": "reference"}], ids=str)
+def test_a_refusal_with_a_larger_context_changes_nothing(
+    chat: Dialogue, wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat.say("hi", LONG, replace(OPTIONS, context=256))
+    before = chat.conversation.ids
+    monkeypatch.setattr(chat.conversation.engine, "_dtype", torch.bfloat16)  # refuses the reference's noise
+    with pytest.raises(UsageError):
+        messages = [{"role": "user", "content": "quite another question"}]
+        list(chat.conversation.answer(messages, replace(OPTIONS, context=512, **wrong)))
+    assert chat.conversation.ids == before
     hold(chat)
 
 
