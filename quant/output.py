@@ -83,9 +83,11 @@ class Output:
         Raises:
             OutputError: the output is there and sound, or something else is in the way.
         """
+        require_free(self._target)
         if self._garbage.exists():
             self._disk.remove(self._garbage)
         if (self.directory / MANIFEST_FILE).exists():
+            self._require_replaceable()
             yield from self._reopen()
         elif _occupied(self._target):
             yield from self._look_at_target()
@@ -101,7 +103,12 @@ class Output:
         self.notes[shard] = note
 
     def publish(self) -> None:
-        """Rename the finished, verified directory to its final name, replacing an old one."""
+        """Rename the finished, verified directory to its final name, replacing an old one.
+
+        Raises:
+            OutputError: something that may not be replaced has taken that name in the meantime.
+        """
+        self._require_replaceable()
         for shard in self._job.plan.shards:
             self._disk.remove(self.directory / (shard.file + NOTE))
         self._disk.remove(self.directory / SCRATCH)
@@ -111,9 +118,17 @@ class Output:
         self._disk.rename(self.directory, self._target)
         self._disk.remove(self._garbage)
 
+    def _require_replaceable(self) -> None:
+        """Refuse to replace anything but a quantized model, and that one too unless it was asked for."""
+        require_free(self._target)
+        if _occupied(self._target) and not self._job.force:
+            raise self._already_there()
+
+    def _already_there(self) -> OutputError:
+        return OutputError(f"`{self._target}` already exists", "`--force` replaces it")
+
     def _look_at_target(self) -> Iterator[FileChecked]:
         """A directory has the output's name: refuse it, replace it later, or repair it now."""
-        require_free(self._target)
         if self._job.force:
             return
         try:
@@ -124,7 +139,7 @@ class Output:
         except DamagedError as error:
             raise OutputError(f"`{self._target}` exists, and {error.message}", "`--force` rebuilds it") from error
         if problem is None or not self._belongs(manifest):
-            raise OutputError(f"`{self._target}` already exists", "`--force` replaces it")
+            raise self._already_there()
         if _occupied(self.directory):
             raise OutputError(
                 f"`{self._target}` is damaged, and `{self.directory}` holds an unfinished job",

@@ -19,6 +19,7 @@ from quant.codecs import CODECS
 from quant.errors import DamagedError, OutputError, SourceError
 from quant.events import (
     BytesDone,
+    FileChecked,
     JobEvent,
     JobFinished,
     JobStarted,
@@ -266,6 +267,39 @@ def test_a_directory_of_something_else_is_refused_even_with_force(source: Path, 
     with pytest.raises(OutputError, match="not a quantized model"):
         finish(make_job(source, tmp_path / "out", force=True))
     assert content(tmp_path / "out") == {"diary.txt": b"dear"}
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("when", ["before the next run", "while it runs"])
+def test_a_directory_that_appears_meanwhile_is_left_alone(source: Path, tmp_path: Path, when: str, force: bool) -> None:
+    output = tmp_path / "out"
+    events = run(make_job(source, output, force=force))
+    next(event for event in events if isinstance(event, FileChecked))  # all that is missing is its final name
+    if when == "before the next run":
+        events.close()
+        events = run(make_job(source, output, force=force))
+    output.mkdir()
+    (output / "thesis.txt").write_text("years of work")
+    with pytest.raises(OutputError, match="exists and is not a quantized model"):
+        list(events)
+    assert content(output) == {"thesis.txt": b"years of work"}
+    (output / "thesis.txt").unlink()
+    finish(make_job(source, output, force=force))
+
+
+def test_a_finished_output_that_appears_meanwhile_is_replaced_only_by_force(source: Path, tmp_path: Path) -> None:
+    output, other = tmp_path / "out", tmp_path / "other"
+    finish(make_job(source, other, "4bit-small"))
+    events = run(make_job(source, output))
+    next(event for event in events if isinstance(event, FileChecked))
+    other.rename(output)
+    before = content(output)
+    for rest in (events, run(make_job(source, output))):
+        with pytest.raises(OutputError, match="already exists"):
+            list(rest)
+        assert content(output) == before
+    finish(make_job(source, output, force=True))
+    assert read_manifest(output).recipe.name == "4bit"
 
 
 def test_an_empty_directory_is_used(source: Path, tmp_path: Path) -> None:
