@@ -15,6 +15,7 @@ from quant.codecs import CODECS
 from quant.cpu import choice
 from quant.cpu.choice import prepare
 from quant.cpu.pages import give_back
+from quant.cpu.switches import CPU_PATH
 from quant.modules import QuantLinear, QuantTensor
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux alone is asked")
@@ -68,7 +69,7 @@ def test_where_the_system_is_another_nothing_happens(monkeypatch: pytest.MonkeyP
 def test_a_weight_that_was_made_anew_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not choice.multiplies_int8():
         pytest.skip("no exact int8 product here")
-    monkeypatch.setenv(choice.SWITCH, "fast")
+    monkeypatch.setenv(CPU_PATH, "fast")
     stored = QuantTensor.of(CODECS["int8"], torch.randn(512, 4096))
     linear = QuantLinear(CODECS["int8"], 4096, 512)
     linear.weight.codes = mapped(tmp_path / "codes.safetensors", stored.codes)
