@@ -18,15 +18,16 @@ class LastRows:
     """Caches the rows quantized last, for consecutive layers that are given the same tensor."""
 
     def __init__(self) -> None:
-        self._x: weakref.ref[Tensor] | None = None
-        self._rows: Int8Rows | None = None
+        self._last: tuple[weakref.ref[Tensor], Int8Rows] | None = None
 
     def of(self, x: Tensor) -> Int8Rows:
         """`x`, [..., in], as int8 rows. The tensor of the last call must not have been written to since."""
-        if self._rows is None or self._x is None or self._x() is not x:
-            self._rows = quantize_rows(x.reshape(-1, x.shape[-1]))
-            self._x = weakref.ref(x)
-        return self._rows
+        last = self._last  # read and written as one: another thread may be at the same layers
+        if last is not None and last[0]() is x:
+            return last[1]
+        rows = quantize_rows(x.reshape(-1, x.shape[-1]))
+        self._last = weakref.ref(x), rows
+        return rows
 
 
 class Int8Linear(nn.Module):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -103,6 +106,21 @@ def test_an_outlying_channel_costs_no_accuracy() -> None:
 
 
 @needs_int8
+def test_another_thread_never_gets_the_rows_of_another_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    last, first, second = LastRows(), normal(4, 64), normal(4, 64, seed=1)
+    expected = last.of(first).codes
+    meanwhile: list[torch.Tensor] = []
+
+    def interrupted(x: torch.Tensor) -> weakref.ref[torch.Tensor]:
+        monkeypatch.undo()
+        meanwhile.append(last.of(first).codes)  # as another thread would, at this very moment
+        return weakref.ref(x)
+
+    monkeypatch.setattr("quant.cpu.linear.weakref", SimpleNamespace(ref=interrupted))
+    last.of(second)
+    assert torch.equal(meanwhile[0], expected)
+
+
 def test_layers_with_the_same_rows_quantize_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[int, ...]] = []
     from quant.cpu import linear as linear_module
