@@ -16,7 +16,7 @@ def accept(entropy: Tensor, entropy_bound: float) -> Tensor:
 
     In ascending order, position i is accepted while the entropies of those before it sum to at most the bound:
     `cumsum_i - H_i <= bound`, an upper bound on the joint mutual information of what is accepted (arXiv 2505.24857).
-    The surest position is always accepted.
+    The surest position is always accepted; of positions with the same entropy the first counts as the surer one.
 
     Args:
         entropy: [..., L] in nats, of one canvas or of several.
@@ -24,7 +24,7 @@ def accept(entropy: Tensor, entropy_bound: float) -> Tensor:
     Returns:
         bool [..., L].
     """
-    ascending, order = torch.sort(entropy)
+    ascending, order = torch.sort(entropy, stable=True)
     chosen = ascending.cumsum(dim=-1) - ascending <= entropy_bound
     return torch.zeros_like(chosen).scatter_(-1, order, chosen)
 

@@ -36,6 +36,15 @@ def test_the_bound_counts_what_comes_before_a_position() -> None:
     assert accept(torch.full((6,), 12.0), 0.1).sum() == 1
 
 
+@pytest.mark.parametrize("length", [8, 256, 1000])
+def test_of_equal_entropies_the_first_are_accepted(length: int) -> None:
+    entropy = torch.full((2, length), 0.5)
+    entropy[1, ::2] = 1.0
+    first, second = accept(entropy, 0.5)
+    assert first.nonzero().flatten().tolist() == [0, 1]
+    assert second.nonzero().flatten().tolist() == [1, 3]
+
+
 def test_renoising_keeps_drawn_ids_where_accepted() -> None:
     keep = torch.tensor([True, False, True])
     assert renoise(torch.tensor([1, 2, 3]), keep, torch.tensor([7, 8, 9])).tolist() == [1, 8, 3]
