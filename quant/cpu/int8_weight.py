@@ -1,7 +1,6 @@
 """An int8 weight with one scale per row, in the layout that oneDNN multiplies fastest.
 
-Converted once from a weight that is stored in groups; the error that the coarser scales add is recorded. Knows one
-matrix; knows nothing about where its rows come from.
+Converted once from a weight that is stored in groups. Knows one matrix; knows nothing about where its rows come from.
 Shape letters: R rows of activations, out, in.
 """
 
@@ -16,7 +15,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from ..codec import GROUP, Codec, Encoded, squared_error
+from ..codec import GROUP, Codec, Encoded
 from ..modules.tensor import QuantTensor
 from .rows import LARGEST, Int8Rows
 from .sharing import MOST, share_out
@@ -28,9 +27,6 @@ _SLOW = 20
 _SHIFT = 128
 _ELEMENTS = 1 << 19
 """Elements converted at a time: few enough for a core's cache, and enough that threads seldom contend."""
-
-_MEASURED_EVERY = 8
-"""The error is measured on every 8th part of a matrix: measuring all of them takes as long as converting them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,28 +48,22 @@ class RowWeight:
         return self.codes.float() * self.scales[:, None]
 
 
-def requantized(codec: Codec, encoded: Encoded) -> tuple[RowWeight, tuple[float, float]]:
-    """A stored weight `[out, in]` by rows, and what its rows' scales add: `(‖this - stored‖², ‖stored‖²)`.
+def requantized(codec: Codec, encoded: Encoded) -> RowWeight:
+    """A stored weight `[out, in]` by rows.
 
-    A few rows at a time, which stay in a core's cache: the whole matrix at once takes four times as long. The squares
-    are sums over an eighth of the parts.
+    A few rows at a time, which stay in a core's cache: the whole matrix at once takes four times as long.
     """
     out, width = len(encoded.scales), encoded.scales.shape[-1] * GROUP
     whole = RowWeight(codes=torch.empty(out, width, dtype=torch.int8), scales=torch.empty(out))
     step = max(1, _ELEMENTS // width)
-    squares = [(0.0, 0.0)] * -(-out // step)
 
     def convert(number: int) -> None:
         part = slice(number * step, (number + 1) * step)
-        stored = codec.decode(encoded[part], torch.float32)
-        rows = RowWeight.of(stored)
+        rows = RowWeight.of(codec.decode(encoded[part], torch.float32))
         whole.codes[part], whole.scales[part] = rows.codes, rows.scales
-        if number % _MEASURED_EVERY == 0:
-            squares[number] = squared_error(rows.decode(), stored)
 
-    share_out([convert] * min(torch.get_num_threads(), MOST), range(len(squares)))
-    difference, reference = (sum(column) for column in zip(*squares, strict=True))
-    return whole, (difference, reference)
+    share_out([convert] * min(torch.get_num_threads(), MOST), range(-(-out // step)))
+    return whole
 
 
 class Int8Weight:
@@ -81,12 +71,11 @@ class Int8Weight:
 
     Attributes:
         shape: `(out, in)`.
-        squares: what its rows' scales add, over an eighth of its rows: `(‖this - stored‖², ‖stored‖²)`.
     """
 
     def __init__(self, tensor: QuantTensor, encoded: Encoded) -> None:
         """Takes the codec of a tensor, and the codes and scales of one matrix of it."""
-        rows, self.squares = requantized(tensor.codec, encoded)
+        rows = requantized(tensor.codec, encoded)
         self.shape = rows.codes.shape
         self._packed = torch.ops.onednn.qlinear_prepack(rows.codes, None)
         self._scales = rows.scales
@@ -122,12 +111,6 @@ def _multiplied(codes: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor) ->
 def row_bytes(tensor: QuantTensor) -> int:
     """Bytes of a tensor `[…, out, in]` as int8 with one scale a row."""
     return prod(tensor.shape) + torch.float32.itemsize * prod(tensor.shape[:-1])
-
-
-def relative_error(squares: list[tuple[float, float]]) -> float:
-    """Relative root-mean-square error over several weights."""
-    difference, reference = (sum(column) for column in zip(*squares, strict=True))
-    return float((difference / reference) ** 0.5) if reference else 0.0
 
 
 @cache

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..modules.tensor import QuantTensor
 from .bitsandbytes_library import Nf4Library
-from .int8_weight import Int8Weight, relative_error
+from .int8_weight import Int8Weight
 from .rows import quantize_rows
 from .sharing import MOST, share_out
 
@@ -95,15 +95,11 @@ class Int8Product:
 
     Args:
         tensor: `[E, out, in]`; one expert at a time is decoded and requantized.
-
-    Attributes:
-        squares: error that one scale a row adds, summed over the experts.
     """
 
     def __init__(self, tensor: QuantTensor) -> None:
         encoded = tensor.encoded
         self._weights = [Int8Weight(tensor, encoded[expert]) for expert in range(tensor.shape[0])]
-        self.added_error = relative_error([weight.squares for weight in self._weights])
         self.path = "int8 by rows, oneDNN"
 
     def __call__(self, x: Tensor, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:

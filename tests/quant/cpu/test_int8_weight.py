@@ -28,18 +28,12 @@ from quant.modules import QuantTensor
 def test_a_few_rows_at_a_time_are_the_whole(codec: str, out: int, groups: int, elements: int, seed: int) -> None:
     weight = torch.randn(out, GROUP * groups, generator=torch.Generator().manual_seed(seed))
     tensor = QuantTensor.of(CODECS[codec], weight)
-    stored = tensor.decode(torch.float32)
-    expected = RowWeight.of(stored)
+    expected = RowWeight.of(tensor.decode(torch.float32))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(int8_weight, "_ELEMENTS", elements)
-        found, (difference, reference) = requantized(tensor.codec, tensor.encoded)
+        found = requantized(tensor.codec, tensor.encoded)
     assert torch.equal(found.codes, expected.codes)
     assert torch.equal(found.scales, expected.scales)
-    step = max(1, elements // (GROUP * groups))
-    measured = torch.arange(out) // step % 8 == 0
-    stored, made = stored[measured].double(), expected.decode()[measured].double()
-    assert reference == pytest.approx(float(stored.square().sum()), rel=1e-5)
-    assert difference == pytest.approx(float((made - stored).square().sum()), rel=1e-3, abs=1e-9)
 
 
 @pytest.fixture
@@ -69,7 +63,7 @@ def test_signed_and_shifted_codes_make_the_same_sums(has_tiles: bool, monkeypatc
     weight[0] = weight[0].sign()
     fast = int8_weight.Int8Weight(QuantTensor.of(codec, weight), codec.encode(weight))
     rows = quantize_rows(x)
-    expected = rows.decode().double() @ int8_weight.requantized(codec, codec.encode(weight))[0].decode().double().T
+    expected = rows.decode().double() @ int8_weight.requantized(codec, codec.encode(weight)).decode().double().T
     torch.testing.assert_close(fast.times(rows, torch.float32).double(), expected, atol=1e-5, rtol=1e-5)
 
 

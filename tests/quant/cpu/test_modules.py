@@ -78,7 +78,8 @@ def test_int8_linear(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     result = fast(x)
     assert (result.shape, result.dtype) == (plain(x).shape, dtype)
     assert relative(result, plain(x)) < 0.02
-    assert 0.001 < fast.added_error < 0.02
+    stored = plain.weight.decode(torch.float32)
+    assert 0.001 < relative(RowWeight.of(stored).decode(), stored) < 0.02
 
 
 @needs_int8
@@ -105,7 +106,6 @@ def test_an_outlying_channel_costs_no_accuracy() -> None:
     assert relative(Int8Linear(plain, LastRows())(outlying), plain(outlying)) < 0.02
 
 
-@needs_int8
 def test_another_thread_never_gets_the_rows_of_another_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     last, first, second = LastRows(), normal(4, 64), normal(4, 64, seed=1)
     expected = last.of(first).codes
@@ -121,6 +121,7 @@ def test_another_thread_never_gets_the_rows_of_another_tensor(monkeypatch: pytes
     assert torch.equal(meanwhile[0], expected)
 
 
+@needs_int8
 def test_layers_with_the_same_rows_quantize_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[int, ...]] = []
     from quant.cpu import linear as linear_module
