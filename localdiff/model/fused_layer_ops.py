@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class FusedLayerOps(LayerOps):
     """One launch each, rounding where the plain path rounds."""
 
-    def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """`rms_norm` of rows [..., D]."""
-        return super().norm(x, None, eps) if weight is None else kernels.norm(x, weight, eps)
+        return kernels.norm(x, weight, eps)
 
     def heads(
         self, attention: Attention, q: Tensor, k: Tensor, v: Tensor | None, rotary: tuple[Tensor, Tensor]

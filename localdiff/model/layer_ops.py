@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class LayerOps:
     """The plain path: each as a sequence of torch operations."""
 
-    def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """`rms_norm` of rows [..., D]."""
         return rms_norm(x, weight, eps)
 

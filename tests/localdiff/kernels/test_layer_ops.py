@@ -56,7 +56,6 @@ def test_norms(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     x[0, 0] = 0.0
     x[0, 1] *= 1e-4
     assert_close([FUSED.norm(x, weight, 1e-6)], [PLAIN.norm(x, weight, 1e-6)])
-    assert torch.equal(FUSED.norm(x, None, 1e-6), PLAIN.norm(x, None, 1e-6))
 
 
 def test_heads(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
