@@ -56,37 +56,32 @@ def prepare(
     model: nn.Module,
     device: torch.device,
     *,
-    progress: Callable[[int, int], None] | None = None,
     keep: Collection[str] = (),
 ) -> Prepared:
     """Replaces the quantized modules of a model that is on one GPU, with its weights assigned.
 
     Args:
-        progress: called with the number of modules that are done and of all.
         keep: paths of modules that stay as they are.
 
     Raises:
         SwitchError: an environment variable has an invalid value.
     """
     make = _makers(experts=activations_of(EXPERTS), dense=activations_of(DENSE))
-    found = [path for path, module in model.named_modules() if path not in keep and _fast(make, module)]
+    makers = {path: _fast(make, module) for path, module in model.named_modules() if path not in keep}
+    found = {path: maker for path, maker in makers.items() if maker is not None}
     if not found:
         return Prepared()
     reason = missing(device)
     if reason is not None:
         return Prepared(lacking=f"{reason}: {_COST}")
     paths: dict[str, list[str]] = defaultdict(list)
-    for done, path in enumerate(found, 1):
+    for path, maker in found.items():
         parent, _, attribute = path.rpartition(".")
         owner = model.get_submodule(parent)
         plain = getattr(owner, attribute)
-        maker = _fast(make, plain)
-        assert maker is not None
         fast = maker(plain).eval()
         setattr(owner, attribute, fast)
         paths[_KINDS.get(type(plain), "experts")].append(fast.path)
-        if progress is not None:
-            progress(done, len(found))
     return Prepared(
         paths=tuple(
             f"{kind} ({made.count(path)}): {path}" for kind, made in paths.items() for path in dict.fromkeys(made)
