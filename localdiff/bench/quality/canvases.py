@@ -18,6 +18,7 @@ from torch import Tensor
 from ...diffusion.reading import LogitStatistics, read_logits
 from ...engine import Engine
 from ...model.cache import KVCache
+from ...options import GenerateOptions
 from .questions import Question
 
 STEPS = 4
@@ -58,11 +59,11 @@ def kept_positions(length: int, vocab_size: int) -> Tensor:
     return torch.linspace(0, length - 1, count).round().long()
 
 
-def believe(engine: Engine, question: Question, canvases: Sequence[Canvas]) -> Beliefs:
-    """A model's predictions on given canvases after a prompt."""
+def believe(engine: Engine, question: Question, options: GenerateOptions, canvases: Sequence[Canvas]) -> Beliefs:
+    """A model's predictions on given canvases after a prompt, which the options shape as in a run."""
     wanted = kept_steps(len(canvases))
     drafts, kept = [], []
-    for step, (logits, stats) in enumerate(_walk(engine, question, canvases)):
+    for step, (logits, stats) in enumerate(_walk(engine, question, options, canvases)):
         drafts.append(stats.argmax.cpu())
         if step in wanted:
             rows = kept_positions(*logits.shape).to(logits.device)
@@ -82,11 +83,16 @@ def agreement(first: Beliefs, second: Beliefs) -> float:
 
 
 @torch.inference_mode()
-def _walk(engine: Engine, question: Question, canvases: Sequence[Canvas]) -> Iterator[tuple[Tensor, LogitStatistics]]:
+def _walk(
+    engine: Engine, question: Question, options: GenerateOptions, canvases: Sequence[Canvas]
+) -> Iterator[tuple[Tensor, LogitStatistics]]:
     """Processed logits [L, V] and their statistics, for each canvas; both are overwritten when the next one is read."""
     model, weight = engine.model, engine.model.norm.weight
     messages = [{"role": role, "content": content} for role, content in question.messages]
-    ids = torch.tensor(engine.template.encode(engine.tokenizer, messages), device=weight.device)
+    if options.system is not None:
+        messages.insert(0, {"role": "system", "content": options.system})
+    encoded = engine.template.encode(engine.tokenizer, messages, think=options.think)
+    ids = torch.tensor(encoded, device=weight.device)
     cache = KVCache(model.config, len(ids), weight.dtype, engine.layer_devices)
     for start in range(0, len(ids), engine.prefill_chunk):
         model.encode(ids[start : start + engine.prefill_chunk], cache)

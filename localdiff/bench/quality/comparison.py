@@ -177,7 +177,7 @@ def _observe(
         if index not in walked:
             return answers, (), None
         canvases = runs[0][1] if given is None else given[index]
-        return answers, canvases, believe(engine, question, canvases)
+        return answers, canvases, believe(engine, question, options[0], canvases)
 
     found = together(engine, [partial(work, index) for index in range(len(questions))], width)
     observed = Observed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,15 +69,16 @@ def compare(
     return found
 
 
-def test_a_walk_sees_what_the_run_saw(make: Callable[..., Callable[[], Engine]]) -> None:
-    engine = make()()
+@pytest.mark.parametrize("system", [None, "be brief"])
+def test_a_walk_sees_what_the_run_saw(make: Callable[..., Callable[[], Engine]], system: str | None) -> None:
+    engine, options = make()(), replace(OPTIONS[0], system=system)
     messages = [{"role": "user", "content": "hello there"}]
     steps = [
-        event for event in engine.generate(messages, OPTIONS[0]) if isinstance(event, DenoiseStep) and event.block == 1
+        event for event in engine.generate(messages, options) if isinstance(event, DenoiseStep) and event.block == 1
     ]
-    answer, seen = ask(engine, QUESTIONS[0], OPTIONS[0])
+    answer, seen = ask(engine, QUESTIONS[0], options)
     assert [canvas.ids for canvas in seen] == [step.shown_ids for step in steps]
-    beliefs = believe(engine, QUESTIONS[0], seen)
+    beliefs = believe(engine, QUESTIONS[0], options, seen)
     assert [tuple(draft) for draft in beliefs.drafts.tolist()] == [step.argmax_ids for step in steps]
     for kept, log_probs in zip(kept_steps(len(steps)), beliefs.log_probs, strict=True):
         entropies = -(log_probs.exp() * log_probs).sum(dim=-1)
