@@ -15,6 +15,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from quant.source import DTYPES
+
 from .errors import WeightsError
 
 CONFIG_FILE = "config.json"
@@ -22,20 +24,6 @@ GENERATION_CONFIG_FILE = "generation_config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 
-_DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
 _INCOMPLETE = "download the checkpoint again, or point `--model` at a complete copy"
 
 
@@ -91,9 +79,9 @@ class Checkpoint:
             WeightsError: a dtype that this loader does not support.
         """
         stored = self._file(name).get_slice(name).get_dtype()
-        if stored not in _DTYPES:
+        if stored not in DTYPES:
             raise WeightsError(f"tensor `{name}` has the type {stored}, which localdiff does not read")
-        return _DTYPES[stored]
+        return DTYPES[stored]
 
     def tensor(self, name: str) -> Tensor:
         """The tensor as stored, on the CPU.

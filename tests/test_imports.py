@@ -82,7 +82,7 @@ ALLOWED: dict[str, set[str]] = {
     "load": {"adapter", "model", "checkpoint", "switches", "quant", "quant.cpu", "quant.cuda", "quant.modules"},
     "hub": {"store"},
     "store": {"quant"},
-    "checkpoint": set(),
+    "checkpoint": {"quant"},
     "diffusion": set(),
     "model": {"quant.cuda", "quant.modules", "kernels"},
     "adapter": {"model"},
