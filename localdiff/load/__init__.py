@@ -12,16 +12,14 @@
 Knows checkpoints, devices and bytes; knows nothing about generation.
 """
 
-from .accounting import Accounting, account
+from .accounting import account
 from .devices import further_devices, resolve_device, resolve_dtype
-from .loader import DEFAULT_CONTEXT, LoadedModel, load_model
+from .loader import LoadedModel, load_model
 from .placement import Placement
 from .stored import StoredWeights, open_weights
 from .threads import settle_threads
 
 __all__ = [
-    "DEFAULT_CONTEXT",
-    "Accounting",
     "LoadedModel",
     "Placement",
     "StoredWeights",

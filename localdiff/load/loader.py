@@ -36,7 +36,7 @@ from .stored import StoredWeights
 
 DEFAULT_CONTEXT = 8192
 
-_LAYER = re.compile(r"\.layers\.(\d+)\.|^layers\.(\d+)\.")
+_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
 _log = logging.getLogger(__name__)
 
@@ -220,4 +220,4 @@ def _suffixes(network: DiffusionGemma, name: str) -> tuple[str, ...]:
 def _layer(name: str) -> int | None:
     """Number of the layer that a parameter or tensor belongs to."""
     match = _LAYER.search(name)
-    return None if match is None else int(match[1] or match[2])
+    return None if match is None else int(match[1])
