@@ -1,7 +1,7 @@
 """The generation engine: a prompt goes in, events come out.
 
 Knows tokens, the cache and the order of phases; knows nothing about terminals, output files, or how to draw. The
-numbered phases of `Engine.generate` are those of `docs/how-it-works.md`.
+numbered phases of `Engine.generate` and `_answer` are those of `docs/how-it-works.md`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import platform
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -214,9 +214,10 @@ class Engine:
             draft: tuple[int, ...] = ()
             reason: BlockReason = "step_limit"
             steps, began = 0, time.perf_counter()
-            denoising = self._denoise(run, canvas, block_context, left)
+            passes = self._denoise(run, canvas, block_context, left)
+            denoising: Iterator[Step] = passes
             if ends_prompt:
-                denoising = chain((next(denoising),), denoising)
+                denoising = chain((next(passes),), passes)
                 yield read_last(run)
                 yield started
             left = ()
@@ -227,6 +228,7 @@ class Engine:
                     reason = "converged"
                 elif cancel.is_set():
                     draft, reason = (), "cancelled"
+                    passes.close()  # a denoiser serves one block at a time, and events follow
                     break
             # 5. The draft becomes final, cut after its first end token and at the limit.
             final, finish = run.cut(draft)
@@ -239,7 +241,7 @@ class Engine:
             for channel, text in run.take(final, last=finish is not None):
                 yield TextCommitted(block=block, channel=channel, text=text)
             # 6. Another causal pass writes the block into the cache, or the next block's first step does.
-            if finish is None and self.denoiser.fuses_commits and not run.context.before_fork(final):
+            if finish is None and self.denoiser.fuses_commits:
                 left = final
             elif finish is None:
                 run.context.read(final)
@@ -350,7 +352,7 @@ class Engine:
         canvas, chunk = self.model.config.canvas_length, self.prefill_chunk
         return min(chunk, max(canvas, chunk - canvas)) if self.denoiser.fuses_commits else 0
 
-    def _denoise(self, run: Generation, canvas: Tensor, block: BlockContext, left: Sequence[int]) -> Iterator[Step]:
+    def _denoise(self, run: Generation, canvas: Tensor, block: BlockContext, left: Sequence[int]) -> Generator[Step]:
         """Denoises a block; the first step also encodes the ids left to it."""
         steps = self.denoiser.denoise_block(run.context.cache, canvas, run.noise, block, left)
         if left:
@@ -361,11 +363,18 @@ class Engine:
 
 
 def _end_ids(generation_config: Mapping[str, Any]) -> tuple[int, ...]:
-    """Ids that end a turn. `generation_config.json` is the one place that lists them all."""
+    """Ids that end a turn. `generation_config.json` is the one place that lists them all.
+
+    Raises:
+        WeightsError: it lists none, or something that is no id.
+    """
     ids = generation_config.get("eos_token_id")
+    hint = "use the `generation_config.json` that was published with the weights"
     if ids is None:
+        raise WeightsError("generation_config.json lacks `eos_token_id`", hint)
+    listed = ids if isinstance(ids, list) else [ids]
+    if not listed or any(type(token) is not int for token in listed):
         raise WeightsError(
-            "generation_config.json lacks `eos_token_id`",
-            "use the `generation_config.json` that was published with the weights",
+            f"generation_config.json: eos_token_id={ids!r} must be a whole number or a list of them", hint
         )
-    return (ids,) if isinstance(ids, int) else tuple(ids)
+    return tuple(listed)

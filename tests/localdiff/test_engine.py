@@ -394,3 +394,9 @@ def test_the_cache_holds_prompt_and_committed_blocks(tmp_path: Path) -> None:
 def test_a_checkpoint_without_end_tokens_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="lacks `eos_token_id`"):
         tiny.engine(tmp_path, eos_token_id=None)
+
+
+@pytest.mark.parametrize("ids", ["1", 1.0, True, [], ["1"], [1, 2.0], [1, False], {"1": 2}], ids=repr)
+def test_end_tokens_that_are_no_ids_are_refused(tmp_path: Path, ids: Any) -> None:
+    with pytest.raises(WeightsError, match="eos_token_id=.* must be a whole number or a list of them"):
+        tiny.engine(tmp_path, eos_token_id=ids)
