@@ -6,7 +6,6 @@ numbered phases of `Engine.generate` and `_answer` are those of `docs/how-it-wor
 
 from __future__ import annotations
 
-import platform
 import secrets
 import threading
 import time
@@ -34,7 +33,7 @@ from .events import (
     TextCommitted,
 )
 from .generation import Generation
-from .hardware import cpu_name
+from .hardware import hardware_name
 from .identity import ModelIdentity
 from .model.diffusion_gemma import DiffusionGemma
 from .options import DRAWN_SEED_BITS, GenerateOptions
@@ -270,12 +269,7 @@ class Engine:
     @property
     def hardware(self) -> str:
         """The device's name; for a CPU with its number of threads, on which the last bits depend."""
-        if self._device.type == "cuda":
-            return torch.cuda.get_device_name(self._device)
-        if self._device.type == "cpu":
-            threads = torch.get_num_threads()
-            return f"{cpu_name()}, {threads} thread{'' if threads == 1 else 's'}"
-        return platform.machine()
+        return hardware_name(self._device)
 
     @property
     def threads(self) -> int | None:

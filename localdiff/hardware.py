@@ -1,12 +1,14 @@
-"""Name of this machine's CPU, for the figures that state it.
+"""Names of the CPU and of other devices, for the figures that state them.
 
-Knows where each system reports it; knows nothing about torch or what is measured.
+Knows where each system reports them; knows nothing about what is measured.
 """
 
 from __future__ import annotations
 
 import platform
 from pathlib import Path
+
+import torch
 
 CPUINFO = Path("/proc/cpuinfo")
 
@@ -19,3 +21,13 @@ def cpu_name(cpuinfo: Path = CPUINFO) -> str:
         lines = []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "Hardware", "Model")))
     return " ".join(next(named, "").split()) or platform.processor() or platform.machine()
+
+
+def hardware_name(device: torch.device) -> str:
+    """The device's name; for a CPU with its number of threads, on which the last bits depend."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    if device.type == "cpu":
+        threads = torch.get_num_threads()
+        return f"{cpu_name()}, {threads} thread{'' if threads == 1 else 's'}"
+    return platform.machine()

@@ -149,7 +149,6 @@ TORCH_FREE = {
     "errors",
     "config",
     "paths",
-    "hardware",
     "hub",
     "store",
 }

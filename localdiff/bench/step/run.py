@@ -5,13 +5,12 @@ Knows the order; knows nothing about options or streams.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
-from ...hardware import cpu_name
+from ...hardware import hardware_name
 from ...load import resolve_device
 from .ceilings import Ceilings, measure_ceilings
 from .measure import Stopwatch
@@ -61,15 +60,6 @@ def run(
         paths_of(subject.network, subject.dtype, stopwatch.denoiser.path if subject.device.type == "cuda" else ""),
         memory_use(subject.device, remembered=remembered),
         context=measurement.context,
-        hardware=_hardware(subject.device),
+        hardware=hardware_name(subject.device),
         threads=torch.get_num_threads(),
     )
-
-
-def _hardware(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    if device.type == "cpu":
-        threads = torch.get_num_threads()
-        return f"{cpu_name()}, {threads} thread{'' if threads == 1 else 's'}"
-    return platform.machine()
