@@ -179,7 +179,7 @@ class RunStats:
         seconds: wall time from the start of the first denoise step to the end.
         tok_per_s: `tokens / seconds`.
         denoise_passes: forward passes over a canvas.
-        commit_passes: forward passes that wrote a committed block into the cache.
+        commit_passes: forward passes that did nothing but write a committed block into the cache.
         tokens_per_forward: `tokens / denoise_passes`.
         peak_bytes: peak of memory held by the device's allocator, or None where the device does not track it.
         blocks: one entry per block.

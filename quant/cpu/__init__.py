@@ -5,6 +5,8 @@
     int8_weight            weights as int8, one scale per row, in oneDNN's own layout
     products               one stacked tensor of experts times the rows routed to each
     experts, linear, embedding    the modules
+    sharing                work shared out among threads
+    pages, allocator       stored parts given back to the system, freed memory kept for the next pass
     switches, choice       which module is replaced by which, on this machine
 
 Each computes what its plain counterpart computes, within an error that its module states, and describes how in `path`.

@@ -7,7 +7,7 @@
     row_kernels, rows               activations as int8, one scale per row and group
     expert_kernels, experts         routing and the two grouped GEMMs of all experts of a layer
     linear_kernels, linear          linear layers
-    stacked                         projections of the same rows as one GEMM
+    fused_projections               projections of the same rows as one GEMM
     embedding_kernels, embedding    output head, and self-conditioning over all ids
     soft_kernels, soft              self-conditioning over the probable ids alone
     decode_kernels, decode          nf4 decoded in one launch, where it is decoded before it is multiplied

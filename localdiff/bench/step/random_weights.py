@@ -51,7 +51,7 @@ def random_model(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> DiffusionGemma:
-    """A model of this configuration with random weights, as the loader would leave it.
+    """A model of this configuration with random weights, as the loader has it before it makes modules fast.
 
     Args:
         dtype: that of activations and of weights that are not quantized.
