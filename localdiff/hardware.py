@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 CPUINFO = Path("/proc/cpuinfo")
 
@@ -25,6 +27,8 @@ def cpu_name(cpuinfo: Path = CPUINFO) -> str:
 
 def hardware_name(device: torch.device) -> str:
     """The device's name; for a CPU with its number of threads, on which the last bits depend."""
+    import torch  # here, since whoever only asks for the CPU's name does without it
+
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     if device.type == "cpu":
