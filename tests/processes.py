@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -202,6 +203,13 @@ def terminal(
         stdout, stderr: something else for one of the streams, such as `subprocess.PIPE`.
         under: a command that gets all of this as its arguments.
     """
+
+    def as_in_a_shell() -> None:
+        """In the child: the terminal is its own, and it ignores none of the signals that whoever runs the tests may."""
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP):
+            signal.signal(number, signal.SIG_DFL)
+        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     child = subprocess.Popen(
@@ -212,7 +220,7 @@ def terminal(
         env=env or environment(),
         cwd=ROOT,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0),
+        preexec_fn=as_in_a_shell,
     )
     os.close(slave)
     return Terminal(child=child, master=master, screen=CuttingScreen(columns, rows, history=10_000, ratio=0.5))
