@@ -171,7 +171,7 @@ def save(desk: Desk, argument: str) -> None:
     if not desk.session.turns:
         raise UsageError("there is nothing to save yet")
     desk.store.rename(desk.session, argument)
-    desk.private = False
+    desk.saves = True
     desk.say(f"Saved as `{desk.session.name}`; `localdiff chat --session {desk.session.name}` continues it.")
 
 

@@ -58,6 +58,7 @@ class Desk:
         lend_keyboard: context in which another program may read from the terminal.
 
     Attributes:
+        saves: whether turns are written to the session's file: always, or in a private chat once the user says so.
         pending: files that go with the next message.
         unanswered: the last message, if it got no answer that could be kept.
         line: initial text of the next input line.
@@ -83,7 +84,8 @@ class Desk:
         self.settings = settings
         self.session = session
         self.store = store
-        self.private = private
+        self.saves = not private
+        self._private = private
         self.output = output
         self.state = state
         self.save_trace = save_trace
@@ -120,12 +122,13 @@ class Desk:
         """Continues a session with the model of this one; nothing else of the one before stays."""
         session.model, session.adapter = self.session.model, self.session.adapter
         self.session = session
+        self.saves = not self._private
         self.pending.clear()
         self.unanswered, self.line = None, ""
 
     def keep(self) -> None:
         """Writes the session to its file, if it is saved at all; an error is printed and has no other effect."""
-        if self.private:
+        if not self.saves:
             return
         if not self.session.turns and self.session.name is None:
             return

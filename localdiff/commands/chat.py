@@ -168,7 +168,7 @@ def _talk(
             desk.say(opened_line(session))
     with typing_ahead(keyboard):
         Chat(desk, reader).run()
-    if spoken.notes and session is desk.session and session.turns and session.name is not None:
+    if spoken.notes and session is desk.session and desk.saves and session.turns and session.name is not None:
         desk.say(f"Saved as `{session.name}`; `localdiff chat -c` continues it.")
     return 0
 

@@ -70,7 +70,7 @@ def begin_from(model: DiffusionGemma, tokenizer: Tokenizer, checkpoint: Path) ->
     known, _ = load_vocabulary(checkpoint)
     rows = torch.empty_like(model.state_dict()[_EMBEDDING])
     for piece, id in tokenizer.get_vocab().items():
-        same = next(filter(None, map(known.token_to_id, _spellings(piece))), None)
+        same = next((known_id for form in _spellings(piece) if (known_id := known.token_to_id(form)) is not None), None)
         if same is not None:
             rows[id] = state[_EMBEDDING][same]
             continue

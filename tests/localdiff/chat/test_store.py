@@ -324,12 +324,20 @@ def test_private_chats_leave_nothing_unless_they_are_told_to(room: Room) -> None
 def test_private_chats_do_not_add_to_a_session_either(room: Room) -> None:
     room("First", session="plans")
     before = (room.sessions / "plans.jsonl").read_bytes()
-    room("Second", session="plans", private=True)
+    assert "Saved" not in room("Second", session="plans", private=True)
     room("Third", resume=True, private=True)
     room("/load plans", "Fourth", private=True)
     assert room.asked[-1] == ["First", "Hello.", "Fourth"]
     assert (room.sessions / "plans.jsonl").read_bytes() == before
     assert len(list(room.sessions.iterdir())) == 1
+
+
+def test_a_private_chat_saves_the_session_that_it_was_told_to_and_none_after_it(room: Room) -> None:
+    shown = room("First", "/save plans", "Second", "/clear", "Third", private=True)
+    assert room.asked[-1] == ["Third"]
+    assert "continues it" in shown
+    assert [path.name for path in room.sessions.iterdir()] == ["plans.jsonl"]
+    assert len((room.sessions / "plans.jsonl").read_text().splitlines()) == 3
 
 
 def test_a_session_is_loaded_with_its_model_unless_another_is_typed(room: Room) -> None:
