@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 
 from localdiff.events import Channel, Event, RunFinished, TextCommitted
 from localdiff.ui.output import DIM, Stream
+from localdiff.ui.text_writer import TextWriter
 from localdiff.view.paragraphs import Passage, Transcript, finished_length
 from localdiff.view.sanitize import safe_text
 
@@ -34,17 +35,17 @@ class Page:
         self._streams: dict[Channel, Stream | None] = {"answer": answers, "thought": thoughts}
         self._render = render
         self._transcript = Transcript(finished_length)
-        self._whole_lines = whole_lines and answers is not None and answers.piped
-        self._held = ""
-        self._ends_line = True
+        self._answer: TextWriter | None = None
+        if answers is not None and (render is None or not answers.terminal):
+            # The next answer begins on a line of its own.
+            self._answer = TextWriter(answers, whole_lines=whole_lines and answers.piped, ends_line=True)
 
     def on_event(self, event: Event) -> None:
         """Print what the event adds."""
         match event:
-            case TextCommitted(channel="answer") if self._render is None or not self._is_terminal:
+            case TextCommitted(channel="answer") if self._answer is not None:
                 self._print(self._transcript.take_all())  # what is left of a thought
-                self._held += event.text
-                self._write(self._held.rfind("\n") + 1 if self._whole_lines else len(self._held))
+                self._answer.add(event.text)
             case TextCommitted():
                 self._transcript.add(event)
                 self._print(self._transcript.take_finished())
@@ -54,23 +55,8 @@ class Page:
     def close(self) -> None:
         """Print what is left and end the last line; a second call does nothing."""
         self._print(self._transcript.take_all())
-        if not self._held.endswith("\n") and (self._held or not self._ends_line):
-            self._held += "\n"  # the next answer begins on a line of its own
-        self._write(len(self._held))
-
-    @property
-    def _is_terminal(self) -> bool:
-        answers = self._streams["answer"]
-        return answers is not None and answers.terminal
-
-    def _write(self, length: int) -> None:
-        """Write this much of the answer: exact into a pipe or a file, made safe on a terminal."""
-        text, self._held = self._held[:length], self._held[length:]
-        answers = self._streams["answer"]
-        if answers is None or not text:
-            return
-        answers.write(safe_text(text) if answers.terminal else text)
-        self._ends_line = text.endswith("\n")
+        if self._answer is not None:
+            self._answer.end()
 
     def _print(self, passages: Collection[Passage]) -> None:
         for passage in passages:

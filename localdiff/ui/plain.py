@@ -20,7 +20,7 @@ from localdiff.events import (
 )
 from localdiff.ui.footer import CROWDED, footer, rounded
 from localdiff.ui.output import DIM, YELLOW, Output, Stream
-from localdiff.view.sanitize import safe_text
+from localdiff.ui.text_writer import TextWriter
 from localdiff.view.words import counted
 
 
@@ -51,9 +51,9 @@ class Plain:
         self._context = context
         self._slowed = slowed
         one_screen = output.stderr.terminal
-        self._answer = None if answer is None else _Text(answer, whole_lines=one_screen)
+        self._answer = None if answer is None else TextWriter(answer, whole_lines=one_screen)
         thinking = output.stderr if thoughts and output.notes else None
-        self._thought = None if thinking is None else _Text(thinking, whole_lines=one_screen, style=DIM)
+        self._thought = None if thinking is None else TextWriter(thinking, whole_lines=one_screen, style=DIM)
         self._dot = output.stderr.dot()
         self._position = "while reading the prompt"
         self._limits: RunStarted | None = None
@@ -121,37 +121,3 @@ class Plain:
         line = footer(stats, context=self._context, width=width, dot=self._dot, slowed=self._slowed)
         crowded = stats.prompt_tokens + stats.tokens >= CROWDED * self._context
         stream.write(stream.styled(line, YELLOW if crowded else DIM) + "\n")
-
-
-class _Text:
-    """Text on its way to a stream: exact into a pipe or a file, made safe on a terminal.
-
-    Where stderr is a terminal too, both share a screen and only whole lines are written, so that a remark begins in the
-    first column. A pipe's reader may share it as well.
-    """
-
-    def __init__(self, stream: Stream, *, whole_lines: bool, style: str | None = None) -> None:
-        self._stream = stream
-        self._whole_lines = whole_lines and (stream.terminal or stream.piped)
-        self._style = style
-        self._held = ""
-        self._open = False
-
-    def add(self, text: str) -> None:
-        self._held += text
-        self._write(self._held.rfind("\n") + 1 if self._whole_lines else len(self._held))
-
-    def end(self) -> None:
-        """Write what is left, and end the last line unless the text is exact."""
-        self._write(len(self._held))
-        if self._open and (self._stream.terminal or self._style is not None):
-            self._stream.write("\n")
-            self._open = False
-
-    def _write(self, length: int) -> None:
-        text, self._held = self._held[:length], self._held[length:]
-        if not text:
-            return
-        text = safe_text(text) if self._stream.terminal else text
-        self._stream.write(text if self._style is None else self._stream.styled(text, self._style))
-        self._open = not text.endswith("\n")
