@@ -28,15 +28,19 @@ from .model.diffusion_gemma import DiffusionGemma
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BlockContext:
-    """What stays the same for every step of a block: its number, the start of the run's clock, and the settings.
+class BlockSettings:
+    """What stays the same for every step of a block.
 
-    `alternatives` is how many of the most probable ids of each position an event reports.
+    Attributes:
+        number: the block's, from 1.
+        started: when the run's first step began, by `time.perf_counter`.
+        sampler: settings of the sampler.
+        alternatives: how many of the most probable ids of each position an event reports.
     """
 
-    block: int
+    number: int
     started: float
-    settings: SamplerSettings
+    sampler: SamplerSettings
     stop_rule: StopRule
     pad_id: int
     alternatives: int = 0
@@ -56,7 +60,7 @@ def denoise_block(
     cache: KVCache,
     canvas: Tensor,
     noise: Noise,
-    context: BlockContext,
+    block: BlockSettings,
     commit_ids: Tensor | None = None,
 ) -> Iterator[Step]:
     """Denoises `canvas` [L] step by step, until the stop rule is met or the steps run out.
@@ -69,13 +73,13 @@ def denoise_block(
     Raises:
         WeightsError: the logits are NaN or infinite.
     """
-    settings, device = context.settings, canvas.device
-    test = StopTest(settings, pad_id=context.pad_id, rule=context.stop_rule)
+    settings, device = block.sampler, canvas.device
+    test = StopTest(settings, pad_id=block.pad_id, rule=block.stop_rule)
     soft: Tensor | None = None
     for step in range(1, settings.steps + 1):
         began = time.perf_counter()
         temperature = temperature_at(step, settings)
-        noise.at(context.block, step)
+        noise.at(block.number, step)
         # a. The denoiser: canvas, cache and the last step's soft embedding in, logits out.
         if step == 1 and commit_ids is not None:
             logits = model.commit_and_denoise(commit_ids, canvas, cache)
@@ -88,37 +92,29 @@ def denoise_block(
             softcap=model.config.softcap,
             temperature=temperature,
             noise=sampler,
-            alternatives=context.alternatives,
+            alternatives=block.alternatives,
         )
         # c. Accept the surest, renoise the rest.
         accepted = accept(stats.entropy, settings.entropy_bound)
         fresh = noise.canvas(len(canvas), model.config.vocab_size).to(device)
         shown, canvas = canvas, renoise(stats.sampled, accepted, fresh)
         # d. Stop?
-        packed = _pack(stats, accepted, shown).cpu()
-        draft, entropy = packed[0], packed[2].view(torch.float32)
+        rows = _pack(stats, accepted, shown).cpu()
+        draft, entropy = rows[0], rows[2].view(torch.float32)
         if not entropy.isfinite().all():
-            raise not_numbers(step, context.block)
+            raise not_numbers(step, block.number)
         verdict = test.look(draft, entropy)
         now = time.perf_counter()
-        event = DenoiseStep(
-            block=context.block,
-            step=step,
-            max_steps=settings.steps,
-            temperature=temperature,
-            argmax_ids=tuple(packed[0].tolist()),
-            argmax_probs=tuple(packed[1].view(torch.float32).tolist()),
-            entropies=tuple(entropy.tolist()),
-            accepted=tuple(packed[3].bool().tolist()),
-            sampled_ids=tuple(packed[4].tolist()),
-            shown_ids=tuple(packed[5].tolist()),
-            mean_entropy=float(entropy.mean()),
+        event = step_event(
+            rows,
+            step,
+            block,
             stable=verdict.stable,
             confident=verdict.confident,
             seconds=now - began,
-            elapsed=now - context.started,
-            top_ids=_rows(stats.top_ids),
-            top_probs=_rows(stats.top_probs),
+            now=now,
+            top_ids=_plain(stats.top_ids),
+            top_probs=_plain(stats.top_probs),
         )
         yield Step(event=event, converged=verdict.stop)
         if verdict.stop or step == settings.steps:
@@ -126,6 +122,48 @@ def denoise_block(
         # e. Carry this step's prediction into the next, and free the logits before that makes its own.
         soft = model.soft_embedding(logits, stats.log_normalizer)
         del logits
+
+
+def step_event(
+    rows: Tensor,
+    step: int,
+    block: BlockSettings,
+    *,
+    stable: bool,
+    confident: bool,
+    seconds: float,
+    now: float,
+    top_ids: tuple[tuple[int, ...], ...] = (),
+    top_probs: tuple[tuple[float, ...], ...] = (),
+) -> DenoiseStep:
+    """The event of a step.
+
+    Args:
+        rows: int32 [6, L] on the host, floats by their bits: draft, its probabilities, entropies, accepted, sampled and
+            shown ids.
+        seconds: duration of the step; now: when it was over, on the clock of `block.started`.
+        top_ids, top_probs: [L, K], where alternatives are reported.
+    """
+    entropy = rows[2].view(torch.float32)
+    return DenoiseStep(
+        block=block.number,
+        step=step,
+        max_steps=block.sampler.steps,
+        temperature=temperature_at(step, block.sampler),
+        argmax_ids=tuple(rows[0].tolist()),
+        argmax_probs=tuple(rows[1].view(torch.float32).tolist()),
+        entropies=tuple(entropy.tolist()),
+        accepted=tuple(rows[3].bool().tolist()),
+        sampled_ids=tuple(rows[4].tolist()),
+        shown_ids=tuple(rows[5].tolist()),
+        mean_entropy=float(entropy.mean()),
+        stable=stable,
+        confident=confident,
+        seconds=seconds,
+        elapsed=now - block.started,
+        top_ids=top_ids,
+        top_probs=top_probs,
+    )
 
 
 def not_numbers(step: int, block: int) -> WeightsError:
@@ -136,13 +174,13 @@ def not_numbers(step: int, block: int) -> WeightsError:
     )
 
 
-def _rows(table: Tensor) -> tuple[tuple[Any, ...], ...]:
+def _plain(table: Tensor) -> tuple[tuple[Any, ...], ...]:
     """[L, K] as plain values; empty where K is 0."""
     return tuple(tuple(row) for row in table.tolist()) if table.numel() else ()
 
 
 def _pack(stats: LogitStatistics, accepted: Tensor, shown: Tensor) -> Tensor:
-    """All that an event shows as int32 [6, L], floats by their bits, so that a step needs one copy to the host."""
+    """All that an event shows, as `step_event` takes it: a step needs one copy to the host."""
     rows = (
         stats.argmax.int(),
         stats.argmax_prob.view(torch.int32),

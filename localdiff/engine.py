@@ -1,7 +1,7 @@
 """The generation engine: a prompt goes in, events come out.
 
 Knows tokens, the cache and the order of phases; knows nothing about terminals, output files, or how to draw. The
-numbered phases of `Engine.generate` and `_answer` are those of `docs/how-it-works.md`.
+numbered phases from `Engine.generate` on are those of `docs/how-it-works.md`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .context import Context
-from .denoising import BlockContext, Step
+from .denoising import BlockSettings, Step
 from .diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from .diffusion.settings import SamplerSettings
 from .diffusion.stopping import StopRule
@@ -188,59 +189,22 @@ class Engine:
         finish: FinishReason | None = "cancelled" if cancel.is_set() else None
         block = 0
         while finish is None:
-            # 3. A canvas of noise.
             block += 1
-            run.noise.at(block, 0)
-            canvas = run.noise.canvas(run.event.canvas_length, run.event.vocab_size).to(self._device)
-            started = BlockStarted(
-                block=block,
-                max_blocks=-(-run.event.max_tokens // run.event.canvas_length),
-                position=len(run.prompt) + len(run.kept),
-                canvas_ids=tuple(canvas.tolist()),
-            )
-            ends_prompt = bool(left) and block == 1
-            if not ends_prompt:
-                yield started
-            # 4. Denoise steps, until the draft is stable and confident.
-            block_context = BlockContext(
-                block=block,
-                started=run.stats.start_clock(),
-                settings=run.settings,
-                stop_rule=run.stop_rule,
-                pad_id=run.event.pad_id,
-                alternatives=run.alternatives,
-            )
-            draft: tuple[int, ...] = ()
-            reason: BlockReason = "step_limit"
-            steps, began = 0, time.perf_counter()
-            passes = self._denoise(run, canvas, block_context, left)
-            denoising: Iterator[Step] = passes
-            if ends_prompt:
-                denoising = chain((next(passes),), passes)
-                yield read_last(run)
-                yield started
-            left = ()
-            for step in denoising:
-                draft, steps = step.event.argmax_ids, step.event.step
-                yield step.event
-                if step.converged:
-                    reason = "converged"
-                elif cancel.is_set():
-                    draft, reason = (), "cancelled"
-                    passes.close()  # a denoiser serves one block at a time, and events follow
-                    break
+            draft = yield from self._draft(run, block, left, cancel)
             # 5. The draft becomes final, cut after its first end token and at the limit.
-            final, finish = run.cut(draft)
-            if reason == "cancelled" or (finish is None and cancel.is_set()):
+            final, finish = run.cut(draft.ids)
+            if draft.reason == "cancelled" or (finish is None and cancel.is_set()):
                 finish = "cancelled"
-            seconds = time.perf_counter() - began
-            committed = BlockCommitted(block=block, token_ids=final, steps=steps, seconds=seconds, reason=reason)
+            committed = BlockCommitted(
+                block=block, token_ids=final, steps=draft.steps, seconds=draft.seconds, reason=draft.reason
+            )
             run.stats.block_done(committed)
             yield committed
             for channel, text in run.take(final, last=finish is not None):
                 yield TextCommitted(block=block, channel=channel, text=text)
             # 6. Another causal pass writes the block into the cache, or the next block's first step does.
-            if finish is None and self.denoiser.fuses_commits:
+            left = ()
+            if finish is None and self.denoiser.path.fuses_commits:
                 left = final
             elif finish is None:
                 run.context.read(final)
@@ -248,6 +212,47 @@ class Engine:
         # 7. The figures.
         visible = sum(token != run.event.pad_id for token in run.kept)
         yield RunFinished(reason=finish, token_ids=tuple(run.kept), stats=run.stats.finish(visible))
+
+    def _draft(
+        self, run: Generation, number: int, left: Sequence[int], cancel: threading.Event
+    ) -> Generator[Event, None, _Draft]:
+        """Denoises block `number` to its last draft, behind the ids left to its first step."""
+        # 3. A canvas of noise.
+        run.noise.at(number, 0)
+        canvas = run.noise.canvas(run.event.canvas_length, run.event.vocab_size).to(self._device)
+        started = BlockStarted(
+            block=number,
+            max_blocks=-(-run.event.max_tokens // run.event.canvas_length),
+            position=len(run.prompt) + len(run.kept),
+            canvas_ids=tuple(canvas.tolist()),
+        )
+        ends_prompt = bool(left) and number == 1
+        if not ends_prompt:
+            yield started
+        # 4. Denoise steps, until the draft is stable and confident.
+        block = BlockSettings(
+            number=number,
+            started=run.stats.start_clock(),
+            sampler=run.settings,
+            stop_rule=run.stop_rule,
+            pad_id=run.event.pad_id,
+            alternatives=run.alternatives,
+        )
+        draft, began = _Draft(), time.perf_counter()
+        steps = self._steps(run, canvas, block, left)
+        for step in steps:
+            if ends_prompt and step.event.step == 1:
+                yield read_last(run)
+                yield started
+            draft.ids, draft.steps = step.event.argmax_ids, step.event.step
+            yield step.event
+            if step.converged:
+                draft.reason = "converged"
+            elif cancel.is_set():
+                draft.ids, draft.reason = (), "cancelled"
+                steps.close()  # a denoiser serves one block at a time, and events follow
+        draft.seconds = time.perf_counter() - began
+        return draft
 
     def settings_for(self, options: GenerateOptions) -> SamplerSettings:
         """The sampler settings in force: those of the options, and the checkpoint's where the options set none.
@@ -344,16 +349,26 @@ class Engine:
     def _most_left(self) -> int:
         """Most prompt ids that the first step may encode beside its canvas without making any pass larger."""
         canvas, chunk = self.model.config.canvas_length, self.prefill_chunk
-        return min(chunk, max(canvas, chunk - canvas)) if self.denoiser.fuses_commits else 0
+        return min(chunk, max(canvas, chunk - canvas)) if self.denoiser.path.fuses_commits else 0
 
-    def _denoise(self, run: Generation, canvas: Tensor, block: BlockContext, left: Sequence[int]) -> Generator[Step]:
-        """Denoises a block; the first step also encodes the ids left to it."""
+    def _steps(self, run: Generation, canvas: Tensor, block: BlockSettings, left: Sequence[int]) -> Generator[Step]:
+        """The steps of a block; the first one also encodes the ids left to it."""
         steps = self.denoiser.denoise_block(run.context.cache, canvas, run.noise, block, left)
         if left:
             with run.context.written(left):
                 first = next(steps)
             yield first
         yield from steps
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The last draft of a block, after how many steps and seconds, and why it is the last."""
+
+    ids: tuple[int, ...] = ()
+    steps: int = 0
+    seconds: float = 0.0
+    reason: BlockReason = "step_limit"
 
 
 def _end_ids(generation_config: Mapping[str, Any]) -> tuple[int, ...]:

@@ -7,12 +7,14 @@
     reading      statistics and decision, in Triton or in torch
     program      a step over one bucket of the cache
     recording    CUDA graphs, which a program's runs replay from the second one on
-    outcome      a step's outcome as an event
-    denoiser     blocks through such programs, or on the plain path where that is asked for
+    outcome      what the host reads of a step
+    path         which parts of a step are static, captured, fused or in Triton
+    denoiser     blocks, through such programs or on the plain path
 
 On a CPU the same code runs eagerly, and is tested there against `localdiff.denoising`.
 """
 
 from .denoiser import Denoiser
+from .path import StepPath
 
-__all__ = ["Denoiser"]
+__all__ = ["Denoiser", "StepPath"]

@@ -1,6 +1,6 @@
-"""The outcome of a step on the host, as an event.
+"""What the host reads of a step's outcome: its event, and whether the block may end with the next one.
 
-Knows the layout of an outcome and the fields of an event; computes only a mean.
+`localdiff.kernels.decision` has the layout of an outcome.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..denoising import BlockContext
-from ..diffusion.schedule import temperature_at
+from ..denoising import BlockSettings, step_event
 from ..events import DenoiseStep
 from ..kernels.decision import CONFIDENT, HEADER, MEAN, ROWS, STABLE
 
@@ -18,40 +17,30 @@ NEAR = 20.0
 as the host's share of some hundred steps, so this errs on the side of waiting."""
 
 
-def may_end(outcome: Tensor, context: BlockContext) -> bool:
+def may_end(outcome: Tensor, block: BlockSettings) -> bool:
     """Whether the step behind this one may well be its block's last, as far as the mean entropy tells.
 
     Args:
         outcome: on the host, of a step that does not end the block.
     """
-    if context.stop_rule in ("never", "stable"):
-        return context.stop_rule == "stable"
-    return bool(outcome[MEAN].view(torch.float32) < NEAR * context.settings.confidence)
+    if block.stop_rule in ("never", "stable"):
+        return block.stop_rule == "stable"
+    return bool(outcome[MEAN].view(torch.float32) < NEAR * block.sampler.confidence)
 
 
-def event_of(outcome: Tensor, step: int, context: BlockContext, *, seconds: float, now: float) -> DenoiseStep:
+def event_of(outcome: Tensor, step: int, block: BlockSettings, *, seconds: float, now: float) -> DenoiseStep:
     """The event of a step.
 
     Args:
-        outcome: on the host; `localdiff.kernels.decision` has its layout.
-        seconds: duration of the step; now: when its outcome arrived, on the clock of `context.started`.
+        outcome: on the host.
+        seconds: duration of the step; now: when its outcome arrived, on the clock of `block.started`.
     """
-    rows = outcome[HEADER:].view(ROWS, -1)
-    entropy = rows[2].view(torch.float32)
-    return DenoiseStep(
-        block=context.block,
-        step=step,
-        max_steps=context.settings.steps,
-        temperature=temperature_at(step, context.settings),
-        argmax_ids=tuple(rows[0].tolist()),
-        argmax_probs=tuple(rows[1].view(torch.float32).tolist()),
-        entropies=tuple(entropy.tolist()),
-        accepted=tuple(rows[3].bool().tolist()),
-        sampled_ids=tuple(rows[4].tolist()),
-        shown_ids=tuple(rows[5].tolist()),
-        mean_entropy=float(entropy.mean()),
+    return step_event(
+        outcome[HEADER:].view(ROWS, -1),
+        step,
+        block,
         stable=bool(outcome[STABLE]),
         confident=bool(outcome[CONFIDENT]),
         seconds=seconds,
-        elapsed=now - context.started,
+        now=now,
     )

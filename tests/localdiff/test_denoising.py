@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from localdiff.denoising import BlockContext, Step, denoise_block
+from localdiff.denoising import BlockSettings, Step, denoise_block
 from localdiff.diffusion.noise import Noise, SeededNoise
 from localdiff.diffusion.schedule import temperature_at
 from localdiff.diffusion.settings import SamplerSettings
@@ -98,15 +98,15 @@ def denoise(
     script: Iterable[Tensor], noise: Noise | None = None, rule: StopRule = "both", **settings: float
 ) -> tuple[list[Step], Scripted]:
     model = Scripted(script)
-    context = BlockContext(
-        block=3,
+    block = BlockSettings(
+        number=3,
         started=time.perf_counter(),
-        settings=SamplerSettings(**{"max_steps": 6} | settings),  # type: ignore[arg-type]
+        sampler=SamplerSettings(**{"max_steps": 6} | settings),  # type: ignore[arg-type]
         stop_rule=rule,
         pad_id=tiny.PAD,
     )
     cache = KVCache(model.config, 16, torch.float32, CPU)
-    return list(denoise_block(model, cache, START, noise or SeededNoise(0), context)), model
+    return list(denoise_block(model, cache, START, noise or SeededNoise(0), block)), model
 
 
 def events(steps: Sequence[Step]) -> list[DenoiseStep]:
@@ -225,8 +225,8 @@ def test_the_clock_of_a_run_goes_on_over_its_steps() -> None:
 def test_a_block_that_is_left_early_computes_no_further_step() -> None:
     model = Scripted([unsure(ONE)])
     settings = SamplerSettings(max_steps=6)
-    context = BlockContext(block=1, started=0.0, settings=settings, stop_rule="both", pad_id=tiny.PAD)
-    steps = denoise_block(model, KVCache(model.config, 16, torch.float32, CPU), START, SeededNoise(0), context)
+    block = BlockSettings(number=1, started=0.0, sampler=settings, stop_rule="both", pad_id=tiny.PAD)
+    steps = denoise_block(model, KVCache(model.config, 16, torch.float32, CPU), START, SeededNoise(0), block)
     next(steps)
     del steps
     assert len(model.seen) == 1

@@ -17,8 +17,8 @@ from localdiff.engine import Engine
 from localdiff.events import BlockStarted, DenoiseStep, Event, Prefilled, RunFinished
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
-from localdiff.static import Denoiser
 from tests import caches, tiny
+from tests.steps import denoiser_of
 
 FUSED = [{"fuses_commits": True}, {"fuses_commits": True, "static": True}]
 PROMPT = list(range(9, 28))
@@ -28,7 +28,7 @@ OPTIONS = GenerateOptions(seed=3, max_tokens=12, entropy_bound=1.5, cap=2)
 def engine(directory: Path, **how: Any) -> Engine:
     network = tiny.model(scale=0.25)
     made = tiny.engine(directory, network=network, eos_token_id=[tiny.VOCAB_SIZE])
-    made.denoiser = Denoiser(network, **how)
+    made.denoiser = denoiser_of(network, **how)
     return made
 
 

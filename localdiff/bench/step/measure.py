@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ...denoising import BlockContext, Step
+from ...denoising import BlockSettings, Step
 from ...diffusion.noise import SeededNoise
 from ...diffusion.settings import SamplerSettings
 from ...engine import PREFILL_CHUNK
@@ -123,7 +123,7 @@ class Stopwatch:
             prefill=prefill,
             steps=self._steps(steps),
             commits=self._commits(),
-            fused=self._fused() if self.denoiser.fuses_commits else None,
+            fused=self._fused() if self.denoiser.path.fuses_commits else None,
         )
 
     def _warm_up(self) -> None:
@@ -141,7 +141,7 @@ class Stopwatch:
 
     def _steps(self, count: int) -> Steps:
         clock, routing = PartClock(self._wait), Routing(self._network)
-        is_static, total = self.denoiser.is_static, WARM_UP + count + CLOCKED
+        is_static, total = self.denoiser.path.static, WARM_UP + count + CLOCKED
         events = self._block_of(self.denoiser, WARM_UP + count if is_static else total)
         seconds, entropies, places = [], [], []
         for number in range(1, total + 1):
@@ -170,10 +170,10 @@ class Stopwatch:
     def _block_of(self, denoiser: Denoiser, steps: int, commit_ids: Sequence[int] = ()) -> Iterator[Step]:
         config, noise = self._network.config, SeededNoise(self._seed)
         canvas = noise.canvas(config.canvas_length, config.vocab_size).to(self._device)
-        block = BlockContext(
-            block=1,
+        block = BlockSettings(
+            number=1,
             started=time.perf_counter(),
-            settings=SamplerSettings(max_steps=steps),
+            sampler=SamplerSettings(max_steps=steps),
             stop_rule="never",
             pad_id=config.pad_token_id,
         )

@@ -57,7 +57,7 @@ def run(
         subject,
         timings,
         ceilings,
-        paths_of(subject.network, subject.dtype, stopwatch.denoiser.path if subject.device.type == "cuda" else ""),
+        paths_of(subject.network, subject.dtype, str(stopwatch.denoiser.path) if subject.device.type == "cuda" else ""),
         memory_use(subject.device, remembered=remembered),
         context=measurement.context,
         hardware=hardware_name(subject.device),

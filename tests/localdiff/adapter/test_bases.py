@@ -21,7 +21,6 @@ from localdiff.events import BlockCommitted, RunFinished
 from localdiff.load import Placement, load_model, loader, open_weights
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
-from localdiff.static import Denoiser
 from localdiff.static.program import Shape
 from quant.codecs import CODECS
 from quant.cpu.experts import CpuExperts
@@ -33,6 +32,7 @@ from tests.kernels import DEVICE
 from tests.localdiff.adapter.helpers import EVERYTHING, hidden, randomize
 from tests.localdiff.static.test_no_waiting import on_card, run
 from tests.quantized import quantize
+from tests.steps import denoiser_of
 
 CPU = torch.device("cpu")
 SPEC = Spec(layers="ssf", mlp=64, expert_mlp=64, head_dim=32, full_head_dim=32, stored=torch.bfloat16, seed=31)
@@ -181,7 +181,7 @@ def test_static_steps_and_fused_commits_compute_the_same(tmp_path: Path, rows: s
     plain = whole_run(engine)
     assert plain != bare
     engine = tiny.engine(tmp_path, network=network)
-    engine.denoiser = Denoiser(network, static=True, fuses_commits=True)
+    engine.denoiser = denoiser_of(network, static=True, fuses_commits=True)
     assert whole_run(engine) == plain
 
 

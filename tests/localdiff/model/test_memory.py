@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from localdiff import denoising
-from localdiff.denoising import BlockContext, denoise_block
+from localdiff.denoising import BlockSettings, denoise_block
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import PREFILL_CHUNK
@@ -81,13 +81,13 @@ def test_denoise_steps_stay_within_the_limit_and_carry_no_logits(
     # The one copy to the host; a draft of padding never stops.
     monkeypatch.setattr(denoising, "_pack", lambda *_: torch.zeros(6, length, dtype=torch.int32))
     canvas = torch.empty(length, dtype=torch.int64, device=META)
-    context = BlockContext(
-        block=1, started=0.0, settings=SamplerSettings(max_steps=3), stop_rule="both", pad_id=config.pad_token_id
+    block = BlockSettings(
+        number=1, started=0.0, sampler=SamplerSettings(max_steps=3), stop_rule="both", pad_id=config.pad_token_id
     )
     carried: list[int] = []
     watched = Allocations([canvas, *held_before(model, cache)])
     with watched, model.register_forward_pre_hook(lambda *_: carried.append(watched.live)):
-        steps = len(list(denoise_block(model, cache, canvas, SeededNoise(0), context)))
+        steps = len(list(denoise_block(model, cache, canvas, SeededNoise(0), block)))
     logits = length * config.vocab_size * 2
     assert logits < watched.peak < LIMIT
     assert watched.largest == logits, "nothing is larger than the logits in bf16"

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from localdiff.bench.step.random_weights import random_model
-from localdiff.denoising import BlockContext
+from localdiff.denoising import BlockSettings
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.model.cache import KVCache
@@ -22,6 +22,7 @@ from quant.cuda.tiles import Activations
 from quant.recipe import recipe_named
 from tests.kernels import DEVICE, HAS_CARD, needs_triton
 from tests.localdiff.bench.step.small import small_config
+from tests.steps import denoiser_of
 
 pytestmark = [pytest.mark.gpu, needs_triton]
 
@@ -45,21 +46,21 @@ def blocks(
 ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
     """Argmax ids and entropies of every step of some blocks, each behind the ones before, over a cache of their own."""
     config = model.config
-    denoiser, length = denoiser or Denoiser(model, **how), config.canvas_length
+    denoiser, length = denoiser or denoiser_of(model, **how), config.canvas_length
     cache = KVCache(config, 16 + count * length, DTYPE, DEVICE, canvas=denoiser.canvas_room)
     with torch.inference_mode():
         model.encode(torch.arange(16, device=DEVICE), cache)
     noise, found = SeededNoise(1), []
     left: tuple[int, ...] = ()
     for block in range(1, count + 1):
-        context = BlockContext(
-            block=block, started=0.0, settings=SamplerSettings(max_steps=STEPS), stop_rule="never", pad_id=0
+        settings = BlockSettings(
+            number=block, started=0.0, sampler=SamplerSettings(max_steps=STEPS), stop_rule="never", pad_id=0
         )
         canvas = noise.canvas(length, config.vocab_size).to(DEVICE)
-        for step in denoiser.denoise_block(cache, canvas, noise, context, left):
+        for step in denoiser.denoise_block(cache, canvas, noise, settings, left):
             found.append((step.event.argmax_ids, step.event.entropies))
         left = step.event.argmax_ids
-        if not denoiser.fuses_commits:
+        if not denoiser.path.fuses_commits:
             with torch.inference_mode():
                 model.encode(torch.tensor(left, device=DEVICE), cache)
             left = ()
@@ -68,7 +69,7 @@ def blocks(
 
 FAST = {
     "static": True,
-    "triton": True,
+    "logits": True,
     "attention": True,
     "layer_ops": True,
     "projections": True,
@@ -94,7 +95,7 @@ def test_recorded_steps_with_sparse_self_conditioning(capacity: int, monkeypatch
 def test_a_denoiser_goes_on_with_other_caches() -> None:
     """Each replaces the recordings of the one before, in the same memory or in other."""
     model = with_fast_experts(network())
-    denoiser = Denoiser(model, **FAST)
+    denoiser = denoiser_of(model, **FAST)
     expected = blocks(model, 2, denoiser=denoiser)
     for _ in range(5 if HAS_CARD else 1):
         assert blocks(model, 2, denoiser=denoiser) == expected
@@ -117,7 +118,7 @@ def test_a_first_step_is_the_plain_one(recipe: str) -> None:
 def test_memory_does_not_grow_from_block_to_block() -> None:
     """Of one denoiser, as a run has: the stream that each records on has a workspace of cuBLAS's, of up to 32 MiB."""
     model = with_fast_experts(network())
-    denoiser = Denoiser(model, **FAST)
+    denoiser = denoiser_of(model, **FAST)
     blocks(model, BLOCKS, denoiser=denoiser)
     if HAS_CARD:
         before = torch.cuda.memory_allocated()

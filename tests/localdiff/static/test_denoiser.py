@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from localdiff.denoising import BlockContext
+from localdiff.denoising import BlockSettings
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.paired import PairedNoise
 from localdiff.diffusion.settings import SamplerSettings
@@ -27,6 +27,7 @@ from localdiff.options import GenerateOptions
 from localdiff.static import Denoiser, outcome
 from tests import tiny
 from tests.kernels import needs_interpreter
+from tests.steps import denoiser_of
 
 CPU = torch.device("cpu")
 PROMPT = [2, 4, *range(10, 27)]
@@ -37,7 +38,7 @@ def engine(directory: Path, *, window: int = 6, **how: Any) -> Engine:
     network = tiny.model(scale=0.25, sliding_window=window)
     network.self_conditioning.down_proj.weight.data *= 0.1
     made = tiny.engine(directory, network=network, confidence_threshold=1.0, eos_token_id=[tiny.VOCAB_SIZE])
-    made.denoiser = Denoiser(network, **how)
+    made.denoiser = denoiser_of(network, **how)
     return made
 
 
@@ -98,7 +99,7 @@ def test_it_really_is_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert isinstance(finished, RunFinished)
     assert len(finished.stats.blocks) == 5
     assert finished.stats.commit_passes == 0
-    assert made.denoiser.path == "static step, commit fused"
+    assert str(made.denoiser.path) == "static step, commit fused"
 
 
 @pytest.mark.parametrize("noise", ["seeded", "reference"])
@@ -166,7 +167,7 @@ def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "how",
     [
-        {"triton": True},
+        {"logits": True},
         {"attention": True},
         {"attention": True, "fuses_commits": True},
         {"layer_ops": True},
@@ -184,11 +185,11 @@ def test_through_triton_it_is_the_same(tmp_path: Path, how: Any) -> None:
 def test_with_attention_in_triton_one_program_serves_every_length() -> None:
     """A program's attention asks the device how many positions are held, so that none is made when they grow."""
     network = tiny.model(scale=0.25)
-    context = BlockContext(
-        block=1, started=0.0, settings=SamplerSettings(max_steps=1), stop_rule="never", pad_id=tiny.PAD
+    block = BlockSettings(
+        number=1, started=0.0, sampler=SamplerSettings(max_steps=1), stop_rule="never", pad_id=tiny.PAD
     )
     caches = [KVCache(network.config, 600, torch.float32, CPU, canvas=tiny.CANVAS) for _ in range(2)]
-    denoisers = Denoiser(network), Denoiser(network, static=True, attention=True)
+    denoisers = Denoiser(network), denoiser_of(network, static=True, attention=True)
     network.attends_through_triton = False  # the prompts' attention is another test's
     for length in (0, 9, 290):
         found = []
@@ -196,9 +197,9 @@ def test_with_attention_in_triton_one_program_serves_every_length() -> None:
             with torch.inference_mode():
                 network.encode(torch.arange(length - cache.length) % tiny.VOCAB_SIZE, cache)
             canvas = torch.arange(tiny.CANVAS)
-            found += [step.event for step in denoiser.denoise_block(cache, canvas, SeededNoise(0), context)]
+            found += [step.event for step in denoiser.denoise_block(cache, canvas, SeededNoise(0), block)]
         assert_same([found[1]], [found[0]])
-    assert [shape.bucket for shape in denoisers[1].programs] == [600]
+    assert [shape.bucket for shape in denoisers[1]._programs] == [600]
 
 
 @pytest.mark.parametrize("near", [0.0, outcome.NEAR])
@@ -237,17 +238,17 @@ def test_other_sources_of_noise_take_the_plain_step(tmp_path: Path) -> None:
 def test_logits_that_are_no_numbers_are_an_error() -> None:
     network = tiny.model()
     network.norm.weight.data[0] = torch.nan
-    context = BlockContext(block=2, started=0.0, settings=SamplerSettings(), stop_rule="both", pad_id=tiny.PAD)
+    block = BlockSettings(number=2, started=0.0, sampler=SamplerSettings(), stop_rule="both", pad_id=tiny.PAD)
     cache = KVCache(network.config, 64, torch.float32, CPU, canvas=tiny.CANVAS)
-    steps = Denoiser(network, static=True).denoise_block(cache, torch.arange(tiny.CANVAS), SeededNoise(0), context)
+    steps = denoiser_of(network, static=True).denoise_block(cache, torch.arange(tiny.CANVAS), SeededNoise(0), block)
     with pytest.raises(WeightsError, match="the logits of block 2, step 1 are not finite"):
         list(steps)
 
 
 def test_on_a_cpu_nothing_changes_by_itself() -> None:
     denoiser = Denoiser.for_device(tiny.model(), CPU)
-    assert denoiser.path == "plain step"
-    assert (denoiser.canvas_room, denoiser.fuses_commits) == (0, False)
+    assert str(denoiser.path) == "plain step"
+    assert (denoiser.canvas_room, denoiser.path.fuses_commits) == (0, False)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from localdiff.denoising import BlockContext
+from localdiff.denoising import BlockSettings
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import Engine
@@ -22,13 +22,13 @@ from localdiff.events import DenoiseStep, RunFinished
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.formulas import gelu
-from localdiff.static import Denoiser
 from localdiff.static.program import Program
 from localdiff.static.recording import Recorded, Recorder
 from quant.cuda import soft
 from tests.kernels import needs_interpreter
 from tests.localdiff.bench.step.small import small_subject
 from tests.localdiff.static.test_denoiser import PROMPT, assert_same, engine, options
+from tests.steps import denoiser_of
 
 pytestmark = needs_interpreter
 
@@ -99,7 +99,7 @@ def test_a_conversation_goes_on_with_what_was_recorded(tmp_path: Path, how: Any,
 
 def test_all_kernels_recorded(tmp_path: Path, graphs: list[Any]) -> None:
     values = options(max_tokens=20, cap=3)  # three blocks; the interpreter takes its time
-    how = dict.fromkeys(("triton", "attention", "layer_ops", "projections", "fuses_commits"), True)
+    how = dict.fromkeys(("logits", "attention", "layer_ops", "projections", "fuses_commits"), True)
     expected = list(engine(tmp_path).generate(PROMPT[-5:], values))
     assert_same(list(recorded(tmp_path, **how).generate(PROMPT[-5:], values)), expected)
     assert len(graphs) == 2, "a step, and one with a commit"
@@ -211,13 +211,13 @@ def blocks(network: DiffusionGemma, *, ends: Sequence[Sequence[int]] = ((), ()),
     """The steps of two blocks over one cache, each behind the end of a prompt."""
     length = network.config.canvas_length
     cache = KVCache(network.config, 64, torch.float32, CPU, canvas=length)
-    context = BlockContext(block=1, started=0.0, settings=SamplerSettings(max_steps=4), stop_rule="never", pad_id=0)
-    denoiser, noise = Denoiser(network, static=True, **how), SeededNoise(0)
+    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(max_steps=4), stop_rule="never", pad_id=0)
+    denoiser, noise = denoiser_of(network, static=True, **how), SeededNoise(0)
     canvases = torch.arange(length), torch.arange(length).flip(0)
     return [
         step.event
         for canvas, end in zip(canvases, ends, strict=True)
-        for step in denoiser.denoise_block(cache, canvas, noise, context, end)
+        for step in denoiser.denoise_block(cache, canvas, noise, block, end)
     ]
 
 

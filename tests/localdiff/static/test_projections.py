@@ -11,7 +11,7 @@ import torch
 from localdiff.adapter.attach import attach
 from localdiff.adapter.lowrank import LowRank
 from localdiff.adapter.modules import AdaptedLinear
-from localdiff.denoising import BlockContext
+from localdiff.denoising import BlockSettings
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.errors import UsageError
@@ -25,6 +25,7 @@ from tests.allocations import Allocations
 from tests.kernels import DEVICE, needs_triton
 from tests.launches import dense_switch
 from tests.localdiff.bench.step.small import small_subject
+from tests.steps import denoiser_of
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
@@ -44,14 +45,16 @@ def on_card(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> Diffusi
 
 def block(network: DiffusionGemma, **how: bool) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
     """Argmax ids and entropies of each step of a block behind a prompt of nine ids."""
-    config, denoiser = network.config, Denoiser(network, **how)
+    config, denoiser = network.config, denoiser_of(network, **how)
     cache = KVCache(config, 64, torch.float32, DEVICE, canvas=denoiser.canvas_room)
     with torch.inference_mode():
         network.encode(torch.arange(9, device=DEVICE), cache)
     noise = SeededNoise(1)
-    context = BlockContext(block=1, started=0.0, settings=SamplerSettings(max_steps=STEPS), stop_rule="never", pad_id=0)
+    settings = BlockSettings(
+        number=1, started=0.0, sampler=SamplerSettings(max_steps=STEPS), stop_rule="never", pad_id=0
+    )
     canvas = noise.canvas(config.canvas_length, config.vocab_size).to(DEVICE)
-    steps = denoiser.denoise_block(cache, canvas, noise, context)
+    steps = denoiser.denoise_block(cache, canvas, noise, settings)
     return [(step.event.argmax_ids, step.event.entropies) for step in steps]
 
 
@@ -130,12 +133,12 @@ def test_an_adapter_keeps_the_products_of_its_module_apart(adapted_first: bool) 
 
 
 def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localdiff.static.denoiser.missing", lambda _: None)
+    monkeypatch.setattr("localdiff.static.path.missing", lambda _: None)
     for plain, words in (("graph", True), ("graph,projections", False)):
         monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", plain)
         network = tiny.model()
         path = Denoiser.for_device(network, CARD).path
-        assert ("fused projections" in path) is words
+        assert ("fused projections" in str(path)) is words
         assert any(part.fused() is not None for part in parts(network)) is words
 
 

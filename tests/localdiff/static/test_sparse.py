@@ -7,16 +7,16 @@ import logging
 import pytest
 import torch
 
-from localdiff.denoising import BlockContext
+from localdiff.denoising import BlockSettings
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.events import DenoiseStep
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.static import Denoiser
 from quant.cuda import soft
 from tests.kernels import DEVICE, needs_triton
 from tests.localdiff.bench.step.small import small_subject
+from tests.steps import denoiser_of
 
 pytestmark = needs_triton
 
@@ -27,11 +27,11 @@ def steps(network: DiffusionGemma, *, sparse: bool) -> list[DenoiseStep]:
     network.to(DEVICE)
     length = network.config.canvas_length
     cache = KVCache(network.config, 64, torch.float32, DEVICE, canvas=length)
-    context = BlockContext(block=1, started=0.0, settings=SamplerSettings(max_steps=STEPS), stop_rule="never", pad_id=0)
-    denoiser = Denoiser(network, static=True, sparse=sparse)
-    assert ("sparse" in denoiser.path) == sparse
+    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(max_steps=STEPS), stop_rule="never", pad_id=0)
+    denoiser = denoiser_of(network, static=True, sparse=sparse)
+    assert ("sparse" in str(denoiser.path)) == sparse
     canvas = torch.arange(length, device=DEVICE)
-    return [step.event for step in denoiser.denoise_block(cache, canvas, SeededNoise(0), context)]
+    return [step.event for step in denoiser.denoise_block(cache, canvas, SeededNoise(0), block)]
 
 
 def distance(found: list[DenoiseStep], expected: list[DenoiseStep]) -> float:

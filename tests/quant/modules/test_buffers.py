@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from localdiff import denoising
-from localdiff.denoising import BlockContext, denoise_block
+from localdiff.denoising import BlockSettings, denoise_block
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import PREFILL_CHUNK
@@ -93,7 +93,7 @@ def test_denoise_steps(model: DiffusionGemma, buffers: int, monkeypatch: pytest.
     # The one copy to the host; a draft of padding never stops.
     monkeypatch.setattr(denoising, "_pack", lambda *_: torch.zeros(6, length, dtype=torch.int32))
     canvas = torch.empty(length, dtype=torch.int64, device=META)
-    context = BlockContext(block=1, started=0.0, settings=SamplerSettings(max_steps=2), stop_rule="both", pad_id=0)
+    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(max_steps=2), stop_rule="both", pad_id=0)
     with watched_from(model, cache, canvas) as watched:
-        assert len(list(denoise_block(model, cache, canvas, SeededNoise(0), context))) == 2
+        assert len(list(denoise_block(model, cache, canvas, SeededNoise(0), block))) == 2
     assert 0.6 * buffers < watched.peak < buffers

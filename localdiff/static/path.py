@@ -1,0 +1,120 @@
+"""The path of a model's denoise steps: which parts are static, captured, fused or in Triton, and how that is chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from quant.cuda.support import missing
+from quant.cuda.switches import PARTS, check_switches, is_plain, is_sparse
+from quant.modules import QuantEmbedding
+
+from ..kernels.attention import can_attend
+from ..model.diffusion_gemma import DiffusionGemma
+from ..model.fused_layer_ops import FusedLayerOps
+from ..model.layer_ops import set_layer_ops
+from ..model.projections import fuse_projections
+from ..switches import reading_switches
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepPath:
+    """How denoise steps are computed; by default step by step on the plain path.
+
+    Attributes:
+        static: whether steps have static shapes and buffers. `logits`, `captured`, `sparse` and `ahead` are parts of
+            static steps only.
+        captured: whether they are captured as CUDA graphs; their torch ops must then not synchronize.
+        logits: whether statistics and decision run in Triton.
+        attention: whether attention runs in Triton; one program then serves every number of positions.
+        layer_ops: whether the ops between a layer's GEMMs are fused in Triton.
+        projections: whether projections of the same rows are fused, where weights allow it.
+        fuses_commits: whether a committed block, or the end of a prompt, is written into the cache by the first step
+            after it.
+        sparse: whether self-conditioning uses only the probable ids, where a step has few enough of them and weights
+            allow it.
+        ahead: whether a step is launched before the outcome of the last one is read, unless that one may end the block.
+    """
+
+    static: bool = False
+    captured: bool = False
+    logits: bool = False
+    attention: bool = False
+    layer_ops: bool = False
+    projections: bool = False
+    fuses_commits: bool = False
+    sparse: bool = False
+    ahead: bool = True
+
+    @classmethod
+    def for_device(cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True) -> StepPath:
+        """The fastest path that works on a device; on anything but one NVIDIA GPU the plain path.
+
+        Raises:
+            UsageError: an environment variable has an invalid value.
+        """
+        with reading_switches():
+            plain = {part: is_plain(part) for part in PARTS}
+            check_switches()  # a wrong value is an error even without a GPU
+            sparse = is_sparse()
+        if device.type != "cuda" or not one_device:
+            return cls()
+        commits = not plain["commit"]
+        if plain["step"] or missing(device) is not None:
+            return cls(fuses_commits=commits)
+        return cls(
+            static=True,
+            captured=not plain["graph"] and not plain["logits"] and _can_be_captured(model),
+            logits=not plain["logits"],
+            attention=not plain["attention"] and _can_attend(model),
+            layer_ops=not plain["layer-ops"],
+            projections=not plain["projections"],
+            fuses_commits=commits,
+            sparse=sparse,
+        )
+
+    def prepare(self, model: DiffusionGemma) -> StepPath:
+        """Changes a model to this path where it concerns all of its passes: attention, layer ops and projections.
+
+        Returns:
+            The path without what the model's weights do not allow, as a `Denoiser` takes it.
+        """
+        if self.attention:
+            model.attends_through_triton = True
+        if self.layer_ops:
+            set_layer_ops(model, FusedLayerOps())
+        return replace(
+            self,
+            projections=self.projections and fuse_projections(model) > 0,
+            sparse=self.static and self.sparse and int8_embedding(model) is not None,
+        )
+
+    def __str__(self) -> str:
+        """The parts in words, as `localdiff bench step` prints them."""
+        parts = {
+            "CUDA graph": self.captured,
+            "logits in Triton": self.logits,
+            "attention in Triton": self.attention,
+            "layer ops in Triton": self.layer_ops,
+            "fused projections": self.projections,
+            "commit fused": self.fuses_commits,
+            "sparse self-conditioning": self.sparse,
+        }
+        return ", ".join(["static step" if self.static else "plain step", *(part for part, on in parts.items() if on)])
+
+
+def _can_be_captured(model: DiffusionGemma) -> bool:
+    """Whether the experts' host code never waits for the device."""
+    experts = (layer.get_submodule("experts") for layer in model.layers)
+    return all(getattr(module, "can_be_captured", False) for module in experts)
+
+
+def _can_attend(model: DiffusionGemma) -> bool:
+    return all(can_attend(model.norm.weight.dtype, layer.head_dim) for layer in model.config.layers)
+
+
+def int8_embedding(model: DiffusionGemma) -> QuantEmbedding | None:
+    """The embedding, if it is stored in int8, which sparse self-conditioning reads."""
+    embedding = model.embed_tokens
+    return embedding if isinstance(embedding, QuantEmbedding) and embedding.weight.codec.name == "int8" else None

@@ -1,0 +1,11 @@
+"""Denoisers of a path that a device would not choose by itself."""
+
+from __future__ import annotations
+
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.static import Denoiser, StepPath
+
+
+def denoiser_of(model: DiffusionGemma, **parts: bool) -> Denoiser:
+    """One that takes the named parts of a `StepPath`, on a model that is prepared for them."""
+    return Denoiser(model, StepPath(**parts).prepare(model))
