@@ -52,7 +52,7 @@ def decide(
     fresh: Tensor,
     canvas: Tensor,
     draft: Tensor,
-    run: Tensor,
+    streak: Tensor,
     outcome: Tensor,
 ) -> None:
     """Decides in Triton, in one launch; `decide_plainly` does the same.
@@ -64,7 +64,7 @@ def decide(
         entropy, argmax_prob: fp32 [L]; argmax, sampled: int64 [L]; fresh: int32 [L], noise for what is not accepted.
         canvas: int64 [L], overwritten by the next one.
         draft: int32 [L], the argmax ids of the last step, overwritten by this one's.
-        run: int32 [1], for how many steps the draft has stayed the same; updated.
+        streak: int32 [1], for how many steps the draft has stayed the same; updated.
         outcome: filled, except for overflow and tail.
     """
     from .decision_kernels import decide_kernel
@@ -79,7 +79,7 @@ def decide(
         fresh,
         canvas,
         draft,
-        run,
+        streak,
         outcome,
         length,
         POSITIONS=1 << (length - 1).bit_length(),
@@ -98,7 +98,7 @@ def decide_plainly(
     fresh: Tensor,
     canvas: Tensor,
     draft: Tensor,
-    run: Tensor,
+    streak: Tensor,
     outcome: Tensor,
 ) -> None:
     """What `decide` does, in torch; it does not synchronize with the host either."""
@@ -108,9 +108,9 @@ def decide_plainly(
     accepted = torch.zeros_like(within).scatter_(0, order, within)
     ids = argmax.int()
     same = (controls[STEP] > 1) & (ids == draft).all()
-    torch.where(same, run + 1, torch.zeros_like(run), out=run)
+    torch.where(same, streak + 1, torch.zeros_like(streak), out=streak)
     mean = entropy.mean()
-    stable, confident = run[0] >= controls[STABILITY], mean < numbers[CONFIDENCE]
+    stable, confident = streak[0] >= controls[STABILITY], mean < numbers[CONFIDENCE]
     rule = controls[RULE]
     met = (stable | (rule & 1 == 0)) & (confident | (rule & 2 == 0)) & (rule & 4 == 0) & (ids != controls[PAD]).any()
     header = (stable, confident, met, entropy.isfinite().all(), mean.view(torch.int32))

@@ -19,7 +19,7 @@ def decide_kernel(
     fresh,
     canvas,
     draft,
-    run,
+    streak,
     outcome,
     length,
     POSITIONS: tl.constexpr,
@@ -27,7 +27,7 @@ def decide_kernel(
 ):
     """Accepts, renoises, tests the draft and packs what an event shows; `localdiff.kernels.decision` has the layouts.
 
-    `canvas`, `draft` and `run` are read and written. Grid: (1,). `POSITIONS` is `length` rounded up to a power of 2.
+    `canvas`, `draft` and `streak` are read and written. Grid: (1,). `POSITIONS` is `length` rounded up to a power of 2.
     """
     place = tl.arange(0, POSITIONS)
     inside = place < length
@@ -56,7 +56,7 @@ def decide_kernel(
     earlier = tl.load(draft + place, mask=inside, other=0)
 
     changed = tl.sum((inside & (ids != earlier)).to(tl.int32), axis=0)
-    same = tl.where((step > 1) & (changed == 0), tl.load(run) + 1, 0)
+    same = tl.where((step > 1) & (changed == 0), tl.load(streak) + 1, 0)
     mean = tl.sum(tl.where(inside, nats, 0.0), axis=0) / length
     stable = same >= stability
     confident = mean < confidence
@@ -70,7 +70,7 @@ def decide_kernel(
     tl.debug_barrier()
     tl.store(canvas + place, tl.where(accepted, drawn, noise).to(tl.int64), mask=inside)
     tl.store(draft + place, ids, mask=inside)
-    tl.store(run, same)
+    tl.store(streak, same)
     tl.store(outcome + 0, stable.to(tl.int32))
     tl.store(outcome + 1, confident.to(tl.int32))
     tl.store(outcome + 2, met.to(tl.int32))

@@ -21,7 +21,7 @@ class StepBuffers:
         inputs: int32 [8 + 2 L], what the host sends: controls, uniforms (fp32 by their bits), fresh noise.
         controls, uniforms, fresh, temperature: parts of it.
         commit: int64 [L], a committed block that the first step of the next one writes into the cache.
-        canvas: int64 [L]; draft: int32 [L]; run: int32 [1]: state handed from step to step.
+        canvas: int64 [L]; draft: int32 [L]; streak: int32 [1]: state handed from step to step.
         soft: [L, D], soft embedding of the last step; zeros on the first, which is equivalent to none.
         outcome: int32, the results for the host.
     """
@@ -35,7 +35,7 @@ class StepBuffers:
         self.commit = torch.zeros(length, dtype=torch.int64, device=device)
         self.canvas = torch.zeros(length, dtype=torch.int64, device=device)
         self.draft = torch.zeros(length, dtype=torch.int32, device=device)
-        self.run = torch.zeros(1, dtype=torch.int32, device=device)
+        self.streak = torch.zeros(1, dtype=torch.int32, device=device)
         self.soft = torch.zeros(length, width, dtype=dtype, device=device)
         self.outcome = torch.zeros(outcome_size(length), dtype=torch.int32, device=device)
 

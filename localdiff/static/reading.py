@@ -54,7 +54,7 @@ def read_through_torch(logits: Tensor, buffers: StepBuffers, softcap: float | No
         fresh=buffers.fresh,
         canvas=buffers.canvas,
         draft=buffers.draft,
-        run=buffers.run,
+        streak=buffers.streak,
         outcome=buffers.outcome,
     )
     return reading.log_normalizer
@@ -78,7 +78,7 @@ def read_through_triton(logits: Tensor, buffers: StepBuffers, softcap: float | N
             fresh=buffers.fresh,
             canvas=buffers.canvas,
             draft=buffers.draft,
-            run=buffers.run,
+            streak=buffers.streak,
             outcome=buffers.outcome,
         )
         process(logits, softcap=softcap, temperature=buffers.temperature)

@@ -55,7 +55,7 @@ def test_a_block_step_by_step(decide: Callable[..., None], rule: StopRule, kind:
     state: dict[str, Any] = {
         "canvas": canvas.clone().to(DEVICE),
         "draft": torch.full((LENGTH,), -1, dtype=torch.int32, device=DEVICE),
-        "run": torch.full((1,), 99, dtype=torch.int32, device=DEVICE),
+        "streak": torch.full((1,), 99, dtype=torch.int32, device=DEVICE),
         "outcome": torch.zeros(decision.outcome_size(LENGTH), dtype=torch.int32, device=DEVICE),
     }
     for step, draft in enumerate(drafts(kind), 1):
@@ -106,7 +106,7 @@ def test_what_is_no_number_is_told(decide: Callable[..., None], value: float) ->
         fresh=ids.int(),
         canvas=ids.clone(),
         draft=ids.int(),
-        run=torch.zeros(1, dtype=torch.int32, device=DEVICE),
+        streak=torch.zeros(1, dtype=torch.int32, device=DEVICE),
         outcome=outcome,
     )
     assert outcome[decision.NUMBERS] == 0
