@@ -174,9 +174,9 @@ def not_numbers(step: int, block: int) -> WeightsError:
     )
 
 
-def _plain(table: Tensor) -> tuple[tuple[Any, ...], ...]:
-    """[L, K] as plain values; empty where K is 0."""
-    return tuple(tuple(row) for row in table.tolist()) if table.numel() else ()
+def _plain(table: Tensor | None) -> tuple[tuple[Any, ...], ...]:
+    """[L, K] as plain values; empty where there are none."""
+    return () if table is None else tuple(tuple(row) for row in table.tolist())
 
 
 def _pack(stats: LogitStatistics, accepted: Tensor, shown: Tensor) -> Tensor:

@@ -86,7 +86,7 @@ ALLOWED: dict[str, set[str]] = {
     "diffusion": set(),
     "model": {"quant.cuda", "quant.modules", "kernels"},
     "adapter": {"model"},
-    "kernels": {"quant.cuda"},
+    "kernels": {"diffusion", "quant.cuda"},
     "demo": {"adapter", "model", "diffusion", "load", "conversation", "engine", "events"},
     "bench": {
         "demo",

@@ -26,7 +26,7 @@ _CACHED_ELEMENTS = 1 << 18
 class LogitStatistics:
     """Statistics of one denoise step's logits, at this step's temperature.
 
-    All tensors are on the logits' device, and [L] but for the last two.
+    All tensors are on the logits' device, and [L] but for the last two; those are None without alternatives.
 
     Attributes:
         entropy: fp32, in nats; computed once and used for acceptance, for stopping and for the event.
@@ -43,8 +43,8 @@ class LogitStatistics:
     argmax_prob: Tensor
     sampled: Tensor
     log_normalizer: Tensor
-    top_ids: Tensor
-    top_probs: Tensor
+    top_ids: Tensor | None = None
+    top_probs: Tensor | None = None
 
 
 def read_logits(
@@ -73,8 +73,8 @@ def read_logits(
         argmax_prob=logits.new_empty(length, dtype=torch.float32),
         sampled=logits.new_empty(length, dtype=torch.int64),
         log_normalizer=logits.new_empty(length, dtype=torch.float32),
-        top_ids=logits.new_empty(length, top_k, dtype=torch.int64),
-        top_probs=logits.new_empty(length, top_k, dtype=torch.float32),
+        top_ids=logits.new_empty(length, top_k, dtype=torch.int64) if top_k else None,
+        top_probs=logits.new_empty(length, top_k, dtype=torch.float32) if top_k else None,
     )
     block = _block(vocab_size, logits.device)
     if noise is not None:
@@ -98,7 +98,7 @@ def read_logits(
         probs.div_(total)
         stats.argmax_prob[rows] = total.squeeze(1).reciprocal_()
         stats.sampled[rows] = stats.argmax[rows] if noise is None else noise.sample(probs, start)
-        if top_k:
+        if stats.top_probs is not None and stats.top_ids is not None:
             stats.top_probs[rows], stats.top_ids[rows] = probs.topk(top_k, dim=-1)
     return stats
 

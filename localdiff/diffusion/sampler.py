@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 
-def accept(entropy: Tensor, entropy_bound: float) -> Tensor:
+def accept(entropy: Tensor, entropy_bound: float | Tensor) -> Tensor:
     """Accepts the positions of lowest entropy, as many as stay within the bound together.
 
     In ascending order, position i is accepted while the entropies of those before it sum to at most the bound:
@@ -20,6 +20,7 @@ def accept(entropy: Tensor, entropy_bound: float) -> Tensor:
 
     Args:
         entropy: [..., L] in nats, of one canvas or of several.
+        entropy_bound: in nats; a number, or a scalar on the entropies' device.
 
     Returns:
         bool [..., L].

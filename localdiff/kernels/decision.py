@@ -19,6 +19,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from ..diffusion.reading import LogitStatistics
+from ..diffusion.sampler import accept, renoise
+
 CONTROLS = 8
 HEADER = 8
 ROWS = 6
@@ -44,11 +47,8 @@ def outcome_size(length: int) -> int:
 
 def decide(
     controls: Tensor,
+    stats: LogitStatistics,
     *,
-    entropy: Tensor,
-    argmax: Tensor,
-    argmax_prob: Tensor,
-    sampled: Tensor,
     fresh: Tensor,
     canvas: Tensor,
     draft: Tensor,
@@ -60,8 +60,8 @@ def decide(
     Of positions with the same entropy the first counts as the surer one.
 
     Args:
-        controls: those of this step.
-        entropy, argmax_prob: fp32 [L]; argmax, sampled: int64 [L]; fresh: int32 [L], noise for what is not accepted.
+        controls, stats: those of this step.
+        fresh: int32 [L], noise for what is not accepted.
         canvas: int64 [L], overwritten by the next one.
         draft: int32 [L], the argmax ids of the last step, overwritten by this one's.
         streak: int32 [1], for how many steps the draft has stayed the same; updated.
@@ -72,10 +72,10 @@ def decide(
     length = len(canvas)
     decide_kernel[(1,)](
         controls,
-        entropy,
-        argmax,
-        argmax_prob,
-        sampled,
+        stats.entropy,
+        stats.argmax,
+        stats.argmax_prob,
+        stats.sampled,
         fresh,
         canvas,
         draft,
@@ -90,11 +90,8 @@ def decide(
 
 def decide_plainly(
     controls: Tensor,
+    stats: LogitStatistics,
     *,
-    entropy: Tensor,
-    argmax: Tensor,
-    argmax_prob: Tensor,
-    sampled: Tensor,
     fresh: Tensor,
     canvas: Tensor,
     draft: Tensor,
@@ -103,10 +100,8 @@ def decide_plainly(
 ) -> None:
     """What `decide` does, in torch; it does not synchronize with the host either."""
     numbers = controls.view(torch.float32)
-    ascending, order = torch.sort(entropy, stable=True)
-    within = ascending.cumsum(dim=0) - ascending <= numbers[BOUND]
-    accepted = torch.zeros_like(within).scatter_(0, order, within)
-    ids = argmax.int()
+    entropy, sampled, ids = stats.entropy, stats.sampled, stats.argmax.int()
+    accepted = accept(entropy, numbers[BOUND])
     same = (controls[STEP] > 1) & (ids == draft).all()
     torch.where(same, streak + 1, torch.zeros_like(streak), out=streak)
     mean = entropy.mean()
@@ -115,7 +110,7 @@ def decide_plainly(
     met = (stable | (rule & 1 == 0)) & (confident | (rule & 2 == 0)) & (rule & 4 == 0) & (ids != controls[PAD]).any()
     header = (stable, confident, met, entropy.isfinite().all(), mean.view(torch.int32))
     outcome[: len(header)] = torch.stack([entry.int() for entry in header])
-    rows = (ids, argmax_prob.view(torch.int32), entropy.view(torch.int32), accepted.int(), sampled.int(), canvas.int())
-    outcome[HEADER:] = torch.cat(rows)
+    probability, entropy = stats.argmax_prob.view(torch.int32), entropy.view(torch.int32)
+    outcome[HEADER:] = torch.cat((ids, probability, entropy, accepted.int(), sampled.int(), canvas.int()))
     draft.copy_(ids)
-    canvas.copy_(torch.where(accepted, sampled, fresh))
+    canvas.copy_(renoise(sampled, accepted, fresh))

@@ -7,30 +7,19 @@ Shape letters: L rows, V vocabulary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
+
+from ..diffusion.reading import LogitStatistics
 
 BLOCK = 4096
 """Columns that one program reads: 16 per thread in 8 warps."""
 WARPS = 8
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Statistics:
-    """Statistics of rows of logits, [L] each, on their device; named as in `LogitStatistics`."""
-
-    entropy: Tensor
-    argmax: Tensor
-    argmax_prob: Tensor
-    sampled: Tensor
-    log_normalizer: Tensor
-
-
 def statistics(
     logits: Tensor, *, softcap: float | None, temperature: Tensor, uniforms: Tensor | None, block: int = BLOCK
-) -> Statistics:
+) -> LogitStatistics:
     """Reads raw logits [L, V] without changing them.
 
     Args:
@@ -45,7 +34,7 @@ def statistics(
     blocks = -(-vocab_size // block)
     peak, mass, weighted, stored = (_empty(logits, (length, blocks)) for _ in range(4))
     place = logits.new_empty(length, blocks, dtype=torch.int32)
-    found = Statistics(
+    found = LogitStatistics(
         entropy=_empty(logits, (length,)),
         argmax=logits.new_empty(length, dtype=torch.int64),
         argmax_prob=_empty(logits, (length,)),

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from ..diffusion.reading import read_logits
+from ..diffusion.reading import LogitStatistics, read_logits
 from ..diffusion.search import inverse_cumulative
 from ..kernels.decision import decide, decide_plainly
 from ..kernels.logits import process, statistics
@@ -39,47 +39,37 @@ class _Given:
 
 def read_through_torch(logits: Tensor, buffers: StepBuffers, softcap: float | None, sampled: bool) -> Tensor:
     """Statistics and decision in torch, the plain path."""
-    reading = read_logits(
+    stats = read_logits(
         logits,
         softcap=softcap,
         temperature=buffers.temperature,
         noise=_Given(buffers.uniforms) if sampled else None,
     )
-    decide_plainly(
+    _decide(decide_plainly, stats, buffers)
+    return stats.log_normalizer
+
+
+def read_through_triton(logits: Tensor, buffers: StepBuffers, softcap: float | None, sampled: bool) -> Tensor:
+    """Statistics and decision in four Triton launches."""
+    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+        stats = statistics(
+            logits,
+            softcap=softcap,
+            temperature=buffers.temperature,
+            uniforms=buffers.uniforms if sampled else None,
+        )
+        _decide(decide, stats, buffers)
+        process(logits, softcap=softcap, temperature=buffers.temperature)
+    return stats.log_normalizer
+
+
+def _decide(how: Callable[..., None], stats: LogitStatistics, buffers: StepBuffers) -> None:
+    how(
         buffers.controls,
-        entropy=reading.entropy,
-        argmax=reading.argmax,
-        argmax_prob=reading.argmax_prob,
-        sampled=reading.sampled,
+        stats,
         fresh=buffers.fresh,
         canvas=buffers.canvas,
         draft=buffers.draft,
         streak=buffers.streak,
         outcome=buffers.outcome,
     )
-    return reading.log_normalizer
-
-
-def read_through_triton(logits: Tensor, buffers: StepBuffers, softcap: float | None, sampled: bool) -> Tensor:
-    """Statistics and decision in four Triton launches."""
-    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
-        found = statistics(
-            logits,
-            softcap=softcap,
-            temperature=buffers.temperature,
-            uniforms=buffers.uniforms if sampled else None,
-        )
-        decide(
-            buffers.controls,
-            entropy=found.entropy,
-            argmax=found.argmax,
-            argmax_prob=found.argmax_prob,
-            sampled=found.sampled,
-            fresh=buffers.fresh,
-            canvas=buffers.canvas,
-            draft=buffers.draft,
-            streak=buffers.streak,
-            outcome=buffers.outcome,
-        )
-        process(logits, softcap=softcap, temperature=buffers.temperature)
-    return found.log_normalizer

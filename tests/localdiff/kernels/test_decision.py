@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from localdiff.diffusion.reading import LogitStatistics
 from localdiff.diffusion.sampler import accept, renoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.diffusion.stopping import StopRule, StopTest
@@ -34,6 +35,18 @@ def controls(settings: SamplerSettings, rule: StopRule, step: int) -> torch.Tens
         0,
     ]
     return torch.tensor(values, dtype=torch.int32, device=DEVICE)
+
+
+def statistics(
+    entropy: torch.Tensor, argmax: torch.Tensor, argmax_prob: torch.Tensor, sampled: torch.Tensor
+) -> LogitStatistics:
+    return LogitStatistics(
+        entropy=entropy.to(DEVICE),
+        argmax=argmax.to(DEVICE),
+        argmax_prob=argmax_prob.to(DEVICE),
+        sampled=sampled.to(DEVICE),
+        log_normalizer=torch.empty(0),  # no decision depends on it
+    )
 
 
 def drafts(kind: str) -> list[torch.Tensor]:
@@ -65,10 +78,7 @@ def test_a_block_step_by_step(decide: Callable[..., None], rule: StopRule, kind:
         probability = torch.rand(LENGTH, generator=generator)
         decide(
             controls(settings, rule, step),
-            entropy=entropy.to(DEVICE),
-            argmax=draft.to(DEVICE),
-            argmax_prob=probability.to(DEVICE),
-            sampled=sampled.to(DEVICE),
+            statistics(entropy, draft, probability, sampled),
             fresh=fresh.int().to(DEVICE),
             **state,
         )
@@ -99,10 +109,7 @@ def test_what_is_no_number_is_told(decide: Callable[..., None], value: float) ->
     ids = torch.zeros(LENGTH, dtype=torch.int64, device=DEVICE)
     decide(
         controls(SamplerSettings(), "both", 1),
-        entropy=entropy.to(DEVICE),
-        argmax=ids,
-        argmax_prob=entropy.to(DEVICE),
-        sampled=ids,
+        statistics(entropy, ids, entropy, ids),
         fresh=ids.int(),
         canvas=ids.clone(),
         draft=ids.int(),
