@@ -80,11 +80,15 @@ def resolve_dtype(name: str, device: torch.device, weights: StoredWeights) -> to
 def free_bytes(device: torch.device) -> int | None:
     """Free memory of a device, or None where the system does not report it.
 
-    What torch's allocator has cached for this process and does not use counts as free.
+    What torch's allocator has cached for this process and does not use counts as free; what it was told not to take
+    (`torch.cuda.set_per_process_memory_fraction`) does not.
     """
     if device.type == "cuda":
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return torch.cuda.mem_get_info(device)[0] + kept
+        free, total = torch.cuda.mem_get_info(device)
+        used = torch.cuda.memory_allocated(device)
+        cached = torch.cuda.memory_reserved(device) - used
+        allowed = int(torch.cuda.get_per_process_memory_fraction(device) * total)
+        return min(free + cached, max(0, allowed - used))
     meminfo = Path("/proc/meminfo")
     if device.type != "cpu" or not meminfo.exists():
         return None

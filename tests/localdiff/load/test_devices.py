@@ -30,6 +30,18 @@ def test_free_memory_of_the_cpu_is_known_on_linux() -> None:
     assert 1e6 < free < 1e14
 
 
+@pytest.mark.parametrize(("fraction", "expected"), [(1.0, 7_000), (0.8, 7_000), (0.6, 5_000), (0.05, 0)])
+def test_free_memory_of_a_gpu_is_what_this_process_may_still_take(
+    monkeypatch: pytest.MonkeyPatch, fraction: float, expected: int
+) -> None:
+    """Of 10,000 bytes others hold 2,000 and this process 2,000, of which the allocator has 1,000 to give again."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (6_000, 10_000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 2_000)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1_000)
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: fraction)
+    assert devices.free_bytes(torch.device("cuda", 0)) == expected
+
+
 def test_text_parameters_leave_vision_out(weights: StoredWeights) -> None:
     model = load_model(weights, CPU, torch.float32).network
     assert weights.text_parameters() == sum(parameter.numel() for parameter in model.parameters())
