@@ -66,8 +66,7 @@ class Page:
             if passage.channel == "thought":
                 lines = (safe_text(passage.text) if stream.terminal else passage.text).split("\n")[:-1]
                 text = "".join(stream.styled(line, DIM) + "\n" for line in lines)
-            elif self._render is not None:
-                text = self._render(passage, stream.columns)
             else:
-                text = safe_text(passage.text)
+                assert self._render is not None  # without it the answer goes through `_answer`
+                text = self._render(passage, stream.columns)
             stream.write(text)
