@@ -16,7 +16,7 @@ import sys
 import time
 
 from localdiff import cli
-from localdiff.cli import chat as cli_chat
+from localdiff.commands import chat as commands_chat
 from localdiff.commands import run as commands_run
 from localdiff.commands.chat import chat
 from localdiff.commands.run import Generator, run
@@ -45,7 +45,7 @@ def main() -> None:
             time.sleep(loading)
             return speaker
 
-        cli_chat.chat = functools.partial(chat, load=load)
+        commands_chat.chat = functools.partial(chat, load=load)
     else:
         engine = engine_of(script)
         commands_run.run = functools.partial(run, load=lambda _request: engine)

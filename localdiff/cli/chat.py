@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import Annotated
 
 import typer
 
@@ -18,10 +18,6 @@ from localdiff.exits import decide_streams
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
 from localdiff.ui.configured import GENERATING, configured, live_wish, origins_of
-from localdiff.ui.output import Output
-
-if TYPE_CHECKING:
-    from localdiff.commands.chat import ChatRequest
 
 _SESSION = "Session"
 
@@ -99,7 +95,7 @@ def chat_command(
     keys and commands.
     """
     from localdiff.chat.settings import Looks
-    from localdiff.commands.chat import TYPED, ChatRequest
+    from localdiff.commands.chat import TYPED, ChatRequest, chat
     from localdiff.commands.live import LiveOptions
     from localdiff.commands.record import RecordOptions
     from localdiff.commands.run import RunRequest
@@ -142,10 +138,3 @@ def chat_command(
     )
     stdin = None if sys.stdin is None else sys.stdin.buffer
     return chat(request, streams, stdin=stdin)
-
-
-def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None) -> int:
-    """Hold the conversation; it is loaded here and not before."""
-    from localdiff.commands import chat as command
-
-    return command.chat(request, output, stdin=stdin)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from localdiff.chat.settings import Looks
-from localdiff.cli import chat as cli_chat
 from localdiff.commands import chat as command
 from localdiff.commands.chat import ChatRequest
 from localdiff.commands.record import RecordOptions
@@ -26,7 +25,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ChatRequest]:
         found.append(request)
         return 0
 
-    monkeypatch.setattr(cli_chat, "chat", note)
+    monkeypatch.setattr(command, "chat", note)
     return found
 
 
@@ -125,15 +124,16 @@ def test_what_cannot_be_met_is_a_usage_error(
 def test_a_session_remembers_its_model(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
     models: list[str | None] = []
+    real = command.chat
 
     def chat(request: ChatRequest, *streams: Any, **inputs: Any) -> int:
         def load(run: Any) -> ScriptedSpeaker:
             models.append(run.model)
             return ScriptedSpeaker()
 
-        return command.chat(request, *streams, **inputs, load=load)
+        return real(request, *streams, **inputs, load=load)
 
-    monkeypatch.setattr(cli_chat, "chat", chat)
+    monkeypatch.setattr(command, "chat", chat)
     assert cli("chat", "-m", "owner/name", stdin=b"Hi\n").code == 0
     assert cli("chat", "-c", stdin=b"Hi\n").code == 0
     assert cli("chat", "-c", "-m", "other", stdin=b"Hi\n").code == 0
