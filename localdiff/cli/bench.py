@@ -170,6 +170,7 @@ def quality_command(
     the most probable id is the same), and how often the whole answer is the same. Differences are paired by question; ±
     is half of a 95 % interval. One model is loaded at a time.
     """
+    streams = decide_streams(context, quiet=quiet)
     request = QualityRequest(
         models=(first, *others),
         skills=tuple(skill or ()),
@@ -183,4 +184,4 @@ def quality_command(
         offline=offline,
         json=json,
     )
-    return bench_quality(request, decide_streams(context, quiet=quiet))
+    return bench_quality(request, streams)

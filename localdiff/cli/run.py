@@ -147,11 +147,11 @@ def run_command(
     from localdiff.commands.record import RecordOptions
     from localdiff.commands.run import RunRequest, run
 
+    streams = decide_streams(context, color, quiet=quiet, verbose=verbose, stats=stats)
     if quiet and (verbose or stats):
         raise UsageError(f"`-q` and `{'-v' if verbose else '--stats'}` exclude each other", "leave out one of the two")
     if record_top_k and record is None and events is None:
         raise UsageError("`--record-top-k` has nowhere to put them", "add `--record FILE`")
-    streams = decide_streams(context, color, quiet=quiet, verbose=verbose, stats=stats)
     request = RunRequest(
         options=GenerateOptions(
             max_tokens=max_tokens,

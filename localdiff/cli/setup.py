@@ -51,8 +51,8 @@ def doctor_command(
     """
     from localdiff.commands.doctor import DoctorRequest, doctor
 
-    request = DoctorRequest(quick=quick, json=json, report=report)
-    return doctor(request, decide_streams(context, color, quiet=quiet), keyboard=sys.stdin)
+    streams = decide_streams(context, color, quiet=quiet)
+    return doctor(DoctorRequest(quick=quick, json=json, report=report), streams, keyboard=sys.stdin)
 
 
 @config_app.callback(invoke_without_command=True)

@@ -92,6 +92,7 @@ def quantize_command(
     Shows a plan, asks, fetches what is missing, quantizes and verifies. Stopped at any point, the same command resumes.
     The path of the result is the last line on stdout.
     """
+    streams = decide_streams(context)
     request = QuantizeRequest(
         model=model,
         recipe=recipe,
@@ -104,7 +105,6 @@ def quantize_command(
         offline=offline,
         revision=revision,
     )
-    streams = decide_streams(context)
     return quantize(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))
 
 

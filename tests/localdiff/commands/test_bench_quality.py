@@ -88,6 +88,11 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_loaded(
     assert message in result.stderr
 
 
+@pytest.mark.parametrize("arguments", [["--seeds", "0"], ["--max-tokens", "0"]])
+def test_a_hint_names_the_command(cli: Cli, asked: list[str], arguments: list[str]) -> None:
+    assert "hint: `localdiff bench quality --help` says what each option takes\n" in cli(*asked, *arguments).stderr
+
+
 def test_a_model_against_itself(cli: Cli, models: tuple[Path, Path]) -> None:
     result = cli("bench", "quality", *map(str, models), str(models[0]))
     assert result.code == 2

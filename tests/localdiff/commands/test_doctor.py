@@ -86,6 +86,7 @@ def test_two_forms_at_once(cli: Cli) -> None:
     result = cli("doctor", "--json", "--report")
     assert result.code == 2
     assert "`--json` and `--report` exclude each other" in result.stderr
+    assert "\x1b[1;31merror:\x1b[0m" in cli("doctor", "--json", "--report", "--color", "always").stderr
 
 
 def test_quick_loads_no_torch_and_says_everything_else(tmp_path: Path) -> None:
