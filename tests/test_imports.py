@@ -20,7 +20,7 @@ EVERYWHERE = {"errors", "config", "paths", "options", "sizes", "__init__"}
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"engine", "events"},
     "__main__": {"cli"},
-    "cli": {"chat", "commands", "exits", "quant", "store", "ui"},
+    "cli": {"chat", "commands", "exits", "quant", "store", "ui", "view"},
     "exits": {"ui", "quant"},
     "commands": {
         "adapter",

@@ -5,9 +5,13 @@ Knows names, metavars and help texts; knows no command.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
+
+from localdiff.ui import output
+from localdiff.ui.terminal import LiveWish
+from localdiff.view.palette import PaletteName
 
 MODEL = "Model"
 LENGTH = "Length"
@@ -141,7 +145,7 @@ Seed: TypeAlias = Annotated[
     ),
 ]
 Live: TypeAlias = Annotated[
-    Literal["auto", "on", "off", "line"] | None,
+    LiveWish | None,
     typer.Option(
         help="Whether to draw the canvas while it condenses. auto draws wherever it can, on fails where it cannot, "
         "line draws a single line instead, off is for screen readers and recordings. LOCALDIFF_LIVE sets it too.",
@@ -149,7 +153,7 @@ Live: TypeAlias = Annotated[
     ),
 ]
 Palette: TypeAlias = Annotated[
-    Literal["auto", "dark", "light", "16", "mono", "ascii", "heat"],
+    PaletteName,
     typer.Option(
         help="Colours of the canvas. auto goes by the terminal; 16 are the terminal's own; mono and ascii need no "
         "colour; heat is red to green, which not everyone can tell apart.",
@@ -157,6 +161,4 @@ Palette: TypeAlias = Annotated[
     ),
 ]
 Fps: TypeAlias = Annotated[float, typer.Option(metavar="N", help="Most frames a second.", rich_help_panel=LIVE)]
-Color: TypeAlias = Annotated[
-    Literal["auto", "always", "never"] | None, typer.Option(help="Whether to use colour.", rich_help_panel=OUTPUT)
-]
+Color: TypeAlias = Annotated[output.Color | None, typer.Option(help="Whether to use colour.", rich_help_panel=OUTPUT)]

@@ -13,6 +13,7 @@ import typer
 
 from localdiff.exits import decide_streams
 from localdiff.ui.help import Command, Group
+from localdiff.ui.output import Color
 from localdiff.ui.shells import SCRIPTS
 
 _COLOR = typer.Option(help="Whether to use colour.")
@@ -41,7 +42,7 @@ def doctor_command(
             "machines, folders and models.",
         ),
     ] = False,
-    color: Annotated[Literal["auto", "always", "never"] | None, _COLOR] = None,
+    color: Annotated[Color | None, _COLOR] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No status line on stderr.")] = False,
 ) -> int:
     """Check this machine, and say what to fix.
@@ -59,7 +60,7 @@ def doctor_command(
 def config_command(
     context: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    color: Annotated[Literal["auto", "always", "never"] | None, _COLOR] = None,
+    color: Annotated[Color | None, _COLOR] = None,
 ) -> int:
     """List every setting, its value, and where that came from.
 

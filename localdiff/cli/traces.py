@@ -18,6 +18,8 @@ from localdiff.exits import decide_streams
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
 from localdiff.ui.help import Command, Group
+from localdiff.ui.output import Color
+from localdiff.view.palette import PaletteName
 
 trace = typer.Typer(name="trace", cls=Group, help="Check recorded runs and compare them.")
 
@@ -73,10 +75,10 @@ def replay_command(
         int, typer.Option(metavar="N", help="Height of the terminal that is shown.", rich_help_panel=_FORM)
     ] = 24,
     palette: Annotated[
-        Literal["auto", "dark", "light", "16", "mono", "ascii", "heat"],
+        PaletteName,
         typer.Option(help="Colours of the canvas; auto goes by the terminal."),
     ] = "auto",
-    color: Annotated[Literal["auto", "always", "never"] | None, typer.Option(help="Whether to use colour.")] = None,
+    color: Annotated[Color | None, typer.Option(help="Whether to use colour.")] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only on stderr.")] = False,
 ) -> int:
     """Play a recorded run, or turn it into a page, a film or text.

@@ -17,10 +17,9 @@ from localdiff.doctor.checks import Examination
 from localdiff.doctor.field_report import field_report
 from localdiff.doctor.finding import Finding, Status, exit_code
 from localdiff.errors import UsageError
-from localdiff.ui.output import DIM, RED, YELLOW, Output, Stream, printable
+from localdiff.ui.output import DIM, GREEN, RED, YELLOW, Output, Stream, printable
 from localdiff.ui.status import StatusLine
 
-GREEN = "32"
 _STYLES: Mapping[Status, str] = {"ok": GREEN, "warn": YELLOW, "fail": RED, "skip": DIM}
 _BENCH_STEPS, _BENCH_CONTEXT = 4, 256
 

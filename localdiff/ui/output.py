@@ -18,7 +18,8 @@ from typing import Literal, TextIO, TypeAlias
 
 Color: TypeAlias = Literal["auto", "always", "never"]
 
-DIM, BOLD, YELLOW, RED, CYAN = "2", "1", "33", "1;31", "36"
+DIM, BOLD, GREEN, YELLOW, RED, CYAN = "2", "1", "32", "33", "1;31", "36"
+"""Styles as parameters of SGR, for everything but canvases, which have palettes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
