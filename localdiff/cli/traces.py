@@ -17,6 +17,7 @@ from localdiff.cli import options
 from localdiff.exits import decide_streams
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
+from localdiff.ui.configured import configured
 from localdiff.ui.help import Command, Group
 from localdiff.ui.output import Color
 from localdiff.view.palette import PaletteName
@@ -30,7 +31,7 @@ _RESULT = "Result"
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    app.command("replay", cls=Command)(replay_command)
+    app.command("replay", cls=configured("ui.palette", "ui.color"))(replay_command)
     app.add_typer(trace)
 
 
@@ -99,6 +100,7 @@ def replay_command(
         columns=columns,
         rows=rows,
         palette=palette,
+        color=color,
     )
     return replay(request, streams, keyboard=sys.stdin)
 

@@ -15,7 +15,7 @@ from localdiff.errors import UsageError
 from localdiff.events import Channel
 from localdiff.ui.live import DEFAULT_FPS, LiveView
 from localdiff.ui.observer import Pieces
-from localdiff.ui.output import Color, Output
+from localdiff.ui.output import Color, Output, Stream
 from localdiff.ui.terminal import LiveMode, LiveWish, live_mode
 from localdiff.view.palette import PaletteName
 from localdiff.view.paragraphs import Passage
@@ -103,8 +103,6 @@ def live_view(
         render: renders final text.
     """
     stderr = output.stderr
-    # A palette asked for by name wins over `NO_COLOR`, but not over `--color never`.
-    color = stderr.color if options.palette == "auto" or options.color in ("always", "never") else None
     return LiveView(
         stream=stderr.file,
         piece_of=pieces.piece,
@@ -113,7 +111,7 @@ def live_view(
         elsewhere=elsewhere,
         mode=mode,
         palette=options.palette,
-        color=color,
+        color=palette_color(options.palette, options.color, stderr),
         fps=options.fps,
         slow=options.slow,
         cancelled=cancelled,
@@ -121,6 +119,14 @@ def live_view(
         render=render,
         keyboard=stderr.file,
     )
+
+
+def palette_color(palette: PaletteName, color: Color | None, stream: Stream) -> bool | None:
+    """Whether a palette has colour on a stream, as `resolve_palette` takes it.
+
+    A palette asked for by name wins over `NO_COLOR`, but not over `--color never`.
+    """
+    return stream.color if palette == "auto" or color in ("always", "never") else None
 
 
 def _obstacle(output: Output, lines_on_stdout: bool, env: Mapping[str, str]) -> str | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO, TypeAlias, get_args
 
+from localdiff.commands.live import palette_color
 from localdiff.commands.output_file import output_file
 from localdiff.commands.replay_screen import ReplayScreen, is_possible
 from localdiff.errors import UsageError
@@ -24,7 +25,7 @@ from localdiff.trace.player import Player
 from localdiff.trace.stage import Stage
 from localdiff.trace.timeline import Moment, Timeline
 from localdiff.trace.trace import Trace
-from localdiff.ui.output import Output, printable
+from localdiff.ui.output import Color, Output, printable
 from localdiff.view.ansi import encode_row
 from localdiff.view.canvas_view import Drawn
 from localdiff.view.layout import Size
@@ -56,6 +57,7 @@ class ReplayRequest:
         block, step: the moment that text or a picture is to show; by default everything.
         columns, rows: size of the terminal that pictures and recordings show.
         palette: name of a palette.
+        color: value of `--color`, or None.
     """
 
     file: str
@@ -67,6 +69,7 @@ class ReplayRequest:
     columns: int = 100
     rows: int = 24
     palette: PaletteName = "auto"
+    color: Color | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.speed) and self.speed > 0):
@@ -199,7 +202,7 @@ def _play(
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     screen = output.stdout.file
-    color = output.stdout.color if request.palette == "auto" else None
+    color = palette_color(request.palette, request.color, output.stdout)
     palette = resolve_palette(request.palette, env=env, encoding=screen.encoding, color=color)
     stage = _stage(trace, palette)
     player = Player(timeline=Timeline(trace.events), speed=request.speed)

@@ -182,6 +182,20 @@ def paused_player(file: Path) -> Terminal:
     return screen
 
 
+def test_palette_and_colour_are_settings_too(
+    cli: Cli, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    (tmp_path / "config.toml").write_text('[ui]\npalette = "light"\n')
+    film = ["replay", str(file), "--to", "svg"]
+    assert cli(*film).stdout == cli(*film, "--palette", "light").stdout != cli(*film, "--palette", "dark").stdout
+    (tmp_path / "config.toml").write_text('[ui]\npalette = "light"\ncolor = "never"\n')
+    screen = paused_player(file)
+    screen.type(b"q")
+    assert screen.finish() == 0
+    assert b"\x1b[38;5;" not in screen.raw
+
+
 def test_playing_with_keys(file: Path) -> None:
     screen = paused_player(file)
     screen.type(b"n")
