@@ -27,7 +27,7 @@ from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
 
 # Bytes; less than this is hashed before anybody could read a message about it.
-_LONG = 1_000_000_000
+LONG = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,7 +115,7 @@ def hashing_shown_by(status: StatusLine) -> Callable[[int, int], None]:
     """A progress callback that shows how far the weights have been hashed, where that takes long."""
 
     def show(done: int, total: int) -> None:
-        if total >= _LONG:
+        if total >= LONG:
             status.show(f"hashing weights {done / 1e9:.1f}/{total / 1e9:.1f} GB")
 
     return show

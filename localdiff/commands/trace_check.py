@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from localdiff import hub
 from localdiff.commands.interrupt import cancel_on_interrupt, interruptible
-from localdiff.commands.trace_header import digests_of
+from localdiff.commands.record import hashing_shown_by
+from localdiff.commands.trace_header import Digests, digests_of
 from localdiff.errors import INTERRUPTED, TraceError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.identity import ModelIdentity
@@ -101,7 +102,8 @@ def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run)
 def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLine, load: Load) -> int:
     status.show("loading the model")
     identity, run = load(request, trace.header)
-    _same_files(request, trace.header, identity)
+    found = digests_of(identity, hashing_shown_by(status))
+    _same_files(request, trace.header, identity, found)
     cancel = threading.Event()
     with cancel_on_interrupt(cancel):
         events = list(_followed(run(cancel), status))
@@ -127,9 +129,8 @@ def _followed(events: Iterable[Event], status: StatusLine) -> Iterator[Event]:
         yield event
 
 
-def _same_files(request: CheckRequest, header: Header, identity: ModelIdentity) -> None:
+def _same_files(request: CheckRequest, header: Header, identity: ModelIdentity, found: Digests) -> None:
     """Refuse other weights, another vocabulary or another adapter than the trace names."""
-    found = digests_of(identity)
     adapter = header.model.adapter
     if adapter is not None and adapter.files is not None and adapter.files != found.adapter:
         raise WeightsError(

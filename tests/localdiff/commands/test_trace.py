@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from localdiff.commands import record as record_command
 from localdiff.commands import trace_check, trace_pair
 from localdiff.errors import LocaldiffError, TraceError, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
@@ -116,6 +117,20 @@ def test_rerun_refuses_other_weights(file: Path, streams: Output, tmp_path: Path
     request = trace_check.CheckRequest(file=str(file), rerun=True)
     with pytest.raises(WeightsError, match="`scripted` has other weights than the run was recorded with"):
         trace_check.trace_check(request, streams, load=Rerun(dataclasses.replace(IDENTITY, directory=tmp_path)))
+
+
+def test_rerun_shows_how_far_large_weights_are_hashed(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tokenizer.json", "model.safetensors"):
+        (tmp_path / name).write_text("{}")
+    monkeypatch.setattr(record_command, "LONG", 0)
+    screen = Stream(file=CapturedStream(terminal=True), terminal=True, moving=True)
+    streams = Output(stdout=Stream(file=CapturedStream()), stderr=screen)
+    nameless(file)
+    identity = dataclasses.replace(IDENTITY, directory=tmp_path)
+    trace_check.trace_check(trace_check.CheckRequest(file=str(file), rerun=True), streams, load=Rerun(identity))
+    assert "hashing weights 0.0/0.0 GB" in text_of(screen)
 
 
 def pair_request(**fields: object) -> trace_pair.PairRequest:
