@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any, Literal
 
 from localdiff import paths
 from localdiff.errors import ResourceError, UsageError, WeightsError
+from localdiff.private import make_private_folder, write_private
 from quant import RECIPES
 
 MODEL = "google/diffusiongemma-26B-A4B-it"
@@ -234,16 +234,8 @@ class _Record:
 
     def _write(self, entries: dict[str, Any]) -> None:
         content = {path: entry for path, entry in entries.items() if Path(path, MANIFEST).is_file()}
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=".verified-")
-        try:
-            with open(handle, "w", encoding="utf-8") as file:
-                json.dump(content, file, indent=2)
-            os.replace(name, self._path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(name)
-            raise
+        make_private_folder(self._path.parent)
+        write_private(self._path, json.dumps(content, indent=2).encode())
 
     def _read(self) -> dict[str, Any]:
         """The record; one that cannot be read counts as empty."""

@@ -10,8 +10,8 @@ import base64
 import re
 from pathlib import Path
 
-from localdiff.chat.private import make_private_folder, write_private
 from localdiff.errors import ResourceError
+from localdiff.private import make_private_folder, write_private
 
 # What xterm accepts; some terminals accept less, and none says so.
 MAX_OSC_BYTES = 74_994

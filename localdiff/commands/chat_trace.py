@@ -13,13 +13,13 @@ from typing import Any, Protocol
 
 from localdiff import paths
 from localdiff.chat.partner import RecordReply, SaveTrace
-from localdiff.chat.private import make_private_folder, write_private
 from localdiff.commands.record import TraceFile, hashing_shown_by
 from localdiff.commands.trace_header import Digests, Recordable, digests_of, header_of
 from localdiff.errors import UsageError
 from localdiff.events import Event, RunStarted
 from localdiff.options import GenerateOptions
 from localdiff.paths import expanded
+from localdiff.private import make_private_folder, write_private
 from localdiff.trace.header import Header, Message
 from localdiff.trace.recorder import Recorder
 from localdiff.ui.observer import Observer
