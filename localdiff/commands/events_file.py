@@ -1,16 +1,15 @@
 """The output of `--events`: a file or stdout, one event per line.
 
-Knows how the file is opened and how its errors are worded; knows nothing about the events themselves.
+Knows which of the two it is; knows nothing about the events themselves.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
-from localdiff.commands.file_observer import FileObserver, OtherFiles, refuse_shared
-from localdiff.errors import UsageError
-from localdiff.paths import expanded
+from localdiff.commands.run_file import FileObserver, OtherFiles, run_file
 from localdiff.ui.jsonl import JsonLines
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
@@ -36,16 +35,7 @@ def event_recorders(events: str | None, output: Output, *, others: OtherFiles = 
     if events == STDOUT:
         yield [JsonLines(output.stdout.file, escaped=output.stdout.terminal)]
         return
-    path = expanded(events)
-    refuse_shared("--events", events, others)
-    try:
-        file = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115
-    except OSError as error:
-        raise UsageError(
-            f"`{events}` cannot be written: {error.strerror}", "`--events` takes the name of a file, or `-`"
-        ) from error
-    try:
-        yield [FileObserver(JsonLines(file), events, "--events")]
-    finally:
-        with suppress(OSError):  # every line has been flushed; only what already failed can fail again
-            file.close()
+    hint = "`--events` takes the name of a file, or `-`"
+    with run_file("--events", events, hint=hint, others=others) as file:
+        text = io.TextIOWrapper(file.file, encoding="utf-8", newline="\n")
+        yield [FileObserver(file, JsonLines(text))]

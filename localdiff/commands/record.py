@@ -1,25 +1,21 @@
 """`--record`: writes a trace of the run to a private file while it happens.
 
-Knows how the file is opened, which options may not name the same one, and how disk errors are worded; knows nothing
-about the lines themselves. The file is opened before a model is loaded, and emptied only when the run begins.
+Knows what a trace is recorded with; knows nothing about the lines themselves.
 """
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
-from localdiff.commands.file_observer import FileObserver, OtherFiles, refuse_shared
+from localdiff.commands.run_file import FileObserver, OtherFiles, RunFile, run_file
 from localdiff.commands.trace_header import Recordable, conversation, digests_of, header_of
 from localdiff.errors import UsageError
 from localdiff.events import RunStarted
 from localdiff.options import GenerateOptions
-from localdiff.paths import expanded
 from localdiff.trace.header import Header
 from localdiff.trace.recorder import Recorder
 from localdiff.ui.observer import Observer
@@ -56,15 +52,12 @@ class TraceFile:
 
     Args:
         file: where the lines go.
-        path: what the user called it.
         options: what to record.
     """
 
-    def __init__(self, file: BinaryIO, path: Path, options: RecordOptions) -> None:
+    def __init__(self, file: RunFile, options: RecordOptions) -> None:
         self._file = file
-        self._path = path
         self._options = options
-        self.begun = False
 
     def observer(
         self,
@@ -94,21 +87,10 @@ class TraceFile:
 
     def recorder(self, engine: Recordable, header: Callable[[RunStarted], Header]) -> Observer:
         """The observer that records a run under this header, replacing the contents of the file."""
-
-        def begin(started: RunStarted) -> Header:
-            self._empty()
-            return header(started)
-
         recorder = Recorder(
-            self._file, header_of=begin, piece_of=engine.tokenizer.piece, is_special=engine.tokenizer.is_special
+            self._file.file, header_of=header, piece_of=engine.tokenizer.piece, is_special=engine.tokenizer.is_special
         )
-        return FileObserver(recorder, self._path, "--record")
-
-    def _empty(self) -> None:
-        self.begun = True
-        if stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
-            self._file.seek(0)
-            self._file.truncate()
+        return FileObserver(self._file, recorder)
 
 
 def hashing_shown_by(status: StatusLine) -> Callable[[int, int], None]:
@@ -136,35 +118,8 @@ def trace_file(options: RecordOptions, output: Output, *, others: OtherFiles = (
     if options.file is None:
         yield None
         return
-    path = expanded(options.file)
-    refuse_shared("--record", options.file, others)
-    is_new = not path.exists()
-    try:
-        file = _open_private(path)
-    except OSError as error:
-        raise UsageError(
-            f"`{options.file}` cannot be written: {error.strerror}", "`--record` takes the name of a file"
-        ) from error
-    trace = TraceFile(file, options.file, options)
-    try:
-        yield trace
-        if trace.begun and output.notes:
+    hint = "`--record` takes the name of a file"
+    with run_file("--record", options.file, hint=hint, private=True, others=others) as file:
+        yield TraceFile(file, options)
+        if file.begun and output.notes:
             output.stderr.write(f"The trace is in {printable(str(options.file))}; it holds the prompt.\n")
-    finally:
-        with suppress(OSError):  # every line has been flushed; only what already failed can fail again
-            file.close()
-        if is_new and not trace.begun:
-            with suppress(OSError):
-                path.unlink()
-
-
-def _open_private(path: Path) -> BinaryIO:
-    """The file, made readable by its owner alone whatever it was before; devices and pipes stay as they are."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-    try:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.chmod(path, 0o600)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return open(descriptor, "wb")

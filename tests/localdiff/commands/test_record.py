@@ -77,15 +77,23 @@ def test_weights_and_vocabulary_are_hashed(cli: Cli, tmp_path: Path, file: Path)
     assert read_trace(file).header.model.weights != model.weights
 
 
-def test_a_run_that_fails_before_it_begins_leaves_the_file_as_it_was(cli: Cli, file: Path) -> None:
+@pytest.mark.parametrize("option", ["--record", "--events"])
+def test_a_run_that_fails_before_it_begins_leaves_the_file_as_it_was(cli: Cli, file: Path, option: str) -> None:
     def load(_request: object) -> object:
         raise ResourceError("the device is gone")
 
-    assert cli("run", "-m", "demo", "--record", str(file), "hi", load=load).code == 4
+    assert cli("run", "-m", "demo", option, str(file), "hi", load=load).code == 4
     assert not file.exists()
     file.write_text("old")
-    assert cli("run", "-m", "demo", "--record", str(file), "hi", load=load).code == 4
+    assert cli("run", "-m", "demo", option, str(file), "hi", load=load).code == 4
     assert file.read_text() == "old"
+
+
+def test_a_run_replaces_all_that_was_in_the_file(cli: Cli, engine: ScriptedEngine, file: Path) -> None:
+    file.write_text("old\n" * 10_000)
+    assert cli("run", "-m", "demo", "--events", str(file), "hi").code == 0
+    first, *_, last = (json.loads(line)["event"] for line in file.read_text().splitlines())
+    assert (first, last) == ("run_started", "run_finished")
 
 
 def test_a_run_that_fails_later_leaves_what_happened(cli: Cli, file: Path) -> None:

@@ -1,0 +1,121 @@
+"""Files that options name for a run as it happens: opened before a model is loaded, emptied only when a run begins.
+
+Knows how they are opened, that no two options may name the same one, and how errors of the disk are worded; knows
+nothing about what is written.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
+
+from localdiff.errors import ResourceError, UsageError
+from localdiff.events import Event, RunStarted
+from localdiff.paths import expanded
+from localdiff.ui.observer import Observer
+
+OtherFiles: TypeAlias = Sequence[tuple[str, str | Path | None]]
+"""Options that name files, and what they name: None or `-` for no file."""
+
+
+class RunFile:
+    """A file that an option names.
+
+    Args:
+        file: open for writing.
+        name: what the user called it.
+        option: what named it.
+
+    Attributes:
+        begun: whether a run has begun, whose lines replace what was in the file.
+    """
+
+    def __init__(self, file: BinaryIO, name: str | Path, option: str) -> None:
+        self.file = file
+        self.name = name
+        self.option = option
+        self.begun = False
+
+    def begin(self) -> None:
+        """Empty the file; devices and pipes have nothing to empty."""
+        self.begun = True
+        if stat.S_ISREG(os.fstat(self.file.fileno()).st_mode):
+            self.file.seek(0)
+            self.file.truncate()
+
+
+class FileObserver:
+    """Has a run written into a file, in place of what was there.
+
+    Args:
+        file: takes the lines.
+        writer: writes them there, and flushes each.
+    """
+
+    def __init__(self, file: RunFile, writer: Observer) -> None:
+        self._file = file
+        self._writer = writer
+
+    def on_event(self, event: Event) -> None:
+        """See `Observer`.
+
+        Raises:
+            ResourceError: the file cannot be written.
+        """
+        try:
+            if isinstance(event, RunStarted):
+                self._file.begin()
+            self._writer.on_event(event)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise ResourceError(
+                f"`{self._file.name}` cannot be written: {error.strerror}",
+                f"`{self._file.option}` may name a file elsewhere",
+            ) from error
+
+
+@contextmanager
+def run_file(
+    option: str, name: str | Path, *, hint: str, private: bool = False, others: OtherFiles = ()
+) -> Iterator[RunFile]:
+    """Open a file and leave what is in it; one that is new and stays empty is removed again.
+
+    Args:
+        option: what names it.
+        name: what the user calls it.
+        hint: what the option takes.
+        private: make it readable by its owner alone, whatever it was before; devices and pipes stay as they are.
+        others: other options that name files, and what they name.
+
+    Raises:
+        UsageError: the file cannot be written, or another option names it too.
+    """
+    path = expanded(name)
+    for other, theirs in others:
+        if theirs is not None and expanded(theirs).resolve() == path.resolve():
+            raise UsageError(f"`{other}` and `{option}` both name `{name}`", "give each its own file")
+    is_new = not path.exists()
+
+    def opener(path: str, flags: int) -> int:
+        return os.open(path, flags & ~os.O_TRUNC, 0o600 if private else 0o666)
+
+    try:
+        file = open(path, "wb", opener=opener)  # noqa: SIM115
+        if private and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            os.chmod(path, 0o600)
+    except OSError as error:
+        raise UsageError(f"`{name}` cannot be written: {error.strerror}", hint) from error
+    opened = RunFile(file, name, option)
+    try:
+        yield opened
+    finally:
+        with suppress(OSError):  # every line has been flushed; only what already failed can fail again
+            file.close()
+        if is_new and not opened.begun:
+            with suppress(OSError):
+                path.unlink()
