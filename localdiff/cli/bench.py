@@ -11,11 +11,10 @@ from typing import Annotated
 import typer
 
 from localdiff.cli import options
+from localdiff.cli.requests import generate_options, model_choice
 from localdiff.commands.bench_quality import QualityRequest, bench_quality
 from localdiff.commands.bench_step import StepRequest, bench_step
 from localdiff.exits import decide_streams
-from localdiff.options import GenerateOptions
-from localdiff.sizes import parse_size
 from localdiff.ui.configured import configured
 from localdiff.ui.help import Group
 
@@ -177,11 +176,8 @@ def quality_command(
         count=count,
         prompts=prompts,
         seeds=seeds,
-        options=GenerateOptions(seed=seed, max_tokens=max_tokens, context=context_size),
-        device=device,
-        dtype=dtype,
-        max_memory=None if max_memory is None else parse_size(max_memory, "--max-memory"),
-        offline=offline,
+        options=generate_options(context),
+        choice=model_choice(context),
         json=json,
     )
     return bench_quality(request, streams)

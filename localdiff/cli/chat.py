@@ -13,10 +13,9 @@ from typing import Annotated
 import typer
 
 from localdiff.cli import options
+from localdiff.cli.requests import generate_options, model_choice
 from localdiff.config import is_set
 from localdiff.exits import decide_streams
-from localdiff.options import GenerateOptions
-from localdiff.sizes import parse_size
 from localdiff.ui.configured import GENERATING, configured, live_wish, origins_of
 
 _SESSION = "Session"
@@ -104,30 +103,9 @@ def chat_command(
     wish = live_wish(context)
     request = ChatRequest(
         run=RunRequest(
-            options=GenerateOptions(
-                max_tokens=max_tokens,
-                context=context_size,
-                seed=seed,
-                think=think,
-                system=system,
-                steps=steps,
-                cap=cap,
-                entropy_bound=entropy_bound,
-                t_min=t_min,
-                t_max=t_max,
-                temperature=temperature,
-                stability=stability,
-                confidence=confidence,
-                alternatives=record_top_k,
-            ),
+            options=generate_options(context),
+            choice=model_choice(context),
             live=LiveOptions(wish=live, preferred=wish, palette=palette, fps=fps, color=color),
-            model=model,
-            adapter=adapter,
-            revision=revision,
-            offline=offline,
-            device=device,
-            dtype=dtype,
-            max_memory=None if max_memory is None else parse_size(max_memory, "--max-memory"),
         ),
         looks=Looks(live=live or wish or "auto", think="show" if think else "off", markdown=not no_markdown),
         origins=origins_of(context, typed=TYPED),

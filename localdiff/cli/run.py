@@ -13,10 +13,9 @@ from typing import Annotated, Literal
 import typer
 
 from localdiff.cli import options
+from localdiff.cli.requests import generate_options, model_choice
 from localdiff.errors import UsageError
 from localdiff.exits import decide_streams
-from localdiff.options import GenerateOptions
-from localdiff.sizes import parse_size
 from localdiff.ui.configured import GENERATING, configured, live_wish
 
 
@@ -153,34 +152,12 @@ def run_command(
     if record_top_k and record is None and events is None:
         raise UsageError("`--record-top-k` has nowhere to put them", "add `--record FILE`")
     request = RunRequest(
-        options=GenerateOptions(
-            max_tokens=max_tokens,
-            context=context_size,
-            seed=seed,
-            think=think,
-            system=system,
-            steps=steps,
-            cap=cap,
-            entropy_bound=entropy_bound,
-            t_min=t_min,
-            t_max=t_max,
-            temperature=temperature,
-            stability=stability,
-            confidence=confidence,
-            noise=noise,
-            alternatives=record_top_k,
-        ),
+        options=generate_options(context),
+        choice=model_choice(context),
         record=RecordOptions(file=record, gold=gold),
         live=LiveOptions(wish=live, preferred=live_wish(context), palette=palette, fps=fps, slow=slow, color=color),
         prompt=prompt,
         file=file,
-        model=model,
-        adapter=adapter,
-        revision=revision,
-        offline=offline,
-        device=device,
-        dtype=dtype,
-        max_memory=None if max_memory is None else parse_size(max_memory, "--max-memory"),
         output=output,
         json=json,
         events=events,

@@ -14,9 +14,8 @@ import typer
 
 from localdiff import store
 from localdiff.cli import options
+from localdiff.cli.requests import generate_options, model_choice
 from localdiff.exits import decide_streams
-from localdiff.options import GenerateOptions
-from localdiff.sizes import parse_size
 from localdiff.ui.configured import configured
 from localdiff.ui.help import Command, Group
 from localdiff.ui.output import Color
@@ -245,17 +244,10 @@ def pair_command(
 
     request = PairRequest(
         recipes=recipes,
-        adapter=adapter,
-        options=GenerateOptions(
-            max_tokens=max_tokens, context=context_size, seed=seed, think=think, system=system, temperature=temperature
-        ),
+        options=generate_options(context),
+        choice=model_choice(context),
         prompt=prompt,
         file=file,
-        model=model,
-        device=device,
-        dtype=dtype,
-        max_memory=None if max_memory is None else parse_size(max_memory, "--max-memory"),
-        offline=offline,
         keep=keep,
         to=to,
         output=output,

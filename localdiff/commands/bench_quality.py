@@ -11,14 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from localdiff import hub
 from localdiff.commands.interrupt import interruptible
+from localdiff.commands.model_choice import ModelChoice
 from localdiff.errors import UsageError
 from localdiff.options import GenerateOptions
 from localdiff.ui.log import logging_to
 from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
+
+if TYPE_CHECKING:
+    from localdiff.engine import Engine
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +37,7 @@ class QualityRequest:
         prompts: file with one prompt per line, in place of the skills.
         seeds: runs of each question.
         options: settings of a run; its seed is the first one.
-        device, dtype, max_memory, offline: as of a run.
+        choice: as of a run; its model is each of `models` in turn.
         json: print an object in place of the table.
     """
 
@@ -42,10 +47,7 @@ class QualityRequest:
     prompts: Path | None = None
     seeds: int = 5
     options: GenerateOptions = GenerateOptions(seed=0)
-    device: str = "auto"
-    dtype: str = "auto"
-    max_memory: int | None = None
-    offline: bool = False
+    choice: ModelChoice = ModelChoice()
     json: bool = False
 
 
@@ -76,7 +78,6 @@ def _measure(request: QualityRequest, output: Output, status: StatusLine) -> Non
         from localdiff.bench.quality.comparison import compare
         from localdiff.bench.quality.questions import file_questions, skill_questions
         from localdiff.bench.quality.report import table, to_object
-        from localdiff.engine import Engine
 
     questions = (
         skill_questions(request.skills, request.count)
@@ -86,14 +87,7 @@ def _measure(request: QualityRequest, output: Output, status: StatusLine) -> Non
     hub.show_downloads(output.stderr.terminal and not output.quiet)
 
     def load(model: str) -> Engine:
-        return Engine.load(
-            model,
-            device=request.device,
-            dtype=request.dtype,
-            offline=request.offline,
-            context=request.options.context,
-            max_memory=request.max_memory,
-        )
+        return replace(request.choice, model=model).load(context=request.options.context)
 
     first, *others = (partial(load, model) for model in request.models)
     told = partial(_tell, status)

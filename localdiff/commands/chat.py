@@ -28,7 +28,7 @@ from localdiff.commands.chat_trace import Headers, Recorded, reply_recorder, tra
 from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.live import live_view, mode_of
 from localdiff.commands.record import RecordOptions, TraceFile, trace_file
-from localdiff.commands.run import RunRequest, load_engine
+from localdiff.commands.run import RunRequest
 from localdiff.errors import UsageError
 from localdiff.events import Channel
 from localdiff.identity import ModelIdentity
@@ -75,12 +75,9 @@ TYPED = "command line"
 
 def load_speaker(request: RunRequest) -> Speaker:
     """Load the model; torch is imported here and not before."""
-    engine = load_engine(request)
+    engine = request.choice.load(context=request.options.context)
     from localdiff.conversation import Conversation
-    from localdiff.engine import Engine
 
-    if not isinstance(engine, Engine):
-        raise TypeError(f"{engine=} should be an Engine")
     return Conversation(engine)
 
 
@@ -178,7 +175,8 @@ def _continued(request: ChatRequest, session: Session) -> RunRequest:
     run = request.run
     if not session.model or request.origins.get("model") == TYPED:
         return run
-    return replace(run, model=session.model, adapter=run.adapter or session.adapter)
+    choice = replace(run.choice, model=session.model, adapter=run.choice.adapter or session.adapter)
+    return replace(run, choice=choice)
 
 
 def _lasting(identity: ModelIdentity) -> str | None:
@@ -221,7 +219,7 @@ def _load(request: RunRequest, output: Output, load: Load) -> Speaker:
         status = StatusLine(output.stderr)
         stack.callback(status.clear)
         stack.enter_context(logging_to(status, output))
-        status.show(f"loading {printable(request.model or 'the model')}")
+        status.show(f"loading {printable(request.choice.model or 'the model')}")
         return load(request)
 
 

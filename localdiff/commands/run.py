@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
 
-from localdiff import hub, store
+from localdiff import hub
 from localdiff.commands.events_file import STDOUT, event_recorders
-from localdiff.commands.interrupt import cancel_on_interrupt, interruptible
+from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.live import LiveOptions, live_view, mode_of
+from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
@@ -43,16 +44,10 @@ class RunRequest:
 
     Attributes:
         options: settings of the generation.
+        choice: the model.
         live: how it may be watched.
         prompt: the argument.
         file: file of the prompt, or `-`.
-        model: `demo`, a directory or a Hub id.
-        adapter: name or directory of a low-rank adapter.
-        revision: revision of a model from the Hub.
-        offline: never ask the Hub.
-        device: where to compute, in the words of `--device`.
-        dtype: what to compute in, in the words of `--dtype`.
-        max_memory: most bytes to use on each device.
         output: file that takes what would go to stdout.
         json: print an object in place of the text.
         events: file for the events, or `-` for stdout.
@@ -60,16 +55,10 @@ class RunRequest:
     """
 
     options: GenerateOptions
+    choice: ModelChoice = ModelChoice()
     live: LiveOptions = LiveOptions()
     prompt: str | None = None
     file: str | None = None
-    model: str | None = None
-    adapter: str | None = None
-    revision: str | None = None
-    offline: bool = False
-    device: str = "auto"
-    dtype: str = "auto"
-    max_memory: int | None = None
     output: Path | None = None
     json: bool = False
     events: str | None = None
@@ -89,21 +78,8 @@ Load: TypeAlias = Callable[[RunRequest], Generator]
 
 
 def load_engine(request: RunRequest) -> Generator:
-    """Load the model; torch is imported here and not before."""
-    model = store.default_model() if request.model is None else request.model
-    with interruptible():
-        from localdiff.engine import Engine
-
-        return Engine.load(
-            model,
-            device=request.device,
-            dtype=request.dtype,
-            revision=request.revision,
-            offline=request.offline,
-            context=request.options.context,
-            max_memory=request.max_memory,
-            adapter=request.adapter,
-        )
+    """Load the model."""
+    return request.choice.load(context=request.options.context)
 
 
 def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_engine) -> int:
@@ -151,7 +127,7 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
 
 def _load(request: RunRequest, output: Output, status: StatusLine, load: Load) -> Generator:
     hub.show_downloads(output.stderr.terminal and not output.quiet)
-    status.show(f"loading {printable(request.model or 'the model')}")
+    status.show(f"loading {printable(request.choice.model or 'the model')}")
     start = time.perf_counter()
     engine = load(request)
     if output.logs:

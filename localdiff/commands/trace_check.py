@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from localdiff import hub
-from localdiff.commands.interrupt import cancel_on_interrupt, interruptible
+from localdiff.commands.interrupt import cancel_on_interrupt
+from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import hashing_shown_by
 from localdiff.commands.trace_header import Digests, digests_of
 from localdiff.errors import INTERRUPTED, TraceError, WeightsError
@@ -50,19 +51,17 @@ class CheckRequest:
 
 def load_run(request: CheckRequest, header: Header) -> tuple[ModelIdentity, Run]:
     """The model of a trace, and the run of its header on it; torch is imported here and not before."""
-    with interruptible():
-        from localdiff.engine import Engine
-        from localdiff.trace.probe import again
+    choice = ModelChoice(
+        model=request.model or header.model.name,
+        device=request.device or header.machine.device,
+        dtype=header.model.dtype,
+        revision=None if request.model else header.model.revision,
+        offline=request.offline,
+        adapter=None if header.model.adapter is None else header.model.adapter.name,
+    )
+    engine = choice.load(context=header.context)
+    from localdiff.trace.probe import again
 
-        engine = Engine.load(
-            request.model or header.model.name,
-            device=request.device or header.machine.device,
-            dtype=header.model.dtype,
-            revision=None if request.model else header.model.revision,
-            offline=request.offline,
-            context=header.context,
-            adapter=None if header.model.adapter is None else header.model.adapter.name,
-        )
     return engine.identity, lambda cancel: again(engine, header, cancel=cancel)
 
 

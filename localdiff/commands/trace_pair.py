@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from localdiff import hub, store
-from localdiff.commands.interrupt import cancel_on_interrupt, interruptible
+from localdiff.commands.interrupt import cancel_on_interrupt
+from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
 from localdiff.commands.trace_diff import Form, diff_file, diff_form, write_diff
@@ -45,26 +46,19 @@ class PairRequest:
     """What the command line asks for.
 
     Attributes:
-        recipes: two recipes, separated by a comma; or None where an adapter is given.
+        recipes: two recipes, separated by a comma; or None where an adapter is chosen.
         options: settings of both runs; a seed that is not given is drawn once.
         prompt, file: as of a run.
-        model: the one whose weights are used.
-        adapter: a directory, or the name of one that is shipped with the package.
-        device, dtype, max_memory, offline: as of a run.
+        choice: the model whose weights are used, and the adapter that one of the runs has.
         keep: folder that takes the two traces.
         to, output: as of `trace diff`.
     """
 
     recipes: str | None
     options: GenerateOptions
-    adapter: str | None = None
+    choice: ModelChoice = ModelChoice(model=store.MODEL)
     prompt: str | None = None
     file: str | None = None
-    model: str = store.MODEL
-    device: str = "auto"
-    dtype: str = "auto"
-    max_memory: int | None = None
-    offline: bool = False
     keep: Path | None = None
     to: Form | None = None
     output: Path | None = None
@@ -76,13 +70,11 @@ class Side:
 
     Attributes:
         label: its name in the comparison, and that of its trace in a folder that is kept.
-        model: a Hub id, a directory, or `demo`.
-        adapter: the adapter added to its weights.
+        choice: its weights, and the adapter added to them.
     """
 
     label: str
-    model: str
-    adapter: str | None = None
+    choice: ModelChoice
 
 
 Run: TypeAlias = Callable[[str, GenerateOptions, threading.Event], Iterator[Event]]
@@ -91,19 +83,8 @@ Load: TypeAlias = Callable[[PairRequest, Side], tuple[Recordable, Run]]
 
 def load_paired(request: PairRequest, side: Side) -> tuple[Recordable, Run]:
     """A model, and a run of it under paired noise; torch is imported here and not before."""
-    with interruptible():
-        from localdiff.engine import Engine
-        from localdiff.trace.probe import paired
-
-        engine = Engine.load(
-            side.model,
-            device=request.device,
-            dtype=request.dtype,
-            offline=request.offline,
-            context=request.options.context,
-            max_memory=request.max_memory,
-            adapter=side.adapter,
-        )
+    engine = side.choice.load(context=request.options.context)
+    from localdiff.trace.probe import paired
 
     def run(prompt: str, options: GenerateOptions, cancel: threading.Event) -> Iterator[Event]:
         return paired(engine, prompt, options, seed=options.seed or 0, cancel=cancel)
@@ -157,16 +138,17 @@ def _sides(request: PairRequest) -> tuple[Side, Side]:
         RecipeError: there is no such recipe.
         WeightsError: the weights of a recipe have not been made, or there is no such adapter.
     """
-    if (request.recipes is None) == (request.adapter is None):
+    choice = request.choice
+    if (request.recipes is None) == (choice.adapter is None):
         raise UsageError(
             "a pair is two recipes, or a model without and with an adapter",
             "give either `--recipes bf16,4bit` or `--adapter NAME`",
         )
-    if request.adapter is not None:
+    if choice.adapter is not None:
         from localdiff.adapter.shipped import find_adapter  # imports torch
 
-        find_adapter(request.adapter)  # before the first run, which would be in vain
-        return Side(BASE, request.model), Side(ADAPTED, request.model, request.adapter)
+        find_adapter(choice.adapter)  # before the first run, which would be in vain
+        return Side(BASE, replace(choice, adapter=None)), Side(ADAPTED, choice)
     assert request.recipes is not None
     recipes = [recipe.strip() for recipe in request.recipes.split(",")]
     if len(recipes) != 2 or len(set(recipes)) != 2 or not all(recipes):
@@ -176,18 +158,19 @@ def _sides(request: PairRequest) -> tuple[Side, Side]:
     for recipe in recipes:
         if recipe != PUBLISHED:
             recipe_named(recipe)
-    first, second = (_quantized(request.model, recipe) for recipe in recipes)
+    first, second = (_quantized(choice, recipe) for recipe in recipes)
     return first, second
 
 
-def _quantized(model: str, recipe: str) -> Side:
+def _quantized(choice: ModelChoice, recipe: str) -> Side:
+    model = choice.model or store.MODEL
     name = model if recipe == PUBLISHED else store.output_name(model, recipe)
     if recipe != PUBLISHED and quantized_directory(name) is None:
         raise WeightsError(
             f"there are no `{recipe}` weights of `{model}` here",
             f"`localdiff quantize {model} --recipe {recipe}` makes them",
         )
-    return Side(recipe, name)
+    return Side(recipe, replace(choice, model=name))
 
 
 def _record(
@@ -201,7 +184,8 @@ def _record(
     load: Load,
 ) -> Trace:
     """The trace of one of the two runs; its model is freed when this returns."""
-    name = printable(side.model) + (f" with {printable(side.adapter)}" if side.adapter else "")
+    choice = side.choice
+    name = printable(str(choice.model)) + (f" with {printable(choice.adapter)}" if choice.adapter else "")
     status.show(f"loading {name}")
     # Nobody needs to know of a trace in a temporary folder.
     told = output if request.keep is not None else replace(output, quiet=True)

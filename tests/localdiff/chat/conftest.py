@@ -14,6 +14,7 @@ from localdiff import paths
 from localdiff.chat.settings import Looks
 from localdiff.commands import chat as command
 from localdiff.commands.chat import ChatRequest
+from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.run import RunRequest
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import Output, Stream
@@ -73,7 +74,10 @@ class Room:
             patch.setattr(command, "LineReader", lambda _stdin: self.typist)
             code = command.chat(
                 ChatRequest(
-                    run=RunRequest(options=options or GenerateOptions(seed=7), model=request.pop("model", None)),
+                    run=RunRequest(
+                        options=options or GenerateOptions(seed=7),
+                        choice=ModelChoice(model=request.pop("model", None)),
+                    ),
                     looks=looks or Looks(),
                     origins=request.pop("origins", {}),
                     **request,

@@ -345,7 +345,7 @@ def test_a_session_is_loaded_with_its_model_unless_another_is_typed(room: Room) 
     room("First", model="configured", origins={"model": "config.toml:1"})
     room("Second", resume=True, model="configured", origins={"model": "config.toml:1"})
     room("Third", resume=True, model="typed", origins={"model": "command line"})
-    assert [(request.model, request.adapter) for request in room.loaded] == [
+    assert [(request.choice.model, request.choice.adapter) for request in room.loaded] == [
         ("configured", None),
         ("its-model", "its-adapter"),
         ("typed", None),
@@ -357,7 +357,7 @@ def test_a_session_that_is_loaded_goes_on_with_the_model_of_the_chat(room: Room)
     room.speaker.engine.identity = replace(room.speaker.engine.identity, model="another")
     room("/load plans", "Second")
     room("Third", session="plans")
-    assert room.loaded[-1].model == "another"
+    assert room.loaded[-1].choice.model == "another"
 
 
 def test_renaming_leaves_what_another_program_wrote(store: SessionStore) -> None:

@@ -10,6 +10,7 @@ import pytest
 from localdiff.chat.settings import Looks
 from localdiff.commands import chat as command
 from localdiff.commands.chat import ChatRequest
+from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import RecordOptions
 from localdiff.options import GenerateOptions
 from tests.fakes_chat import ScriptedSpeaker
@@ -63,8 +64,9 @@ def test_every_option_arrives(cli: Cli, requests: list[ChatRequest]) -> None:
     )
     assert request.record == RecordOptions(file=Path("run.jsonl"))
     run = request.run
-    assert (run.model, run.device, run.dtype, run.max_memory) == ("demo", "cpu", "fp32", 2_000_000_000)
-    assert (run.offline, run.revision) == (True, "abc")
+    assert run.choice == ModelChoice(
+        model="demo", device="cpu", dtype="fp32", max_memory=2_000_000_000, offline=True, revision="abc"
+    )
     assert (run.live.wish, run.live.palette, run.live.fps) == ("off", "mono", 5)
     assert request.looks == Looks(live="off", think="show", markdown=False)
     assert (request.resume, request.private) == (True, True)
@@ -113,7 +115,7 @@ def test_what_cannot_be_met_is_a_usage_error(
 ) -> None:
     monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
     loaded: list[object] = []
-    monkeypatch.setattr(command, "load_engine", loaded.append)
+    monkeypatch.setattr(ModelChoice, "load", lambda *_, **__: loaded.append(None))
     done = cli("chat", *arguments, stdin=b"")
     assert (done.code, done.stdout) == (2, "")
     assert f"error: {message}" in done.stderr
@@ -128,7 +130,7 @@ def test_a_session_remembers_its_model(cli: Cli, monkeypatch: pytest.MonkeyPatch
 
     def chat(request: ChatRequest, *streams: Any, **inputs: Any) -> int:
         def load(run: Any) -> ScriptedSpeaker:
-            models.append(run.model)
+            models.append(run.choice.model)
             return ScriptedSpeaker()
 
         return real(request, *streams, **inputs, load=load)

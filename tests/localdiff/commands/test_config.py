@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from localdiff.cli import weights as cli_weights
+from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.quantize import QuantizeRequest
 from localdiff.commands.run import RunRequest
 from tests.fakes import ScriptedEngine
@@ -70,12 +71,7 @@ color = "never"
 
 def test_the_file_sets_what_is_not_typed(asked: Callable[..., RunRequest]) -> None:
     request = asked(EVERYTHING)
-    assert (request.model, request.device, request.dtype, request.max_memory) == (
-        "some/model",
-        "cpu",
-        "fp32",
-        3 * 10**9,
-    )
+    assert request.choice == ModelChoice(model="some/model", device="cpu", dtype="fp32", max_memory=3 * 10**9)
     options = request.options
     assert (options.context, options.max_tokens, options.system, options.think) == (99, 7, "Be brief.", True)
     assert (options.steps, options.cap, options.entropy_bound, options.seed) == (5, 4, 0.3, 12)

@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 from localdiff import __version__
+from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.run import RunRequest
 from localdiff.errors import ResourceError
 from localdiff.options import GenerateOptions
@@ -113,9 +114,9 @@ def test_the_model_is_named_to_the_loader(cli: Cli) -> None:
 
     arguments = "-m owner/name --revision abc --offline --device cuda:1 --dtype bf16"
     assert cli("run", "hi", *arguments.split(), load=load).code == 0
-    request = seen[0]
-    assert (request.model, request.revision, request.offline) == ("owner/name", "abc", True)
-    assert (request.device, request.dtype) == ("cuda:1", "bf16")
+    assert seen[0].choice == ModelChoice(
+        model="owner/name", revision="abc", offline=True, device="cuda:1", dtype="bf16"
+    )
 
 
 def test_the_engine_is_loaded_with_what_was_asked_for(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

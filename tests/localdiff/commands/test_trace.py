@@ -12,6 +12,7 @@ import pytest
 
 from localdiff.commands import record as record_command
 from localdiff.commands import trace_check, trace_pair
+from localdiff.commands.model_choice import ModelChoice
 from localdiff.errors import LocaldiffError, TraceError, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.identity import ModelIdentity
@@ -134,8 +135,9 @@ def test_rerun_shows_how_far_large_weights_are_hashed(
 
 
 def pair_request(**fields: object) -> trace_pair.PairRequest:
+    choice = ModelChoice(model="demo", adapter=fields.pop("adapter", None))  # type: ignore[arg-type]
     settings: dict[str, object] = {"recipes": "bf16,4bit", "options": GenerateOptions(seed=5), "prompt": "hi"}
-    return trace_pair.PairRequest(**(settings | fields))  # type: ignore[arg-type]
+    return trace_pair.PairRequest(choice=choice, **(settings | fields))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -160,10 +162,12 @@ class PairLoad:
     def __call__(
         self, _request: trace_pair.PairRequest, side: trace_pair.Side
     ) -> tuple[ScriptedEngine, trace_pair.Run]:
-        self.models.append(side.model)
-        self.adapters.append(side.adapter)
+        model = side.choice.model
+        assert model is not None
+        self.models.append(model)
+        self.adapters.append(side.choice.adapter)
         text = "Hello." if len(self.models) == 1 else "Hallo."
-        engine = ScriptedEngine(blocks=(Block(text=text),), identity=dataclasses.replace(IDENTITY, model=side.model))
+        engine = ScriptedEngine(blocks=(Block(text=text),), identity=dataclasses.replace(IDENTITY, model=model))
 
         def run(prompt: str, options: GenerateOptions, cancel: threading.Event) -> Iterator[Event]:
             self.options.append(options)
@@ -174,7 +178,7 @@ class PairLoad:
 
 def test_pair_runs_both_with_one_seed_and_compares(quantized: Path, streams: Output, tmp_path: Path) -> None:
     load = PairLoad()
-    request = pair_request(model="demo", keep=tmp_path, options=GenerateOptions())
+    request = pair_request(keep=tmp_path, options=GenerateOptions())
     assert trace_pair.trace_pair(request, streams, stdin=None, load=load) == 0
     assert load.models == ["demo", "demo-4bit"]
     assert load.options[0] == load.options[1]
@@ -189,7 +193,7 @@ def test_pair_runs_both_with_one_seed_and_compares(quantized: Path, streams: Out
 
 def test_pair_runs_a_model_without_an_adapter_and_with_it(streams: Output, tmp_path: Path) -> None:
     load = PairLoad()
-    request = pair_request(recipes=None, adapter="sudoku", model="demo", keep=tmp_path)
+    request = pair_request(recipes=None, adapter="sudoku", keep=tmp_path)
     assert trace_pair.trace_pair(request, streams, stdin=None, load=load) == 0
     assert load.models == ["demo", "demo"]
     assert load.adapters == [None, "sudoku"]
@@ -199,7 +203,7 @@ def test_pair_runs_a_model_without_an_adapter_and_with_it(streams: Output, tmp_p
 
 def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_path: Path) -> None:
     page = tmp_path / "pair.html"
-    request = pair_request(model="demo", output=page)
+    request = pair_request(output=page)
     assert trace_pair.trace_pair(request, streams, stdin=None, load=PairLoad()) == 0
     assert page.read_text().startswith("<!doctype html>")
     assert text_of(streams.stdout) == ""
@@ -229,7 +233,7 @@ def test_what_cannot_be_paired(
 ) -> None:
     load = PairLoad()
     with pytest.raises(kind) as caught:
-        trace_pair.trace_pair(pair_request(model="demo", **fields), streams, stdin=None, load=load)
+        trace_pair.trace_pair(pair_request(**fields), streams, stdin=None, load=load)
     assert words in caught.value.message
     assert caught.value.hint
     assert load.models == []

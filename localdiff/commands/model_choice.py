@@ -1,0 +1,59 @@
+"""Which model is to answer, and where: the options of the panel `Model`.
+
+Knows what can be chosen; loads what was. Torch is imported then and not before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from localdiff import store
+from localdiff.commands.interrupt import interruptible
+
+if TYPE_CHECKING:
+    from localdiff.engine import Engine
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelChoice:
+    """A model, and where it computes.
+
+    Attributes:
+        model: `demo`, the name of a quantized model, a directory or a Hub id; None is the default model.
+        adapter: name or directory of a low-rank adapter.
+        revision: revision of a model from the Hub.
+        offline: never ask the Hub.
+        device: where to compute, in the words of `--device`.
+        dtype: what to compute in, in the words of `--dtype`.
+        max_memory: most bytes to use on each device.
+    """
+
+    model: str | None = None
+    adapter: str | None = None
+    revision: str | None = None
+    offline: bool = False
+    device: str = "auto"
+    dtype: str = "auto"
+    max_memory: int | None = None
+
+    def load(self, *, context: int) -> Engine:
+        """Load the model, with memory for as many positions; Ctrl-C works meanwhile.
+
+        Raises:
+            LocaldiffError: any error that a user can act on.
+        """
+        model = store.default_model() if self.model is None else self.model
+        with interruptible():
+            from localdiff.engine import Engine
+
+            return Engine.load(
+                model,
+                device=self.device,
+                dtype=self.dtype,
+                revision=self.revision,
+                offline=self.offline,
+                context=context,
+                max_memory=self.max_memory,
+                adapter=self.adapter,
+            )
