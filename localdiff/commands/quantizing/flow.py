@@ -60,8 +60,9 @@ class Quantization:
         """See `commands.quantize.quantize`."""
         recipe = recipe_named(self._request.recipe)
         # 1. what is there
-        damaged = self._look_at_target()
-        if damaged is None:
+        exists = self._exists()
+        damaged = self._damage() if exists else {}
+        if exists and not damaged:
             return self._nothing_to_do()
         # 2. headers
         try:
@@ -96,35 +97,41 @@ class Quantization:
         self._output.stdout.write_path(self._target)
         return 0
 
-    def _look_at_target(self) -> dict[str, str] | None:
-        """What is wrong with the files of a finished output; None if it is sound and the one requested.
+    def _exists(self) -> bool:
+        """Whether there is a finished output to keep.
 
         Raises:
-            OutputError: it is sound and was made from something else, or is something else altogether.
-            DamagedError: not even its manifest can be read.
+            OutputError: the target is something else altogether.
         """
         if self._request.dry_run:
-            return {}
+            return False
         require_free(self._target)
-        if not (self._target / store.MANIFEST).is_file() or self._request.force:
-            return {}
+        return (self._target / store.MANIFEST).is_file() and not self._request.force
+
+    def _damage(self) -> dict[str, str]:
+        """What is wrong with the files of a finished output.
+
+        Raises:
+            DamagedError: not even its manifest can be read.
+        """
         try:
             with board(self._output) as shown:
-                damaged = {file.file: file.problem or "" for file in verification.damage(self._target, shown)}
+                return {file.file: file.problem or "" for file in verification.damage(self._target, shown)}
         except DamagedError as error:
             raise DamagedError(f"`{self._target}` is damaged: {error.message}", "`--force` rebuilds it") from error
-        if damaged:
-            return damaged
+
+    def _nothing_to_do(self) -> int:
+        """End with success where the output exists: a script that prepares a machine may run twice.
+
+        Raises:
+            OutputError: it was made from something else, or in another way.
+        """
         verification.remember(self._target, self._output)
         if (other := difference(read_manifest(self._target), self._target, self._request)) is not None:
             raise OutputError(
                 f"`{self._target}` already exists, and {other}",
                 "another `--output` makes a second one, `--force` rebuilds it",
             )
-        return None
-
-    def _nothing_to_do(self) -> int:
-        """End with success where the output exists: a script that prepares a machine may run twice."""
         self._output.stderr.write(
             f"Already here and intact: nothing was made. Run it: {run_command(self._target)}\n`--force` rebuilds it.\n"
         )
