@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {"chat", "commands", "exits", "quant", "store", "ui", "view"},
     "exits": {"ui", "quant"},
     "commands": {
-        "adapter",
+        "adapter_reference",
         "chat",
         "conversation",
         "ui",
@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
         "private",
     },
     "chat": {"ui", "view", "strict", "events", "private"},
-    "ui": {"view", "events", "identity"},
+    "ui": {"adapter_reference", "view", "events", "identity"},
     "view": {"events"},
     "trace": {"view", "events", "strict"},
     "trace.probe": {"events", "trace", "engine", "diffusion"},
@@ -86,7 +86,8 @@ ALLOWED: dict[str, set[str]] = {
     "checkpoint": {"quant"},
     "diffusion": set(),
     "model": {"quant.cuda", "quant.modules", "kernels"},
-    "adapter": {"model"},
+    "adapter": {"adapter_reference", "model"},
+    "adapter_reference": set(),
     "kernels": {"diffusion", "quant.cuda"},
     "demo": {"adapter", "model", "diffusion", "load", "conversation", "engine", "events"},
     "bench": {
@@ -139,6 +140,7 @@ ALLOWED_LATE: dict[str, set[str]] = {"engine": {"opening"}}
 TORCH_FREE = {
     "cli",
     "exits",
+    "adapter_reference",
     "chat",
     "commands",
     "ui",

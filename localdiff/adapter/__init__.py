@@ -11,7 +11,6 @@
     config     adapter_config.json, and which of its keys are refused
     keys       parses names of tensors
     stored     reads the two files, every tensor accounted for
-    shipped    finds an adapter by its name
     loaded     an adapter for one model
     transfer   a stored adapter as the start of a training
 

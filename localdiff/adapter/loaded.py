@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
+from ..adapter_reference import find_adapter
 from ..errors import WeightsError
 from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
 from .attach import attach
 from .base import fingerprint
 from .lowrank import LowRank
-from .shipped import find_adapter
 from .stored import Factors, StoredAdapter
 from .targets import Side, Target
 

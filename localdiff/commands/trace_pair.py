@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from localdiff import hub, store
+from localdiff.adapter_reference import find_adapter
 from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.prompt import read_prompt
@@ -145,8 +146,6 @@ def _sides(request: PairRequest) -> tuple[Side, Side]:
             "give either `--recipes bf16,4bit` or `--adapter NAME`",
         )
     if choice.adapter is not None:
-        from localdiff.adapter.shipped import find_adapter  # imports torch
-
         find_adapter(choice.adapter)  # before the first run, which would be in vain
         return Side(BASE, replace(choice, adapter=None)), Side(ADAPTED, choice)
     assert request.recipes is not None

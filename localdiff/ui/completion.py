@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from localdiff import paths
+from localdiff.adapter_reference import shipped_adapters
 from localdiff.config import KEYS
 from localdiff.ui.help import summary
 from localdiff.ui.later import loaded
@@ -169,11 +170,16 @@ def _models(env: Mapping[str, str]) -> list[Candidate]:
     return [*found, *(Candidate("plain", name, "quantized on this machine") for name in names), DIRECTORIES]
 
 
+def _adapters(_env: Mapping[str, str]) -> list[Candidate]:
+    return [*(Candidate("plain", name, "comes with this package") for name in shipped_adapters()), DIRECTORIES]
+
+
 _BY_WORD: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
     "FILE": lambda _env: [FILES],
     "PATH": lambda _env: [FILES],
     "DIR": lambda _env: [DIRECTORIES],
     "MODEL": _models,
+    "ADAPTER": _adapters,
     "RECIPE": lambda _env: [Candidate("plain", name) for name in KEYS["recipe"].choices],
     "DEVICE": lambda _env: [Candidate("plain", name) for name in _DEVICES],
     "TYPE": lambda _env: [Candidate("plain", name) for name in KEYS["dtype"].choices],

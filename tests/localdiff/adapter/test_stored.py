@@ -13,7 +13,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from localdiff.adapter import Adapter, StoredAdapter, add_adapter, open_adapter, save_adapter, shipped, terms_of
+from localdiff import adapter_reference
+from localdiff.adapter import Adapter, StoredAdapter, add_adapter, open_adapter, save_adapter, terms_of
 from localdiff.errors import WeightsError
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests import tiny
@@ -215,12 +216,12 @@ def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
 def test_an_adapter_of_this_package_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path / "shipped" / "sudoku", "q_proj")
     save(tmp_path / "here" / "sudoku", "k_proj")
-    monkeypatch.setattr(shipped, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(adapter_reference, "SHIPPED", tmp_path / "shipped")
     monkeypatch.chdir(tmp_path / "here")
-    assert shipped.find_adapter("sudoku") == tmp_path / "shipped" / "sudoku"
-    assert shipped.find_adapter("./sudoku") == Path("sudoku")
+    assert adapter_reference.find_adapter("sudoku") == tmp_path / "shipped" / "sudoku"
+    assert adapter_reference.find_adapter("./sudoku") == Path("sudoku")
     with pytest.raises(WeightsError) as caught:
-        shipped.find_adapter("soduku")
+        adapter_reference.find_adapter("soduku")
     assert caught.value.hint is not None and "with this package come: sudoku" in caught.value.hint
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from localdiff.adapter.shipped import SHIPPED, shipped_adapters
+from localdiff.adapter_reference import SHIPPED, shipped_adapters
 from localdiff.demo.evaluate import evaluate
 from localdiff.engine import Engine
 

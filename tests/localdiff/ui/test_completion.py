@@ -43,6 +43,8 @@ def offers(*words: str, env: dict[str, str] | None = None) -> list[str]:
         (["run", "--file="], ["<file>"]),
         (["run", "-m", ""], ["demo", "<dir>"]),
         (["run", "-m", "d"], ["demo", "<dir>"]),
+        (["run", "--adapter", ""], ["sudoku", "<dir>"]),
+        (["trace", "pair", "--adapter", "s"], ["sudoku", "<dir>"]),
         (["run", "--device", "c"], ["cpu", "cuda"]),
         (["run", "--dtype", ""], ["auto", "bf16", "fp32"]),
         (["run", "--seed", "--pal"], []),

@@ -1,16 +1,16 @@
 """Finds an adapter's directory by the user's name of it.
 
-Knows the adapters of this package and directories; reads no file.
+Knows the adapters of this package and directories; reads no file, and needs no torch.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from .. import paths
-from ..errors import WeightsError
+from localdiff import paths
+from localdiff.errors import WeightsError
 
-SHIPPED = Path(__file__).parents[1] / "demo" / "adapters"
+SHIPPED = Path(__file__).parent / "demo" / "adapters"
 
 
 def find_adapter(reference: str) -> Path:
