@@ -116,11 +116,12 @@ class Desk:
     def new_session(self) -> Session:
         """An empty session with the settings of this one."""
         old = self.session
-        return Session(created=stamp(), model=old.model, adapter=old.adapter, system=old.system, think=old.think)
+        return Session(created=stamp(), system=old.system, think=old.think)
 
     def open(self, session: Session) -> None:
         """Continues a session with the model of this one; nothing else of the one before stays."""
-        session.model, session.adapter = self.session.model, self.session.adapter
+        session.model, session.revision = self.session.model, self.session.revision
+        session.adapter = self.session.adapter
         self.session = session
         self.saves = not self._private
         self.pending.clear()

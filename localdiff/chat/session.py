@@ -64,8 +64,9 @@ class Session:
     Attributes:
         name: what it is called, None while it is not saved.
         created: when it began, as in `Turn`.
-        model: what answered last, in the words of `--model`.
-        adapter: the adapter added to it, in the words of `--adapter`.
+        model: what answered last, in the words of `--model`; a directory as an absolute path.
+        revision: its revision, if one was asked for, in the words of `--revision`.
+        adapter: the adapter added to it, in the words of `--adapter`; a directory as an absolute path.
         system: system prompt.
         think: whether the model is asked to think before it answers.
         turns: those so far.
@@ -73,6 +74,7 @@ class Session:
 
     created: str
     model: str = ""
+    revision: str | None = None
     adapter: str | None = None
     name: str | None = None
     system: str | None = None

@@ -19,7 +19,7 @@ VERSION = 1
 class Header:
     """The first line: version of the format, and the fields of `Session` except its name and turns.
 
-    `adapter` is left out where there is none.
+    `adapter` and `revision` are left out where there is none.
     """
 
     session: int
@@ -28,6 +28,7 @@ class Header:
     system: str | None
     think: bool
     adapter: str | None = None
+    revision: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,10 +55,12 @@ def encode(session: Session) -> bytes:
         system=session.system,
         think=session.think,
         adapter=session.adapter,
+        revision=session.revision,
     )
     fields = asdict(header)
-    if session.adapter is None:
-        del fields["adapter"]
+    for name in ("adapter", "revision"):
+        if fields[name] is None:
+            del fields[name]
     lines = [fields, *(asdict(turn) for turn in session.turns)]
     text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
     return text.encode("utf-8", "replace")  # a lone surrogate, which nobody typed on purpose
@@ -90,6 +93,7 @@ def read(data: bytes, name: str) -> Opened:
         created=header.created,
         model=header.model,
         adapter=header.adapter,
+        revision=header.revision,
         system=header.system,
         think=header.think,
     )

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
 from localdiff import hub, paths
@@ -27,6 +28,7 @@ from localdiff.chat.typed import LineReader
 from localdiff.commands.chat_trace import Headers, Recorded, reply_recorder, trace_saver
 from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.live import live_view, mode_of
+from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import RecordOptions, TraceFile, trace_file
 from localdiff.commands.run import RunRequest
 from localdiff.errors import UsageError
@@ -126,7 +128,7 @@ def _talk(
     with typing_ahead(keyboard):
         partner = _load(run, output, load)
     engine = partner.engine
-    session.model, session.adapter = engine.identity.model, _lasting(engine.identity)
+    _remember(session, engine.identity, run.choice)
     settings = ChatSettings(
         replace(run.options, system=None),
         replace(request.looks, think=_think(request, session)),
@@ -175,15 +177,24 @@ def _continued(request: ChatRequest, session: Session) -> RunRequest:
     run = request.run
     if not session.model or request.origins.get("model") == TYPED:
         return run
-    choice = replace(run.choice, model=session.model, adapter=run.choice.adapter or session.adapter)
+    choice = replace(
+        run.choice,
+        model=session.model,
+        adapter=run.choice.adapter or session.adapter,
+        revision=run.choice.revision or session.revision,
+    )
     return replace(run, choice=choice)
 
 
-def _lasting(identity: ModelIdentity) -> str | None:
-    """The adapter in a form that is valid from any folder: a name as it is, a directory as an absolute path."""
-    if identity.adapter is None or paths.expanded(identity.adapter) != identity.adapter_directory:
-        return identity.adapter
-    return str(identity.adapter_directory.resolve())
+def _remember(session: Session, identity: ModelIdentity, choice: ModelChoice) -> None:
+    """Has the session say which model and adapter it is held with, in words that mean the same in any folder."""
+    session.model, session.revision = _lasting(identity.model, identity.directory), choice.revision
+    session.adapter = None if identity.adapter is None else _lasting(identity.adapter, identity.adapter_directory)
+
+
+def _lasting(name: str, directory: Path | None) -> str:
+    """What the user called a directory, as an absolute path if it is a path, else as it is."""
+    return str(directory.resolve()) if directory is not None and paths.expanded(name) == directory else name
 
 
 def _session(request: ChatRequest, store: SessionStore) -> Opened:

@@ -76,7 +76,7 @@ class Room:
                 ChatRequest(
                     run=RunRequest(
                         options=options or GenerateOptions(seed=7),
-                        choice=ModelChoice(model=request.pop("model", None)),
+                        choice=ModelChoice(model=request.pop("model", None), revision=request.pop("revision", None)),
                     ),
                     looks=looks or Looks(),
                     origins=request.pop("origins", {}),

@@ -59,7 +59,7 @@ def test_what_is_saved_is_what_is_opened(store: SessionStore) -> None:
     opened = store.open("2026-11-21-120000")
     assert opened.damage is None
     assert opened.session == kept
-    kept.adapter = "/home/somebody/adapter"
+    kept.adapter, kept.revision = "/home/somebody/adapter", "v2"
     store.save(kept)
     assert store.open("2026-11-21-120000").session == kept
 
@@ -350,6 +350,25 @@ def test_a_session_is_loaded_with_its_model_unless_another_is_typed(room: Room) 
         ("its-model", "its-adapter"),
         ("typed", None),
     ]
+
+
+def test_a_session_names_its_model_so_that_it_is_found_from_any_folder(
+    room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "owner" / "name").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    model = replace(room.speaker.engine.identity, model="owner/name")
+    room.speaker.engine.identity = replace(model, directory=Path("owner/name"))
+    room("First", model="owner/name")
+    room("Second", resume=True)
+    assert room.loaded[-1].choice.model == str(tmp_path.resolve() / "owner" / "name")
+    room.speaker.engine.identity = replace(model, directory=tmp_path / "cache" / "abc", revision="abc")
+    room("Third", model="owner/name", revision="v2", origins={"model": "command line"})
+    room("/clear", "Fourth", resume=True)
+    room("Fifth", resume=True)
+    assert [(request.choice.model, request.choice.revision) for request in room.loaded[-3:]] == [
+        ("owner/name", "v2"),
+    ] * 3
 
 
 def test_a_session_that_is_loaded_goes_on_with_the_model_of_the_chat(room: Room) -> None:
