@@ -7,7 +7,7 @@ the commands in.
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -17,6 +17,10 @@ from localdiff.ui.output import Color
 from localdiff.ui.shells import SCRIPTS
 
 _COLOR = typer.Option(help="Whether to use colour.")
+_Key: TypeAlias = Annotated[
+    str, typer.Argument(metavar="KEY", help="A name that `localdiff config` lists, such as generate.steps.")
+]
+_Value: TypeAlias = Annotated[str, typer.Argument(metavar="VALUE", help="Its value, without quotes of TOML.")]
 
 config_app = typer.Typer(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -83,6 +87,22 @@ def paths_command(
 
     is_json = json or (context.parent is not None and bool(context.parent.params["json"]))
     return show_paths(decide_streams(context), as_json=is_json)
+
+
+@config_app.command("set", cls=Command)
+def set_command(context: typer.Context, key: _Key, value: _Value) -> int:
+    """Set a setting in config.toml, and leave its other lines and comments as they are."""
+    from localdiff.commands.config import set_setting
+
+    return set_setting(decide_streams(context), key, value)
+
+
+@config_app.command("unset", cls=Command)
+def unset_command(context: typer.Context, key: _Key) -> int:
+    """Take a setting out of config.toml, so that its default applies again."""
+    from localdiff.commands.config import set_setting
+
+    return set_setting(decide_streams(context), key, None)
 
 
 def completion_command(

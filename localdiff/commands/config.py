@@ -1,4 +1,4 @@
-"""`localdiff config`: every setting with its value and origin, and the locations on disk.
+"""`localdiff config`: every setting with its value and origin, changes of the file, and the locations on disk.
 
 Knows how settings and paths are listed; decides nothing about either.
 """
@@ -11,7 +11,18 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from localdiff import paths
-from localdiff.config import Setting, config_path, load_settings, strange_variables
+from localdiff.commands.output_file import output_file
+from localdiff.config import (
+    Setting,
+    check_file,
+    config_path,
+    edited,
+    key_named,
+    load_settings,
+    read_text,
+    strange_variables,
+)
+from localdiff.errors import ResourceError, UsageError
 from localdiff.ui.output import DIM, YELLOW, Output, printable
 
 
@@ -36,6 +47,42 @@ def show_settings(output: Output, *, as_json: bool, env: Mapping[str, str] = os.
         rows = [(setting.key.name, _value(setting), setting.where) for setting in settings.values()]
         untouched = {setting.key.name for setting in settings.values() if setting.origin == "default"}
         _write_table(output, rows, dimmed=untouched)
+    return 0
+
+
+def set_setting(output: Output, name: str, text: str | None, *, env: Mapping[str, str] = os.environ) -> int:
+    """Set a setting in the configuration file, or take it out, and list it as it is now.
+
+    Args:
+        output: the streams.
+        name: of the setting.
+        text: its value as typed; None takes it out.
+        env: environment.
+
+    Raises:
+        UsageError: the setting or its value is invalid, or the file does not take it.
+        ResourceError: the file cannot be written.
+    """
+    key = key_named(name)
+    try:
+        value = None if text is None else key.from_text(text)
+    except UsageError as error:
+        raise UsageError(error.message, error.hint or f"what it sets: {key.what}") from error
+    path = config_path(env)
+    shown = paths.shown(path, env)
+    before = read_text(path, shown)
+    after = edited(before, name, value)
+    check_file(after, shown)
+    if after != before:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with output_file(path) as file:
+                file.save(after)
+        except (UsageError, ResourceError) as error:
+            error.hint = "`localdiff config paths` says what moves it"
+            raise
+    setting = load_settings(env)[name]
+    _write_table(output, [(name, _value(setting), setting.where)])
     return 0
 
 

@@ -3,23 +3,29 @@
     keys         all settings: kind, variable, default
     file         `config.toml`, with the line of each entry
     environment  the variables
+    edit         changes of its text
     settings     precedence: variable, then file, then default (a flag overrides all of them)
 
 Knows strings, numbers and where they came from; knows no command and nothing that acts on a setting. Imports no torch.
 """
 
+from localdiff.config.edit import edited
 from localdiff.config.environment import is_set, strange_variables
-from localdiff.config.file import config_path
-from localdiff.config.keys import KEYS, Key
-from localdiff.config.settings import Setting, Settings, load_settings
+from localdiff.config.file import config_path, read_text
+from localdiff.config.keys import KEYS, Key, key_named
+from localdiff.config.settings import Setting, Settings, check_file, load_settings
 
 __all__ = [
     "KEYS",
     "Key",
     "Setting",
     "Settings",
+    "check_file",
     "config_path",
+    "edited",
     "is_set",
+    "key_named",
     "load_settings",
+    "read_text",
     "strange_variables",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from localdiff import paths
 from localdiff.config.keys import KEYS, Value
@@ -18,6 +18,19 @@ from localdiff.errors import UsageError
 
 CONFIG_FILE = "config.toml"
 _TABLES = tuple(dict.fromkeys(name.partition(".")[0] for name in KEYS if "." in name))
+
+
+KeyPath: TypeAlias = tuple[str, ...]
+"""A key and the tables that it is in: `("generate", "steps")`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Statement:
+    """Lines of a TOML text, from `begin` to before `end`, counted from 0, and the keys that they add."""
+
+    begin: int
+    end: int
+    adds: Mapping[KeyPath, object]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,19 +56,37 @@ def read_file(path: Path, shown: str) -> dict[str, Entry]:
     Raises:
         UsageError: it cannot be read, is not TOML, or holds an unknown key or an invalid value.
     """
+    return entries_of(read_text(path, shown), shown)
+
+
+def read_text(path: Path, shown: str) -> str:
+    """The text of a configuration file, which is TOML; empty where there is no file.
+
+    Raises:
+        UsageError: it cannot be read, or is not TOML.
+    """
     try:
         text = path.read_bytes().decode("utf-8-sig")
-        content = tomllib.loads(text)
+        tomllib.loads(text)
     except FileNotFoundError:
-        return {}
+        return ""
     except OSError as error:
         raise UsageError(f"{shown} cannot be read: {error.strerror}", "make it readable, or move it away") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{shown} is not text in UTF-8", "save it in that encoding, or move it away") from error
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{shown} is not TOML: {_lowered(str(error))}", 'text needs quotes: `live = "off"`') from error
+    return text
+
+
+def entries_of(text: str, shown: str) -> dict[str, Entry]:
+    """The entries of the text of a configuration file.
+
+    Raises:
+        UsageError: it holds an unknown key or an invalid value.
+    """
     entries: dict[str, Entry] = {}
-    for key_path, value in _leaves(content):
+    for key_path, value in _leaves(tomllib.loads(text)):
         name = ".".join(key_path)
         line = line_of(text, key_path)
         if name not in KEYS:
@@ -69,34 +100,40 @@ def read_file(path: Path, shown: str) -> dict[str, Entry]:
     return entries
 
 
-def line_of(text: str, key_path: tuple[str, ...]) -> int:
-    """The line, counted from 1, on which the statement that sets a key of a TOML text begins.
+def line_of(text: str, key_path: KeyPath) -> int:
+    """The line, counted from 1, on which the statement that sets a key of a TOML text begins."""
+    return next(statement.begin + 1 for statement in statements(text) if key_path in statement.adds)
 
-    A prefix of a TOML text that ends with a complete statement is TOML too, so the parser itself tells which
-    statement sets a key: the first one after which the key exists.
+
+def statements(text: str) -> Iterator[Statement]:
+    """The statements of a TOML text; comments and blank lines are none.
+
+    A prefix of a TOML text that ends with a complete statement is TOML too, so the parser itself tells where one ends
+    and what it sets.
     """
     lines = [line + "\n" for line in text.split("\n")]
-    begin = 0
+    begin, before = 0, values_of({})
     for end in range(1, len(lines) + 1):
         try:
-            content: Any = tomllib.loads("".join(lines[:end]))
+            after = values_of(tomllib.loads("".join(lines[:end])))
         except tomllib.TOMLDecodeError:
             continue  # in the middle of a statement
-        if _holds(content, key_path):
-            return begin + 1
-        begin = end
-    raise ValueError(f"{key_path=} should be set by the text")
+        if adds := {path: value for path, value in after.items() if path not in before}:
+            yield Statement(begin=begin, end=end, adds=adds)
+        begin, before = end, after
 
 
-def _holds(content: Any, key_path: tuple[str, ...]) -> bool:
-    for part in key_path:
-        if not isinstance(content, dict) or part not in content:
-            return False
-        content = content[part]
-    return True
+def values_of(content: Mapping[str, Any], above: KeyPath = ()) -> dict[KeyPath, object]:
+    """Every key of parsed TOML with its value: tables, and what is in them."""
+    found: dict[KeyPath, object] = {}
+    for key, value in content.items():
+        found[*above, key] = value
+        if isinstance(value, dict):
+            found |= values_of(value, (*above, key))
+    return found
 
 
-def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], object]]:
+def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[KeyPath, object]]:
     """Every key with its value; tables that settings are in are flattened."""
     for key, value in content.items():
         if key in _TABLES and isinstance(value, dict):
@@ -105,7 +142,7 @@ def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], objec
             yield (key,), value
 
 
-def _unknown(where: str, key_path: tuple[str, ...], value: object) -> UsageError:
+def _unknown(where: str, key_path: KeyPath, value: object) -> UsageError:
     """The error for an unknown key, with the one that may have been meant."""
     if isinstance(value, dict) and len(key_path) == 1:
         near = get_close_matches(key_path[0], _TABLES, 1)
@@ -123,7 +160,7 @@ def _unknown(where: str, key_path: tuple[str, ...], value: object) -> UsageError
     return UsageError(f"{where}: there is no setting `{word}`{inside}", _meant(key_path))
 
 
-def _meant(key_path: tuple[str, ...]) -> str:
+def _meant(key_path: KeyPath) -> str:
     word, table = key_path[-1], ".".join(key_path[:-1])
     for name, key in KEYS.items():
         if key.word == word:

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -185,6 +186,20 @@ EXCLUDES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Settings that a value from a stronger origin overrides: one temperature, or the two ends of a schedule."""
+
+
+def key_named(name: str) -> Key:
+    """The setting of this name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name in KEYS:
+        return KEYS[name]
+    names = {key.word: key.name for key in KEYS.values()}
+    near = get_close_matches(name.rpartition(".")[2].replace("-", "_"), names, 1)
+    hint = f"did you mean `{names[near[0]]}`?" if near else "`localdiff config` lists every setting"
+    raise UsageError(f"there is no setting `{name}`", hint)
 
 
 def _number(text: str) -> Value:

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from localdiff import paths
 from localdiff.config.environment import read_environment
-from localdiff.config.file import config_path, read_file
+from localdiff.config.file import Entry, config_path, entries_of, read_file
 from localdiff.config.keys import EXCLUDES, KEYS, Key, Value
 from localdiff.errors import UsageError
 from localdiff.options import GenerateOptions
@@ -70,8 +70,26 @@ def load_settings(env: Mapping[str, str] = os.environ) -> Settings:
     """
     path = config_path(env)
     shown = paths.shown(path, env)
+    return _in_force(read_file(path, shown), shown, env)
+
+
+def check_file(text: str, shown: str) -> None:
+    """Raises what a command would that reads a configuration file of this text.
+
+    Raises:
+        UsageError: it holds an invalid setting, or settings that exclude each other.
+    """
+    entries = entries_of(text, shown)
+    try:
+        _in_force(entries, shown, {})
+    except UsageError as error:  # its hint counts the lines of a text that is not in the file
+        error.hint = "`localdiff config unset KEY` takes a setting out of the file"
+        raise
+
+
+def _in_force(entries: Mapping[str, Entry], shown: str, env: Mapping[str, str]) -> Settings:
     found = {name: Setting(key=key, value=key.default) for name, key in KEYS.items()}
-    for name, entry in read_file(path, shown).items():
+    for name, entry in entries.items():
         found[name] = Setting(key=KEYS[name], value=entry.value, origin="file", where=f"{shown}:{entry.line}")
     for name, value in read_environment(env).items():
         found[name] = Setting(key=KEYS[name], value=value, origin="variable", where=KEYS[name].variable)

@@ -180,6 +180,7 @@ _BY_WORD: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
     "DIR": lambda _env: [DIRECTORIES],
     "MODEL": _models,
     "ADAPTER": _adapters,
+    "KEY": lambda _env: [Candidate("plain", key.name, key.what) for key in KEYS.values()],
     "RECIPE": lambda _env: [Candidate("plain", name) for name in KEYS["recipe"].choices],
     "DEVICE": lambda _env: [Candidate("plain", name) for name in _DEVICES],
     "TYPE": lambda _env: [Candidate("plain", name) for name in KEYS["dtype"].choices],

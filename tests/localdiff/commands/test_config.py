@@ -178,6 +178,62 @@ def test_a_variable_that_nobody_reads_is_warned_about(cli: Cli, monkeypatch: pyt
     assert result.stderr == "warning: unknown variable LOCALDIFF_STEP\nhint: did you mean LOCALDIFF_STEPS?\n"
 
 
+def test_set_and_unset_change_one_line_of_the_file(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = home / "config.toml"
+    assert cli("config", "set", "generate.steps", "16").stdout == f"generate.steps  16  {file}:2\n"
+    assert cli("config", "set", "generate.think", "yes").stdout == f"generate.think  true  {file}:3\n"
+    assert file.read_text() == "[generate]\nsteps = 16\nthink = true\n"
+    assert cli("config", "unset", "generate.steps").stdout == "generate.steps  (as the model says)  default\n"
+    assert file.read_text() == "[generate]\nthink = true\n"
+    monkeypatch.setenv("LOCALDIFF_THINK", "no")
+    assert cli("config", "set", "generate.think", "on").stdout == "generate.think  false  LOCALDIFF_THINK\n"
+
+
+def test_set_keeps_a_link_and_the_mode_of_the_file(cli: Cli, home: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "dotfiles.toml"
+    kept.write_text("# mine\n")
+    kept.chmod(0o640)
+    (home / "config.toml").symlink_to(kept)
+    assert cli("config", "set", "model", "demo").code == 0
+    assert (kept.read_text(), kept.stat().st_mode & 0o777) == ('# mine\nmodel = "demo"\n', 0o640)
+    assert (home / "config.toml").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["steps", "3"], "there is no setting `steps`", "did you mean `generate.steps`?"),
+        (["ui.pallette", "dark"], "there is no setting `ui.pallette`", "did you mean `ui.palette`?"),
+        (["xyzzy", "1"], "there is no setting `xyzzy`", "`localdiff config` lists every setting"),
+        (["generate.steps", "0"], "steps=0 must be >= 1", "what it sets: most denoise steps a block may take"),
+        (["max_memory", "lots"], "max_memory='lots' is not an amount of memory", ""),
+        (["generate.temperature", "0.5"], "temperature=0.5 excludes t_min=0.1", "`localdiff config unset KEY` takes"),
+        (["generate.system", "a\x7fb"], "`generate.system` cannot be changed alone", "change it in an editor"),
+    ],
+)
+def test_what_cannot_be_set_leaves_the_file_as_it_was(
+    cli: Cli, home: Path, arguments: list[str], message: str, hint: str
+) -> None:
+    file = home / "config.toml"
+    file.write_text("[generate]\nt_min = 0.1\n")
+    result = cli("config", "set", *arguments)
+    assert (result.code, result.stdout) == (2, "")
+    assert f"error: {message}" in result.stderr
+    assert f"hint: {hint}" in result.stderr
+    assert file.read_text() == "[generate]\nt_min = 0.1\n"
+
+
+def test_set_repairs_a_value_and_names_another_that_is_wrong(cli: Cli, home: Path) -> None:
+    file = home / "config.toml"
+    file.write_text("context = 'x'\n")
+    assert cli("config", "set", "context", "99").code == 0
+    assert file.read_text() == "context = 99\n"
+    file.write_text("stepps = 3\n")
+    assert f"{file}:1: there is no setting `stepps`" in cli("config", "set", "context", "99").stderr
+    file.write_text("context = \n")
+    assert "is not TOML" in cli("config", "set", "context", "99").stderr
+
+
 @pytest.mark.parametrize("arguments", [["paths", "--json"], ["--json", "paths"]])
 def test_paths(cli: Cli, home: Path, arguments: list[str]) -> None:
     content = json.loads(cli("config", *arguments).stdout)

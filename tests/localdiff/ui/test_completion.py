@@ -32,7 +32,8 @@ def offers(*words: str, env: dict[str, str] | None = None) -> list[str]:
     [
         (["ru"], ["run"]),
         (["conf"], ["config"]),
-        (["config", ""], ["paths"]),
+        (["config", ""], ["paths", "set", "unset"]),
+        (["config", "set", "ui.p"], ["ui.palette"]),
         (["--v"], ["--version"]),
         (["run", "--pal"], ["--palette"]),
         (["run", "--palette", "m"], ["mono"]),

@@ -1,0 +1,92 @@
+"""Changes of `config.toml` as text: the setting changes, and nothing else does."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localdiff.config import edited
+from localdiff.config.keys import Value
+from localdiff.errors import UsageError
+
+FILE = """\
+# my settings
+model = "demo"  # the small one
+
+# how it generates
+[generate]
+steps = 32 # not too many
+system = '''
+Be # brief.
+'''  # why not
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "old", "new"),
+    [
+        ("generate.steps", 16, "steps = 32 # not", "steps = 16 # not"),
+        ("generate.system", 'a "b" # c', "'''\nBe # brief.\n'''  # why", '"a \\"b\\" # c"  # why'),
+        ("model", "é\n", '"demo"  # the', '"é\\n"  # the'),
+        ("context", 99, "# the small one\n", "# the small one\ncontext = 99\n"),
+        ("generate.think", True, "# why not\n", "# why not\nthink = true\n"),
+        ("ui.fps", 3.5, "# why not\n", "# why not\n\n[ui]\nfps = 3.5\n"),
+        ("generate.steps", None, "steps = 32 # not too many\n", ""),
+        ("model", None, 'model = "demo"  # the small one\n', ""),
+        ("generate.seed", None, "", ""),
+    ],
+)
+def test_one_statement_changes(name: str, value: Value | None, old: str, new: str) -> None:
+    assert edited(FILE, name, value) == FILE.replace(old, new, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "result"),
+    [
+        ("", "model", 'model = "x"\n'),
+        ("", "ui.palette", '[ui]\npalette = "x"\n'),
+        ("# mine", "model", '# mine\nmodel = "x"\n'),
+        ("[ui]", "model", 'model = "x"\n\n[ui]\n'),
+        ("# mine\n\n# look\n[ui]\n", "model", '# mine\n\nmodel = "x"\n\n# look\n[ui]\n'),
+        ("[generate]\n[ui]\nfps = 3\n", "generate.system", '[generate]\nsystem = "x"\n[ui]\nfps = 3\n'),
+        ("generate.system = 1\n", "generate.system", 'generate.system = "x"\n'),
+        ("context = 1\r\n[ui]\r\n", "model", 'context = 1\r\nmodel = "x"\n[ui]\r\n'),
+    ],
+)
+def test_where_a_setting_goes(text: str, name: str, result: str) -> None:
+    assert edited(text, name, "x") == result
+
+
+@pytest.mark.parametrize("text", ["generate = { system = 'a' } # here\n", "generate = {}\n", "generate.steps = 1\n"])
+def test_a_form_that_is_not_changed_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="`generate.system` cannot be changed"):
+        edited(text, "generate.system", "x")
+
+
+_VALUES = st.sampled_from(["1", '"#"', '"""a\n# b\n[c]\nk0 = 1"""', "'''\n#\n'''", "[1,\n  2, # two\n]", "{ a = 1 }"])
+
+
+@given(
+    values=st.lists(_VALUES, min_size=1, max_size=6),
+    comments=st.lists(st.sampled_from(["", " # k1 = 2", "#"]), min_size=6, max_size=6),
+    number=st.integers(0, 7),
+    value=st.one_of(st.none(), st.booleans(), st.integers(), st.floats(-9, 9), st.text()),
+)
+def test_all_others_stay(values: list[str], comments: list[str], number: int, value: Value | None) -> None:
+    lines = [f"k{at} = {text}{comments[at]}\n" for at, text in enumerate(values)]
+    before = "".join(lines)
+    try:
+        after = edited(before, f"k{number}", value)
+    except UsageError:
+        is_table = number < len(values) and values[number].startswith("{")
+        is_odd = isinstance(value, str) and not value.isprintable()  # TOML does not take every character
+        assert is_table or is_odd
+        return
+    content = tomllib.loads(before) | {f"k{number}": value}
+    assert tomllib.loads(after) == {name: found for name, found in content.items() if found is not None}
+    assert all(line in after for at, line in enumerate(lines) if at != number)
+    if value is not None and number < len(values):
+        assert comments[number] in after
