@@ -70,7 +70,7 @@ class Engine:
 
         Args:
             layer_devices: device of each layer, if not all are on one.
-            denoiser: how its blocks are denoised; by default the best choice for its device.
+            denoiser: how its blocks are denoised; by default on the plain path.
         """
         self.model = model
         self.tokenizer = tokenizer
@@ -82,8 +82,7 @@ class Engine:
         self._dtype = model.norm.weight.dtype
         self.layer_devices = layer_devices or self._device
         self.prefill_chunk = prefill_chunk
-        one_device = layer_devices is None or set(layer_devices) == {self._device}
-        self.denoiser = denoiser or Denoiser.for_device(model, self._device, one_device=one_device)
+        self.denoiser = denoiser or Denoiser(model)
         self._spare: Context | None = None
 
     @classmethod
@@ -137,7 +136,13 @@ class Engine:
             opened.template,
             opened.generation_config,
             opened.identity,
-            layer_devices=opened.layer_devices,
+            layer_devices=opened.placement.layers,
+            denoiser=Denoiser.for_device(
+                opened.network,
+                opened.placement.main,
+                one_device=opened.placement.is_on_one_device,
+                stays=opened.placement.is_whole,
+            ),
         )
 
     def generate(

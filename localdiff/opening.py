@@ -15,7 +15,7 @@ from .adapter import open_adapter
 from .errors import UsageError
 from .hub import resolve
 from .identity import ModelIdentity
-from .load import further_devices, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
+from .load import Placement, further_devices, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
 from .model.diffusion_gemma import DiffusionGemma
 from .text.template import ChatTemplate
 from .text.tokenizer import Tokenizer
@@ -25,18 +25,14 @@ _SHORT = {torch.bfloat16: "bf16", torch.float32: "fp32"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenedModel:
-    """What `Engine` takes.
-
-    Attributes:
-        layer_devices: where each layer computes.
-    """
+    """What `Engine` takes, and where its layers compute."""
 
     network: DiffusionGemma
     tokenizer: Tokenizer
     template: ChatTemplate
     generation_config: Mapping[str, Any]
     identity: ModelIdentity
-    layer_devices: tuple[torch.device, ...]
+    placement: Placement
 
 
 def open_model(
@@ -89,5 +85,5 @@ def open_model(
             adapter=adapter,
             adapter_directory=None if stored is None else stored.directory,
         ),
-        layer_devices=loaded.placement.layers,
+        placement=loaded.placement,
     )

@@ -18,25 +18,28 @@ from ..switches import reading_switches
 _log = logging.getLogger(__name__)
 
 
-def prepare_gpu(network: nn.Module, device: torch.device, keep: Collection[str] = ()) -> None:
-    """Replaces modules that have a faster form on this GPU, in a network that is on it as a whole.
+def prepare_gpu(
+    network: nn.Module, device: torch.device, *, adapted: Collection[str] = (), passing: Collection[str] = ()
+) -> None:
+    """Replaces modules that have a faster form on this GPU, in a network that computes on it as a whole.
 
     Args:
-        keep: paths of experts with an adapter hook, which the fused kernels do not support.
+        adapted: paths of experts with an adapter hook, which the fused kernels do not support.
+        passing: paths of modules whose weights are on the GPU during their pass only; they stay as they are.
 
     Raises:
         UsageError: an environment variable has an invalid value.
     """
     with reading_switches():
-        prepared = prepare(network, device, keep=keep)
+        prepared = prepare(network, device, keep={*adapted, *passing})
     for path in prepared.paths:
         _log.info("%s", path)
-    if keep:
+    if adapted:
         _log.warning(
             "the adapter changes the experts of %d layer%s: those are computed one by one, and no step is captured "
             "as a CUDA graph, which is slower",
-            len(keep),
-            "s" * (len(keep) > 1),
+            len(adapted),
+            "s" * (len(adapted) > 1),
         )
     if prepared.lacking is not None:
         _log.warning("%s", prepared.lacking)

@@ -105,8 +105,9 @@ def load_model(
         wanted += demand.account.cache + demand.account.buffers
         free = budgets[0].nbytes
         prepare_cpu(network, spare=None if free is None else max(0, free - wanted))
-    if device.type == "cuda" and set(placement.layers) == {device} and not placement.offloaded:
-        prepare_gpu(network, device, keep=() if fitting is None else fitting.experts)
+    if device.type == "cuda" and placement.is_on_one_device:
+        passing = [path for path, _ in network.named_modules() if _layer(path) in placement.offloaded]
+        prepare_gpu(network, device, adapted=() if fitting is None else fitting.experts, passing=passing)
     network = network.requires_grad_(False).eval()
     if fitting is not None:
         fitting.attach(network, (*names, *weights.names), placement.layers)
@@ -202,7 +203,7 @@ def _assign(
             "`--max-memory` with a smaller amount keeps some layers in host memory",
         ) from error
     network.load_state_dict(state, strict=not later, assign=True)
-    if later or set(placement.layers) != {placement.main}:
+    if not placement.is_whole:
         from .offload import FileWeights, dispatch
 
         dispatch(network, placement, FileWeights(weights, later, dtype))

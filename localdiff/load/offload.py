@@ -51,7 +51,7 @@ def dispatch(network: DiffusionGemma, placement: Placement, weights: Mapping[str
         placement: where the layers compute.
         weights: entries of the state, by name, for the offloaded layers.
     """
-    if not placement.offloaded and set(placement.layers) == {placement.main}:
+    if placement.is_whole:
         return
     for index, (layer, device) in enumerate(zip(network.layers, placement.layers, strict=True)):
         offloaded = index in placement.offloaded

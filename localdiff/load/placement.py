@@ -86,6 +86,16 @@ class Placement:
     layers: tuple[torch.device, ...]
     offloaded: tuple[int, ...] = ()
 
+    @property
+    def is_on_one_device(self) -> bool:
+        """Whether all layers compute on one device."""
+        return set(self.layers) == {self.main}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all layers are on one device, and stay there."""
+        return self.is_on_one_device and not self.offloaded
+
 
 def place(demand: Demand, budgets: Sequence[Budget], *, may_offload: bool) -> Placement:
     """Finds a place for every layer.
@@ -126,10 +136,10 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_f
     Args:
         host_free: free bytes of host memory, or None where they are unknown.
     """
-    devices = len({placement.main, *placement.layers})
-    if not placement.offloaded and devices == 1:
+    if placement.is_whole:
         return None
     if not placement.offloaded:
+        devices = len({placement.main, *placement.layers})
         return f"{_what(demand, budgets)}: it is spread over {devices} devices, so the fused GPU kernels are not used"
     nbytes = sum(demand.layers[layer].weights for layer in placement.offloaded)
     what = f"{len(placement.offloaded)} of {len(demand.layers)} layers ({shown_size(nbytes)})"
@@ -143,6 +153,8 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_f
         )
         if host_free is not None and nbytes > host_free:
             how += f"; only {shown_size(host_free)} of it is free, so the rest is read from the disk every time"
+        if placement.main.type == "cuda":
+            how += "; besides, these layers decode their experts one by one, and no step is captured as a CUDA graph"
     return f"{_what(demand, budgets)}: {what} {how}"
 
 

@@ -58,13 +58,15 @@ class Denoiser:
         self._buffers: StepBuffers | None = None
 
     @classmethod
-    def for_device(cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True) -> Denoiser:
-        """One that takes the fastest path that works on a device, and prepares the model for it.
+    def for_device(
+        cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True, stays: bool = True
+    ) -> Denoiser:
+        """One that takes `StepPath.for_device`, and prepares the model for it.
 
         Raises:
             UsageError: an environment variable has an invalid value.
         """
-        path = StepPath.for_device(model, device, one_device=one_device).prepare(model)
+        path = StepPath.for_device(model, device, one_device=one_device, stays=stays).prepare(model)
         if device.type == "cuda":
             _log.info("steps: %s", path)
         return cls(model, path)

@@ -48,8 +48,15 @@ class StepPath:
     ahead: bool = True
 
     @classmethod
-    def for_device(cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True) -> StepPath:
-        """The fastest path that works on a device; on anything but one NVIDIA GPU the plain path.
+    def for_device(
+        cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True, stays: bool = True
+    ) -> StepPath:
+        """The fastest path that works on a device; on anything but an NVIDIA GPU the plain path.
+
+        Args:
+            one_device: whether all layers compute on it.
+            stays: whether all of their weights are there between passes, too. Those that come and go can be neither
+                fused nor captured.
 
         Raises:
             UsageError: an environment variable has an invalid value.
@@ -58,20 +65,19 @@ class StepPath:
             plain = {part: is_plain(part) for part in PARTS}
             check_switches()  # a wrong value is an error even without a GPU
             sparse = is_sparse()
-        if device.type != "cuda" or not one_device:
+        if device.type != "cuda":
             return cls()
-        commits = not plain["commit"]
-        if plain["step"] or missing(device) is not None:
-            return cls(fuses_commits=commits)
+        triton = one_device and not plain["step"] and missing(device) is None
+        static = triton and stays
         return cls(
-            static=True,
-            captured=not plain["graph"] and not plain["logits"] and _can_be_captured(model),
-            logits=not plain["logits"],
-            attention=not plain["attention"] and _can_attend(model),
-            layer_ops=not plain["layer-ops"],
-            projections=not plain["projections"],
-            fuses_commits=commits,
-            sparse=sparse,
+            static=static,
+            captured=static and not plain["graph"] and not plain["logits"] and _can_be_captured(model),
+            logits=static and not plain["logits"],
+            attention=triton and not plain["attention"] and _can_attend(model),
+            layer_ops=triton and not plain["layer-ops"],
+            projections=static and not plain["projections"],
+            fuses_commits=not plain["commit"],
+            sparse=static and sparse,
         )
 
     def prepare(self, model: DiffusionGemma) -> StepPath:

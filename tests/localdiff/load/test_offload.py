@@ -16,8 +16,13 @@ from localdiff.load import LoadedModel, StoredWeights, load_model, loader, open_
 from localdiff.load.placement import Placement
 from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
+from localdiff.static import Denoiser
+from quant.cuda import choice
+from quant.cuda.experts import CudaExperts
 from tests.checkpoints import Spec, write_checkpoint
+from tests.kernels import needs_interpreter
 from tests.quantized import quantize
+from tests.steps import denoiser_of
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 GPU = pytest.param("cuda:0", marks=pytest.mark.gpu)
@@ -122,6 +127,38 @@ def test_a_tiny_budget_gives_the_same_text_and_tells_the_cost(
     assert "read from their files again in every pass" in caplog.messages[0]
     assert any(parameter.device == META for parameter in little.model.parameters())
     assert generate(little) == generate(everything)
+
+
+@pytest.mark.parametrize("offloaded", [(), (1, 2)], ids=len)
+def test_steps_are_told_whether_all_weights_stay(
+    directories: dict[str, Path], monkeypatch: pytest.MonkeyPatch, offloaded: tuple[int, ...]
+) -> None:
+    """A fused projection of weights that come and go would compute with what was there when it was made: nothing."""
+    told: list[dict[str, bool]] = []
+    placement = Placement(main=CPU, layers=(CPU,) * len(SPEC.layers), offloaded=offloaded)
+    monkeypatch.setattr(loader, "place", lambda *_, **__: placement)
+    monkeypatch.setattr(Denoiser, "for_device", lambda model, device, **where: told.append(where) or Denoiser(model))
+    Engine.load(str(directories["4bit"]), device="cpu", dtype="fp32", context=64)
+    assert told == [{"one_device": True, "stays": not offloaded}]
+
+
+@needs_interpreter
+@pytest.mark.filterwarnings("ignore:divide by zero")
+@pytest.mark.parametrize("form", ["4bit", "int8"])
+def test_layers_that_stay_are_computed_by_kernels_beside_those_that_pass(
+    directories: dict[str, Path], monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """What a GPU does with a model of which some layers stay in host memory."""
+    monkeypatch.setattr(choice, "missing", lambda _: None)
+    everything = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context=64)
+    placement = Placement(main=CPU, layers=(CPU,) * len(SPEC.layers), offloaded=(1, 2))
+    monkeypatch.setattr(loader, "place", lambda *_, **__: placement)
+    engine = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context=64)
+    passing = [path for path, _ in engine.model.named_modules() if path.startswith(("layers.1.", "layers.2."))]
+    choice.prepare(engine.model, torch.device("cuda", 0), keep=passing)
+    assert [type(layer.experts) is CudaExperts for layer in engine.model.layers] == [True, False, False, True]
+    engine.denoiser = denoiser_of(engine.model, attention=True, layer_ops=True, fuses_commits=True)
+    assert generate(engine) == generate(everything)
 
 
 def test_a_budget_that_is_too_small_for_anything(directories: dict[str, Path]) -> None:

@@ -24,7 +24,7 @@ from localdiff.errors import UsageError, WeightsError
 from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
 from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
-from localdiff.static import Denoiser, outcome
+from localdiff.static import Denoiser, StepPath, outcome
 from tests import tiny
 from tests.kernels import needs_interpreter
 from tests.steps import denoiser_of
@@ -249,6 +249,25 @@ def test_on_a_cpu_nothing_changes_by_itself() -> None:
     denoiser = Denoiser.for_device(tiny.model(), CPU)
     assert str(denoiser.path) == "plain step"
     assert (denoiser.canvas_room, denoiser.path.fuses_commits) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ({}, "static step, logits in Triton, layer ops in Triton, commit fused"),
+        ({"stays": False}, "plain step, layer ops in Triton, commit fused"),
+        ({"one_device": False}, "plain step, commit fused"),
+    ],
+    ids=str,
+)
+def test_where_layers_are_decides_what_a_card_can_do(
+    monkeypatch: pytest.MonkeyPatch, where: dict[str, bool], words: str
+) -> None:
+    """Weights that come and go can be neither fused nor captured."""
+    monkeypatch.setattr("localdiff.static.path.missing", lambda _: None)
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "projections" if not where else "")
+    path = StepPath.for_device(tiny.model(), torch.device("cuda", 0), **where)
+    assert str(path) == words
 
 
 @pytest.mark.parametrize(
