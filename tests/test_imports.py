@@ -106,6 +106,7 @@ ALLOWED: dict[str, set[str]] = {
         "quant.modules",
     },
     "doctor": {
+        "diffusion",
         "engine",
         "events",
         "load",

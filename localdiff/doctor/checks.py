@@ -74,6 +74,7 @@ class Examination:
             Check(name="torch and its devices", run=self._devices, seconds=COMPUTING),
             Check(name="quantized layers", run=self._products, seconds=COMPUTING),
             Check(name="a denoise step", run=self._denoise, seconds=COMPUTING),
+            Check(name="GPU kernels", run=self._kernels, seconds=COMPUTING),
             Check(name="what each recipe needs", run=self._recipes, seconds=COMPUTING),
         ]
         return [
@@ -128,6 +129,13 @@ class Examination:
         from localdiff.doctor.denoise import check_denoise
 
         return check_denoise(load_values().denoise, [str(one.device) for one in self._torch_devices])
+
+    def _kernels(self) -> list[Finding]:
+        if self._torch_devices is None:
+            return []
+        from localdiff.doctor.kernels import check_kernels
+
+        return check_kernels([one.device for one in self._torch_devices])
 
     def _recipes(self) -> list[Finding]:
         if self._torch_devices is None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from localdiff.diffusion.noise import SeededNoise
 from localdiff.doctor.finding import WEIGHTS, Finding
 from localdiff.doctor.pattern import words
 from localdiff.doctor.values import DenoiseValues, demo_digest
@@ -29,25 +30,17 @@ NATS = 0.02
 """Largest difference of an entropy, in nats."""
 
 
-class FixedNoise:
+class FixedNoise(SeededNoise):
     """Noise without a generator: the same canvas everywhere, and the median of each distribution as its sample."""
 
-    whole_canvas = False
-
-    def at(self, block: int, step: int) -> None:
-        del block, step
+    def __init__(self) -> None:
+        super().__init__(0)
 
     def canvas(self, length: int, vocab_size: int) -> Tensor:
         return words(length, 1) % vocab_size
 
     def start_step(self, length: int) -> None:
-        del length
-
-    def sample(self, probs: Tensor, first_row: int) -> Tensor:
-        del first_row
-        cumulative = probs.cumsum(dim=-1)
-        middle = torch.searchsorted(cumulative, cumulative[:, -1:] / 2, right=True).squeeze(1)
-        return middle.clamp_(max=probs.shape[1] - 1)
+        self._uniforms = torch.full((length,), 0.5)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

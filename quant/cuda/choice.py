@@ -71,9 +71,9 @@ def prepare(
     found = {path: maker for path, maker in makers.items() if maker is not None}
     if not found:
         return Prepared()
-    reason = missing(device)
-    if reason is not None:
-        return Prepared(lacking=f"{reason}: {_COST}")
+    lack = missing(device)
+    if lack is not None:
+        return Prepared(lacking=f"{lack.reason}: {_COST}; {lack.remedy}")
     paths: dict[str, list[str]] = defaultdict(list)
     for path, maker in found.items():
         parent, _, attribute = path.rpartition(".")

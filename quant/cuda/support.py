@@ -6,6 +6,8 @@ Knows two small launches and what they must compute; knows nothing about models.
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -17,21 +19,40 @@ LEAST = (8, 0)
 """Lowest compute capability with bf16 tensor cores."""
 
 
+_VERSIONS = "another version of Triton, torch or the driver may help"
+_TOOLS = (
+    "install a C compiler and the headers of this Python (`sudo apt install gcc python3-dev` on Debian and Ubuntu, "
+    "`sudo dnf install gcc python3-devel` on Fedora)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What keeps kernels from running on a device, in a few words, and what may help."""
+
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
 @cache
-def missing(device: torch.device) -> str | None:
-    """What keeps kernels from running on a device, in a few words; None where nothing does."""
+def missing(device: torch.device) -> Lack | None:
+    """What keeps kernels from running on a device; None where nothing does."""
     if device.type != "cuda" or not torch.cuda.is_available():
-        return f"there is no CUDA device `{device}`"
+        return Lack(f"there is no CUDA device `{device}`", "use an NVIDIA GPU")
     if torch.version.hip is not None:
-        return "the kernels need an NVIDIA GPU"
+        return Lack("the kernels need an NVIDIA GPU", "use an NVIDIA GPU")
     if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed"
+        return Lack("Triton is not installed", "`pip install triton` (`triton-windows` on Windows)")
     if torch.cuda.get_device_capability(device) < LEAST:
-        return f"{torch.cuda.get_device_name(device)} is older than compute capability {LEAST[0]}.{LEAST[1]}"
+        name = torch.cuda.get_device_name(device)
+        return Lack(f"{name} is older than compute capability {LEAST[0]}.{LEAST[1]}", "use a newer GPU")
     return _trial(device)
 
 
-def _trial(device: torch.device) -> str | None:
+def _trial(device: torch.device) -> Lack | None:
     """Runs kernels: they need a driver, and where launchers are built a C compiler too.
 
     First the smallest one there is. Then an nf4 weight times the identity, which must give the decoded weight bit for
@@ -41,9 +62,17 @@ def _trial(device: torch.device) -> str | None:
         with torch.cuda.device_of(torch.empty(0, device=device)):  # type: ignore[no-untyped-call]
             exact = _rounds_rows(device) and _decodes_nf4(device)
     except Exception as error:  # any of the compiler's, whose errors have no class in common with others
+        if _is_of_tools(error):
+            return Lack("Triton cannot build its launcher here", _TOOLS)
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return f"Triton does not run here ({reason})"
-    return None if exact else "Triton computes wrong numbers here"
+        return Lack(f"Triton does not run here ({reason})", _VERSIONS)
+    return None if exact else Lack("Triton computes wrong numbers here", _VERSIONS)
+
+
+def _is_of_tools(error: Exception) -> bool:
+    """Whether there is no C compiler, or it failed: without `Python.h`, as a rule."""
+    command = error.cmd if isinstance(error, subprocess.CalledProcessError) else []
+    return "Failed to find C compiler" in str(error) or "-shared" in command
 
 
 def _rounds_rows(device: torch.device) -> bool:

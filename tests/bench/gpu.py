@@ -28,6 +28,7 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Sequence
 
 import torch
 
@@ -35,6 +36,14 @@ from .gpu_clock import REPEATS, median_microseconds
 from .gpu_process import ended
 
 TESTS = ("tests/localdiff/static", "tests/localdiff/kernels", "tests/quant/cuda", "tests/test_kernels_aot.py")
+CHECKS = (
+    *TESTS,
+    "tests/localdiff/load/test_full_width.py",
+    "tests/localdiff/load/test_offload.py",
+    "tests/quant/modules/test_modules.py",
+    "tests/quant/test_nf4.py",
+)
+"""Where all tests marked `gpu` are."""
 ROWS, TOP_K, EXPERTS, WIDTH, INNER, OUT, VOCAB_SIZE = 256, 8, 128, 2816, 704, 4096, 262_144
 PARTS = ("device", "checks", "layer", "dense", "embedding", "attention", "steps", "transformers", "tests")
 OF_PROCESSES = ("steps", "transformers")
@@ -71,14 +80,14 @@ def part_here(name: str, options: argparse.Namespace) -> int:
     """Runs a part in this process; 1 where it failed."""
     parts = {
         "device": device,
-        "checks": lambda: run_tests("gpu"),
+        "checks": lambda: run_tests("gpu", CHECKS),
         "layer": layer,
         "dense": dense,
         "embedding": embedding,
         "attention": lambda: attention(options),
         "steps": lambda: steps(options),
         "transformers": lambda: against(options),
-        "tests": lambda: run_tests("not gpu and not slow"),
+        "tests": lambda: run_tests("not gpu and not slow", TESTS),
     }
     return parts[name]()
 
@@ -97,8 +106,8 @@ def device() -> int:
     return 0
 
 
-def run_tests(marked: str) -> int:
-    """The tests that a card changes, side by side where pytest-xdist is installed."""
+def run_tests(marked: str, where: Sequence[str]) -> int:
+    """Tests with a mark, side by side where pytest-xdist is installed."""
     if importlib.util.find_spec("pytest") is None:
         print("left out: there is no pytest here")
         return 0
@@ -106,7 +115,7 @@ def run_tests(marked: str) -> int:
     has_xdist = importlib.util.find_spec("xdist") is not None
     import pytest
 
-    return int(pytest.main(["-q", "-m", marked, *(side_by_side if has_xdist else []), *TESTS]))
+    return int(pytest.main(["-q", "-m", marked, *(side_by_side if has_xdist else []), *where]))
 
 
 @torch.inference_mode()

@@ -21,6 +21,13 @@ def python(program: str, *, seconds: float | None = 60) -> Ended:
     return ended([sys.executable, "-c", program], seconds=seconds, captured=True)
 
 
+def test_every_test_for_a_card_is_among_the_checks() -> None:
+    root = Path(__file__).parents[3]
+    for path in root.glob("tests/**/test_*.py"):
+        if "pytest.mark.gpu" in path.read_text() and path != Path(__file__):
+            assert any(path.is_relative_to(root / where) for where in gpu.CHECKS), path
+
+
 @pytest.mark.parametrize("seconds", [60, None])
 def test_what_succeeds(seconds: float | None) -> None:
     assert python("print('17 µs')", seconds=seconds) == Ended(failure=None, out="17 µs\n")

@@ -9,7 +9,7 @@ from torch import nn
 from quant.cuda import choice
 from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.experts import CudaExperts
-from quant.cuda.support import missing
+from quant.cuda.support import Lack, missing
 from quant.modules import QuantExperts, QuantLinear
 from quant.switch import SwitchError
 from tests.kernels import DEVICE, needs_triton
@@ -118,14 +118,15 @@ def test_dense_layers_and_embedding_are_switched_back(monkeypatch: pytest.Monkey
 
 
 def test_what_is_missing_is_said_once_and_the_plain_way_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "missing", lambda _: "Triton is not installed")
+    monkeypatch.setattr(choice, "missing", lambda _: Lack("Triton is not installed", "install it"))
     network = model()
     prepared = choice.prepare(network, CARD)
     assert prepared.lacking is not None
     assert prepared.lacking.startswith("Triton is not installed: ")
+    assert prepared.lacking.endswith("; install it")
     assert all(isinstance(layer.experts, QuantExperts) for layer in network.children())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
 def test_without_a_card_it_says_so() -> None:
-    assert missing(CARD) == "there is no CUDA device `cuda:0`"
+    assert str(missing(CARD)) == "there is no CUDA device `cuda:0`"

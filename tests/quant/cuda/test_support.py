@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 import torch
 
@@ -12,7 +14,8 @@ pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
 
 def trial() -> str | None:
-    return support._trial(DEVICE)
+    lack = support._trial(DEVICE)
+    return None if lack is None else lack.reason
 
 
 def test_kernels_that_compute_the_right_numbers_are_used() -> None:
@@ -40,3 +43,24 @@ def test_what_the_compiler_says_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(support, "_decodes_nf4", broken)
     assert trial() == "Triton does not run here (no C compiler)"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Failed to find C compiler. Please specify via CC environment variable or …"),
+        subprocess.CalledProcessError(1, ["/usr/bin/gcc", "/tmp/main.c", "-O3", "-shared", "-fPIC"]),
+    ],
+    ids=["compiler", "headers"],
+)
+def test_what_has_to_be_installed_is_told(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Triton builds its launcher with the system's C compiler and `Python.h`, which not every system has."""
+
+    def broken(_: torch.device) -> bool:
+        raise error
+
+    monkeypatch.setattr(support, "_rounds_rows", broken)
+    lack = support._trial(DEVICE)
+    assert lack is not None
+    assert lack.reason == "Triton cannot build its launcher here"
+    assert "gcc python3-dev" in lack.remedy

@@ -1,0 +1,65 @@
+"""The GPU's own path: whether its kernels run, and whether recorded steps compute what launched ones do.
+
+Knows the demo model and its steps as CUDA graphs; knows nothing about kernels. Layers and a first step are compared
+with stored values elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from localdiff.doctor.finding import Finding
+from localdiff.engine import Engine
+from localdiff.events import DenoiseStep
+from localdiff.hub import DEMO
+from localdiff.options import GenerateOptions
+from quant.cuda.support import missing
+
+PROMPT = "Write a long story about a queen and a mill."
+OPTIONS = GenerateOptions(max_tokens=192, seed=0, context=512)
+"""Two blocks: steps with and without a commit, each recorded on its second run and replayed from then on."""
+
+
+def check_kernels(devices: Sequence[torch.device]) -> list[Finding]:
+    """Kernels and recorded steps of every CUDA device."""
+    return [_finding(device) for device in devices if device.type == "cuda"]
+
+
+def _finding(device: torch.device) -> Finding:
+    subject = f"GPU kernels on {device}"
+    lack = missing(device)
+    if lack is not None:
+        return Finding(
+            subject=subject,
+            status="warn",
+            text=f"{lack.reason}, so a quantized model decodes its experts one by one",
+            advice=lack.remedy,
+            facts={"device": str(device), "path": "plain step"},
+        )
+    return compare_recorded(Engine.load(DEMO, device=str(device), dtype="bf16", offline=True, context=512), subject)
+
+
+def compare_recorded(engine: Engine, subject: str) -> Finding:
+    """The steps of an engine as it takes them, and launched one by one: the same kernels, and so the same bits."""
+    path = str(engine.denoiser.path)
+    recorded = _drafts(engine)
+    engine.denoiser = engine.denoiser.without_graphs()
+    launched = _drafts(engine)
+    facts = {"device": engine.identity.device, "path": path, "steps": len(recorded)}
+    if recorded == launched:
+        text = f"{len(recorded)} steps compute what they compute when launched one by one ({path})"
+        return Finding(subject=subject, status="ok", text=text, facts=facts)
+    return Finding(
+        subject=subject,
+        status="fail",
+        text="recorded steps do not compute what they compute when launched one by one",
+        advice="set LOCALDIFF_CUDA_PLAIN=graph, and please report it with `localdiff doctor --report`",
+        facts=facts,
+    )
+
+
+def _drafts(engine: Engine) -> list[tuple[int, ...]]:
+    events = engine.generate(PROMPT, OPTIONS)
+    return [event.argmax_ids for event in events if isinstance(event, DenoiseStep)]

@@ -1,0 +1,53 @@
+"""What is said about a GPU's kernels; the GPU is a CPU with a stand-in for CUDA graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from localdiff.doctor import kernels
+from localdiff.engine import Engine
+from localdiff.options import GenerateOptions
+from localdiff.static import Denoiser
+from quant.cuda.support import Lack
+from tests import tiny
+from tests.steps import denoiser_of
+
+CARD = torch.device("cuda", 0)
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    monkeypatch.setattr(kernels, "PROMPT", list(range(10, 20)))
+    monkeypatch.setattr(kernels, "OPTIONS", GenerateOptions(seed=3, max_tokens=2 * tiny.CANVAS, cap=4, context=64))
+    made = tiny.engine(tmp_path, eos_token_id=[tiny.VOCAB_SIZE])
+    made.denoiser = denoiser_of(made.model, static=True, fuses_commits=True)
+    return made
+
+
+def test_without_a_card_there_is_nothing_to_tell() -> None:
+    assert kernels.check_kernels([torch.device("cpu")]) == []
+
+
+def test_what_keeps_kernels_from_running_comes_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "missing", lambda _: Lack("Triton is not installed", "install it"))
+    (finding,) = kernels.check_kernels([torch.device("cpu"), CARD])
+    assert (finding.subject, finding.status, finding.advice) == ("GPU kernels on cuda:0", "warn", "install it")
+    assert finding.text == "Triton is not installed, so a quantized model decodes its experts one by one"
+
+
+def test_steps_that_compute_the_same_either_way(engine: Engine) -> None:
+    finding = kernels.compare_recorded(engine, "GPU kernels on cuda:0")
+    assert finding.status == "ok"
+    assert finding.facts["steps"] == 8
+    assert finding.text.endswith("when launched one by one (static step, commit fused)")
+
+
+def test_steps_that_do_not(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tiny.model(seed=1)
+    monkeypatch.setattr(Denoiser, "without_graphs", lambda _: denoiser_of(other))
+    finding = kernels.compare_recorded(engine, "GPU kernels on cuda:0")
+    assert finding.status == "fail"
+    assert "LOCALDIFF_CUDA_PLAIN=graph" in (finding.advice or "")
