@@ -12,10 +12,11 @@ equals a prefill of the ids that are held.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 
+from .children import shielded_children
 from .model.cache import KVCache
 from .model.diffusion_gemma import DiffusionGemma
 
@@ -43,6 +44,7 @@ class Context:
         self.room = 0
         self._model = model
         self._device = model.norm.weight.device
+        self._is_on_gpu = self._device.type == "cuda"
         self._layer_devices = layer_devices
         self._canvas_room = canvas_room
         self._cache: KVCache | None = None
@@ -99,9 +101,9 @@ class Context:
     def read(self, ids: Sequence[int]) -> None:
         """Writes more ids into the cache, after those that are held."""
         for part in self._parts(ids):
-            with self.written(part):
+            with self.written(part), shielded_children() if self._is_on_gpu else nullcontext():
                 self._model.encode(torch.tensor(part, device=self._device), self.cache)
-                if self._device.type == "cuda":
+                if self._is_on_gpu:
                     torch.cuda.synchronize(self._device)  # so that seconds are the device's, not the launches'
 
     def before_fork(self, ids: Sequence[int]) -> list[int]:

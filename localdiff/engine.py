@@ -130,6 +130,14 @@ class Engine:
             max_memory=max_memory,
             adapter=adapter,
         )
+        denoiser = Denoiser.for_device(
+            opened.network,
+            opened.placement.main,
+            one_device=opened.placement.is_on_one_device,
+            stays=opened.placement.is_whole,
+        )
+        if denoiser.path.static:
+            denoiser.warm_up()
         return cls(
             opened.network,
             opened.tokenizer,
@@ -137,12 +145,7 @@ class Engine:
             opened.generation_config,
             opened.identity,
             layer_devices=opened.placement.layers,
-            denoiser=Denoiser.for_device(
-                opened.network,
-                opened.placement.main,
-                one_device=opened.placement.is_on_one_device,
-                stays=opened.placement.is_whole,
-            ),
+            denoiser=denoiser,
         )
 
     def generate(

@@ -64,6 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     "opening": {"adapter", "hub", "identity", "load", "model", "text"},
     "prefill": {"generation", "events"},
     "static": {
+        "children",
         "denoising",
         "diffusion",
         "kernels",
@@ -73,7 +74,8 @@ ALLOWED: dict[str, set[str]] = {
         "quant.cuda",
         "quant.modules",
     },
-    "context": {"model"},
+    "context": {"children", "model"},
+    "children": set(),
     "generation": {"context", "diffusion", "stats", "text", "events"},
     "denoising": {"diffusion", "model", "events"},
     "stats": {"events"},

@@ -21,9 +21,11 @@ from torch import Tensor
 
 from quant.cuda.soft import SparseSoft
 
+from ..children import shielded_children
 from ..denoising import BlockSettings, Step, denoise_block, not_numbers
 from ..diffusion.noise import Noise, SeededNoise
 from ..diffusion.schedule import temperature_at
+from ..diffusion.settings import SamplerSettings
 from ..kernels.decision import NUMBERS, OVERFLOW, RULES, STOP, TAIL, bits_of
 from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
@@ -70,6 +72,31 @@ class Denoiser:
         if device.type == "cuda":
             _log.info("steps: %s", path)
         return cls(model, path)
+
+    def warm_up(self) -> None:
+        """Takes a step of each kind that a run has, so that kernels are compiled before its clock starts.
+
+        The rows beside the canvas are none, a committed block, and the end of a prompt, which is another number.
+        """
+        began = time.perf_counter()
+        config, weight, noise = self._model.config, self._model.norm.weight, SeededNoise(0)
+        length = config.canvas_length
+        cache = KVCache(config, 4 * length, weight.dtype, weight.device, canvas=self.canvas_room)
+        block = BlockSettings(
+            number=1,
+            started=began,
+            sampler=SamplerSettings(max_steps=1),
+            stop_rule="never",
+            pad_id=config.pad_token_id,
+        )
+        with shielded_children():
+            for rows in (0, length, 2 * length):
+                canvas = noise.canvas(length, config.vocab_size).to(weight.device)
+                for _ in self.denoise_block(cache, canvas, noise, block, [config.pad_token_id] * rows):
+                    pass
+        _log.info(
+            "a step of each kind took %.1f s, in which kernels that are new were compiled", time.perf_counter() - began
+        )
 
     def without_graphs(self) -> Denoiser:
         """A denoiser of the same path, launched kernel by kernel and never ahead, so that parts can be clocked."""
@@ -188,7 +215,8 @@ class Denoiser:
         program = self._program(shared, shape)
         if commit_ids:
             program.commit.copy_(torch.tensor(commit_ids, dtype=torch.int64))
-        program.run(cache)
+        with shielded_children():
+            program.run(cache)
         shared.exchange.ask(step)
         return program
 

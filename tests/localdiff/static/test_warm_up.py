@@ -1,0 +1,46 @@
+"""Steps that are taken before a run, and what they leave to be compiled during one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from localdiff.kernels import attention
+from quant.cuda import tiles
+from quant.cuda.tiles import Feeding
+from tests import tiny
+from tests.kernels import needs_triton
+from tests.localdiff.static.test_denoiser import PROMPT, assert_same, engine, options
+from tests.specializations import PROCESSORS, kinds_of_layers, noted, on_card, take_step, without_numbers
+
+
+def test_a_run_behind_it_is_the_same(tmp_path: Path) -> None:
+    expected = list(engine(tmp_path, static=True, fuses_commits=True).generate(PROMPT, options()))
+    made = engine(tmp_path, static=True, fuses_commits=True)
+    made.denoiser.warm_up()
+    assert {shape.commit_rows for shape in made.denoiser._programs} == {0, tiny.CANVAS}
+    assert_same(list(made.generate(PROMPT, options())), expected)
+
+
+@needs_triton
+@pytest.mark.parametrize("feeding", ["warp", "warpgroup"])
+@pytest.mark.parametrize("recipe", ["4bit", "4bit-small"])
+def test_nothing_is_left_to_compile_for_a_run_whose_first_step_reads_the_prompt(recipe: str, feeding: Feeding) -> None:
+    """The released model, whose first steps read up to 768 ids of a prompt."""
+    network_of = kinds_of_layers()
+    canvas = network_of.canvas_length
+    with (
+        mock.patch.object(tiles, "feeding", lambda _: feeding),
+        mock.patch.object(attention, "_processors", lambda _: PROCESSORS[feeding][0]),
+        without_numbers(),
+    ):
+        network = on_card(network_of, recipe, {})
+        with noted() as before:
+            for rows in (0, canvas, 2 * canvas):
+                take_step(network, rows)
+        with noted() as during:
+            for rows in (0, canvas, 1, 20, 77, 300, 700, 768):
+                take_step(network, rows)
+    assert set(during) <= set(before)
