@@ -33,12 +33,15 @@ from localdiff.model.static_attention import attend_through_triton
 from localdiff.static.buffers import StepBuffers
 from localdiff.static.program import Program, Shape
 from localdiff.static.reading import read_through_triton
+from quant.codecs import CODECS
 from quant.cuda import choice, tiles
 from quant.cuda.experts import levels
+from quant.cuda.linear import Weight
+from quant.cuda.rows import quantize_groups
 from quant.cuda.soft import SparseSoft
 from quant.cuda.switches import is_plain
 from quant.cuda.tiles import Feeding
-from quant.modules import swap_modules
+from quant.modules import QuantTensor, swap_modules
 from quant.recipe import recipe_named
 
 NOWHERE = torch.device("meta")
@@ -64,6 +67,7 @@ WAYS: tuple[tuple[str, dict[str, str]], ...] = (
 
 TYPES = {
     torch.bfloat16: "bf16",
+    torch.float16: "fp16",
     torch.float32: "fp32",
     torch.int8: "i8",
     torch.uint8: "u8",
@@ -247,12 +251,21 @@ def launched(
             _run(network, processors[0])
             if recipe != "bf16":
                 take_step(network, 0, sampled=False, sparse=True)
+        _try_kernels()
         network = on_card(config, "bf16", {})
         for layer in network.layers:
             layer.experts = Unfused()
         for number in processors:
             _run(network, number)
     return launches
+
+
+def _try_kernels() -> None:
+    """What `quant.cuda.support` launches to see whether kernels run at all."""
+    with torch.device(NOWHERE):
+        quantize_groups(torch.empty(1, 128))
+        nf4 = QuantTensor(CODECS["nf4"], (64, 64))
+        Weight.of(nf4, "a16").times(torch.eye(64, dtype=torch.float16))
 
 
 def _run(network: DiffusionGemma, processors: int) -> None:

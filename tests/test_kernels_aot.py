@@ -6,7 +6,6 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -14,7 +13,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
-from localdiff.model.cache import KVCache
+from quant.cuda.tiles import Feeding
 from tests.kernels import needs_triton
 
 if TYPE_CHECKING:
@@ -45,23 +44,21 @@ def test_the_released_model_waits_for_nothing_and_stays_on_its_card() -> None:
     assert {"linear_kernel", "gate_up_kernel", "attention_kernel", "decide_kernel", "soft_kernel"} < kernels
 
 
-def test_few_kernels_are_compiled_by_a_first_run() -> None:
-    """The numbers of `docs/gpu.md`: lengths of prompts are not compiled for."""
+@pytest.mark.parametrize(("feeding", "processors", "expected"), [("warp", 128, 29), ("warpgroup", 132, 27)])
+def test_few_kernels_are_compiled_before_a_first_run(feeding: Feeding, processors: int, expected: int) -> None:
+    """The numbers of `docs/gpu.md`: those of a step, of one with a commit, and of one with the end of a prompt."""
     from tests import specializations as on_cards
 
-    def compiled(ends: Sequence[int], pieces: Sequence[int]) -> int:
-        with on_cards.noted() as launches, on_cards.without_numbers():
-            network = on_cards.on_card(on_cards.kinds_of_layers(), "4bit", {})
-            cache = KVCache(network.config, on_cards.CONTEXT, torch.bfloat16, on_cards.NOWHERE)
-            for rows in pieces:
-                on_cards.read_prompt(network, cache, rows)
-            for rows in (0, 256, *ends):
-                on_cards.take_step(network, rows)
-        return len(launches)
-
-    with mock.patch("localdiff.kernels.attention._processors", lambda _: 128):
-        assert compiled([77], []) == 27
-        assert compiled([77], [1024, 300]) == 29
+    with (
+        mock.patch("localdiff.kernels.attention._processors", lambda _: processors),
+        mock.patch("quant.cuda.tiles.feeding", lambda _: feeding),
+        on_cards.noted() as launches,
+        on_cards.without_numbers(),
+    ):
+        network = on_cards.on_card(on_cards.kinds_of_layers(), "4bit", {})
+        for rows in (0, 256, 512):
+            on_cards.take_step(network, rows)
+    assert len(launches) == expected
 
 
 @pytest.mark.parametrize("fault", ["a number on the host", "a tensor on the host", "a launch with one"])
