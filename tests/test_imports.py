@@ -165,6 +165,7 @@ ONLY_IMPORTER = {
     "typer": {"cli", "exits", "ui"},
     "prompt_toolkit": {"chat", "commands"},
     "jinja2": {"text", "demo"},
+    "tomlkit": {"config"},
 }
 
 

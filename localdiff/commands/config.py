@@ -16,7 +16,6 @@ from localdiff.config import (
     Setting,
     check_file,
     config_path,
-    edited,
     key_named,
     load_settings,
     read_text,
@@ -63,6 +62,8 @@ def set_setting(output: Output, name: str, text: str | None, *, env: Mapping[str
         UsageError: the setting or its value is invalid, or the file does not take it.
         ResourceError: the file cannot be written.
     """
+    from localdiff.config.edit import edited
+
     key = key_named(name)
     try:
         value = None if text is None else key.from_text(text)

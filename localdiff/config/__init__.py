@@ -3,13 +3,12 @@
     keys         all settings: kind, variable, default
     file         `config.toml`, with the line of each entry
     environment  the variables
-    edit         changes of its text
+    edit         changes of its text; loads tomlkit, so only what changes the file imports it
     settings     precedence: variable, then file, then default (a flag overrides all of them)
 
 Knows strings, numbers and where they came from; knows no command and nothing that acts on a setting. Imports no torch.
 """
 
-from localdiff.config.edit import edited
 from localdiff.config.environment import is_set, strange_variables
 from localdiff.config.file import config_path, read_text
 from localdiff.config.keys import KEYS, Key, key_named
@@ -22,7 +21,6 @@ __all__ = [
     "Settings",
     "check_file",
     "config_path",
-    "edited",
     "is_set",
     "key_named",
     "load_settings",

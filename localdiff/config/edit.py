@@ -1,17 +1,19 @@
 """Changes of `config.toml` as text: one setting is set or taken out, and every other line stays as it is.
 
-Knows TOML; knows nothing about files. The result is parsed before it is returned: a setting that is written in a form
-which this module does not change, such as an inline table, is refused.
+Knows TOML, by way of tomlkit; knows nothing about files. Only `config set` and `config unset` load it.
 """
 
 from __future__ import annotations
 
-import json
 import tomllib
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, MutableMapping
+from typing import Any
 
-from localdiff.config.file import KeyPath, Statement, statements, values_of
+import tomlkit
+from tomlkit.container import Container
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AoT, Comment, Table
+
 from localdiff.config.keys import Value
 from localdiff.errors import UsageError
 
@@ -25,71 +27,57 @@ def edited(text: str, name: str, value: Value | None) -> str:
         value: a valid one.
 
     Raises:
-        UsageError: the setting is written in a form that is not changed here.
+        UsageError: the result would not be TOML with these settings.
     """
-    path = tuple(name.split("."))
-    lines = text.removesuffix("\n").split("\n") if text else []
-    found = list(statements(text))
-    old = next((statement for statement in found if path in statement.adds), None)
-    if old is not None:
-        there = "\n".join(lines[old.begin : old.end])
-        lines[old.begin : old.end] = [] if value is None else [_replaced(there, value)]
-    elif value is not None:
-        _insert(lines, found, path, f"{path[-1]} = {_toml(value)}")
-    result = "".join(line + "\n" for line in lines)
-    wanted = {**_settings(text), path: value}
-    if value is None:
-        del wanted[path]
+    newline = "\r\n" if 0 < text.count("\n") == text.count("\r\n") else "\n"
+    lines = text.replace(newline, "\n")
     try:
-        is_right = _settings(result.encode().decode()) == wanted
-    except ValueError:  # it is not TOML, or not even text
+        document = tomlkit.parse(lines if lines.endswith("\n") else f"{lines}\n" if lines else "")
+        _change(document, name, value)
+        result = tomlkit.dumps(document).replace("\n", newline)
+        wanted = tomllib.loads(text)
+        _change(wanted, name, value)
+        is_right = _filled(tomllib.loads(result.encode().decode())) == _filled(wanted)
+    except (TOMLKitError, ValueError):  # it is not TOML, or not even text
         is_right = False
     if not is_right:
         raise UsageError(f"`{name}` cannot be changed alone in this file", "change it in an editor")
     return result
 
 
-def _settings(text: str) -> Mapping[KeyPath, object]:
-    return {path: value for path, value in values_of(tomllib.loads(text)).items() if not isinstance(value, dict)}
+def _change(content: MutableMapping[str, Any], name: str, value: Value | None) -> None:
+    *tables, key = name.split(".")
+    for table in tables:
+        content = content.get(table, {}) if value is None else content.setdefault(table, {})
+        if not isinstance(content, MutableMapping):
+            raise ValueError(f"{table=} should be a table")
+    if value is None:
+        content.pop(key, None)
+    elif key not in content and isinstance(content, Container | Table):
+        _add(content, key, value)
+    else:
+        content[key] = value
 
 
-def _replaced(statement: str, value: Value) -> str:
-    """A statement `key = value`, with its comment, for another value."""
-    return f"{statement.partition('=')[0].rstrip()} = {_toml(value)}{_comment(statement)}"
-
-
-def _comment(statement: str) -> str:
-    """The comment behind a statement, and the space before it."""
-    for at, character in enumerate(statement):
-        if character == "#":
-            with suppress(tomllib.TOMLDecodeError):  # it is part of a string
-                tomllib.loads(statement[:at])
-                return statement[len(statement[:at].rstrip()) :]
-    return ""
-
-
-def _insert(lines: list[str], found: Sequence[Statement], path: KeyPath, new: str) -> None:
-    """Puts a statement behind the last one of its table, behind the table's head, or with a new head at the end."""
-    table = path[:-1]
-    ends = [
-        statement.end
-        for statement in found
-        if any(
-            other == table or (other[:-1] == table and not isinstance(value, dict))
-            for other, value in statement.adds.items()
-        )
-    ]
-    if ends:
-        lines.insert(ends[-1], new)
-    elif table:
-        lines += [*([""] if lines and lines[-1].strip() else []), f"[{table[0]}]", new]
+def _add(table: Container | Table, key: str, value: Value) -> None:
+    """Puts a setting behind the last one of its table; tomlkit would put it below the comment on the next table."""
+    body = table.value.body if isinstance(table, Table) else table.body
+    keys = [(at, word.is_dotted() or not isinstance(item, Table | AoT)) for at, (word, item) in enumerate(body) if word]
+    settings = [at for at, is_setting in keys if is_setting]
+    if settings:
+        at = settings[-1] + 1
+    elif isinstance(table, Table):
+        at = 0
+    elif not keys:
+        at = len(body)
     else:  # above the first table and the comment on it
-        at = found[0].begin if found else len(lines)
-        while found and at and lines[at - 1].startswith("#"):
+        at = keys[0][0]
+        while at and isinstance(body[at - 1][1], Comment):
             at -= 1
-        lines[at:at] = [new, ""] if found else [new]
+        body.insert(at, (None, tomlkit.nl()))
+    body.insert(at, (tomlkit.key(key), tomlkit.item(value)))
 
 
-def _toml(value: Value) -> str:
-    """A value as TOML has it; a string is written as in JSON, whose escapes are TOML's too."""
-    return json.dumps(value, ensure_ascii=False)
+def _filled(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Without empty tables: taking out a setting may leave one, or not."""
+    return {key: value for key, value in content.items() if value != {}}

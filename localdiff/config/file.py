@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from localdiff import paths
 from localdiff.config.keys import KEYS, Value
@@ -18,19 +18,6 @@ from localdiff.errors import UsageError
 
 CONFIG_FILE = "config.toml"
 _TABLES = tuple(dict.fromkeys(name.partition(".")[0] for name in KEYS if "." in name))
-
-
-KeyPath: TypeAlias = tuple[str, ...]
-"""A key and the tables that it is in: `("generate", "steps")`."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Statement:
-    """Lines of a TOML text, from `begin` to before `end`, counted from 0, and the keys that they add."""
-
-    begin: int
-    end: int
-    adds: Mapping[KeyPath, object]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,40 +87,34 @@ def entries_of(text: str, shown: str) -> dict[str, Entry]:
     return entries
 
 
-def line_of(text: str, key_path: KeyPath) -> int:
-    """The line, counted from 1, on which the statement that sets a key of a TOML text begins."""
-    return next(statement.begin + 1 for statement in statements(text) if key_path in statement.adds)
+def line_of(text: str, key_path: tuple[str, ...]) -> int:
+    """The line, counted from 1, on which the statement that sets a key of a TOML text begins.
 
-
-def statements(text: str) -> Iterator[Statement]:
-    """The statements of a TOML text; comments and blank lines are none.
-
-    A prefix of a TOML text that ends with a complete statement is TOML too, so the parser itself tells where one ends
-    and what it sets.
+    A prefix of a TOML text that ends with a complete statement is TOML too, so the parser itself tells which
+    statement sets a key: the first one after which the key exists.
     """
     lines = [line + "\n" for line in text.split("\n")]
-    begin, before = 0, values_of({})
+    begin = 0
     for end in range(1, len(lines) + 1):
         try:
-            after = values_of(tomllib.loads("".join(lines[:end])))
+            content: Any = tomllib.loads("".join(lines[:end]))
         except tomllib.TOMLDecodeError:
             continue  # in the middle of a statement
-        if adds := {path: value for path, value in after.items() if path not in before}:
-            yield Statement(begin=begin, end=end, adds=adds)
-        begin, before = end, after
+        if _holds(content, key_path):
+            return begin + 1
+        begin = end
+    raise ValueError(f"{key_path=} should be set by the text")
 
 
-def values_of(content: Mapping[str, Any], above: KeyPath = ()) -> dict[KeyPath, object]:
-    """Every key of parsed TOML with its value: tables, and what is in them."""
-    found: dict[KeyPath, object] = {}
-    for key, value in content.items():
-        found[*above, key] = value
-        if isinstance(value, dict):
-            found |= values_of(value, (*above, key))
-    return found
+def _holds(content: Any, key_path: tuple[str, ...]) -> bool:
+    for part in key_path:
+        if not isinstance(content, dict) or part not in content:
+            return False
+        content = content[part]
+    return True
 
 
-def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[KeyPath, object]]:
+def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], object]]:
     """Every key with its value; tables that settings are in are flattened."""
     for key, value in content.items():
         if key in _TABLES and isinstance(value, dict):
@@ -142,7 +123,7 @@ def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[KeyPath, object]]:
             yield (key,), value
 
 
-def _unknown(where: str, key_path: KeyPath, value: object) -> UsageError:
+def _unknown(where: str, key_path: tuple[str, ...], value: object) -> UsageError:
     """The error for an unknown key, with the one that may have been meant."""
     if isinstance(value, dict) and len(key_path) == 1:
         near = get_close_matches(key_path[0], _TABLES, 1)
@@ -160,7 +141,7 @@ def _unknown(where: str, key_path: KeyPath, value: object) -> UsageError:
     return UsageError(f"{where}: there is no setting `{word}`{inside}", _meant(key_path))
 
 
-def _meant(key_path: KeyPath) -> str:
+def _meant(key_path: tuple[str, ...]) -> str:
     word, table = key_path[-1], ".".join(key_path[:-1])
     for name, key in KEYS.items():
         if key.word == word:

@@ -23,6 +23,7 @@ NEEDED = (
     "typer",
     "rich",
     "prompt-toolkit",
+    "tomlkit",
 )
 OPTIONAL = ("hf-xet", "triton", "triton-windows")
 _SHOWN = ("torch", "bitsandbytes", "huggingface-hub")

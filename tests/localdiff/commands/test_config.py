@@ -189,6 +189,13 @@ def test_set_and_unset_change_one_line_of_the_file(cli: Cli, home: Path, monkeyp
     assert cli("config", "set", "generate.think", "on").stdout == "generate.think  false  LOCALDIFF_THINK\n"
 
 
+def test_set_takes_a_file_of_windows(cli: Cli, home: Path) -> None:
+    file = home / "config.toml"
+    file.write_bytes(b"\xef\xbb\xbfcontext = 9\r\n[ui]\r\n")
+    assert cli("config", "set", "model", "a\x7fb").stdout == f"model  a\\x7fb  {file}:2\n"
+    assert file.read_bytes() == b'context = 9\r\nmodel = "a\\u007fb"\r\n[ui]\r\n'
+
+
 def test_set_keeps_a_link_and_the_mode_of_the_file(cli: Cli, home: Path, tmp_path: Path) -> None:
     kept = tmp_path / "dotfiles.toml"
     kept.write_text("# mine\n")
@@ -208,7 +215,7 @@ def test_set_keeps_a_link_and_the_mode_of_the_file(cli: Cli, home: Path, tmp_pat
         (["generate.steps", "0"], "steps=0 must be >= 1", "what it sets: most denoise steps a block may take"),
         (["max_memory", "lots"], "max_memory='lots' is not an amount of memory", ""),
         (["generate.temperature", "0.5"], "temperature=0.5 excludes t_min=0.1", "`localdiff config unset KEY` takes"),
-        (["generate.system", "a\x7fb"], "`generate.system` cannot be changed alone", "change it in an editor"),
+        (["generate.system", "a\udcffb"], "`generate.system` cannot be changed alone", "change it in an editor"),
     ],
 )
 def test_what_cannot_be_set_leaves_the_file_as_it_was(

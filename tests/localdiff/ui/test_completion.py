@@ -107,7 +107,7 @@ def test_a_request_for_completions_runs_nothing_and_loads_nothing_heavy() -> Non
     program = (
         "import sys\nfrom localdiff.cli import main\ntry:\n    main(['run', '--pal'])\n"
         "except SystemExit as left:\n"
-        "    heavy = ('torch', 'pydantic', 'rich.console', 'huggingface_hub', 'prompt_toolkit')\n"
+        "    heavy = ('torch', 'pydantic', 'rich.console', 'huggingface_hub', 'prompt_toolkit', 'tomlkit')\n"
         "    print(left.code, [name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run(

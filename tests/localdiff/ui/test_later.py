@@ -33,7 +33,7 @@ def test_a_mistyped_name_is_understood(cli: Cli) -> None:
     assert "did you mean 'doctor'?" in cli("docter").stderr
 
 
-HEAVY = ("torch", "pydantic", "rich.console", "huggingface_hub", "prompt_toolkit", "localdiff.engine")
+HEAVY = ("torch", "pydantic", "rich.console", "huggingface_hub", "prompt_toolkit", "tomlkit", "localdiff.engine")
 
 
 def loaded_by(*arguments: str) -> list[str]:
