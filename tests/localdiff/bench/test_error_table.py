@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from localdiff import hub
-from quant.error_table import FORMATS, checkpoint_weights, distributions, main, measure, table
+from tests.bench.error_table import FORMATS, checkpoint_weights, distributions, main, measure, table
 from tests.small_weights import write_small_weights
 
 

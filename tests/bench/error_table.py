@@ -1,4 +1,4 @@
-"""`python -m quant.error_table [DIRECTORY]`: a table of each codec's quantization error.
+"""`python -m tests.bench.error_table [DIRECTORY]`: a table of each codec's quantization error.
 
 Knows a few distributions, and reads a checkpoint's own weights where a directory is given; writes nothing. The
 baseline is bitsandbytes' NF4 with its absolute maxima rounded to 16 bits, so that both sides store the same bytes.
@@ -14,13 +14,13 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from .codec import GROUP, SOURCE_DTYPES, squared_error
-from .codecs import CODECS
-from .errors import QuantError
-from .plan import tensor_class
-from .reader import SourceReader
-from .slices import row_slices
-from .source import DTYPES, read_source
+from quant.codec import GROUP, SOURCE_DTYPES, squared_error
+from quant.codecs import CODECS
+from quant.errors import QuantError
+from quant.plan import tensor_class
+from quant.reader import SourceReader
+from quant.slices import row_slices
+from quant.source import DTYPES, read_source
 
 _WIDTH = 2816
 _QUANTIZED = ("experts", "attention", "dense MLP", "embedding and head", "self-conditioning")
@@ -100,7 +100,7 @@ def table(errors: Mapping[str, Mapping[str, float]]) -> str:
 def main(arguments: list[str]) -> int:
     """Print the table of the distributions, or of a checkpoint's weights where one is named."""
     if len(arguments) > 1 or arguments[:1] in (["-h"], ["--help"]):
-        print("usage: python -m quant.error_table [DIRECTORY]", file=sys.stderr)
+        print("usage: python -m tests.bench.error_table [DIRECTORY]", file=sys.stderr)
         return 2
     weights = checkpoint_weights(Path(arguments[0])) if arguments else distributions()
     try:
