@@ -11,6 +11,7 @@ import argparse
 import os
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -23,6 +24,7 @@ from localdiff.demo.skills import SKILLS
 from localdiff.engine import Engine
 from localdiff.options import GenerateOptions
 from quant.cpu.choice import SWITCH
+from tests.bench.batching import run_batched
 from tests.quantized import quantize
 
 
@@ -50,7 +52,7 @@ def main() -> None:
             skill_questions(arguments.skills, arguments.count),
             [GenerateOptions(seed=seed) for seed in range(arguments.seeds)],
             lambda words: print(words, file=sys.stderr),
-            width=16,
+            runner=partial(run_batched, width=16),
         )
     print(table(comparison))
 

@@ -3,7 +3,7 @@
 Writes the variants of `tests.bench.quality_variants`, holds each against the bf16 weights as `localdiff bench quality`
 does, and prints a table a variant and the one of `docs/quantization.md`; `--write` puts that into the page. The
 questions are shared out over processes with one thread each, and every process makes the passes of several runs as one
-(`localdiff.bench.quality.together`). With `--keep DIR` what is finished of a run that was stopped is used by the next
+(`tests.bench.batching`). With `--keep DIR` what is finished of a run that was stopped is used by the next
 one on the same weights; whoever changes the program in between starts with an empty directory.
 """
 
@@ -35,6 +35,7 @@ from localdiff.options import GenerateOptions
 from quant.disk import Disk, put
 from quant.pool import available_workers
 from quant.writer import file_sha256
+from tests.bench.batching import run_batched
 from tests.bench.quality_variants import write_variants
 
 PAGE = Path(__file__).parents[2] / "docs" / "quantization.md"
@@ -107,7 +108,7 @@ def work(share: Share) -> list[Comparison]:
             options,
             _teller(share.number),
             walks=-(-WALKS // share.processes),
-            width=share.width,
+            runner=partial(run_batched, width=share.width),
         )
         for name, comparison in zip(missing, comparisons, strict=True):
             found[name] = comparison

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import torch
 
@@ -21,7 +21,6 @@ from .answers import Answer, ask
 from .canvases import Beliefs, Canvas, agreement, believe, divergence
 from .estimate import Estimate, estimate
 from .questions import Question
-from .together import together
 
 WALKS = 20
 """Questions whose canvases are walked; their distributions are in host memory."""
@@ -30,6 +29,19 @@ ALL = "all"
 
 Progress: TypeAlias = Callable[[str], None]
 """Called with a line about progress."""
+
+R = TypeVar("R")
+
+
+class Runner(Protocol):
+    """Runs generating tasks on a loaded engine; returns their results in the order of the tasks."""
+
+    def __call__(self, engine: Engine, tasks: Sequence[Callable[[Engine], R]], /) -> list[R]: ...
+
+
+def one_by_one(engine: Engine, tasks: Sequence[Callable[[Engine], R]]) -> list[R]:
+    """The plain `Runner`."""
+    return [task(engine) for task in tasks]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +122,7 @@ def compare(
     progress: Progress,
     *,
     walks: int = WALKS,
-    width: int = 1,
+    runner: Runner = one_by_one,
 ) -> Iterator[Comparison]:
     """Ask a model everything, then compare each of the others with it.
 
@@ -121,10 +133,10 @@ def compare(
         options: settings of the runs of each question, which differ in their seed.
         progress: called with progress.
         walks: questions of a group whose canvases are compared step by step.
-        width: questions that are answered at once, see `together`; the last bits of a run depend on it.
+        runner: answers the questions; where it batches them, the last bits depend on how.
     """
     walked = frozenset(_walked(questions, walks))
-    observe = partial(_observe, questions=questions, options=options, progress=progress, walked=walked, width=width)
+    observe = partial(_observe, questions=questions, options=options, progress=progress, walked=walked, runner=runner)
     reference = observe("first", first, given=None)
     for number, load in enumerate(others, 2):
         which = "second" if len(others) == 1 else f"{number}."
@@ -162,7 +174,7 @@ def _observe(
     progress: Progress,
     given: dict[int, tuple[Canvas, ...]] | None,
     walked: Collection[int],
-    width: int,
+    runner: Runner,
 ) -> Observed:
     """One model's answers, and its predictions on given canvases, or on its own where none are given."""
     progress(f"loading the {which} model")
@@ -179,7 +191,7 @@ def _observe(
         canvases = runs[0][1] if given is None else given[index]
         return answers, canvases, believe(engine, question, options[0], canvases)
 
-    found = together(engine, [partial(work, index) for index in range(len(questions))], width)
+    found = runner(engine, [partial(work, index) for index in range(len(questions))])
     observed = Observed(
         identity=engine.identity,
         hardware=engine.hardware,

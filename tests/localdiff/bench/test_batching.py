@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff.bench.quality import together as module
 from localdiff.bench.quality.answers import Answer, ask
-from localdiff.bench.quality.comparison import compare
+from localdiff.bench.quality.comparison import compare, one_by_one
 from localdiff.bench.quality.questions import Question
-from localdiff.bench.quality.together import Wish, denoise, together
 from localdiff.engine import Engine
 from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
 from tests import tiny
+from tests.bench import batching
+from tests.bench.batching import Wish, denoise, run_batched
 
 TEXTS = ("hello there", "what is 2", "why", "one two three four", "a", "so what", "never")
 
@@ -42,7 +42,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(len(wishes))
         return denoise(model, wishes)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "denoise", counted)
+    monkeypatch.setattr(batching, "denoise", counted)
     return sizes
 
 
@@ -65,17 +65,17 @@ def test_a_pass_over_many_canvases_is_as_many_passes(load: Callable[[], Engine])
 def test_answers_are_those_of_one_after_the_other(load: Callable[[], Engine], shared: list[int], width: int) -> None:
     tasks = [task(text, seed) for text in TEXTS for seed in (1, 2)]
     alone = [each(load()) for each in tasks]
-    assert together(load(), tasks, width) == alone
+    assert run_batched(load(), tasks, width) == alone
     assert sum(shared) == (sum(sum(answer.steps) for answer in alone) if width > 1 else 0)
     assert max(shared, default=0) == (min(width, len(tasks)) if width > 1 else 0)
 
 
 def test_who_shares_a_pass_does_not_depend_on_time(load: Callable[[], Engine], shared: list[int]) -> None:
     tasks = [task(text) for text in TEXTS]
-    together(load(), tasks, 3)
+    run_batched(load(), tasks, 3)
     before = list(shared)
     shared.clear()
-    together(load(), tasks, 3)
+    run_batched(load(), tasks, 3)
     assert shared == before
 
 
@@ -85,19 +85,19 @@ def test_an_error_ends_all_of_them(load: Callable[[], Engine]) -> None:
         raise ZeroDivisionError("this task's own")
 
     with pytest.raises(ZeroDivisionError, match="this task's own"):
-        together(load(), [task("a"), fails, *(task(text) for text in TEXTS)], 4)
+        run_batched(load(), [task("a"), fails, *(task(text) for text in TEXTS)], 4)
 
 
 def test_an_error_of_the_model_is_raised(load: Callable[[], Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(model: object, wishes: object) -> torch.Tensor:
         raise MemoryError("no room for so many")
 
-    monkeypatch.setattr(module, "denoise", broken)
+    monkeypatch.setattr(batching, "denoise", broken)
     with pytest.raises(MemoryError, match="no room for so many"):
-        together(load(), [task(text) for text in TEXTS], 4)
+        run_batched(load(), [task(text) for text in TEXTS], 4)
 
 
-def test_a_comparison_is_the_same_at_any_width(load: Callable[[], Engine]) -> None:
+def test_a_comparison_is_the_same_in_batches(load: Callable[[], Engine]) -> None:
     questions = [Question(group="g", messages=(("user", text),), is_right=lambda text: "a" in text) for text in TEXTS]
     options = [GenerateOptions(seed=seed, max_tokens=20, context=64) for seed in (1, 2)]
 
@@ -109,8 +109,8 @@ def test_a_comparison_is_the_same_at_any_width(load: Callable[[], Engine]) -> No
         return engine
 
     one, many = (
-        next(iter(compare(load, [changed], questions, options, lambda words: None, width=width, walks=3)))
-        for width in (1, 4)
+        next(iter(compare(load, [changed], questions, options, lambda words: None, walks=3, runner=runner)))
+        for runner in (one_by_one, partial(run_batched, width=4))
     )
     assert one.rows[0].divergence.mean == pytest.approx(many.rows[0].divergence.mean, rel=1e-3)
     assert (one.rows[0].divergence.count, one.rows[0].same.count) == (3, len(TEXTS))
@@ -118,5 +118,5 @@ def test_a_comparison_is_the_same_at_any_width(load: Callable[[], Engine]) -> No
 
 
 def test_nothing_to_do(load: Callable[[], Engine]) -> None:
-    assert together(load(), [], 4) == []
-    assert together(load(), [partial(lambda engine: 7)], 4) == [7]
+    assert run_batched(load(), [], 4) == []
+    assert run_batched(load(), [partial(lambda engine: 7)], 4) == [7]

@@ -25,10 +25,11 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from ...engine import Engine
-from ...model.attention import Attend, attend_cached
-from ...model.cache import KVCache
-from ...model.diffusion_gemma import DiffusionGemma
+from localdiff.engine import Engine
+from localdiff.model.attention import Attend, attend_cached
+from localdiff.model.cache import KVCache
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.static import Denoiser
 
 R = TypeVar("R")
 
@@ -46,12 +47,12 @@ class BrokenOffError(RuntimeError):
     """Another generation that shares the passes has failed."""
 
 
-def together(engine: Engine, tasks: Sequence[Callable[[Engine], R]], width: int) -> list[R]:
+def run_batched(engine: Engine, tasks: Sequence[Callable[[Engine], R]], width: int) -> list[R]:
     """Run generating tasks, up to `width` of them at once; returns their results in order.
 
     Args:
         engine: a loaded one, on which nothing has been generated yet. Passes are shared on a CPU only.
-        tasks: each is given an engine of its own with the same model.
+        tasks: each is given an engine of its own, over the same weights.
         width: B. Task `i` runs in thread `i % width`, whatever finishes first.
 
     Raises:
@@ -62,17 +63,19 @@ def together(engine: Engine, tasks: Sequence[Callable[[Engine], R]], width: int)
         return [task(engine) for task in tasks]
     passes = SharedPasses(engine.model, width)
 
-    def work(member: int) -> list[R]:
+    def work(number: int) -> list[R]:
         try:
-            with passes.member(member):
+            with passes.at_work():
                 mine = copy.copy(engine)
-                return [task(mine) for task in tasks[member::width]]
+                mine.model = Member(engine.model, passes, number)
+                mine.denoiser = Denoiser(mine.model)
+                return [task(mine) for task in tasks[number::width]]
         except BaseException:
             passes.break_off()
             raise
 
-    with passes.in_force(), ThreadPoolExecutor(width, thread_name_prefix="generation") as pool:
-        futures = [pool.submit(work, member) for member in range(width)]
+    with ThreadPoolExecutor(width, thread_name_prefix="generation") as pool:
+        futures = [pool.submit(work, number) for number in range(width)]
         try:
             wait(futures, return_when=FIRST_EXCEPTION)
         except BaseException:
@@ -86,75 +89,53 @@ def together(engine: Engine, tasks: Sequence[Callable[[Engine], R]], width: int)
 
 
 class SharedPasses:
-    """Collects the members of a group for a pass. Its methods replace the model's methods of the same names.
+    """Collects the canvases of the members of a group for a pass.
 
     Args:
         model: runs the passes.
         members: number of threads that share them.
+
+    Attributes:
+        turn: held by the thread that is using the model.
     """
 
     def __init__(self, model: DiffusionGemma, members: int) -> None:
+        self.turn = threading.Condition()
         self._model = model
-        self._who = threading.local()
-        self._turn = threading.Condition()
         self._at_work = members
         self._wishes: dict[int, Wish] = {}
         self._logits: dict[int, Tensor] = {}
         self._broken = False
 
     @contextmanager
-    def in_force(self) -> Iterator[None]:
-        """Replaces the model's methods by these, until the end of the block."""
-        names = ("encode", "denoise", "soft_embedding")
-        for name in names:
-            setattr(self._model, name, getattr(self, name))
+    def at_work(self) -> Iterator[None]:
+        """One of the members is at work until the end of the block; passes do not wait for it after that."""
         try:
             yield
         finally:
-            for name in names:
-                delattr(self._model, name)
-
-    @contextmanager
-    def member(self, number: int) -> Iterator[None]:
-        """Makes this thread a member, until the end of the block."""
-        self._who.number = number
-        try:
-            yield
-        finally:
-            with self._turn:
+            with self.turn:
                 self._at_work -= 1
                 self._pass_if_all_are_here()
 
-    def encode(self, ids: Tensor, cache: KVCache) -> None:
-        """See `DiffusionGemma.encode`."""
-        with self._turn:  # modules cache what they computed for their last input
-            DiffusionGemma.encode(self._model, ids, cache)
-
-    def soft_embedding(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
-        """See `DiffusionGemma.soft_embedding`."""
-        with self._turn:
-            return DiffusionGemma.soft_embedding(self._model, logits, log_normalizer)
-
-    def denoise(self, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None) -> Tensor:
-        """See `DiffusionGemma.denoise`; waits for all members that are at work.
+    def logits(self, number: int, wish: Wish) -> Tensor:
+        """What a member wishes for, after all members that are at work have a wish.
 
         Raises:
             BrokenOffError: one of them has failed.
         """
-        number: int = self._who.number
-        with self._turn:
-            self._wishes[number] = Wish(canvas_ids, cache, soft)
+        with self.turn:
+            self._wishes[number] = wish
             self._pass_if_all_are_here()
-            self._turn.wait_for(lambda: number in self._logits or self._broken)
+            self.turn.wait_for(lambda: number in self._logits or self._broken)
             if self._broken:
                 raise BrokenOffError("another generation has failed")
             return self._logits.pop(number)
 
     def break_off(self) -> None:
         """Release all waiting threads with an error."""
-        with self._turn:
+        with self.turn:
             self._broken = True
-            self._turn.notify_all()
+            self.turn.notify_all()
 
     def _pass_if_all_are_here(self) -> None:
         if self._broken or not self._wishes or len(self._wishes) < self._at_work:
@@ -163,7 +144,33 @@ class SharedPasses:
         logits = denoise(self._model, [self._wishes[member] for member in members])
         self._wishes.clear()
         self._logits.update(zip(members, logits, strict=True))
-        self._turn.notify_all()
+        self.turn.notify_all()
+
+
+class Member(DiffusionGemma):
+    """A model as one member of a group has it: the modules are the model's own, the passes are shared."""
+
+    def __init__(self, model: DiffusionGemma, passes: SharedPasses, number: int) -> None:
+        self.__dict__.update(model.__dict__)
+        self._passes, self._number = passes, number
+
+    def encode(self, ids: Tensor, cache: KVCache) -> None:
+        """See `DiffusionGemma.encode`."""
+        with self._passes.turn:  # modules cache what they computed for their last input
+            super().encode(ids, cache)
+
+    def soft_embedding(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
+        """See `DiffusionGemma.soft_embedding`."""
+        with self._passes.turn:
+            return super().soft_embedding(logits, log_normalizer)
+
+    def denoise(self, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None) -> Tensor:
+        """See `DiffusionGemma.denoise`; waits for all members that are at work.
+
+        Raises:
+            BrokenOffError: one of them has failed.
+        """
+        return self._passes.logits(self._number, Wish(canvas_ids, cache, soft))
 
 
 @torch.inference_mode()
