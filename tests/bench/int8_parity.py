@@ -23,14 +23,14 @@ from localdiff.bench.quality.report import table
 from localdiff.demo.skills import SKILLS
 from localdiff.engine import Engine
 from localdiff.options import GenerateOptions
-from quant.cpu.choice import SWITCH
+from quant.cpu.switches import CPU_PATH
 from tests.bench.batching import run_batched
 from tests.quantized import quantize
 
 
 def loaded(directory: str, path: str) -> Engine:
     """The model with the modules that `LOCALDIFF_CPU_PATH=path` chooses."""
-    os.environ[SWITCH] = path
+    os.environ[CPU_PATH] = path
     return Engine.load(directory, device="cpu")
 
 
