@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from quant.source import DTYPES
+from quant.dtypes import HEADER_DTYPES
 
 from .errors import WeightsError
 
@@ -79,9 +79,9 @@ class Checkpoint:
             WeightsError: a dtype that this loader does not support.
         """
         stored = self._file(name).get_slice(name).get_dtype()
-        if stored not in DTYPES:
+        if stored not in HEADER_DTYPES:
             raise WeightsError(f"tensor `{name}` has the type {stored}, which localdiff does not read")
-        return DTYPES[stored]
+        return HEADER_DTYPES[stored]
 
     def tensor(self, name: str) -> Tensor:
         """The tensor as stored, on the CPU.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
+from quant.dtypes import short_name
 
 from .adapter import open_adapter
 from .errors import UsageError
@@ -19,8 +19,6 @@ from .load import Placement, further_devices, load_model, open_weights, resolve_
 from .model.diffusion_gemma import DiffusionGemma
 from .text.template import ChatTemplate
 from .text.tokenizer import Tokenizer
-
-_SHORT = {torch.bfloat16: "bf16", torch.float32: "fp32"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +78,7 @@ def open_model(
             recipe=weights.recipe,
             revision=source.revision,
             device=str(where),
-            dtype=_SHORT[kind],
+            dtype=short_name(kind),
             directory=source.directory,
             adapter=adapter,
             adapter_directory=None if stored is None else stored.directory,

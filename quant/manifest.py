@@ -16,9 +16,9 @@ from typing import Any, Self
 
 from .codec import codes_shape, scales_shape
 from .codecs import CODECS
+from .dtypes import HEADER_DTYPES, HEADER_NAMES
 from .errors import DamagedError
 from .recipe import Recipe, Rule
-from .source import DTYPES
 from .writer import Part
 
 MANIFEST_FILE = "quant.json"
@@ -26,7 +26,6 @@ FORMAT = "localdiff-quant"
 VERSION = 1
 _HASH = re.compile(r"[0-9a-f]{64}")
 _HINT = "rebuild it with the `localdiff quantize` command that made it, and `--force`"
-_WORDS = {dtype: word for word, dtype in DTYPES.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +96,7 @@ class TensorEntry:
     @classmethod
     def from_json(cls, value: Any) -> Self:
         shape = tuple(int(size) for size in value["shape"])
-        if value["fate"] not in ("keep", *CODECS) or value["dtype"] not in DTYPES or min(shape, default=0) < 0:
+        if value["fate"] not in ("keep", *CODECS) or value["dtype"] not in HEADER_DTYPES or min(shape, default=0) < 0:
             raise ValueError(f"{value=}")
         return cls(
             fate=value["fate"],
@@ -213,7 +212,7 @@ def stored_parts(name: str, fate: str, shape: tuple[int, ...], dtype: str) -> tu
         return (Part(name=name, dtype=dtype, shape=shape),)
     codec = CODECS[fate]
     return (
-        Part(name=f"{name}.codes", dtype=_WORDS[codec.codes_dtype], shape=codes_shape(codec, shape)),
+        Part(name=f"{name}.codes", dtype=HEADER_NAMES[codec.codes_dtype], shape=codes_shape(codec, shape)),
         Part(name=f"{name}.scales", dtype="BF16", shape=scales_shape(shape)),
     )
 

@@ -12,12 +12,13 @@ from fnmatch import fnmatchcase
 
 from .codec import SOURCE_DTYPES
 from .codecs import CODECS
+from .dtypes import HEADER_DTYPES
 from .errors import RecipeError
 from .manifest import stored_parts
 from .recipe import Fate, Recipe
 from .released import released_shapes
 from .slices import SLICE_BYTES
-from .source import DTYPES, SourceFile, StoredTensor, described
+from .source import SourceFile, StoredTensor, described
 from .writer import Layout
 
 CLASSES = {
@@ -163,7 +164,7 @@ def _planned(recipe: Recipe, tensor: StoredTensor) -> PlannedTensor:
     fate = recipe.fate(tensor.name)
     if fate == "drop":
         return PlannedTensor(source=tensor, fate=fate, stored_bytes=0)
-    if fate in CODECS and DTYPES[tensor.dtype] not in SOURCE_DTYPES:
+    if fate in CODECS and HEADER_DTYPES[tensor.dtype] not in SOURCE_DTYPES:
         raise RecipeError(
             f"`{tensor.name}` has the type {tensor.dtype}, which is not quantized to {fate}",
             "quantize the original weights (BF16, F16 or F32)",

@@ -15,8 +15,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from .dtypes import HEADER_DTYPES
 from .errors import SourceError
-from .source import DTYPES, HINT, SourceFile, StoredTensor, parse_header, read_start
+from .source import HINT, SourceFile, StoredTensor, parse_header, read_start
 
 _READ = 8_000_000
 
@@ -66,7 +67,7 @@ class SourceReader:
         last = tensor.shape[-1] if tensor.shape else 1
         self._skip(tensor.start + part.start * last * tensor.itemsize)
         buffer = self._read((part.stop - part.start) * last * tensor.itemsize)
-        return torch.frombuffer(buffer, dtype=DTYPES[tensor.dtype]).view(-1, last)
+        return torch.frombuffer(buffer, dtype=HEADER_DTYPES[tensor.dtype]).view(-1, last)
 
     def sha256(self) -> str:
         """Read on to the end, and return the hash of the whole file.

@@ -14,30 +14,13 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from .dtypes import HEADER_DTYPES
 from .errors import SourceError
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
 MAX_HEADER = 100_000_000
 HINT = "download the weights again, or point to a complete copy"
-
-DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
-"""Types by their word in a header."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +29,7 @@ class StoredTensor:
 
     Attributes:
         name, shape: as in the header.
-        dtype: a key of `DTYPES`.
+        dtype: a key of `HEADER_DTYPES`.
         file: name of its file, or "" where only the model's description is known.
         start: first byte in the file.
     """
@@ -65,7 +48,7 @@ class StoredTensor:
     @property
     def itemsize(self) -> int:
         """Bytes of an element."""
-        return DTYPES[self.dtype].itemsize
+        return HEADER_DTYPES[self.dtype].itemsize
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,12 +12,13 @@ import torch
 
 from .codec import SOURCE_DTYPES
 from .codecs import CODECS
+from .dtypes import HEADER_DTYPES
 from .errors import DamagedError, SourceError
 from .events import FileChecked
 from .manifest import FileEntry, Manifest, ShardEntry, read_manifest
 from .reader import SourceReader
 from .slices import row_slices
-from .source import DTYPES, SourceFile, StoredTensor, parse_header, read_start
+from .source import SourceFile, StoredTensor, parse_header, read_start
 from .writer import Part, file_sha256
 
 
@@ -106,7 +107,7 @@ def _shard_problem(directory: Path, name: str, entry: ShardEntry, manifest: Mani
 
 
 def _is_finite(reader: SourceReader, tensor: StoredTensor) -> bool:
-    if DTYPES[tensor.dtype] not in SOURCE_DTYPES:
+    if HEADER_DTYPES[tensor.dtype] not in SOURCE_DTYPES:
         return True
     parts = row_slices(tensor.shape, tensor.itemsize)
     return all(bool(torch.isfinite(reader.rows(tensor, part)).all()) for part in parts)

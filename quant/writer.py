@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from .disk import Disk
-from .source import DTYPES
+from .dtypes import HEADER_DTYPES
 
 ALIGNMENT = 64
 PARTIAL = ".partial"
@@ -48,7 +48,7 @@ class Part:
     @property
     def itemsize(self) -> int:
         """Bytes of an element."""
-        return DTYPES[self.dtype].itemsize
+        return HEADER_DTYPES[self.dtype].itemsize
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -61,7 +61,7 @@ ALLOWED: dict[str, set[str]] = {
         "identity",
     },
     "identity": set(),
-    "opening": {"adapter", "hub", "identity", "load", "model", "text"},
+    "opening": {"adapter", "hub", "identity", "load", "model", "quant", "text"},
     "prefill": {"generation", "events"},
     "static": {
         "children",
@@ -104,7 +104,6 @@ ALLOWED: dict[str, set[str]] = {
         "hardware",
         "hub",
         "quant",
-        "quant.cpu",
         "quant.modules",
     },
     "doctor": {

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import torch
 
+from quant.dtypes import short_name
+
 from ..errors import ResourceError, UsageError
 from .stored import StoredWeights
 
 # Up to here a CPU computes in fp32, which it does faster than bf16; beyond, memory decides.
 _FP32_LIMIT_BYTES = 4e9
-_DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+_DTYPES = {short_name(dtype): dtype for dtype in (torch.bfloat16, torch.float32)}
 
 
 def resolve_device(name: str) -> torch.device:
@@ -72,6 +74,15 @@ def resolve_dtype(name: str, device: torch.device, weights: StoredWeights) -> to
             "`--dtype fp16` cannot hold this model: its activations pass 65,504 and turn into NaN",
             "use `--dtype bf16`, which takes the same memory",
         )
+    return dtype_named(name)
+
+
+def dtype_named(name: str) -> torch.dtype:
+    """The dtype that `bf16` or `fp32` names.
+
+    Raises:
+        UsageError: an unknown dtype.
+    """
     if name not in _DTYPES:
         raise UsageError(f"`--dtype {name}` should be auto, bf16 or fp32")
     return _DTYPES[name]

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from quant.bitsandbytes_tensor import BitsandbytesTensor, bitsandbytes_names
+from quant.dtypes import HEADER_DTYPES
 from quant.errors import QuantError
 from quant.job import JOB_FILE
 from quant.manifest import MANIFEST_FILE, Manifest, read_manifest
-from quant.source import DTYPES
 
 from ..checkpoint import Checkpoint
 from ..errors import WeightsError
@@ -200,5 +200,5 @@ def _compare(checkpoint: Checkpoint, manifest: Manifest) -> None:
             subject = f"`{checkpoint.directory}`" if problem == "lacks" else f"`{MANIFEST_FILE}`"
             raise WeightsError(f"{subject} {problem} `{min(names)}`", _DAMAGED)
     for name, part in listed.items():
-        if checkpoint.shape(name) != part.shape or checkpoint.dtype(name) != DTYPES[part.dtype]:
+        if checkpoint.shape(name) != part.shape or checkpoint.dtype(name) != HEADER_DTYPES[part.dtype]:
             raise WeightsError(f"`{name}` is not stored as `{MANIFEST_FILE}` says", _DAMAGED)

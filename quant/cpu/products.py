@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 import torch
 from torch import Tensor
 
+from ..dtypes import short_name
 from ..modules.tensor import QuantTensor
 from .bitsandbytes_library import Nf4Library
 from .int8_weight import Int8Weight
@@ -55,7 +56,7 @@ class DecodedProduct:
 
     def __init__(self, tensor: QuantTensor, compute: torch.dtype) -> None:
         self._tensor, self._compute = tensor, compute
-        self.path = f"decoded to {short(compute)}, multiplied through torch"
+        self.path = f"decoded to {short_name(compute)}, multiplied through torch"
 
     def __call__(self, x: Tensor, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
         rows = (x if chosen is None else x[chosen]).to(self._compute)
@@ -77,7 +78,7 @@ class LibraryProduct:
     def __init__(self, tensor: QuantTensor, compute: torch.dtype, library: Nf4Library) -> None:
         self._codes, self._scales = tensor.codes.contiguous(), tensor.scales.contiguous()
         self._compute, self._library = compute, library
-        self.path = f"nf4 decoded to {short(compute)} by bitsandbytes, multiplied through torch"
+        self.path = f"nf4 decoded to {short_name(compute)} by bitsandbytes, multiplied through torch"
 
     def __call__(self, x: Tensor, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
         rows = (x if chosen is None else x[chosen]).to(self._compute)
@@ -112,11 +113,6 @@ class Int8Product:
             return self._weights[expert].times(pieces[expert], x.dtype).t()
 
         return _products(lambda: multiply, counts, x.new_empty(len(rows.codes), self._weights[0].shape[0]))
-
-
-def short(dtype: torch.dtype) -> str:
-    """`bf16` or `fp32`."""
-    return {torch.bfloat16: "bf16", torch.float32: "fp32"}[dtype]
 
 
 def _products(

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..codec import GROUP
+from ..dtypes import short_name
 from ..modules.experts import QuantExperts
 from ..modules.tensor import QuantTensor
 from ..nf4 import LEVELS
@@ -29,8 +30,6 @@ COMBINED = 1024
 WARPS, STAGES = 4, 3
 MOST_PAIRS = 8192
 """Pairs that are routed at once: one program holds them all, and with more it runs out of registers."""
-
-NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
 
 class CudaExperts(nn.Module):
@@ -201,7 +200,7 @@ def _take(tensor: QuantTensor | nn.Parameter) -> Tiled | Whole:
 
 def _words(part: Tiled | Whole, activations: Activations) -> str:
     if isinstance(part, Whole):
-        return NAMES.get(part.weight.dtype, str(part.weight.dtype))
+        return short_name(part.weight.dtype)
     return f"{'w4' if part.is_nf4 else 'w8'}{activations}"
 
 

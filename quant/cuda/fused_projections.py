@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..codec import Encoded
+from ..dtypes import short_name
 from ..modules.linear import QuantLinear
-from .experts import NAMES
 from .linear import CudaLinear, Weight
 
 
@@ -75,7 +75,7 @@ class StackedLinear(FusedProjections):
         rows = [len(weight) for weight in weights]
         for linear, part in zip(linears, torch.split(whole, rows), strict=True):
             linear.weight = nn.Parameter(part, requires_grad=linear.weight.requires_grad)
-        super().__init__(linears, rows, NAMES.get(whole.dtype, str(whole.dtype)))
+        super().__init__(linears, rows, short_name(whole.dtype))
         self._weight = whole
 
     def tensors(self) -> tuple[Tensor, ...]:

@@ -16,11 +16,12 @@ from torch import Tensor
 
 from quant.codec import GROUP, SOURCE_DTYPES, squared_error
 from quant.codecs import CODECS
+from quant.dtypes import HEADER_DTYPES
 from quant.errors import QuantError
 from quant.plan import tensor_class
 from quant.reader import SourceReader
 from quant.slices import row_slices
-from quant.source import DTYPES, read_source
+from quant.source import read_source
 
 _WIDTH = 2816
 _QUANTIZED = ("experts", "attention", "dense MLP", "embedding and head", "self-conditioning")
@@ -67,7 +68,11 @@ def checkpoint_weights(directory: Path) -> Iterator[tuple[str, Tensor]]:
         with SourceReader(file, directory / file.name) as reader:
             for tensor in file.tensors:
                 label = tensor_class(tensor.name)
-                if label in _QUANTIZED and DTYPES[tensor.dtype] in SOURCE_DTYPES and not tensor.shape[-1] % GROUP:
+                if (
+                    label in _QUANTIZED
+                    and HEADER_DTYPES[tensor.dtype] in SOURCE_DTYPES
+                    and not tensor.shape[-1] % GROUP
+                ):
                     for part in row_slices(tensor.shape, tensor.itemsize):
                         yield label, reader.rows(tensor, part)
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ...errors import is_out_of_memory
+from ...load.devices import dtype_named
 from .parts import waiter
 from .work import Work
 
@@ -82,7 +83,7 @@ def _product_rate(kind: str, device: torch.device, largest: int) -> float | None
 def _factor(kind: str, size: int, device: torch.device) -> Tensor:
     if kind == "int8":
         return torch.randint(-127, 128, (size, size), dtype=torch.int8, device=device)
-    return torch.randn(size, size, device=device).to({"fp32": torch.float32, "bf16": torch.bfloat16}[kind])
+    return torch.randn(size, size, device=device).to(dtype_named(kind))
 
 
 def _best(work: Callable[[], object], device: torch.device) -> float:

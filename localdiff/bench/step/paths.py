@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from quant.cpu.products import short
+from quant.dtypes import short_name
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear
 
 from ...model.diffusion_gemma import DiffusionGemma
@@ -57,9 +57,9 @@ def paths_of(network: DiffusionGemma, dtype: torch.dtype, steps: str = "") -> Pa
     if isinstance(soft, str):
         words["self-conditioning"] += f"; {soft}"
     words["attention core"] = (
-        f"Triton, {short(dtype)}"
+        f"Triton, {short_name(dtype)}"
         if network.attends_through_triton
-        else f"torch, scaled_dot_product_attention in {short(dtype)}"
+        else f"torch, scaled_dot_product_attention in {short_name(dtype)}"
     )
     words["norms, residuals"] = _words(_layer_ops(layer, dtype) for layer in layers)
     words["sampling"] = steps or "torch, fp32"
@@ -67,7 +67,7 @@ def paths_of(network: DiffusionGemma, dtype: torch.dtype, steps: str = "") -> Pa
 
 
 def _layer_ops(layer: nn.Module, dtype: torch.dtype) -> str:
-    return f"{'torch' if getattr(layer, 'layer_ops', PLAIN) is PLAIN else 'Triton'}, {short(dtype)}"
+    return f"{'torch' if getattr(layer, 'layer_ops', PLAIN) is PLAIN else 'Triton'}, {short_name(dtype)}"
 
 
 def _projections(owner: nn.Module) -> Iterator[nn.Module]:
@@ -88,9 +88,9 @@ def path_of(module: nn.Module, dtype: torch.dtype | None = None) -> str:
     if isinstance(module, _DECODED):
         if dtype is None:
             return "decoded, then multiplied"
-        return f"decoded to {short(dtype)}, multiplied through torch"
+        return f"decoded to {short_name(dtype)}, multiplied through torch"
     first = next(module.parameters(), None)
-    return "" if first is None else f"torch, {short(first.dtype)}"
+    return "" if first is None else f"torch, {short_name(first.dtype)}"
 
 
 def _words(paths: Iterable[str]) -> str:

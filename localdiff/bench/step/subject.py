@@ -24,7 +24,7 @@ from ...hub import resolve
 from ...load import account, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
 from ...load.accounting import checkpoint_name
 from ...load.cpu import prepare_cpu
-from ...load.devices import free_bytes
+from ...load.devices import dtype_named, free_bytes
 from ...load.gpu import prepare_gpu
 from ...model.config import ModelConfig
 from ...model.diffusion_gemma import DiffusionGemma
@@ -32,8 +32,6 @@ from ...sizes import shown_size
 from .layers import Layers
 from .random_weights import random_model, stored_as
 from .released import LAYERS, MODEL, released_config
-
-_RANDOM_DTYPES = {"auto": torch.bfloat16, "bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,8 @@ def random_subject(
         UsageError: no such recipe, or an unsupported dtype.
         ResourceError: it does not fit.
     """
-    chosen, where, kind = _recipe(recipe), resolve_device(device), _dtype(dtype)
+    chosen, where = _recipe(recipe), resolve_device(device)
+    kind = torch.bfloat16 if dtype == "auto" else dtype_named(dtype)
     built, stands_for = (_blueprint(configure(count), chosen) for count in (layers, all_layers))
     _refuse_if_too_large(built, chosen.name, context, where, kind)
 
@@ -177,12 +176,6 @@ def _recipe(name: str) -> Recipe:
         return recipe_named(name)
     except RecipeError as error:
         raise UsageError(error.message, error.hint) from error
-
-
-def _dtype(name: str) -> torch.dtype:
-    if name not in _RANDOM_DTYPES:
-        raise UsageError(f"`--dtype {name}` should be auto, bf16 or fp32")
-    return _RANDOM_DTYPES[name]
 
 
 def _refuse_if_too_large(built: Blueprint, recipe: str, context: int, device: torch.device, dtype: torch.dtype) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from quant.dtypes import short_name
+
 from ... import __version__
 from ...sizes import shown_size
 from .parts import PARTS
@@ -45,7 +47,7 @@ def _filled(line: str, width: int, margin: int) -> str:
 
 def _subject(report: Report) -> Iterator[str]:
     subject = report.subject
-    yield f"{subject.name}, recipe {subject.recipe}, {_dtype(report)} on {subject.device}"
+    yield f"{subject.name}, recipe {subject.recipe}, {short_name(subject.dtype)} on {subject.device}"
     yield f"{report.hardware}, torch {torch.__version__}"
     yield (
         f"context {_counted(report.context, 'token')}, canvas {subject.built.config.canvas_length}; "
@@ -123,7 +125,7 @@ def json_line(report: Report, command: str) -> str:
         "command": command,
         "model": subject.name,
         "recipe": subject.recipe,
-        "dtype": _dtype(report),
+        "dtype": short_name(subject.dtype),
         "device": str(subject.device),
         "hardware": report.hardware,
         "threads": report.threads,
@@ -199,10 +201,6 @@ def _memory(report: Report) -> str:
     if memory.anonymous is not None and memory.mapped is not None:
         shown.append(f"at the end {shown_size(memory.anonymous)} of its own and {shown_size(memory.mapped)} mapped")
     return ", ".join(shown)
-
-
-def _dtype(report: Report) -> str:
-    return {torch.bfloat16: "bf16", torch.float32: "fp32"}[report.subject.dtype]
 
 
 def _counted(count: int, noun: str) -> str:
