@@ -35,7 +35,7 @@ from localdiff.static.program import Program, Shape
 from localdiff.static.reading import read_through_triton
 from quant.codecs import CODECS
 from quant.cuda import choice, tiles
-from quant.cuda.experts import levels
+from quant.cuda.launch_arguments import levels
 from quant.cuda.linear import Weight
 from quant.cuda.rows import quantize_groups
 from quant.cuda.soft import SparseSoft

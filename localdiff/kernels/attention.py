@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from quant.cuda import tiles
+from quant.cuda.launch_arguments import power_of_two
 from quant.cuda.tiles import Feeding
 
 LARGEST_HEAD = 512
@@ -163,7 +164,7 @@ def _alike(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 def _width(size: int) -> int:
     """A head's size rounded up to a power of 2, at least 16 as matmuls of tiles require."""
-    return max(16, 1 << (size - 1).bit_length())
+    return max(16, power_of_two(size))
 
 
 def tile_of(head_dim: int, device: torch.device) -> Tile:

@@ -19,6 +19,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from quant.cuda.launch_arguments import power_of_two
+
 from ..diffusion.reading import LogitStatistics
 from ..diffusion.sampler import accept, renoise
 
@@ -82,7 +84,7 @@ def decide(
         streak,
         outcome,
         length,
-        POSITIONS=1 << (length - 1).bit_length(),
+        POSITIONS=power_of_two(length),
         CHUNK=_CHUNK,
         num_warps=8,
     )

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from quant.cuda.launch_arguments import power_of_two
+
 BLOCK = 1024
 _NARROW = 1024
 """Widest row, head or table of scores for which one warp is enough."""
@@ -200,7 +202,7 @@ def _dense_rows(x: Tensor) -> Tensor:
 
 
 def _power(number: int) -> int:
-    return max(2, 1 << (number - 1).bit_length())
+    return max(2, power_of_two(number))
 
 
 def _warps(width: int) -> int:

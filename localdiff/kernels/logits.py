@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from quant.cuda.launch_arguments import power_of_two
+
 from ..diffusion.reading import LogitStatistics
 
 BLOCK = 4096
@@ -76,7 +78,7 @@ def statistics(
         CAPPED=softcap is not None,
         SAMPLED=uniforms is not None,
         BLOCK=block,
-        BLOCKS=_power_of_two(blocks),
+        BLOCKS=power_of_two(blocks),
         num_warps=WARPS,
     )
     return found
@@ -101,7 +103,3 @@ def process(logits: Tensor, *, softcap: float | None, temperature: Tensor, block
 
 def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
     return like.new_empty(shape, dtype=torch.float32)
-
-
-def _power_of_two(number: int) -> int:
-    return 1 << (number - 1).bit_length()

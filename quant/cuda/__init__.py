@@ -2,6 +2,7 @@
 
     support                         whether Triton works here, and what is missing
     tiles                           tile shapes of GEMMs, by how a GPU feeds its tensor cores
+    launch_arguments                nf4's table and constants that kernels are launched with
     layout                          codes and scales in the order in which kernels read them
     weight_kernels                  codes to weights, the levels of nf4 by permutation of bytes or between lanes
     row_kernels, rows               activations as int8, one scale per row and group

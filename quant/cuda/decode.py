@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..codec import GROUP, Encoded
 from ..modules.linear import QuantLinear
 from ..nf4 import Nf4
-from .experts import levels
+from .launch_arguments import levels
 
 GROUPS = 16
 

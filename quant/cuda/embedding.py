@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..modules.embedding import QuantEmbedding
 from . import linear
-from .experts import triton_type
+from .launch_arguments import triton_type
 from .linear import Weight
 from .tiles import Tile, tile_of
 

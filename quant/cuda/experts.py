@@ -9,7 +9,6 @@ Shape letters: N rows, D width, E experts, K experts a row, I expert width, P = 
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -19,8 +18,8 @@ from ..codec import GROUP
 from ..dtypes import short_name
 from ..modules.experts import QuantExperts
 from ..modules.tensor import QuantTensor
-from ..nf4 import LEVELS
 from . import tiles
+from .launch_arguments import is_interpreted, levels, power_of_two, triton_type
 from .layout import Tiled, Whole, tiled
 from .rows import quantize_groups
 from .tiles import Activations
@@ -96,9 +95,9 @@ class CudaExperts(nn.Module):
             experts,
             blocks,
             ROWS=block_rows,
-            PAIRS=_power_of_two(pairs),
-            BINS=_power_of_two(experts + 1),
-            BLOCKS=_power_of_two(blocks),
+            PAIRS=power_of_two(pairs),
+            BINS=power_of_two(experts + 1),
+            BLOCKS=power_of_two(blocks),
             num_warps=8,
         )
         x = x.contiguous()
@@ -166,15 +165,6 @@ def _summed(outputs: Tensor, weight: Tensor) -> Tensor:
     return combined
 
 
-def is_interpreted() -> bool:
-    """Whether kernels run in Triton's interpreter, which knows no machine instructions."""
-    from triton import JITFunction
-
-    from .expert_kernels import route_kernel
-
-    return not isinstance(route_kernel, JITFunction)
-
-
 def can_group(experts: nn.Module) -> bool:
     """Whether a module is the experts of a layer in fused tensors that divide into groups and programs."""
     if isinstance(experts, QuantExperts):
@@ -202,22 +192,3 @@ def _words(part: Tiled | Whole, activations: Activations) -> str:
     if isinstance(part, Whole):
         return short_name(part.weight.dtype)
     return f"{'w4' if part.is_nf4 else 'w8'}{activations}"
-
-
-@lru_cache(maxsize=32)
-def levels(device: torch.device, activations: Activations) -> Tensor:
-    """nf4's table in the compute type: int8 or fp32."""
-    if activations == "a8":
-        return torch.tensor([round(127 * level) for level in LEVELS], dtype=torch.int8, device=device)
-    return torch.tensor(LEVELS, dtype=torch.float32, device=device)
-
-
-def triton_type(dtype: torch.dtype) -> Any:
-    """Triton's name for a type of activations."""
-    import triton.language as tl
-
-    return {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}[dtype]
-
-
-def _power_of_two(number: int) -> int:
-    return 1 << (number - 1).bit_length()

@@ -21,7 +21,7 @@ from ..modules.linear import QuantLinear
 from ..modules.tensor import QuantTensor
 from . import tiles
 from .decode import decode_tiled
-from .experts import is_interpreted, levels
+from .launch_arguments import is_interpreted, levels
 from .layout import tiled
 from .rows import quantize_groups
 from .tiles import Activations

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..modules.embedding import QuantEmbedding
+from .launch_arguments import power_of_two
 
 THRESHOLD = 1e-4
 CAPACITY = 512
@@ -85,7 +86,7 @@ class SparseSoft:
                 tails,
                 *shape,
                 BLOCK=block,
-                BLOCKS=1 << (blocks - 1).bit_length(),
+                BLOCKS=power_of_two(blocks),
                 CAPACITY=CAPACITY,
                 num_warps=8,
             )

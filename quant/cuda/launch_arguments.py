@@ -1,0 +1,44 @@
+"""What kernels are launched with besides tensors and shapes: nf4's table, Triton's name of a dtype, constants.
+
+Knows how device code takes them; knows nothing about what a kernel computes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..nf4 import LEVELS
+from .tiles import Activations
+
+
+@lru_cache(maxsize=32)
+def levels(device: torch.device, activations: Activations) -> Tensor:
+    """nf4's table in the compute type: int8 or fp32."""
+    if activations == "a8":
+        return torch.tensor([round(127 * level) for level in LEVELS], dtype=torch.int8, device=device)
+    return torch.tensor(LEVELS, dtype=torch.float32, device=device)
+
+
+def triton_type(dtype: torch.dtype) -> Any:
+    """Triton's name for a type of activations."""
+    import triton.language as tl
+
+    return getattr(tl, str(dtype).removeprefix("torch."))
+
+
+def is_interpreted() -> bool:
+    """Whether kernels run in Triton's interpreter, which knows no machine instructions."""
+    from triton import JITFunction
+
+    from .row_kernels import quantize_kernel
+
+    return not isinstance(quantize_kernel, JITFunction)
+
+
+def power_of_two(number: int) -> int:
+    """The least power of 2 that is no smaller than a number from 1 on: the size of a tile that holds so many."""
+    return 1 << (number - 1).bit_length()
