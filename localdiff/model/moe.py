@@ -8,13 +8,12 @@ Shape letters: N rows, D width, E experts, K experts per row, I expert width.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quant.modules.adapter_hook import AdapterHook
+from quant.modules.experts import sum_experts
 
 from .config import ModelConfig
-from .formulas import gelu
 from .layer_ops import PLAIN, LayerOps
 
 
@@ -60,35 +59,6 @@ class Experts(nn.Module):
         Returns:
             [N, D] in the type of `x`, accumulated in fp32.
         """
-        out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
         # Unbound once: each separate indexing would cost training a gradient as large as all experts.
         gate_up, down = self.gate_up_proj.unbind(), self.down_proj.unbind()
-        for expert, rows, slots in rows_by_expert(index, len(gate_up)):
-            taken = x[rows]
-            both = F.linear(taken, gate_up[expert])
-            if hook is not None and (term := hook.gate_up(expert, taken, rows)) is not None:
-                both = both + term
-            gate, up = both.chunk(2, dim=-1)
-            inner = gelu(gate) * up
-            y = F.linear(inner, down[expert])
-            if hook is not None and (term := hook.down(expert, inner, rows)) is not None:
-                y = y + term
-            out.index_add_(0, rows, (y * weight[rows, slots, None]).float())
-        return out.to(x.dtype)
-
-
-def rows_by_expert(index: Tensor, num_experts: int) -> list[tuple[int, Tensor, Tensor]]:
-    """Groups routed rows by expert.
-
-    Returns:
-        One (expert, rows, slots) for every expert that was chosen; `index[rows, slots] == expert`. Rows ascend
-        within an expert, so the sum over experts has one fixed order.
-    """
-    flat = index.flatten()
-    order = flat.argsort(stable=True)
-    counts = torch.bincount(flat, minlength=num_experts).tolist()
-    groups = []
-    for expert, chosen in enumerate(torch.split(order, counts)):
-        if len(chosen):
-            groups.append((expert, chosen // index.shape[1], chosen % index.shape[1]))
-    return groups
+        return sum_experts(x, index, weight, gate_up.__getitem__, down.__getitem__, num_experts=len(gate_up), hook=hook)

@@ -8,10 +8,10 @@ Shape letters: N rows, D width, E experts, K experts a row, I expert width, P = 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..modules.adapter_hook import AdapterHook
+from ..modules.experts import gelu, pairs_by_expert
 from .products import ExpertProduct, expert_parts
 
 
@@ -42,9 +42,7 @@ class CpuExperts(nn.Module):
         if not len(x):
             return torch.zeros_like(x)
         rows, top_k = index.shape
-        flat = index.flatten()
-        order = flat.argsort(stable=True)
-        counts = torch.bincount(flat, minlength=self._experts).tolist()
+        order, counts = pairs_by_expert(index, self._experts)
         of_pair = order // top_k
         both = self._gate_up(x, of_pair, counts)
         if hook is not None:
@@ -52,7 +50,7 @@ class CpuExperts(nn.Module):
                 if (term := hook.gate_up(expert, x[of_pair[part]], of_pair[part])) is not None:
                     both[part] += term
         gate, up = both.chunk(2, dim=-1)
-        inner = F.gelu(gate, approximate="tanh").mul_(up)
+        inner = gelu(gate).mul_(up)
         outputs = self._down(inner, None, counts)
         if hook is not None:
             for expert, part in expert_parts(counts):

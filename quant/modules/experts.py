@@ -1,13 +1,13 @@
 """The experts of a layer over quantized fused tensors.
 
 Knows which rows go where once they are routed; does not know how they were routed. One expert is decoded at a time: a
-whole layer in bf16 would take 1.5 GB.
+whole layer in bf16 would take 1.5 GB. `sum_experts` serves the model's own experts as well.
 Shape letters: N rows, D width, E experts, K experts a row, I expert width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,7 @@ from .tensor import QuantTensor
 
 
 class QuantExperts(nn.Module):
-    """Gated MLPs `down(gelu(gate(x)) * up(x))`, tanh form of GELU.
+    """Gated MLPs over stored weights.
 
     Args:
         gate_up_codec: format of the stacked gate and up rows `[E, 2I, D]`.
@@ -42,26 +42,73 @@ class QuantExperts(nn.Module):
         Returns:
             [N, D] in the type of `x`, accumulated in fp32.
         """
-        out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
-        for expert, rows, slots in _by_expert(index, self.gate_up_proj.shape[0]):
-            taken = x[rows]
-            both = F.linear(taken, self.gate_up_proj.decode(x.dtype, expert))
-            if hook is not None and (term := hook.gate_up(expert, taken, rows)) is not None:
-                both = both + term
-            gate, up = both.chunk(2, dim=-1)
-            inner = F.gelu(gate, approximate="tanh") * up
-            y = F.linear(inner, self.down_proj.decode(x.dtype, expert))
-            if hook is not None and (term := hook.down(expert, inner, rows)) is not None:
-                y = y + term
-            out.index_add_(0, rows, (y * weight[rows, slots, None]).float())
-        return out.to(x.dtype)
+        return sum_experts(
+            x,
+            index,
+            weight,
+            lambda expert: self.gate_up_proj.decode(x.dtype, expert),
+            lambda expert: self.down_proj.decode(x.dtype, expert),
+            num_experts=self.gate_up_proj.shape[0],
+            hook=hook,
+        )
 
 
-def _by_expert(index: Tensor, experts: int) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """(expert, rows, slots) of every expert that was chosen, in order, with `index[rows, slots] == expert`."""
-    flat = index.flatten()
-    order = flat.argsort(stable=True)
-    counts = torch.bincount(flat, minlength=experts).tolist()
+def sum_experts(
+    x: Tensor,
+    index: Tensor,
+    weight: Tensor,
+    gate_up: Callable[[int], Tensor],
+    down: Callable[[int], Tensor],
+    *,
+    num_experts: int,
+    hook: AdapterHook | None,
+) -> Tensor:
+    """Sums the chosen experts' outputs `down(gelu(gate(x)) * up(x))`, one expert after the other.
+
+    Args:
+        x: [N, D] rows; index: [N, K] expert ids; weight: [N, K] routing weights.
+        gate_up: stacked gate and up rows [2I, D] of an expert, in the type of `x`.
+        down: down projection [D, I] of an expert.
+        num_experts: E.
+        hook: what is added to the products of each expert.
+
+    Returns:
+        [N, D] in the type of `x`, accumulated in fp32.
+    """
+    out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
+    for expert, rows, slots in rows_by_expert(index, num_experts):
+        taken = x[rows]
+        both = F.linear(taken, gate_up(expert))
+        if hook is not None and (term := hook.gate_up(expert, taken, rows)) is not None:
+            both = both + term
+        gate, up = both.chunk(2, dim=-1)
+        inner = gelu(gate) * up
+        y = F.linear(inner, down(expert))
+        if hook is not None and (term := hook.down(expert, inner, rows)) is not None:
+            y = y + term
+        out.index_add_(0, rows, (y * weight[rows, slots, None]).float())
+    return out.to(x.dtype)
+
+
+def gelu(x: Tensor) -> Tensor:
+    """The tanh form of GELU."""
+    return F.gelu(x, approximate="tanh")
+
+
+def rows_by_expert(index: Tensor, num_experts: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Groups routed rows by expert.
+
+    Yields:
+        (expert, rows, slots) of every expert that was chosen, in order; `index[rows, slots] == expert`. Rows ascend
+        within an expert, so the sum over experts has one fixed order.
+    """
+    order, counts = pairs_by_expert(index, num_experts)
     for expert, chosen in enumerate(torch.split(order, counts)):
         if len(chosen):
             yield expert, chosen // index.shape[1], chosen % index.shape[1]
+
+
+def pairs_by_expert(index: Tensor, num_experts: int) -> tuple[Tensor, list[int]]:
+    """Places [N · K] of the pairs of row and slot in `index`, expert by expert, and how many each expert has."""
+    flat = index.flatten()
+    return flat.argsort(stable=True), torch.bincount(flat, minlength=num_experts).tolist()

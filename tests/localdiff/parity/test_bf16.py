@@ -20,7 +20,7 @@ from torch import Tensor
 
 import localdiff.model.attention
 import localdiff.model.layer_ops
-import localdiff.model.moe
+import quant.modules.experts
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests.checkpoints import Spec
 from tests.localdiff.parity.conftest import MakePair, Pair
@@ -83,7 +83,7 @@ def _rounded_scores(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Ten
 WRONG: dict[str, list[tuple[Any, str, Any]]] = {
     "embedding scale not rounded": [(DiffusionGemma, "scale", _unrounded_scale)],
     "erf in place of tanh GELU": [
-        (module, "gelu", F.gelu) for module in (localdiff.model.layer_ops, localdiff.model.moe)
+        (module, "gelu", F.gelu) for module in (localdiff.model.layer_ops, quant.modules.experts)
     ],
     "scores rounded before the softmax": [(localdiff.model.attention, "attention", _rounded_scores)],
 }

@@ -19,7 +19,6 @@ from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import PREFILL_CHUNK
 from localdiff.load.accounting import account
-from localdiff.model import moe
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
@@ -44,8 +43,7 @@ def _one_crowd(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         everybody = torch.empty(rows, dtype=torch.int64, device=META)
         return [(expert, everybody, everybody) for expert in range(top_k)]
 
-    monkeypatch.setattr(moe, "rows_by_expert", crowd)
-    monkeypatch.setattr(experts, "_by_expert", crowd)
+    monkeypatch.setattr(experts, "rows_by_expert", crowd)
     with torch.inference_mode():
         yield
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from localdiff.model.embedding import TiedEmbedding
 from localdiff.model.moe import Experts
 from quant.codecs import CODECS
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor, swap_modules
+from quant.modules.experts import rows_by_expert
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 DTYPES = [torch.float32, torch.bfloat16]
@@ -91,6 +94,22 @@ def test_experts_compute_what_the_models_own_do_with_decoded_weights(dtype: torc
     x, index = random(6, WIDTH).to(dtype), torch.tensor([[0, 1], [4, 2], [1, 0], [2, 3], [3, 4], [0, 2]])
     weight = random(6, 2, seed=5).abs()
     assert torch.equal(module(x, index, weight), own(x, index, weight))
+
+
+@given(
+    st.integers(1, 6).flatmap(
+        lambda k: st.lists(st.permutations(range(6)).map(lambda order: order[:k]), min_size=1, max_size=9)
+    )
+)
+def test_every_routed_row_is_grouped_once_in_order(index: list[list[int]]) -> None:
+    table = torch.tensor(index)
+    seen = set()
+    for expert, rows, slots in rows_by_expert(table, 6):
+        assert rows.tolist() == sorted(rows.tolist())
+        for row, slot in zip(rows.tolist(), slots.tolist(), strict=True):
+            assert index[row][slot] == expert
+            seen.add((row, slot))
+    assert len(seen) == table.numel()
 
 
 def test_experts_without_rows() -> None:
