@@ -37,7 +37,7 @@ class CudaEmbedding(QuantEmbedding):
 
     def __init__(self, embedding: QuantEmbedding) -> None:
         nn.Module.__init__(self)
-        self.weight, self.dtype = embedding.weight, embedding.dtype
+        self.weight, self._dtype = embedding.weight, embedding.dtype
         self._head = Weight.of(embedding.weight, "a16")
         self.path = self._head.path
         self.soft_path = f"soft embedding {self.path}"

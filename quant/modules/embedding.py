@@ -1,11 +1,14 @@
-"""The tied embedding over one quantized matrix: token lookup, output head, soft embedding.
+"""The tied embedding over one matrix: token lookup, output head, soft embedding.
 
-Knows the matrix; knows nothing about caps, temperatures or scaling by the width. The matrix is decoded in chunks of its
-rows, because whole it would take 1.5 GB in bf16.
+Knows the matrix; knows nothing about caps, temperatures or scaling by the width. The matrix is multiplied in chunks of
+its rows, because at full size a decoded copy of it takes 1.5 GB in bf16, and an fp32 copy of the logits 268 MB.
 Shape letters: N rows, V vocabulary, D width.
 """
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -14,33 +17,36 @@ from torch import Tensor, nn
 from ..codec import Codec
 from .tensor import QuantTensor
 
-CHUNK = 4096
-"""Rows of the matrix that are decoded at a time: 46 MB in fp32 at the released width."""
 
-
-class QuantEmbedding(nn.Module):
+class ChunkedEmbedding(nn.Module, ABC):
     """One matrix [V, D] that is embedding table, output head and codebook of the soft embedding.
 
-    Args:
-        codec: format of the matrix.
-        vocab_size, hidden_size: V, D.
-        dtype: type of the activations that go in and come out.
+    Attributes:
+        weight: the matrix.
+        chunk: rows of it that are multiplied at a time.
     """
 
-    def __init__(self, codec: Codec, vocab_size: int, hidden_size: int, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.weight = QuantTensor(codec, (vocab_size, hidden_size))
-        self.dtype = dtype
+    weight: nn.Parameter | QuantTensor
+    chunk = 8192
 
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype:
+        """Type of the activations that go in and come out."""
+
+    @abstractmethod
+    def rows(self, part: slice) -> Tensor:
+        """Some rows of the matrix, in `dtype`."""
+
+    @abstractmethod
     def lookup(self, ids: Tensor) -> Tensor:
         """Rows of the table, unscaled: [...] ids to [..., D]."""
-        return self.weight.decode(self.dtype, ids)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Raw logits [N, V] (neither capped nor divided) of `hidden` [N, D], in its type."""
-        out = torch.empty(hidden.shape[0], self.weight.shape[0], dtype=hidden.dtype, device=hidden.device)
+        """Raw logits [N, V] (neither capped nor divided) of `hidden` [N, D], both in `dtype`."""
+        out = torch.empty(hidden.shape[0], self.weight.shape[0], dtype=self.dtype, device=hidden.device)
         for part in self._chunks():
-            out[:, part] = F.linear(hidden, self.weight.decode(hidden.dtype, part))
+            out[:, part] = F.linear(hidden, self.rows(part))
         return out
 
     def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
@@ -56,9 +62,37 @@ class QuantEmbedding(nn.Module):
         total = torch.zeros(logits.shape[0], self.weight.shape[1], dtype=torch.float32, device=logits.device)
         for part in self._chunks():
             probs = (logits[:, part].float() - log_normalizer[:, None]).exp_()
-            total += probs.to(self.dtype) @ self.weight.decode(self.dtype, part)
+            total += probs.to(self.dtype) @ self.rows(part)
         return total.to(self.dtype)
 
-    def _chunks(self) -> list[slice]:
+    def _chunks(self) -> Iterator[slice]:
         rows = self.weight.shape[0]
-        return [slice(start, min(start + CHUNK, rows)) for start in range(0, rows, CHUNK)]
+        return (slice(start, min(start + self.chunk, rows)) for start in range(0, rows, self.chunk))
+
+
+class QuantEmbedding(ChunkedEmbedding):
+    """The embedding over a matrix stored by a codec.
+
+    Args:
+        codec: format of the matrix.
+        vocab_size, hidden_size: V, D.
+        dtype: type of the activations that go in and come out.
+    """
+
+    weight: QuantTensor
+    chunk = 4096  # 46 MB in fp32 at the released width
+
+    def __init__(self, codec: Codec, vocab_size: int, hidden_size: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.weight = QuantTensor(codec, (vocab_size, hidden_size))
+        self._dtype = dtype
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._dtype
+
+    def rows(self, part: slice) -> Tensor:
+        return self.weight.decode(self.dtype, part)
+
+    def lookup(self, ids: Tensor) -> Tensor:
+        return self.weight.decode(self.dtype, ids)

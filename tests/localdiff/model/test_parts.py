@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.nn.functional import gelu, softmax
 
-from localdiff.model import embedding
 from localdiff.model.embedding import TiedEmbedding
 from localdiff.model.formulas import rms_norm, rotary_table, rotate
 from tests import tiny
@@ -44,7 +43,7 @@ def test_the_router_normalises_the_raw_residual_and_its_choice() -> None:
 
 @pytest.mark.parametrize("chunk", [1, 7, 64, 10_000])
 def test_the_head_in_chunks_equals_the_whole_product(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    monkeypatch.setattr(embedding, "_CHUNK", chunk)
+    monkeypatch.setattr(TiedEmbedding, "chunk", chunk)
     table = TiedEmbedding(50, 16)
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(50, 16, generator=generator)

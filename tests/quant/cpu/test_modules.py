@@ -20,6 +20,7 @@ from quant.cpu.linear import Int8Linear, LastRows
 from quant.cpu.products import DecodedProduct, Int8Product, LibraryProduct
 from quant.cpu.switches import CPU_PATH
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
+from quant.modules.embedding import ChunkedEmbedding
 from quant.switch import SwitchError
 
 WIDTH, INNER, EXPERTS, VOCAB, TOP_K = 192, 128, 6, 2048, 3
@@ -215,19 +216,19 @@ def test_every_row_takes_the_shortest_way_that_is_exact_enough(monkeypatch: pyte
     logits = torch.full((3, VOCAB), -30.0)
     logits[0, : KEPT[0]], logits[1, : KEPT[0] + 1], logits[2] = 5.0, 5.0, 0.0
     logits = logits.to(torch.bfloat16)
-    sparse, dense = fast._sparse, fast._dense
+    sparse, dense = fast._sparse, ChunkedEmbedding.soft
 
     def watch_sparse(logits: Tensor, normalizer: Tensor, rows: Tensor, kept: int, out: Tensor) -> Tensor:
         left = sparse(logits, normalizer, rows, kept, out)
         taken.append((kept, rows.tolist(), left.tolist()))
         return left
 
-    def watch_dense(logits: Tensor, normalizer: Tensor) -> Tensor:
+    def watch_dense(plain: ChunkedEmbedding, logits: Tensor, normalizer: Tensor) -> Tensor:
         taken.append(("all", len(logits)))
-        return dense(logits, normalizer)
+        return dense(plain, logits, normalizer)
 
     monkeypatch.setattr(fast, "_sparse", watch_sparse)
-    monkeypatch.setattr(fast, "_dense", watch_dense)
+    monkeypatch.setattr(ChunkedEmbedding, "soft", watch_dense)
     fast.soft(logits, logits.float().logsumexp(dim=-1))
     assert taken == [(KEPT[0], [0, 1, 2], [1, 2]), (KEPT[1], [1, 2], [2]), ("all", 1)]
 
