@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quant.memory import PREFILL_CHUNK
+
 from .context import Context
 from .denoising import BlockSettings, Step
 from .diffusion.noise import Noise, ReferenceNoise, SeededNoise
@@ -47,8 +49,6 @@ from .text.template import ChatTemplate
 from .text.tokenizer import Tokenizer
 
 __all__ = ["Engine", "ModelIdentity", "Prompt"]
-
-PREFILL_CHUNK = 1024
 
 
 class Engine:

@@ -18,6 +18,7 @@ from .released import CANVAS, WINDOW
 
 ACTIVATION_BYTES = 2
 PREFILL_CHUNK = 1024
+"""Most rows of a prompt in one pass: what the engine takes and this account assumes."""
 SLACK = 500_000_000
 """What a CUDA context takes (0.3 to 0.4 GB) and what an allocator cannot use. A budget, not a measurement."""
 
@@ -79,7 +80,6 @@ class MemoryAccount:
         context: int,
         window: int = WINDOW,
         canvas: int = CANVAS,
-        prefill_chunk: int = PREFILL_CHUNK,
         activation_bytes: int = ACTIVATION_BYTES,
         slack: int = SLACK,
     ) -> Self:
@@ -90,7 +90,6 @@ class MemoryAccount:
             context: positions that the cache is made for.
             window: positions that a sliding layer sees, itself included.
             canvas: positions of a canvas.
-            prefill_chunk: most prompt rows in one pass.
             activation_bytes: bytes of an activation, which keys and values are stored as too.
             slack: bytes to leave.
         """
@@ -102,7 +101,7 @@ class MemoryAccount:
         return cls(
             weights=weights,
             cache=cache_bytes(held, context=context, window=window, itemsize=activation_bytes),
-            buffers=_Step(held, context, canvas, max(canvas, min(prefill_chunk, context)), activation_bytes).peak(),
+            buffers=_Step(held, context, canvas, max(canvas, min(PREFILL_CHUNK, context)), activation_bytes).peak(),
             slack=slack,
         )
 

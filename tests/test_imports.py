@@ -59,6 +59,7 @@ ALLOWED: dict[str, set[str]] = {
         "hardware",
         "prefill",
         "identity",
+        "quant",
     },
     "identity": set(),
     "opening": {"adapter", "hub", "identity", "load", "model", "quant", "text"},

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 
 import torch
 
+from quant.memory import PREFILL_CHUNK
+
 from ...denoising import BlockSettings, Step
 from ...diffusion.noise import SeededNoise
 from ...diffusion.settings import SamplerSettings
-from ...engine import PREFILL_CHUNK
 from ...model.cache import KVCache
 from ...model.diffusion_gemma import DiffusionGemma
 from ...static import Denoiser

@@ -18,10 +18,10 @@ from localdiff import denoising
 from localdiff.denoising import BlockSettings, denoise_block
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
-from localdiff.engine import PREFILL_CHUNK
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from quant.memory import PREFILL_CHUNK
 from quant.modules import experts
 from tests.allocations import Allocations
 from tests.released import released_config

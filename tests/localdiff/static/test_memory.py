@@ -14,14 +14,13 @@ import pytest
 import torch
 
 from localdiff.bench.step.released import FEWEST_LAYERS, released_config
-from localdiff.engine import PREFILL_CHUNK
 from localdiff.kernels import attention
 from localdiff.model.cache import KVCache
 from localdiff.static.buffers import StepBuffers
 from localdiff.static.program import Program, Shape
 from localdiff.static.reading import read_through_triton
 from quant.cuda import choice
-from quant.memory import Held, MemoryAccount
+from quant.memory import PREFILL_CHUNK, Held, MemoryAccount
 from quant.released import released_shapes
 from tests.allocations import Allocations
 from tests.kernels import needs_triton

@@ -17,12 +17,11 @@ from localdiff import denoising
 from localdiff.denoising import BlockSettings, denoise_block
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
-from localdiff.engine import PREFILL_CHUNK
 from localdiff.load.accounting import account
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from quant.memory import Held, MemoryAccount
+from quant.memory import PREFILL_CHUNK, Held, MemoryAccount
 from quant.modules import experts, swap_modules
 from quant.recipe import RECIPES
 from quant.released import released_shapes
