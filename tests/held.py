@@ -1,7 +1,8 @@
-"""What a quantized model holds by its manifest, for comparison with what its plan foretells."""
+"""What a model holds, its weights by its manifest, for comparison with what its plan and its account foretell."""
 
 from __future__ import annotations
 
+from localdiff.model.cache import KVCache
 from quant.manifest import Manifest
 from quant.memory import Held
 
@@ -12,3 +13,8 @@ def held_by_manifest(manifest: Manifest) -> tuple[Held, ...]:
         Held(name=name, shape=entry.shape, nbytes=sum(part.nbytes for part in entry.parts(name)))
         for name, entry in manifest.tensors.items()
     )
+
+
+def held_by_cache(cache: KVCache) -> int:
+    """Bytes of all buffers, without snapshots."""
+    return sum(buffer.nbytes for layer in cache.layers for buffer in layer.with_canvas)

@@ -105,11 +105,6 @@ class KVCache:
         ]
         self._snapshots: OrderedDict[int, list[tuple[Tensor, Tensor]]] = OrderedDict()
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all buffers, without snapshots."""
-        return sum(buffer.nbytes for layer in self.layers for buffer in layer.with_canvas)
-
     def advance(self, count: int) -> None:
         """Adds `count` positions, which every layer has written, to the length."""
         self.length += count

@@ -1,7 +1,8 @@
 """nf4 decoded in one kernel launch on a GPU, for matmuls through torch.
 
 The plain path is five operations, with eight bytes of levels and products for a weight that is stored in half a byte.
-The weights are the same, bit for bit.
+The weights are the same, bit for bit. `linear` decodes those that meet many rows, as of a prompt; `DecodedLinear` is
+what its kernel is to be timed against, and what layers take that do not divide into its programs.
 """
 
 from __future__ import annotations

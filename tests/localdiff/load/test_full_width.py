@@ -16,7 +16,7 @@ from localdiff.model.cache import KVCache
 from quant.manifest import read_manifest
 from quant.memory import MemoryAccount
 from tests.full_width import write_full_width
-from tests.held import held_by_manifest
+from tests.held import held_by_cache, held_by_manifest
 from tests.quantized import quantize
 
 STATUS = Path("/proc/self/status")
@@ -59,7 +59,7 @@ def test_the_account_is_what_is_held(quantized: Path, account: MemoryAccount, mo
     assert weights == pytest.approx(sum(file.stat().st_size for file in quantized.glob("*.safetensors")), rel=0.01)
     assert taken < 0.02 * weights, "the weights stay in their files"
     cache = KVCache(network.config, CONTEXT, torch.bfloat16, torch.device("cpu"))
-    assert account.cache == pytest.approx(cache.nbytes, rel=0.01)
+    assert account.cache == pytest.approx(held_by_cache(cache), rel=0.01)
 
 
 @pytest.mark.slow
