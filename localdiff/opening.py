@@ -5,6 +5,7 @@ Knows the order in which a reference becomes files, weights, a network and a tok
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,21 @@ from .adapter import open_adapter
 from .errors import UsageError
 from .hub import resolve
 from .identity import ModelIdentity
-from .load import Placement, further_devices, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
+from .load import (
+    Placement,
+    further_devices,
+    load_model,
+    open_weights,
+    resolve_device,
+    resolve_dtype,
+    settle_threads,
+    unused_gpu,
+)
 from .model.diffusion_gemma import DiffusionGemma
 from .text.template import ChatTemplate
 from .text.tokenizer import Tokenizer
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +67,8 @@ def open_model(
     weights = open_weights(source.directory)
     where = resolve_device(device)
     kind = resolve_dtype(dtype, where, weights)
+    if device == "auto" and (warning := unused_gpu(weights.text_parameters())):
+        _log.warning("%s", warning)
     settle_threads(weights.text_parameters(), where)
     tokenizer = Tokenizer(source.directory)
     loaded = load_model(

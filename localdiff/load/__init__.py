@@ -13,7 +13,7 @@ Knows checkpoints, devices and bytes; knows nothing about generation.
 """
 
 from .accounting import account
-from .devices import further_devices, resolve_device, resolve_dtype
+from .devices import further_devices, resolve_device, resolve_dtype, unused_gpu
 from .loader import LoadedModel, load_model
 from .placement import Placement
 from .stored import StoredWeights, open_weights
@@ -30,4 +30,5 @@ __all__ = [
     "resolve_device",
     "resolve_dtype",
     "settle_threads",
+    "unused_gpu",
 ]

@@ -6,6 +6,7 @@ Knows the devices that torch sees; knows nothing about a model but the number of
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import torch
@@ -14,6 +15,7 @@ from quant.dtypes import short_name
 
 from ..errors import ResourceError, UsageError
 from .stored import StoredWeights
+from .threads import SMALL
 
 # Up to here a CPU computes in fp32, which it does faster than bf16; beyond, memory decides.
 _FP32_LIMIT_BYTES = 4e9
@@ -49,6 +51,21 @@ def resolve_device(name: str) -> torch.device:
     if index >= count:
         raise ResourceError(f"there is no `cuda:{index}` here", f"the last of {count} is `cuda:{count - 1}`")
     return torch.device("cuda", index)
+
+
+def unused_gpu(weights: int) -> str | None:
+    """Why `auto` means the CPU in spite of an NVIDIA GPU; None where there is none, and for a small model."""
+    if (
+        weights < SMALL
+        or torch.cuda.is_available()
+        or torch.version.cuda is not None
+        or shutil.which("nvidia-smi") is None
+    ):
+        return None
+    return (
+        f"torch {torch.__version__} is built without CUDA, so the NVIDIA GPU of this machine is not used: "
+        "`localdiff doctor` says which build to install"
+    )
 
 
 def further_devices(name: str) -> tuple[torch.device, ...]:

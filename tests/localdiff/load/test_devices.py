@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from localdiff import opening
 from localdiff.errors import LocaldiffError, ResourceError, UsageError
 from localdiff.load import devices, further_devices, load_model, open_weights, resolve_device, resolve_dtype
 from localdiff.load.stored import StoredWeights
+from localdiff.load.threads import SMALL
 from tests.checkpoints import Spec, write_checkpoint
 
 CPU = torch.device("cpu")
@@ -40,6 +42,46 @@ def test_free_memory_of_a_gpu_is_what_this_process_may_still_take(
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1_000)
     monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: fraction)
     assert devices.free_bytes(torch.device("cuda", 0)) == expected
+
+
+@pytest.mark.parametrize(
+    ("weights", "cuda", "has_tool", "warns"),
+    [
+        (SMALL, None, True, True),
+        (SMALL - 1, None, True, False),
+        (SMALL, "13.0", True, False),
+        (SMALL, None, False, False),
+    ],
+)
+def test_a_gpu_that_this_torch_cannot_use(
+    monkeypatch: pytest.MonkeyPatch, weights: int, cuda: str | None, has_tool: bool, warns: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(devices.shutil, "which", lambda _: "/usr/bin/nvidia-smi" if has_tool else None)
+    assert ("is built without CUDA" in (devices.unused_gpu(weights) or "")) == warns
+
+
+def test_open_model_says_so(
+    weights: StoredWeights, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(opening, "unused_gpu", lambda _: "the GPU is not used")
+    for device, told in (("cpu", []), ("auto", ["the GPU is not used"])):
+        monkeypatch.setattr(opening, "load_model", lambda *_, **__: (_ for _ in ()).throw(ResourceError("stopped", "")))
+        monkeypatch.setattr(opening, "Tokenizer", lambda _: None)
+        monkeypatch.setattr(opening, "resolve_device", lambda _: CPU)
+        with pytest.raises(ResourceError, match="stopped"):
+            opening.open_model(
+                str(weights.checkpoint.directory),
+                device=device,
+                dtype="auto",
+                revision=None,
+                offline=True,
+                context=64,
+                max_memory=None,
+                adapter=None,
+            )
+        assert caplog.messages == told
 
 
 def test_text_parameters_leave_vision_out(weights: StoredWeights) -> None:
