@@ -96,7 +96,8 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
         0.
 
     Raises:
-        LocaldiffError: any error before the first line that a user can act on.
+        LocaldiffError: any error before the first line that a user can act on; in the end, the trace of the latest
+            reply could not be written.
         KeyboardInterrupt: Ctrl-C twice in quick succession.
     """
     if output.stdout.missing:

@@ -27,7 +27,8 @@ def event_recorders(events: str | None, output: Output, *, others: OtherFiles = 
         others: other options that name files, and what they name.
 
     Raises:
-        UsageError: the file cannot be written, or another option names it too.
+        UsageError: the file cannot be opened for writing, or another option names it too.
+        ResourceError: it could not be written.
     """
     if events is None:
         yield []

@@ -104,22 +104,26 @@ def hashing_shown_by(status: StatusLine) -> Callable[[int, int], None]:
 
 
 @contextmanager
-def trace_file(options: RecordOptions, output: Output, *, others: OtherFiles = ()) -> Iterator[TraceFile | None]:
+def trace_file(
+    options: RecordOptions, output: Output, *, needed: bool = False, others: OtherFiles = ()
+) -> Iterator[TraceFile | None]:
     """Open the file of `--record`, for its owner alone; None without the option.
 
     Args:
         options: what to record.
         output: takes a remark about the finished trace.
+        needed: whether a run is worth nothing without its trace.
         others: other options that name files, and what they name.
 
     Raises:
-        UsageError: the file cannot be written, or another option names it too.
+        UsageError: the file cannot be opened for writing, or another option names it too.
+        ResourceError: it could not be written.
     """
     if options.file is None:
         yield None
         return
     hint = "`--record` takes the name of a file"
-    with run_file("--record", options.file, hint=hint, private=True, others=others) as file:
+    with run_file("--record", options.file, hint=hint, private=True, needed=needed, others=others) as file:
         yield TraceFile(file, options)
-        if file.begun and output.notes:
+        if file.begun and file.failure is None and output.notes:
             output.stderr.write(f"The trace is in {printable(str(options.file))}; it holds the prompt.\n")

@@ -6,6 +6,7 @@ nothing about what is written.
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,8 @@ from localdiff.events import Event, RunStarted
 from localdiff.paths import expanded
 from localdiff.ui.observer import Observer
 
+_log = logging.getLogger(__name__)
+
 OtherFiles: TypeAlias = Sequence[tuple[str, str | Path | None]]
 """Options that name files, and what they name: None or `-` for no file."""
 
@@ -29,20 +32,24 @@ class RunFile:
         file: open for writing.
         name: what the user called it.
         option: what named it.
+        needed: whether a run is worth nothing without it.
 
     Attributes:
         begun: whether a run has begun, whose lines replace what was in the file.
+        failure: why the lines of the latest run are not all there, or None.
     """
 
-    def __init__(self, file: BinaryIO, name: str | Path, option: str) -> None:
+    def __init__(self, file: BinaryIO, name: str | Path, option: str, *, needed: bool = False) -> None:
         self.file = file
         self.name = name
         self.option = option
+        self.needed = needed
         self.begun = False
+        self.failure: ResourceError | None = None
 
     def begin(self) -> None:
         """Empty the file; devices and pipes have nothing to empty."""
-        self.begun = True
+        self.begun, self.failure = True, None
         if stat.S_ISREG(os.fstat(self.file.fileno()).st_mode):
             self.file.seek(0)
             self.file.truncate()
@@ -50,6 +57,8 @@ class RunFile:
 
 class FileObserver:
     """Has a run written into a file, in place of what was there.
+
+    A file that cannot be written is given up with a warning, and the run goes on: its answer is worth more.
 
     Args:
         file: takes the lines.
@@ -64,36 +73,51 @@ class FileObserver:
         """See `Observer`.
 
         Raises:
-            ResourceError: the file cannot be written.
+            ResourceError: the file cannot be written, and is needed.
         """
         try:
             if isinstance(event, RunStarted):
                 self._file.begin()
-            self._writer.on_event(event)
+            if self._file.failure is None:
+                self._writer.on_event(event)
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise ResourceError(
+            failure = ResourceError(
                 f"`{self._file.name}` cannot be written: {error.strerror}",
                 f"`{self._file.option}` may name a file elsewhere",
-            ) from error
+            )
+            if self._file.needed:
+                raise failure from error
+            self._file.failure = failure
+            _log.warning("%s; the run goes on without it", failure.message)
 
 
 @contextmanager
 def run_file(
-    option: str, name: str | Path, *, hint: str, private: bool = False, others: OtherFiles = ()
+    option: str,
+    name: str | Path,
+    *,
+    hint: str,
+    private: bool = False,
+    needed: bool = False,
+    others: OtherFiles = (),
 ) -> Iterator[RunFile]:
     """Open a file and leave what is in it; one that is new and stays empty is removed again.
+
+    A failure to write it is raised in the end, after all that does not need it.
 
     Args:
         option: what names it.
         name: what the user calls it.
         hint: what the option takes.
         private: make it readable by its owner alone, whatever it was before; devices and pipes stay as they are.
+        needed: raise such a failure at once.
         others: other options that name files, and what they name.
 
     Raises:
-        UsageError: the file cannot be written, or another option names it too.
+        UsageError: the file cannot be opened for writing, or another option names it too.
+        ResourceError: it could not be written.
     """
     path = expanded(name)
     for other, theirs in others:
@@ -110,7 +134,7 @@ def run_file(
             os.chmod(path, 0o600)
     except OSError as error:
         raise UsageError(f"`{name}` cannot be written: {error.strerror}", hint) from error
-    opened = RunFile(file, name, option)
+    opened = RunFile(file, name, option, needed=needed)
     try:
         yield opened
     finally:
@@ -119,3 +143,5 @@ def run_file(
         if is_new and not opened.begun:
             with suppress(OSError):
                 path.unlink()
+    if opened.failure is not None:
+        raise opened.failure

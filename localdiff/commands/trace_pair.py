@@ -188,7 +188,7 @@ def _record(
     status.show(f"loading {name}")
     # Nobody needs to know of a trace in a temporary folder.
     told = output if request.keep is not None else replace(output, quiet=True)
-    with trace_file(RecordOptions(file=file), told) as trace:
+    with trace_file(RecordOptions(file=file), told, needed=True) as trace:
         assert trace is not None
         engine, run = load(request, side)
         observer = trace.observer(engine, prompt, request.options, hashing_shown_by(status), noise="paired")

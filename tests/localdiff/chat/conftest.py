@@ -56,6 +56,7 @@ class Room:
         self.speaker = ScriptedSpeaker()
         self.loaded: list[RunRequest] = []
         self.typist: Typist | None = None
+        self.paper = io.StringIO()
 
     def __call__(
         self,
@@ -67,7 +68,7 @@ class Room:
         **request: Any,
     ) -> str:
         """The paper, from the first line to the last; names that are times are `TIME` on it."""
-        paper = io.StringIO()
+        paper = self.paper = io.StringIO()
         stream = Stream(file=paper, terminal=True, width=width, color=color)
         self.typist = Typist(lines, paper)
         with self._monkeypatch.context() as patch:

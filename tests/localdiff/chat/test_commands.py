@@ -12,7 +12,7 @@ import pytest
 from localdiff import paths
 from localdiff.chat.settings import Looks
 from localdiff.commands.record import RecordOptions
-from localdiff.errors import UsageError
+from localdiff.errors import ResourceError, UsageError
 from localdiff.options import GenerateOptions
 from localdiff.trace.reader import read_trace
 from tests.fakes_chat import ScriptedSpeaker, said
@@ -325,7 +325,9 @@ def test_a_chat_without_a_reply_leaves_no_recording(room: Room, tmp_path: Path) 
         room("Hi", record=RecordOptions(file=tmp_path / "no" / "reply.jsonl"))
 
 
-def test_a_full_disk_under_a_recording_is_said_and_the_chat_goes_on(room: Room) -> None:
-    shown = room("Hi", " there", record=RecordOptions(file=Path("/dev/full")))
-    assert shown.count("error: `/dev/full` cannot be written: No space left on device\n") == 2
-    assert room.asked == [["Hi"], ["Hi there"]]
+def test_a_full_disk_costs_the_recording_and_no_reply(room: Room) -> None:
+    with pytest.raises(ResourceError, match="`/dev/full` cannot be written: No space left on device"):
+        room("Hi", "There", record=RecordOptions(file=Path("/dev/full")))
+    warning = "warning: `/dev/full` cannot be written: No space left on device; the run goes on without it\n"
+    assert room.paper.getvalue().count(warning) == 2
+    assert room.asked == [["Hi"], ["Hi", "Hello.", "There"]]

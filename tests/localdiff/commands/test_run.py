@@ -241,10 +241,26 @@ def test_events_on_stdout_and_the_text_in_a_file(cli: Cli, engine: ScriptedEngin
     assert result.stdout.startswith('{"schema":1,"event":"run_started"')
 
 
-def test_events_into_a_full_disk(cli: Cli, engine: ScriptedEngine) -> None:
-    result = cli("run", "-m", "demo", "--events", "/dev/full", "hi")
-    assert result.code == 4
-    assert result.stderr.startswith("error: `/dev/full` cannot be written: No space left on device\nhint: ")
+@pytest.mark.parametrize("option", ["--events", "--record"])
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_full_disk_costs_the_file_and_not_the_answer(
+    cli: Cli, engine: ScriptedEngine, option: str, quiet: bool
+) -> None:
+    mode = os.stat("/dev/full").st_mode
+    result = cli("run", "-m", "demo", *["-q"] * quiet, option, "/dev/full", "hi")
+    assert (result.code, result.stdout) == (4, "First line.\nSecond line.")
+    failure = "`/dev/full` cannot be written: No space left on device"
+    warning = "" if quiet else f"warning: {failure}; the run goes on without it\n"
+    assert result.stderr == f"{warning}error: {failure}\nhint: `{option}` may name a file elsewhere\n"
+    assert os.stat("/dev/full").st_mode == mode
+
+
+def test_a_full_disk_costs_no_answer_in_a_file(cli: Cli, engine: ScriptedEngine, tmp_path: Path) -> None:
+    path, events = tmp_path / "answer.txt", tmp_path / "events.jsonl"
+    files = ("-o", str(path), "--record", "/dev/full", "--events", str(events))
+    assert cli("run", "-m", "demo", *files, "hi", terminals="stderr").code == 4
+    assert path.read_text() == "First line.\nSecond line."
+    assert json.loads(events.read_text().splitlines()[-1])["event"] == "run_finished"
 
 
 def test_an_output_file(cli: Cli, engine: ScriptedEngine, tmp_path: Path) -> None:
