@@ -34,7 +34,12 @@ def run_command(
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option("-f", "--file", metavar="FILE", help="Read the prompt from FILE; - is standard input."),
+        typer.Option(
+            "-f",
+            "--file",
+            metavar="FILE",
+            help="Read the prompt from FILE; - is standard input. Piped input is added after a blank line.",
+        ),
     ] = None,
     system: options.System = None,
     think: options.Think = False,

@@ -176,7 +176,12 @@ def pair_command(
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option("-f", "--file", metavar="FILE", help="Read the prompt from FILE; - is standard input."),
+        typer.Option(
+            "-f",
+            "--file",
+            metavar="FILE",
+            help="Read the prompt from FILE; - is standard input. Piped input is added after a blank line.",
+        ),
     ] = None,
     recipes: Annotated[
         str | None, typer.Option(metavar="A,B", help="Two recipes; bf16 is the weights as they were published.")

@@ -27,7 +27,7 @@ def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None) 
         stdin: standard input; None if the process has none.
 
     Returns:
-        The argument, the file, or standard input; argument and piped input are joined by a blank line.
+        The argument, the file, or standard input; piped input follows an argument or a file after a blank line.
 
     Raises:
         UsageError: two prompts, an empty one, a missing file, or something that is not text.
@@ -35,23 +35,25 @@ def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None) 
     """
     if argument is not None and file is not None:
         raise UsageError(
-            f"two prompts: the argument and `-f {file}`", "give one of them; piped input may join an argument"
+            f"two prompts: the argument and `-f {file}`", "give one of them; piped input may follow either"
         )
     if file == STDIN:
         return _text(_all(stdin), "standard input")
     if file == "":
         raise UsageError("`-f` is empty", "it takes the name of a text file, or `-` for standard input")
-    if file is not None:
-        return _text(_file(file), f"`{file}`")
+    given = argument if file is None else _text(_file(file), f"`{file}`")
     piped = b"" if stdin is None or stdin.isatty() else stdin.read()
-    if argument is None:
+    if given is None:
         if not piped and (stdin is None or stdin.isatty()):
             raise NoPromptError("no prompt", _GIVEN)
         if not piped:
             raise UsageError("no prompt, and standard input is empty", _GIVEN)
         return _text(piped, "standard input")
-    _require_text(argument, "the prompt")
-    return f"{argument}\n\n{_text(piped, 'standard input')}" if piped else argument
+    _require_text(given, "the prompt")
+    if not piped:
+        return given
+    before = given if file is None else given.rstrip("\r\n")  # of its last line, which is no blank one
+    return f"{before}\n\n{_text(piped, 'standard input')}"
 
 
 def _all(stdin: BinaryIO | None) -> bytes:

@@ -57,12 +57,18 @@ def test_dash_reads_standard_input_even_from_a_keyboard() -> None:
     assert read_prompt(None, "-", Keyboard(b"typed\n")) == "typed\n"
 
 
-def test_a_file_leaves_standard_input_to_others(tmp_path: Path) -> None:
+def test_a_pipe_joins_a_file_after_a_blank_line(tmp_path: Path) -> None:
     path = tmp_path / "prompt.txt"
-    path.write_text("hello")
-    stdin = io.BytesIO(b"the next line of a shell loop")
-    assert read_prompt(None, str(path), stdin) == "hello"
-    assert stdin.tell() == 0
+    for text in ("Summarize this:", "Summarize this:\n", "Summarize this:\r\n"):
+        path.write_bytes(text.encode())
+        assert read_prompt(None, str(path), io.BytesIO(b"a text\n")) == "Summarize this:\n\na text\n"
+
+
+def test_an_empty_pipe_leaves_a_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "prompt.txt"
+    path.write_text("hello\n")
+    for stdin in (io.BytesIO(), None, Keyboard(b"never read")):
+        assert read_prompt(None, str(path), stdin) == "hello\n"
 
 
 @pytest.mark.parametrize("stdin", [Keyboard(), None])
