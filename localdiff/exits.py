@@ -22,9 +22,9 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import typer
 
@@ -62,7 +62,7 @@ class Edge:
                 code = self._attempt(command)
                 _flush()
         except BrokenPipeError:
-            _silence()
+            _silence(sys.stdout, sys.stderr)
             return CLOSED_PIPE
         return code
 
@@ -85,7 +85,8 @@ class Edge:
 
     def _report(self, error: Exception) -> int:
         if is_set("LOCALDIFF_DEBUG"):
-            traceback.print_exception(error)
+            with suppress(OSError):
+                traceback.print_exception(error)
         worded = _worded(error)
         if isinstance(worded, UsageError) and worded.hint is None:
             worded.hint = f"`{self.command} --help` says what each option takes"
@@ -186,17 +187,22 @@ def _terminable() -> Iterator[None]:
 
 
 def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None and not stream.closed:
-            stream.flush()
-
-
-def _silence() -> None:
-    """Keep the interpreter from complaining when it flushes stdout at exit, which nobody reads any more."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
+    """Write what is left; stderr may take nothing, which costs no exit code."""
+    if sys.stdout is not None and not sys.stdout.closed:
+        sys.stdout.flush()
+    if sys.stderr is not None and not sys.stderr.closed:
         try:
-            os.dup2(null, stream.fileno())
+            sys.stderr.flush()
+        except OSError:
+            _silence(sys.stderr)
+
+
+def _silence(*streams: TextIO | None) -> None:
+    """Keep the interpreter from complaining when it flushes at exit what nobody can read any more."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        try:
+            os.dup2(null, stream.fileno())  # type: ignore[union-attr]
         except (OSError, ValueError, AttributeError):
             continue
     os.close(null)

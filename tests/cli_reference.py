@@ -29,6 +29,8 @@ wrote it. On a terminal, control characters in it are replaced, and its last lin
 Piped input follows the prompt after a blank line, whether that is an argument or a file. In a shell loop that reads its
 own list from stdin, `< /dev/null` after `localdiff run` keeps the rest of the list from the prompt.
 
+What cannot be written to stderr, on a full disk for example, is dropped; it costs neither the answer nor the exit code.
+
 What the model thinks before it answers (`--think`) is shown on stderr and is never part of the answer.
 
 Colour goes by `--color`, then `LOCALDIFF_COLOR`, `ui.color` of `config.toml` (for `run` and `chat`), `NO_COLOR`,

@@ -171,5 +171,5 @@ def run_command(
     try:
         return run(request, streams, stdin=stdin)
     except NoPromptError as error:
-        typer.echo(context.get_usage(), err=True)
+        streams.stderr.write(context.get_usage() + "\n")
         raise error

@@ -15,6 +15,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import TextIO
@@ -173,8 +174,9 @@ class LiveView:
     def above(self, line: str) -> None:
         """Print a line that stays: above the canvas while there is one, and as usual before and after."""
         if self._thread is None or self._closed:
-            self._stream.write(line + "\n")
-            self._stream.flush()
+            with suppress(OSError):  # a remark; an answer that cannot be shown is missed in `close`
+                self._stream.write(line + "\n")
+                self._stream.flush()
         else:
             self._put(Frame(scene=self._scene, note=line), keep=True)
 

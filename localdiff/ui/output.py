@@ -33,6 +33,8 @@ class Stream:
         moving: whether a line may be rewritten in place.
         width: columns at start-up.
         missing: whether the process was started without this stream; what is written is lost.
+        expendable: whether what cannot be written, to a full disk or a reader that went away, is dropped instead of
+            failing.
     """
 
     file: TextIO
@@ -41,6 +43,7 @@ class Stream:
     moving: bool = False
     width: int = 80
     missing: bool = False
+    expendable: bool = False
 
     @property
     def columns(self) -> int:
@@ -60,8 +63,12 @@ class Stream:
 
     def write(self, text: str) -> None:
         """Write and flush at once, for whoever reads along."""
-        self.file.write(text)
-        self.file.flush()
+        try:
+            self.file.write(text)
+            self.file.flush()
+        except OSError:
+            if not self.expendable:
+                raise
 
     def write_path(self, path: Path) -> None:
         """Write a path and a newline: its exact bytes, which need not be text, but nothing that controls a terminal."""
@@ -138,6 +145,7 @@ def decide(
 ) -> Output:
     """Look at the streams and the environment once.
 
+    stderr is expendable: a remark or an error that nobody can read costs neither an answer nor an exit code.
     Colour follows the flag, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`; else terminals that are not dumb get it.
     """
     return Output(
@@ -180,6 +188,7 @@ def _stream(file: TextIO | None, color: Color | None, env: Mapping[str, str], *,
         moving=terminal and not dumb,
         width=_width(file, env) if terminal else 80,
         missing=missing,
+        expendable=not exact,
     )
 
 

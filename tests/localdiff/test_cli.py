@@ -267,6 +267,41 @@ def test_a_full_disk_behind_stdout() -> None:
     assert done.stderr.decode().splitlines()[0] == "error: the disk is full"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "answer", "code"),
+    [
+        (["run", "-m", "demo", "-v", "--stats", "hi"], "Fine.", 0),
+        (["run", "-m", "demo", "--json", "-v", "hi"], None, 0),
+        (["run", "-m", "demo", "-v", "--record", "/dev/full", "hi"], "Fine.", 4),
+        (["run", "-m", "demo", "--steps", "x", "hi"], "", 2),
+        (["run", "-m", "demo", "-f", "/no/such/file"], "", 2),
+        (["run", "-m", "demo"], "", 2),
+    ],
+)
+@pytest.mark.parametrize("closed", [False, True])
+def test_stderr_that_takes_nothing_costs_neither_answer_nor_code(
+    arguments: list[str], answer: str | None, code: int, closed: bool
+) -> None:
+    if closed:
+        reader, stderr = os.pipe()
+        os.close(reader)
+    else:
+        stderr = os.open("/dev/full", os.O_WRONLY)
+    try:
+        done = subprocess.run(
+            command({"blocks": [{"text": "Fine."}]}, arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=environment(),
+            cwd=ROOT,
+        )
+    finally:
+        os.close(stderr)
+    assert done.returncode == code
+    assert answer is None or done.stdout.decode() == answer
+
+
 def test_termination_leaves_no_files(tmp_path) -> None:  # type: ignore[no-untyped-def]
     running = subprocess.Popen(
         command({"pause": 0.05, "blocks": [{"steps": 1000}]}, ["run", "-m", "demo", "hi", "-o", str(tmp_path / "out")]),
