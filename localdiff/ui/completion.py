@@ -1,6 +1,7 @@
 """Shell completion: what could come next on an unfinished command line.
 
-Knows commands, their options, and what an option takes by the word its help shows for it (`FILE`, `MODEL`, …); parses
+Knows commands, their options, and what an option takes: by the word its help shows for it (`FILE`, `MODEL`, …), or by
+its own name and its command's where that word says too little; parses
 nothing and runs nothing, so that a Tab costs a tenth of a second. The scripts of the shells are in `ui.shells`.
 """
 
@@ -129,11 +130,11 @@ class _Place:
     def offers(self, word: str, env: Mapping[str, str]) -> Iterator[Candidate]:
         """Everything that is possible here, before filtering by the word."""
         if self._waiting is not None:
-            yield from _values(self._waiting, env)
+            yield from _values(self._command, self._waiting, word, env)
         elif word.startswith("--") and "=" in word and not self._only_arguments:
-            name = word.partition("=")[0]
+            name, _, value = word.partition("=")
             if name in self._options:
-                for found in _values(self._options[name], env):
+                for found in _values(self._command, self._options[name], value, env):
                     yield found if found.kind != "plain" else Candidate("plain", f"{name}={found.value}", found.help)
         elif word.startswith("-") and not self._only_arguments:
             yield from self._names()
@@ -142,7 +143,7 @@ class _Place:
                 if not command.hidden:
                     yield Candidate("plain", name, summary(command))
         elif self._arguments:
-            yield from _values(self._arguments[0], env)
+            yield from _values(self._command, self._arguments[0], word, env)
 
     def _names(self) -> Iterator[Candidate]:
         for name, option in self._options.items():
@@ -152,27 +153,62 @@ class _Place:
             yield Candidate("plain", name, "Show this message and exit.")
 
 
-def _values(parameter: Any, env: Mapping[str, str]) -> list[Candidate]:
-    """Values that a parameter takes: its choices, or what the metavar in its help stands for."""
+def _values(command: Any, parameter: Any, word: str, env: Mapping[str, str]) -> list[Candidate]:
+    """Values that a parameter takes: its choices, or what it is known for, or what the metavar in its help stands for.
+
+    Args:
+        command: whose parameter it is.
+        word: the unfinished value.
+    """
     choices = parameter.type_descriptor.choices
     if choices is not None:
         return [Candidate("plain", str(choice)) for choice in choices]
-    offered = _BY_WORD.get(parameter.metavar or "")
+    if f"{command.name} {parameter.name}" == "pair recipes":
+        return _two_recipes(word)
+    offered = _BY_NAME.get(f"{command.name} {parameter.name}") or _BY_WORD.get(parameter.metavar or "")
     return [] if offered is None else offered(env)
 
 
-def _models(env: Mapping[str, str]) -> list[Candidate]:
+def _stored(env: Mapping[str, str]) -> list[Candidate]:
     try:
         names = sorted(entry.parent.name for entry in paths.models_dir(env).glob("*/quant.json"))
     except OSError:
         names = []
-    found = [Candidate("plain", "demo", "the small model of this package")]
-    return [*found, *(Candidate("plain", name, "quantized on this machine") for name in names), DIRECTORIES]
+    return [Candidate("plain", name, "quantized on this machine") for name in names]
+
+
+def _models(env: Mapping[str, str]) -> list[Candidate]:
+    return [Candidate("plain", "demo", "the small model of this package"), *_stored(env), DIRECTORIES]
+
+
+def _recipes(_env: Mapping[str, str]) -> list[Candidate]:
+    return [Candidate("plain", name) for name in KEYS["recipe"].choices]
+
+
+def _two_recipes(word: str) -> list[Candidate]:
+    """What could become of `A,B`: the first recipe, then another."""
+    first, comma, _ = word.partition(",")
+    names = KEYS["recipe"].choices
+    return [Candidate("plain", f"{first},{name}" if comma else name) for name in names if not comma or name != first]
+
+
+def _traces(_env: Mapping[str, str]) -> list[Candidate]:
+    return [Candidate("plain", "example", "the trace that ships with this package"), FILES]
 
 
 def _adapters(_env: Mapping[str, str]) -> list[Candidate]:
     return [*(Candidate("plain", name, "comes with this package") for name in shipped_adapters()), DIRECTORIES]
 
+
+_BY_NAME: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
+    "rm name": _stored,
+    "replay file": _traces,
+    "check file": _traces,
+    "diff one": _traces,
+    "diff other": _traces,
+    "step recipe": _recipes,
+}
+"""`COMMAND PARAMETER` → what to offer, where the metavar also means something else."""
 
 _BY_WORD: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
     "FILE": lambda _env: [FILES],
@@ -181,7 +217,7 @@ _BY_WORD: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
     "MODEL": _models,
     "ADAPTER": _adapters,
     "KEY": lambda _env: [Candidate("plain", key.name, key.what) for key in KEYS.values()],
-    "RECIPE": lambda _env: [Candidate("plain", name) for name in KEYS["recipe"].choices],
+    "RECIPE": _recipes,
     "DEVICE": lambda _env: [Candidate("plain", name) for name in _DEVICES],
     "TYPE": lambda _env: [Candidate("plain", name) for name in KEYS["dtype"].choices],
 }

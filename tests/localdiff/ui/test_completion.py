@@ -58,7 +58,15 @@ def offers(*words: str, env: dict[str, str] | None = None) -> list[str]:
         (["run", "--no-such-option", "--see"], ["--seed"]),
         (["no-such-command", ""], [name for name, command in GROUP.commands.items() if not command.hidden]),
         (["completion", "z"], ["zsh"]),
-        (["replay", ""], ["<file>"]),
+        (["replay", ""], ["example", "<file>"]),
+        (["replay", "ex"], ["example", "<file>"]),
+        (["replay", "-o", "ex"], ["<file>"]),
+        (["trace", "check", "ex"], ["example", "<file>"]),
+        (["trace", "diff", "a.jsonl", "ex"], ["example", "<file>"]),
+        (["trace", "pair", "--recipes", "b"], ["bf16"]),
+        (["trace", "pair", "--recipes", "bf16,4"], ["bf16,4bit", "bf16,4bit-small"]),
+        (["trace", "pair", "--recipes=4bit,4"], ["--recipes=4bit,4bit-small"]),
+        (["bench", "step", "--recipe", "i"], ["int8"]),
         (["quantize", "--recipe", "4"], ["4bit", "4bit-small"]),
     ],
 )
@@ -81,6 +89,7 @@ def test_models_on_this_machine_are_offered(tmp_path: Path) -> None:
     env = {"LOCALDIFF_HOME": str(tmp_path)}
     values = [line.split("\t")[1:2] for line in answer(GROUP, "fish", ["run", "-m", ""], env).splitlines()]
     assert values == [["demo"], ["a model"], ["finished-4bit"], []]
+    assert offers("models", "rm", "fin", env=env) == ["finished-4bit"]
 
 
 @pytest.mark.parametrize(
