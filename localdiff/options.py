@@ -83,6 +83,16 @@ class GenerateOptions:
         if self.noise not in ("seeded", "reference"):
             raise UsageError(f"noise={self.noise!r} must be 'seeded' or 'reference'")
         self._require_one_schedule()
+        self._require_text()
+
+    def _require_text(self) -> None:
+        try:
+            (self.system or "").encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"the system prompt is not text: its character {error.start + 1} is not UTF-8",
+                "a system prompt is UTF-8 text; `iconv` converts other encodings",
+            ) from None
 
     def _require_integer(self, name: str, *, at_least: int, at_most: int | None = None) -> None:
         value = getattr(self, name)

@@ -229,8 +229,8 @@ def _refuse_surrogates(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise UsageError(
-            f"the prompt is not valid text: character {error.start + 1} is half a surrogate pair",
-            hint="save the prompt as UTF-8",
+            f"the prompt is not valid text: half a surrogate pair follows {text[: error.start][-10:]!r}",
+            hint="a prompt is UTF-8 text",
         ) from error
 
 

@@ -41,6 +41,7 @@ def test_options_are_frozen() -> None:
         ({"temperature": -0.1}, "temperature=-0.1 must be >= 0"),
         ({"temperature": 0.5, "t_min": 0.4}, "temperature=0.5 excludes t_min=0.4"),
         ({"temperature": 0.5, "t_max": 0.4}, "temperature=0.5 excludes t_max=0.4"),
+        ({"system": "Caf\udce9"}, "the system prompt is not text: its character 4 is not UTF-8"),
         ({"temperature": 1e-300}, "temperature=1e-300 must be 0 or >= 1e-06"),
         ({"temperature": 1e300}, "temperature=1e+300 must be <= 1000000.0"),
         ({"t_max": 1e7}, "t_max=10000000.0 must be <= 1000000.0"),
