@@ -62,8 +62,19 @@ def read_text(path: Path, shown: str) -> str:
     except UnicodeDecodeError as error:
         raise UsageError(f"{shown} is not text in UTF-8", "save it in that encoding, or move it away") from error
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{shown} is not TOML: {_lowered(str(error))}", 'text needs quotes: `live = "off"`') from error
+        raise UsageError(f"{shown} is not TOML: {_lowered(str(error))}", _hint(str(error))) from error
     return text
+
+
+def _hint(problem: str) -> str:
+    """What to do about a problem in words of the parser."""
+    if problem.startswith("Invalid value"):
+        return 'text needs quotes: `live = "off"`'
+    if problem.startswith("Cannot overwrite"):
+        return "a setting may be there only once"
+    if problem.startswith("Cannot declare"):
+        return "a `[table]` may be there only once"
+    return "a setting is one line of `KEY = VALUE`, a table begins with a line of `[TABLE]`"
 
 
 def entries_of(text: str, shown: str) -> dict[str, Entry]:

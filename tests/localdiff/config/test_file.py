@@ -91,7 +91,17 @@ def test_no_file_is_no_settings(tmp_path: Path) -> None:
         (
             "a = 1\na = 2\n",
             "config.toml is not TOML: cannot overwrite a value (at line 2, column 6)",
-            "text needs quotes",
+            "a setting may be there only once",
+        ),
+        (
+            "[ui]\n[ui]\n",
+            "config.toml is not TOML: cannot declare ('ui',) twice (at line 2, column 4)",
+            "a `[table]` may be there only once",
+        ),
+        (
+            "live off",
+            "config.toml is not TOML: expected '=' after a key in a key/value pair (at line 1, column 6)",
+            "a setting is one line of `KEY = VALUE`",
         ),
         ("live = off", "config.toml is not TOML: invalid value (at line 1, column 8)", "text needs quotes"),
     ],
