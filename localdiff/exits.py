@@ -124,7 +124,8 @@ def _worded(error: Exception) -> LocaldiffError:
             "out of memory", "use a smaller `--context`, a quantized model, or a device with more memory"
         )
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return ResourceError("the disk is full", "free some space, then run the same command again")
+        what = "" if error.filename is None else f": `{os.fsdecode(error.filename)}` cannot be written"
+        return ResourceError(f"the disk is full{what}", "free some space, then run the same command again")
     if isinstance(error, OSError) and error.errno in _REFUSALS and error.filename is not None:
         name = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
         return UsageError(f"`{name}` cannot be used: {error.strerror}", "look at its name and its permissions")

@@ -28,6 +28,7 @@ class Stream:
 
     Attributes:
         file: where the text goes.
+        name: what errors call it.
         terminal: whether it is a terminal.
         color: whether colour escape codes may be written.
         moving: whether a line may be rewritten in place.
@@ -38,6 +39,7 @@ class Stream:
     """
 
     file: TextIO
+    name: str = ""
     terminal: bool = False
     color: bool = False
     moving: bool = False
@@ -66,8 +68,9 @@ class Stream:
         try:
             self.file.write(text)
             self.file.flush()
-        except OSError:
+        except OSError as error:
             if not self.expendable:
+                error.filename = error.filename or self.name or None
                 raise
 
     def write_path(self, path: Path) -> None:
@@ -149,8 +152,8 @@ def decide(
     Colour follows the flag, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`; else terminals that are not dumb get it.
     """
     return Output(
-        stdout=_stream(stdout or sys.stdout, color, env, exact=True),
-        stderr=_stream(stderr or sys.stderr, color, env, exact=False),
+        stdout=_stream("stdout", stdout or sys.stdout, color, env, exact=True),
+        stderr=_stream("stderr", stderr or sys.stderr, color, env, exact=False),
         quiet=quiet,
         verbose=verbose,
         stats=stats,
@@ -158,8 +161,16 @@ def decide(
 
 
 def printable(text: str) -> str:
-    """One line that cannot control a terminal, for outside text such as file names."""
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    """One line that cannot control a terminal, for outside text such as file names.
+
+    A byte of a name that is not UTF-8 is shown as that byte, as in `shell_word`.
+    """
+    return "".join(character if character.isprintable() else _escaped(character) for character in text)
+
+
+def _escaped(character: str) -> str:
+    is_byte = 0xDC80 <= ord(character) <= 0xDCFF  # what Python makes of it: a lone surrogate
+    return f"\\x{ord(character) - 0xDC00:02x}" if is_byte else repr(character)[1:-1]
 
 
 def shell_word(text: str | Path) -> str:
@@ -170,7 +181,7 @@ def shell_word(text: str | Path) -> str:
     return "$'" + "".join(chr(byte) if byte in plain else f"\\x{byte:02x}" for byte in os.fsencode(text)) + "'"
 
 
-def _stream(file: TextIO | None, color: Color | None, env: Mapping[str, str], *, exact: bool) -> Stream:
+def _stream(name: str, file: TextIO | None, color: Color | None, env: Mapping[str, str], *, exact: bool) -> Stream:
     missing = file is None  # the process was started with this stream closed
     if file is None:
         file = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
@@ -183,6 +194,7 @@ def _stream(file: TextIO | None, color: Color | None, env: Mapping[str, str], *,
     dumb = env.get("TERM") == "dumb"
     return Stream(
         file=file,
+        name=name,
         terminal=terminal,
         color=_colored(color, env, terminal and not dumb),
         moving=terminal and not dumb,

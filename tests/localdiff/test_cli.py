@@ -140,6 +140,11 @@ def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str, hint: str
         ),
         (RuntimeError("shapes do not fit"), 1, "error: unexpected RuntimeError: shapes do not fit\nhint: this is"),
         (OSError(28, "No space left on device"), 4, "error: the disk is full\nhint: free some space"),
+        (
+            OSError(28, "No space left on device", "/tmp/a"),
+            4,
+            "error: the disk is full: `/tmp/a` cannot be written\nhint: free some space",
+        ),
         (PermissionError(13, "Permission denied", "x"), 2, "error: `x` cannot be used: Permission denied\nhint: look"),
         (OSError(36, "File name too long", b"x"), 2, "error: `x` cannot be used: File name too long\n"),
         (OSError(5, "Input/output error", "x"), 1, "error: unexpected OSError"),
@@ -264,7 +269,7 @@ def test_a_full_disk_behind_stdout() -> None:
             cwd=ROOT,
         )
     assert done.returncode == 4
-    assert done.stderr.decode().splitlines()[0] == "error: the disk is full"
+    assert done.stderr.decode().splitlines()[0] == "error: the disk is full: `stdout` cannot be written"
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_a_path_is_written_in_its_very_bytes() -> None:
     assert pipe.buffer.getvalue() == b"/a\xff\x1b[31m\n"  # type: ignore[attr-defined]
     screen = CapturedStream(terminal=True)
     decide(stdout=screen, stderr=CapturedStream(), env={}).stdout.write_path(path)
-    assert screen.text() == "/a\\udcff\\x1b[31m\n"
+    assert screen.text() == "/a\\xff\\x1b[31m\n"
 
 
 @pytest.mark.parametrize("name", [b"plain", b"sp ace", b"it's", b"\xff1", b"new\nline", b"\x1b[31m'\\", "é".encode()])
@@ -107,7 +107,8 @@ def test_errors_have_one_form() -> None:
         ("\x9b2J", "\\x9b2J"),
         ("a\nb\r", "a\\nb\\r"),
         ("\u202eabc", "\\u202eabc"),
-        ("\udce9", "\\udce9"),
+        ("n\udce9.txt", "n\\xe9.txt"),
+        ("\ud83d", "\\ud83d"),
     ],
 )
 def test_printable(text: str, shown: str) -> None:
