@@ -66,14 +66,21 @@ def output_file(path: Path) -> Iterator[OutputFile]:
     cannot be renamed over, are written to directly.
 
     Raises:
-        UsageError: the path is a directory, or its folder is missing or not writable.
+        UsageError: the path is empty, `-` or a directory, or its folder is missing or not writable.
     """
-    target = Path(os.path.realpath(expanded(path)))
+    if path == Path("-"):
+        raise UsageError("`-o -` names no file", "without `-o` it goes to stdout")
+    if path == Path():  # of an empty name, too
+        raise UsageError("`-o` needs the name of a file", "without `-o` it goes to stdout")
+    given = expanded(path)
+    # A link to a pipe or a device, such as /dev/stdout, has a real path that need not exist.
+    special = given.exists() and not given.is_file() and not given.is_dir()
+    target = given if special else Path(os.path.realpath(given))
     if target.is_dir():
         raise UsageError(f"`{path}` is a directory", "`-o` takes the name of a file")
     if not target.parent.is_dir():
         raise UsageError(f"there is no folder `{path.parent}`", "create it first, or give `-o` another name")
-    if target.exists() and not target.is_file():
+    if special:
         yield OutputFile(path, target, None)
         return
     try:

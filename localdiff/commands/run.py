@@ -21,8 +21,9 @@ from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.live import LiveOptions, live_view, mode_of
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import OutputFile, output_file
-from localdiff.commands.prompt import read_prompt
+from localdiff.commands.prompt import STDIN, read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
+from localdiff.commands.run_file import refuse_one_file
 from localdiff.commands.trace_header import Recordable
 from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.events import Channel, Event
@@ -104,6 +105,8 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
     if request.live.slow and (request.json or request.events is not None or request.record.file is not None):
         other = "--json" if request.json else "--events" if request.events is not None else "--record"
         raise UsageError(f"`--slow` and `{other}` exclude each other", "a run that waits has no speed to report")
+    if request.output is not None and request.file not in (None, STDIN):
+        refuse_one_file("-f", request.file, "-o", request.output)
     if output.stdout.missing and (request.output is None or request.events == STDOUT):
         raise UsageError("stdout is closed, so the answer would be lost", "`-o FILE` writes it to a file")
     mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)

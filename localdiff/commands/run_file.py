@@ -93,6 +93,16 @@ class FileObserver:
             _log.warning("%s; the run goes on without it", failure.message)
 
 
+def refuse_one_file(other: str, theirs: str | Path | None, option: str, name: str | Path) -> None:
+    """Refuse two options that name the same file.
+
+    Raises:
+        UsageError: they do.
+    """
+    if theirs is not None and expanded(theirs).resolve() == expanded(name).resolve():
+        raise UsageError(f"`{other}` and `{option}` both name `{name}`", "give each its own file")
+
+
 @contextmanager
 def run_file(
     option: str,
@@ -121,8 +131,7 @@ def run_file(
     """
     path = expanded(name)
     for other, theirs in others:
-        if theirs is not None and expanded(theirs).resolve() == path.resolve():
-            raise UsageError(f"`{other}` and `{option}` both name `{name}`", "give each its own file")
+        refuse_one_file(other, theirs, option, name)
     is_new = not path.exists()
 
     def opener(path: str, flags: int) -> int:

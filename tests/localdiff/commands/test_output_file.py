@@ -81,6 +81,27 @@ def test_a_pipe_and_a_device_are_written_to(tmp_path: Path) -> None:
     assert not Path("/dev/null").is_file()
 
 
+def test_a_link_to_a_pipe_without_a_name_is_written_to(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    try:
+        link = tmp_path / "stdout"
+        link.symlink_to(f"/proc/self/fd/{writer}")
+        with output_file(link) as file:
+            file.save("text")
+        assert os.read(reader, 10) == b"text"
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+@pytest.mark.parametrize("name", ["", "-"])
+def test_what_is_no_name_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError), output_file(Path(name)):
+        raise AssertionError("it was opened")
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_full_disk_is_a_sentence() -> None:
     with pytest.raises(ResourceError) as raised, output_file(Path("/dev/full")) as file:
         file.save("text")

@@ -76,7 +76,7 @@ def test_weights_and_vocabulary_are_hashed(cli: Cli, tmp_path: Path, file: Path)
     assert read_trace(file).header.model.weights != model.weights
 
 
-@pytest.mark.parametrize("option", ["--record", "--events"])
+@pytest.mark.parametrize("option", ["--record", "--events", "-o"])
 def test_a_run_that_fails_before_it_begins_leaves_the_file_as_it_was(cli: Cli, file: Path, option: str) -> None:
     def load(_request: object) -> object:
         raise ResourceError("the device is gone")
