@@ -10,7 +10,7 @@ and never creates anything. Every function takes the environment, so that tests 
 | history, sessions, traces | `$XDG_STATE_HOME/localdiff` |
 | downloaded weights | the cache that all tools of the Hub share; it is never moved |
 
-`LOCALDIFF_HOME` puts the first three into one folder.
+`LOCALDIFF_HOME` puts the first three into one folder; it is a full path, or begins with `~`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+
+from localdiff.errors import UsageError
 
 
 def models_dir(env: Mapping[str, str] = os.environ) -> Path:
@@ -64,6 +66,9 @@ def shown(path: Path, env: Mapping[str, str] = os.environ) -> str:
 
 def _base(env: Mapping[str, str], variable: str, default: str) -> Path:
     if home := env.get("LOCALDIFF_HOME"):
+        if not expanded(home).is_absolute():
+            # Models and sessions would be gone in every other folder.
+            raise UsageError(f"`LOCALDIFF_HOME={home}` is not a full path", "it begins with `/` or `~`")
         return expanded(home)
     return _xdg(env, variable, default) / "localdiff"
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 from localdiff import paths
 from localdiff.adapter_reference import shipped_adapters
 from localdiff.config import KEYS
+from localdiff.errors import UsageError
 from localdiff.ui.help import summary
 from localdiff.ui.later import loaded
 
@@ -172,7 +173,7 @@ def _values(command: Any, parameter: Any, word: str, env: Mapping[str, str]) -> 
 def _stored(env: Mapping[str, str]) -> list[Candidate]:
     try:
         names = sorted(entry.parent.name for entry in paths.models_dir(env).glob("*/quant.json"))
-    except OSError:
+    except (OSError, UsageError):  # of a folder that cannot be read or is not named in full
         names = []
     return [Candidate("plain", name, "quantized on this machine") for name in names]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from localdiff import paths
+from localdiff.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,12 @@ def test_own_files(env: dict[str, str], models: str, config: str, state: str | N
     assert paths.config_dir(env) == Path(config)
     if state is not None:
         assert paths.state_dir(env) == Path(state)
+
+
+def test_a_home_is_a_full_path() -> None:
+    for where in (paths.models_dir, paths.config_dir, paths.state_dir):
+        with pytest.raises(UsageError, match="`LOCALDIFF_HOME=here` is not a full path"):
+            where({"HOME": "/h", "LOCALDIFF_HOME": "here"})
 
 
 def test_the_cache_of_the_hub_is_where_its_library_has_it() -> None:

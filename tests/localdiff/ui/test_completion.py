@@ -90,6 +90,7 @@ def test_models_on_this_machine_are_offered(tmp_path: Path) -> None:
     values = [line.split("\t")[1:2] for line in answer(GROUP, "fish", ["run", "-m", ""], env).splitlines()]
     assert values == [["demo"], ["a model"], ["finished-4bit"], []]
     assert offers("models", "rm", "fin", env=env) == ["finished-4bit"]
+    assert offers("models", "rm", "", env={"LOCALDIFF_HOME": "not a full path"}) == []
 
 
 @pytest.mark.parametrize(
