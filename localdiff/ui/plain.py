@@ -105,10 +105,12 @@ class Plain:
         self.close()
         output, stats = self._output, event.stats
         if event.reason == "cancelled" and output.notes:
-            output.stderr.write(f"Stopped {self._position}; kept {counted(stats.tokens, 'token')}.\n")
+            kept = f"kept {counted(stats.tokens, 'token')}" if stats.tokens else "nothing was kept"
+            output.stderr.write(f"Stopped {self._position}; {kept}.\n")
         elif not self._answered and output.notes:
             output.stderr.write("The reply is empty.\n")
-        if output.notes or output.stats:
+        nothing = event.reason == "cancelled" and not stats.tokens
+        if output.stats or (output.notes and not nothing):
             self._footer(stats)
         if output.notes and event.reason == "length" and self._limits is not None:
             output.hint(f"reached --max-tokens {self._limits.max_tokens}; raise it to get the rest")

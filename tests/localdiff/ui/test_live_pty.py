@@ -118,7 +118,7 @@ def test_ctrl_c_during_a_long_step_says_that_it_was_heard() -> None:
     run.type(b"\x03")
     run.wait_for("stopping")
     assert run.finish() == 130
-    assert run.lines()[0] == "Stopped in block 1 at step 1; kept 0 tokens."
+    assert run.lines()[0] == "Stopped in block 1 at step 1; nothing was kept."
 
 
 @pytest.mark.parametrize("twice", [False, True])
@@ -175,7 +175,7 @@ def test_suspended_and_continued_by_a_shell() -> None:
     run.wait_for("code 130")
     assert run.finish() == 0
     shown = run.lines()
-    assert shown[-3].startswith("Stopped in block 1 at step 4")
+    assert shown[-2] == "Stopped in block 1 at step 4; nothing was kept."
     assert not any("step  4/48" in line for line in shown)
     assert_restored(run)
 
