@@ -108,11 +108,14 @@ def quantize_command(
     return quantize(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))
 
 
-def models_command(context: typer.Context) -> int:
+def models_command(
+    context: typer.Context,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
     """List the quantized models on this machine: name, recipe, size, and when they were last verified here."""
     if context.invoked_subcommand is not None:
         return 0
-    return list_models(decide_streams(context))
+    return list_models(decide_streams(context), as_json=json)
 
 
 def remove_command(

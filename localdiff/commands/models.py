@@ -5,6 +5,7 @@ Knows columns and the question that is asked before something is deleted; `local
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -19,9 +20,13 @@ from localdiff.ui.output import Output, printable
 HEAD = ("name", "recipe", "size", "verified")
 
 
-def list_models(output: Output) -> int:
-    """Print a table of the models, on stdout; returns 0."""
+def list_models(output: Output, *, as_json: bool = False) -> int:
+    """Print a table of the models, or one JSON object, on stdout; returns 0."""
     models = store.stored_models()
+    if as_json:
+        content = {"models": [_object(model) for model in models]}
+        output.stdout.write(json.dumps(content, indent=2, ensure_ascii=output.stdout.terminal) + "\n")
+        return 0
     if not models:
         if not output.quiet:
             output.stderr.write(
@@ -65,6 +70,17 @@ def remove_model(name: str, output: Output, *, ask: Ask | None, yes: bool = Fals
     if not output.quiet:
         output.stderr.write(f"Deleted {printable(name)}: freed {shown_size(model.nbytes)}.\n")
     return 0
+
+
+def _object(model: StoredModel) -> dict[str, str | int | None]:
+    return {
+        "name": model.name,
+        "directory": str(model.directory),
+        "state": model.state,
+        "recipe": model.recipe,
+        "bytes": model.nbytes,
+        "verified": None if model.verified is None else model.verified.isoformat(),
+    }
 
 
 def _row(model: StoredModel) -> tuple[str, str, str, str]:

@@ -53,6 +53,20 @@ def test_the_list(cli: Cli) -> None:
     ]
 
 
+def test_the_list_for_programs(cli: Cli) -> None:
+    assert json.loads(cli("models", "--json").stdout) == {"models": []}
+    moment = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
+    finished, unfinished = make("mine-4bit"), make("other-int8.partial")
+    record_verified(finished, now=moment)
+    result = cli("models", "--json")
+    assert (result.code, result.stderr) == (0, "")
+    first, second = json.loads(result.stdout)["models"]
+    assert datetime.fromisoformat(first.pop("verified")) == moment
+    assert first.pop("bytes") > 3_000_000
+    assert first == {"name": "mine-4bit", "directory": str(finished), "state": "finished", "recipe": "4bit"}
+    assert (second["state"], second["directory"], second["verified"]) == ("unfinished", str(unfinished), None)
+
+
 def test_the_list_needs_no_torch() -> None:
     program = "import sys; from localdiff.cli import main; sys.argv = ['localdiff', 'models']\n"
     program += "try: main()\nexcept SystemExit: print('torch' in sys.modules)"
