@@ -16,17 +16,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .arguments import checked_run
 from .context import common_length
 from .diffusion.noise import Noise
 from .engine import Engine
 from .errors import UsageError
 from .events import Event
 from .options import GenerateOptions
-from .text.prompt import as_messages
+from .text.prompt import IDS, as_messages
 from .text.tokenizer import Tokenizer
 
-IDS = "ids"
-"""Key of an assistant message under which the ids that the model wrote are kept: `RunFinished.token_ids`."""
+__all__ = ["IDS", "Conversation", "with_own_ids"]
 
 # A reply that no template changes, to see what becomes of the prompt before it.
 _ANY_REPLY = {"role": "assistant", "content": "."}
@@ -68,7 +68,7 @@ class Conversation:
         Raises:
             UsageError: as `Engine.generate`; what was read before is kept.
         """
-        options = options or GenerateOptions()
+        options, cancel = checked_run(options, cancel)
         rendered = self._rendered(messages, options)
         ids = self._with_own_ids(rendered, messages)
         # What follows the fork in this prompt is not in the next one, whatever the reply.

@@ -6,6 +6,7 @@ numbered phases from `Engine.generate` on are those of `docs/how-it-works.md`.
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
 import time
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from quant.memory import PREFILL_CHUNK
 
+from .arguments import checked_run
 from .context import Context
 from .denoising import BlockSettings, Step
 from .diffusion.noise import Noise, ReferenceNoise, SeededNoise
@@ -88,15 +90,15 @@ class Engine:
     @classmethod
     def load(
         cls,
-        model: str,
+        model: str | os.PathLike[str],
         *,
-        device: str = "auto",
+        device: str | torch.device = "auto",
         dtype: str = "auto",
         revision: str | None = None,
         offline: bool = False,
         context: int = 8192,
         max_memory: int | None = None,
-        adapter: str | None = None,
+        adapter: str | os.PathLike[str] | None = None,
     ) -> Engine:
         """Loads `demo`, a directory, a name that `localdiff models` lists, or a Hub id.
 
@@ -115,6 +117,7 @@ class Engine:
                 added beside the weights, which stay unchanged.
 
         Raises:
+            UsageError: an argument is of another kind, or out of range.
             WeightsError: no usable model was found, or the adapter is for another model.
             ResourceError: the device is missing, or the memory too small.
         """
@@ -168,10 +171,10 @@ class Engine:
             stop_rule: which rule ends a block; values other than `both` are for measurements.
 
         Raises:
-            UsageError: a setting out of range, a prompt that is empty or does not fit the context, or another run that
-                began on `context` before this one was over.
+            UsageError: an argument of another kind or out of range, a prompt that is empty or does not fit the context,
+                or another run that began on `context` before this one was over.
         """
-        options, cancel = options or GenerateOptions(), cancel or threading.Event()
+        options, cancel = checked_run(options, cancel)
         # 1. The prompt becomes tokens.
         run = self._start(prompt, options, noise, stop_rule, context)
         runs = run.context.runs

@@ -6,6 +6,8 @@ without a final period, things to type in back-ticks, and a separate `hint` that
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 INTERRUPTED = 130
 """Exit code of a command that the user stopped, or said no to: 128 and SIGINT, as shells have it."""
 
@@ -33,6 +35,30 @@ class UsageError(LocaldiffError):
     exit_code = 2
 
 
+class ArgumentError(UsageError):
+    """A value that an argument cannot take, or that it cannot take beside another.
+
+    It says `steps=0`, as Python does. Who knows what was typed instead says that: `--steps 0`.
+
+    Args:
+        form: the message, with `{steps}` where the argument and its value belong.
+        hint: as for all errors.
+        values: name → value of every argument in `form`.
+    """
+
+    def __init__(self, form: str, hint: str | None = None, **values: object) -> None:
+        self._form = form
+        self.values = values
+        super().__init__(self._worded(lambda name, value: f"{name}={value!r}"), hint)
+
+    def say(self, shown: Callable[[str, object], str]) -> None:
+        """Has the message show each argument in other words, made of its name and its value."""
+        self.message = self._worded(shown)
+
+    def _worded(self, shown: Callable[[str, object], str]) -> str:
+        return self._form.format(**{name: shown(name, value) for name, value in self.values.items()})
+
+
 class ContextError(UsageError):
     """A prompt that leaves no room for an answer."""
 
@@ -53,6 +79,12 @@ class TraceError(LocaldiffError):
     """A trace is damaged, was changed, or has a version that this program does not know."""
 
     exit_code = 5
+
+
+def kind_of(value: object) -> str:
+    """The type of a value that is of the wrong one, with its article."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} `{name}`"
 
 
 _ALLOCATIONS = ("DefaultCPUAllocator", "alloc_cpu", "not enough memory", "out of memory")

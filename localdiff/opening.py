@@ -6,14 +6,17 @@ Knows the order in which a reference becomes files, weights, a network and a tok
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from quant.dtypes import short_name
 
 from .adapter import open_adapter
-from .errors import UsageError
+from .arguments import device_of, positive, reference_of, text_of
 from .hub import resolve
 from .identity import ModelIdentity
 from .load import (
@@ -46,22 +49,22 @@ class OpenedModel:
 
 
 def open_model(
-    model: str,
+    model: str | os.PathLike[str],
     *,
-    device: str,
+    device: str | torch.device,
     dtype: str,
     revision: str | None,
     offline: bool,
     context: int,
     max_memory: int | None,
-    adapter: str | None,
+    adapter: str | os.PathLike[str] | None,
 ) -> OpenedModel:
     """Arguments and errors are those of `Engine.load`."""
-    for name, number in (("context", context), ("max_memory", 1 if max_memory is None else max_memory)):
-        if type(number) is not int or number < 1:
-            raise UsageError(
-                f"{name}={number!r} must be a whole number >= 1", "`max_memory` counts bytes, `context` tokens"
-            )
+    model, device, dtype = reference_of("model", model), device_of(device), text_of("dtype", dtype)
+    adapter = None if adapter is None else reference_of("adapter", adapter)
+    revision = None if revision is None else text_of("revision", revision)
+    context = positive("context", context)
+    max_memory = None if max_memory is None else positive("max_memory", max_memory)
     stored = None if adapter is None else open_adapter(adapter)
     source = resolve(model, revision=revision, offline=offline)
     weights = open_weights(source.directory)

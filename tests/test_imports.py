@@ -45,8 +45,9 @@ ALLOWED: dict[str, set[str]] = {
     "view": {"events"},
     "trace": {"view", "events", "strict"},
     "trace.probe": {"events", "trace", "engine", "diffusion"},
-    "conversation": {"engine", "context", "diffusion", "text", "events"},
+    "conversation": {"arguments", "engine", "context", "diffusion", "text", "events"},
     "engine": {
+        "arguments",
         "diffusion",
         "model",
         "text",
@@ -62,7 +63,8 @@ ALLOWED: dict[str, set[str]] = {
         "quant",
     },
     "identity": set(),
-    "opening": {"adapter", "hub", "identity", "load", "model", "quant", "text"},
+    "arguments": set(),
+    "opening": {"adapter", "arguments", "hub", "identity", "load", "model", "quant", "text"},
     "prefill": {"generation", "events"},
     "static": {
         "children",

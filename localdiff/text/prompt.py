@@ -8,13 +8,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ..errors import UsageError, WeightsError
+from ..errors import UsageError, WeightsError, kind_of
 from ..options import GenerateOptions
 from .template import ChatTemplate
 from .tokenizer import Tokenizer
 
 Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int]
 """A user message, a conversation as `role` and `content`, or token ids used as they are."""
+
+_MESSAGE = 'a message is `{"role": "user", "content": "…"}`'
+ROLES = ("user", "assistant", "model", "system", "developer", "tool")
+IDS = "ids"
+"""Field of a reply for the ids that the model wrote, `RunFinished.token_ids`; a `Conversation` reads it."""
+FIELDS = (
+    "role",
+    "content",
+    "reasoning",
+    "reasoning_content",
+    "tool_calls",
+    "tool_responses",
+    "tool_call_id",
+    "name",
+    IDS,
+)
+"""What the released templates read of a message, and ours."""
+_INSTEAD = ("tool_calls", "tool_responses", "reasoning", "reasoning_content")
+"""Fields of a reply that need no content beside them."""
 
 
 def prompt_ids(
@@ -27,8 +46,10 @@ def prompt_ids(
         WeightsError: the tokenizer gives an id that the model has no embedding for.
     """
     if not isinstance(prompt, Sequence):
-        raise UsageError(f"a prompt is text, messages or token ids, not a `{type(prompt).__name__}`")
-    ids = [] if isinstance(prompt, str | bytes) else [token for token in prompt if type(token) is int]
+        raise UsageError(f"a prompt is text, messages or token ids, not {kind_of(prompt)}")
+    if isinstance(prompt, bytes | bytearray):
+        raise UsageError("the prompt is bytes, not text", "`prompt.decode()` makes text of bytes in UTF-8")
+    ids = [] if isinstance(prompt, str) else [token for token in prompt if type(token) is int]
     if ids and len(ids) == len(prompt):
         if options.system is not None or options.think:
             raise UsageError("`system` and `think` shape messages, and this prompt is token ids already")
@@ -39,7 +60,7 @@ def prompt_ids(
         prompt = [{"role": "user", "content": prompt}] if prompt.strip() else []
     messages = as_messages(prompt)
     if not messages:
-        raise UsageError("the prompt is empty", "give some text, or `-f FILE`")
+        raise UsageError("the prompt is empty", "give some text")
     if options.system is not None:
         messages.insert(0, {"role": "system", "content": options.system})
     ids = template.encode(tokenizer, messages, think=options.think)
@@ -52,17 +73,23 @@ def prompt_ids(
 
 
 def as_messages(prompt: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """The messages of a conversation, of which nothing is known yet.
+    """The messages of a conversation, of which nothing is known yet; a field whose value is None counts as absent.
 
     Raises:
-        UsageError: something else is among them.
+        UsageError: something else is among them, or a message that a template would read as another or as none.
     """
     for message in prompt:
         if not isinstance(message, Mapping):
+            raise UsageError(f"a prompt is text, messages or token ids; this one contains {kind_of(message)}", _MESSAGE)
+        given = [key for key, value in message.items() if value is not None]
+        if unknown := [key for key in given if key not in FIELDS]:
             raise UsageError(
-                f"a prompt is text, messages or token ids; this one contains a `{type(message).__name__}`",
-                'a message is `{"role": "user", "content": "…"}`',
+                f"a message has an unknown field {unknown[0]!r:.60}", f"its fields are {', '.join(FIELDS)}"
             )
+        if message.get("role") not in ROLES:
+            raise UsageError(f"a message has the role {message.get('role')!r:.60}", f"roles are {', '.join(ROLES)}")
+        if "content" not in given and not any(message.get(field) for field in _INSTEAD):
+            raise UsageError("a message has no `content`", _MESSAGE)
     return list(prompt)
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..errors import UsageError, WeightsError
+from ..errors import UsageError, WeightsError, kind_of
 from .shield import Shield
 
 if TYPE_CHECKING:
@@ -199,15 +199,14 @@ def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
 
 def _check_message(message: Any) -> dict[str, Any]:
     if not isinstance(message, Mapping):
-        kind = type(message).__name__
-        raise UsageError(f"a message is a `{kind}` in place of a mapping with `role` and `content`")
+        raise UsageError(f"a message is {kind_of(message)} in place of a mapping with `role` and `content`")
     turn = {key: _plain(value, str(key)) for key, value in message.items() if value is not None}
     role = turn.get("role")
     if not isinstance(role, str):
         raise UsageError(f"a message has the role {role!r}, not one like `user` or `assistant`")
     if not isinstance(turn.get("content", ""), str | list):
-        kind = type(turn["content"]).__name__
-        raise UsageError(f"the content of a message is a `{kind}` in place of a text or a list of parts")
+        kind = kind_of(turn["content"])
+        raise UsageError(f"the content of a message is {kind} in place of a text or a list of parts")
     return turn
 
 
@@ -227,8 +226,7 @@ def _plain(value: Any, place: str, depth: int = 0) -> Any:
         return {str.__str__(key): _plain(item, place, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item, place, depth + 1) for item in value]
-    name = type(value).__name__
-    raise UsageError(f"`{place}` holds a `{name}`; a prompt takes texts, numbers, lists and mappings")
+    raise UsageError(f"`{place}` holds {kind_of(value)}; a prompt takes texts, numbers, lists and mappings")
 
 
 def _cover(turn: dict[str, Any], shield: Shield) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def test_subclasses_of_plain_types_are_plain(tmp_path: Path) -> None:
         (["Hi"], "a message is a `str`"),
         ([{"content": "Hi"}], "has the role None"),
         ([{"role": 3, "content": "Hi"}], "has the role 3"),
-        ([{"role": "user", "content": 3}], "content of a message is a `int`"),
+        ([{"role": "user", "content": 3}], "content of a message is an `int`"),
         ([{"role": "user", "content": {"text": "Hi"}}], "content of a message is a `dict`"),
         ([{"role": "user", "content": "Hi", "at": datetime(2026, 1, 1)}], "`at` holds a `datetime`"),
         ([{"role": "user", "content": [b"Hi"]}], "`content` holds a `bytes`"),

@@ -1,0 +1,84 @@
+"""Checks of what a Python program passes where a value of another kind would fail far from here.
+
+Knows kinds of values; knows nothing about what becomes of them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import cast
+
+import torch
+
+from .errors import ArgumentError, UsageError, kind_of
+from .options import GenerateOptions
+
+
+def reference_of(name: str, value: object) -> str:
+    """The text of an argument that names a model or an adapter; a path object is always a path.
+
+    Raises:
+        UsageError: it is neither text nor a path.
+    """
+    if isinstance(value, str):
+        return value
+    path = os.fspath(value) if isinstance(value, os.PathLike) else None
+    if not isinstance(path, str):
+        raise UsageError(f"`{name}` is text or a path, not {kind_of(value)}")
+    # `Path("./demo")` has dropped its `./`, without which it would name something that ships with this package.
+    return path if os.path.isabs(path) or path.startswith(("~", ".")) else os.path.join(".", path)
+
+
+def device_of(value: object) -> str:
+    """The text of a device, which may be one of torch.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if isinstance(value, torch.device):
+        return str(value) if value.type == "cuda" else value.type  # of the others there is one
+    return text_of("device", value, "text or a `torch.device`")
+
+
+def text_of(name: str, value: object, kinds: str = "text") -> str:
+    """The value of an argument that is text.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if not isinstance(value, str):
+        raise UsageError(f"`{name}` is {kinds}, not {kind_of(value)}")
+    return value
+
+
+def positive(name: str, value: object) -> int:
+    """The value of an argument that is a whole number above 0.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if type(value) is not int or value < 1:
+        raise ArgumentError(
+            f"{{{name}}} must be a whole number >= 1", "`max_memory` counts bytes, `context` tokens", **{name: value}
+        )
+    return value
+
+
+def checked_run(options: object, cancel: object) -> tuple[GenerateOptions, threading.Event]:
+    """The options of a run and what cancels it, or what stands for None.
+
+    Raises:
+        UsageError: one of them is of another kind.
+    """
+    if options is None:
+        options = GenerateOptions()
+    if not isinstance(options, GenerateOptions):
+        hint = "`GenerateOptions(seed=1)` sets one of them"
+        raise UsageError(f"`options` are a `GenerateOptions`, not {kind_of(options)}", hint)
+    if cancel is None:
+        cancel = threading.Event()
+    if not callable(getattr(cancel, "is_set", None)):
+        hint = "the run ends soon after its `set()` was called"
+        raise UsageError(f"`cancel` is a `threading.Event`, not {kind_of(cancel)}", hint)
+    return options, cast(threading.Event, cancel)

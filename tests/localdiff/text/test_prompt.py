@@ -1,0 +1,58 @@
+"""Messages: what the released templates read is accepted, what they would misread is not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localdiff.conversation import Conversation
+from localdiff.errors import UsageError
+from localdiff.options import GenerateOptions
+from localdiff.text.template import ChatTemplate
+from tests import tiny
+
+HI = {"role": "user", "content": "hi"}
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ({"role": "x", "content": "hi"}, "a message has the role 'x'"),
+        ({"content": "hi"}, "a message has the role None"),
+        ({"role": ["user"], "content": "hi"}, "a message has the role ['user']"),
+        ({"role": "user"}, "a message has no `content`"),
+        ({"role": "user", "content": None}, "a message has no `content`"),
+        ({"role": "assistant", "tool_calls": []}, "a message has no `content`"),
+        ({"role": "user", "contents": "hi"}, "a message has an unknown field 'contents'"),
+        ({"role": "user", "content": "hi", 5: "hi"}, "a message has an unknown field 5"),
+    ],
+)
+def test_a_message_that_a_template_would_misread_is_refused(tmp_path: Path, message: Any, words: str) -> None:
+    engine = tiny.engine(tmp_path)
+    for messages in ([message], [HI, message]):
+        with pytest.raises(UsageError, match=re.escape(words)):
+            list(engine.generate(messages))
+        with pytest.raises(UsageError, match=re.escape(words)):
+            list(Conversation(engine).answer(messages))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "developer", "content": "hi"},
+        {"role": "model", "content": "hi", "ids": (20,)},
+        {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": {}}}]},
+        {"role": "assistant", "content": None, "reasoning": "hm"},
+        {"role": "assistant", "tool_responses": [{"name": "f", "response": "hi"}]},
+        {"role": "tool", "tool_call_id": "c", "name": "f", "content": "hi"},
+        {"role": "user", "content": [{"type": "text", "text": "hi"}], "refusal": None},
+    ],
+)
+def test_messages_have_every_field_that_the_released_templates_read(tmp_path: Path, message: Any) -> None:
+    engine = tiny.engine(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("<bos>{{ messages | length }}")
+    engine.template = ChatTemplate(tmp_path)
+    assert list(engine.generate([message, HI], GenerateOptions(max_tokens=1)))
