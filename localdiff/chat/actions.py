@@ -14,7 +14,6 @@ from localdiff import paths
 from localdiff.chat import catalog
 from localdiff.chat.clipboard import last_code, osc52, write_copy
 from localdiff.chat.desk import Ask, Desk
-from localdiff.chat.editor import edit_text
 from localdiff.chat.files import read_attachment, split_paths
 from localdiff.chat.help import help_page
 from localdiff.chat.reply import next_seed
@@ -60,8 +59,7 @@ def retry(desk: Desk, argument: str) -> Ask:
 def edit(desk: Desk, argument: str) -> Ask | None:
     """Open the last message in the editor, and send the result."""
     last = _last(desk)
-    with desk.lend_keyboard():
-        text = edit_text(last.text).strip()
+    text = desk.edited(last.text).strip()
     if not text or text == last.text.strip():
         desk.say("Nothing was changed.")
         return None

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from localdiff.chat.editor import edit_text
 from localdiff.chat.partner import Partner, SaveTrace
 from localdiff.chat.remarks import Remark, remarks
 from localdiff.chat.reply import Reply
@@ -108,6 +109,15 @@ class Desk:
     def say(self, text: str) -> None:
         """Print a line for the user."""
         self.output.stderr.write(text + "\n")
+
+    def edited(self, text: str) -> str:
+        """A text as the user's editor leaves it.
+
+        Raises:
+            UsageError: there is no editor, or it left with an error.
+        """
+        with self.lend_keyboard():
+            return edit_text(text)
 
     def show(self, error: LocaldiffError) -> None:
         """Print an error and its hint."""

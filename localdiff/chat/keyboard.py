@@ -24,7 +24,7 @@ from localdiff.chat.pastes import Pastes
 from localdiff.chat.slash import is_command, is_open
 
 PROMPT, CONTINUATION = ">>> ", "... "
-_INTERRUPTED = object()
+_INTERRUPTED, _EDITED = object(), object()
 
 
 class KeyboardReader:
@@ -34,6 +34,7 @@ class KeyboardReader:
         history: what was typed before; what is typed now is added to it.
         completer: what Tab offers.
         multiline: whether Enter begins a new line of a message, asked at every Enter.
+        edit: opens the line in an editor and returns what to go on with; it shows its own errors.
         input, output: the terminal; by default that of the process.
     """
 
@@ -43,12 +44,15 @@ class KeyboardReader:
         history: History,
         completer: Completer,
         multiline: Callable[[], bool],
+        edit: Callable[[str], str],
         input: Input | None = None,
         output: Output | None = None,
     ) -> None:
         self._history = history
         self._multiline = multiline
+        self._edit = edit
         self._pastes = Pastes()
+        self._line = ""
         self._session: PromptSession[Any] = PromptSession(
             message=PROMPT,
             prompt_continuation=lambda _width, _line, wraps: " " * len(CONTINUATION) if wraps else CONTINUATION,
@@ -60,7 +64,6 @@ class KeyboardReader:
             complete_style=CompleteStyle.READLINE_LIKE,
             key_bindings=self._keys(),
             enable_suspend=True,
-            tempfile_suffix=".md",
             input=input,
             output=output,
         )
@@ -71,9 +74,13 @@ class KeyboardReader:
         Raises:
             EOFError: Ctrl-D on an empty line, or the terminal is gone.
         """
-        self._pastes.clear()
-        typed = self._session.prompt(default=self._pastes.fold(text))
-        return None if typed is _INTERRUPTED else typed
+        while True:
+            self._pastes.clear()
+            self._session.app.erase_when_done = False
+            typed = self._session.prompt(default=self._pastes.fold(text))
+            if typed is not _EDITED:
+                return None if typed is _INTERRUPTED else typed
+            text = self._edit(self._line)
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
@@ -105,10 +112,9 @@ class KeyboardReader:
 
         @keys.add("c-g", filter=typing)
         def _editor(event: KeyPressEvent) -> None:
-            buffer = event.current_buffer
-            buffer.text = self._pastes.unfold(buffer.text)
-            buffer.cursor_position = len(buffer.text)
-            buffer.open_in_editor()
+            self._line = self._pastes.unfold(event.current_buffer.text)
+            event.app.erase_when_done = True  # it is drawn again with what the editor made of it
+            event.app.exit(result=_EDITED)
 
         @keys.add("c-c", filter=typing)
         @keys.add("<sigint>")

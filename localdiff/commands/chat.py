@@ -31,7 +31,7 @@ from localdiff.commands.live import live_view, mode_of
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import RecordOptions, TraceFile, trace_file
 from localdiff.commands.run import RunRequest
-from localdiff.errors import UsageError
+from localdiff.errors import LocaldiffError, UsageError
 from localdiff.events import Channel
 from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
@@ -292,11 +292,19 @@ def _keyboard_reader(request: ChatRequest, desk: Desk) -> Reader:
     from localdiff.chat.history import open_history
     from localdiff.chat.keyboard import KeyboardReader
 
+    def edit(text: str) -> str:
+        try:
+            return desk.edited(text)
+        except LocaldiffError as error:
+            desk.show(error)
+            return text
+
     history = None if request.private else paths.state_dir() / "history"
     return KeyboardReader(
         history=open_history(history, lambda line: desk.say(f"warning: {printable(line)}")),
         completer=ChatCompleter(lambda: [entry.name for entry in desk.store.entries()]),
         multiline=lambda: desk.settings.looks.multiline,
+        edit=edit,
         output=create_output(stdout=desk.output.stderr.file),
     )
 

@@ -21,7 +21,7 @@ from tests.processes import TIMEOUT, Terminal, environment, process, terminal
 
 HELLO = {"replies": [[{"text": "Hello there."}]]}
 BLOCKS: dict[str, Any] = {"replies": [[{"text": "First part, done."}, {"text": "Second.", "steps": 40}]], "pause": 0.1}
-CTRL_C, CTRL_D, ENTER = b"\x03", b"\x04", b"\r"
+CTRL_C, CTRL_D, CTRL_G, CTRL_U, ENTER = b"\x03", b"\x04", b"\x07", b"\x15", b"\r"
 
 
 class Chats:
@@ -333,6 +333,35 @@ def test_an_editor_may_read_lines_from_the_terminal(chats: Chats, tmp_path: Path
     chat.type(CTRL_D)
     assert chat.finish() == 0
     assert [line.get("text") for line in chats.session()] == [None, "Good morning"]
+
+
+def test_the_line_goes_through_the_editor_and_back(chats: Chats, tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho ready\nread -r line\necho "$(cat "$1") $line" > "$1"\n')
+    editor.chmod(0o755)
+    chats.extra = {"EDITOR": str(editor)}
+    chat = chats(script=HELLO)
+    chat.type(b"Good" + CTRL_G)
+    chat.wait_for("ready")
+    chat.type(b"morning" + ENTER)
+    chat.wait_for(">>> Good morning")
+    chat.type(ENTER)
+    wait_for_prompt(chat, 2)
+    assert [line for line in chat.lines() if ">>>" in line] == [">>> Good morning", ">>>"]
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
+    assert [line.get("text") for line in chats.session()] == [None, "Good morning"]
+
+
+def test_a_line_survives_an_editor_that_cannot_be_started(chats: Chats) -> None:
+    chats.extra = {"EDITOR": "/nowhere/ed"}
+    chat = chats(script=HELLO)
+    chat.type(b"Good morning" + CTRL_G)
+    chat.wait_for("error: the editor `/nowhere/ed` cannot be started: No such file or directory")
+    chat.wait_for(">>> Good morning")
+    assert "hint: set `EDITOR` to the one to use" in chat.lines()
+    chat.type(CTRL_U + CTRL_D)
+    assert chat.finish() == 0
 
 
 def test_lines_are_lines_where_nobody_sees_what_is_typed(chats: Chats, tmp_path: Path) -> None:
