@@ -51,6 +51,8 @@ Colour goes by `--color`, then `LOCALDIFF_COLOR`, `ui.color` of `config.toml` (f
 or a question was answered with no |
 | 141 | the reader of stdout went away |
 | 143 | terminated |
+
+`chat` goes on after an error; where it reads from a pipe or a file, its exit code is that of the last error.
 """
 
 

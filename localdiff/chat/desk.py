@@ -64,6 +64,7 @@ class Desk:
         unanswered: the last message, if it got no answer that could be kept.
         line: initial text of the next input line.
         asked: the messages and options of the last run.
+        failure: exit code of the last error shown, 0 before there is one.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Desk:
         self.pending: list[Attachment] = []
         self.unanswered: Ask | None = None
         self.line = ""
+        self.failure = 0
         self.asked: tuple[list[dict[str, Any]], GenerateOptions] | None = None
 
     @property
@@ -121,6 +123,7 @@ class Desk:
 
     def show(self, error: LocaldiffError) -> None:
         """Print an error and its hint."""
+        self.failure = error.exit_code
         self.output.error(error.message, error.hint)
 
     def new_session(self) -> Session:

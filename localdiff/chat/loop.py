@@ -12,7 +12,7 @@ from localdiff.chat.actions import ACTIONS, Leave
 from localdiff.chat.desk import Ask, Desk
 from localdiff.chat.partner import Reader
 from localdiff.chat.slash import Command, Message, Unknown, parse
-from localdiff.errors import LocaldiffError
+from localdiff.errors import LocaldiffError, UsageError
 from localdiff.ui.output import printable
 
 # A hint that was just given is not given again.
@@ -67,6 +67,7 @@ class Chat:
                 if request := self._act(name, argument):
                     self._desk.ask(request)
             case Unknown(word, meant):
+                self._desk.failure = UsageError.exit_code
                 self._desk.say(_unknown(word, meant))
 
     def _act(self, name: str, argument: str) -> Ask | None:

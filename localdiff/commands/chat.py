@@ -93,7 +93,7 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
         load: loads the model.
 
     Returns:
-        0.
+        0; without a keyboard the exit code of the last error that was shown, if there was one.
 
     Raises:
         LocaldiffError: any error before the first line that a user can act on; in the end, the trace of the latest
@@ -170,7 +170,7 @@ def _talk(
         Chat(desk, reader).run()
     if spoken.notes and session is desk.session and desk.saves and session.turns and session.name is not None:
         desk.say(f"Saved as `{session.name}`; `localdiff chat -c` continues it.")
-    return 0
+    return desk.failure if keyboard is None else 0
 
 
 def _continued(request: ChatRequest, session: Session) -> RunRequest:

@@ -419,7 +419,7 @@ def test_lines_from_a_pipe_are_messages_and_commands(chats: Chats) -> None:
         stdin=b'Hi\n/undo\n"""a\nb"""\r\n/sev\nlast, without an end',
         env=chats.environment,
     )
-    assert done.code == 0
+    assert done.code == 2
     assert done.stdout == "One\x1b.\nTwo.\nTwo.\n"
     assert done.stderr == "Took back 1 turn; none is left.\nUnknown command /sev. Did you mean /set?\n"
     assert [line.get("text") for line in chats.session()] == [None, "a\nb", "last, without an end"]

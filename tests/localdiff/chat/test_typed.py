@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,29 @@ def test_nothing_is_read_where_there_is_no_input() -> None:
 
 def test_a_chat_says_so_and_goes_on(cli: Cli) -> None:
     result = cli("chat", "-m", "demo", "--no-history", stdin=b"caf\xe9\nSpell the word planet.\n")
-    assert result.code == 0
+    assert result.code == 2
     assert "error: a line is not text" in result.stderr
     assert "p-l-a-n-e-t" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        (b"Spell the word planet.\n/sessions\n", 0),
+        (b"/svae\n/sessions\n", 2),
+        (b"/undo\nSpell the word planet.\n", 2),
+        (b"/svae\n/exit\n", 2),
+    ],
+)
+def test_a_chat_from_a_pipe_ends_with_the_code_of_its_last_error(cli: Cli, lines: bytes, code: int) -> None:
+    assert cli("chat", "-m", "demo", "--no-history", stdin=lines).code == code
+
+
+def test_a_session_that_cannot_be_saved_is_no_success(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    (tmp_path / "sessions").write_text("a file where a folder belongs")
+    result = cli("chat", "-m", "demo", stdin=b"Spell the word planet.\n")
+    assert "p-l-a-n-e-t" in result.stdout
+    assert result.code == 4, result.stderr
