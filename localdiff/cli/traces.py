@@ -38,8 +38,13 @@ def replay_command(
     context: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A trace; example is one that ships with this package.")],
     speed: Annotated[
-        float, typer.Option(metavar="X", help="Playback speed: 0.5 is half as fast as recorded, 4 four times as fast.")
-    ] = 1.0,
+        float | None,
+        typer.Option(
+            metavar="X",
+            help="Playback speed: 0.5 is half as fast as recorded, 4 four times as fast. The default is 1, and 0.125 "
+            "for the example, which would be over within a second.",
+        ),
+    ] = None,
     to: Annotated[
         Literal["html", "text", "json", "svg", "cast"] | None,
         typer.Option(

@@ -17,6 +17,7 @@ from localdiff.commands.live import palette_color
 from localdiff.commands.output_file import output_file
 from localdiff.commands.replay_screen import ReplayScreen, is_possible
 from localdiff.errors import UsageError
+from localdiff.trace.example import EXAMPLE
 from localdiff.trace.exports import movie, plain
 from localdiff.trace.exports.asciicast import asciicast
 from localdiff.trace.exports.unpacked import unpacked
@@ -43,6 +44,8 @@ _SUFFIXES: Mapping[str, Form] = {
     ".cast": "cast",
 }
 _FRAME_SECONDS = 1 / 30
+EXAMPLE_SPEED = 0.125
+"""As recorded the example is over within a second; so slow, a step is seen for about as long as with `make run`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +56,7 @@ class ReplayRequest:
         file: a trace, or `example`.
         to: the form to write; None plays, or follows the suffix of `output`.
         output: file that takes what would go to stdout.
-        speed: recorded seconds per second.
+        speed: recorded seconds per second; None is 1, but `EXAMPLE_SPEED` for the example.
         block, step: the moment that text or a picture is to show; by default everything.
         columns, rows: size of the terminal that pictures and recordings show.
         palette: name of a palette.
@@ -63,7 +66,7 @@ class ReplayRequest:
     file: str
     to: Form | None = None
     output: Path | None = None
-    speed: float = 1.0
+    speed: float | None = None
     block: int | None = None
     step: int | None = None
     columns: int = 100
@@ -72,12 +75,17 @@ class ReplayRequest:
     color: Color | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.speed) and self.speed > 0):
+        if self.speed is not None and not (math.isfinite(self.speed) and self.speed > 0):
             raise UsageError(f"speed={self.speed} must be a finite number > 0")
         for name, least, most in (("columns", 24, 500), ("rows", 6, 200)):
             value = getattr(self, name)
             if not least <= value <= most:
                 raise UsageError(f"{name}={value} must be from {least} to {most}")
+
+    @property
+    def pace(self) -> float:
+        """The speed, whether or not it was given."""
+        return self.speed or (EXAMPLE_SPEED if self.file == EXAMPLE else 1.0)
 
     @property
     def form(self) -> Form | None:
@@ -162,8 +170,8 @@ def _written(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool)
     if form == "svg" and moment is not None:
         return movie.picture(stage, moment, size, palette)
     if form == "svg":
-        return movie.movie(timeline, stage, size, palette, speed=request.speed)
-    return asciicast(timeline, stage, size, title=f"localdiff replay {request.file}", speed=request.speed)
+        return movie.movie(timeline, stage, size, palette, speed=request.pace)
+    return asciicast(timeline, stage, size, title=f"localdiff replay {request.file}", speed=request.pace)
 
 
 def _moment(request: ReplayRequest, timeline: Timeline) -> Moment | None:
@@ -205,7 +213,7 @@ def _play(
     color = palette_color(request.palette, request.color, output.stdout)
     palette = resolve_palette(request.palette, env=env, encoding=screen.encoding, color=color)
     stage = _stage(trace, palette)
-    player = Player(timeline=Timeline(trace.events), speed=request.speed)
+    player = Player(timeline=Timeline(trace.events), speed=request.pace)
     with ReplayScreen(keyboard, screen) as terminal:
         last, shown = clock(), player.index
         before, drawn = None, Drawn()

@@ -19,7 +19,7 @@ from localdiff.view.paragraphs import Passage
 from localdiff.view.sanitize import safe_piece
 from localdiff.view.scene import Scene
 from localdiff.view.style import PLAIN, SPACE, Row, Span, Style
-from localdiff.view.widths import ascii_text, clip, settled_text, text_width
+from localdiff.view.widths import ascii_text, settled_text, shortened, text_width
 from localdiff.view.words import counted
 
 MIN_ROWS = 8
@@ -128,7 +128,7 @@ class Stage:
     def _words(self, text: str, style: Style, columns: int) -> Row:
         if self._palette.glyphs.ascii_only:
             text = ascii_text(text.replace("×", "x"))
-        text = clip(text, max(0, columns))
+        text = shortened(text, max(0, columns), self._palette.glyphs.ellipsis)
         return (Span(text, text_width(text), style),)
 
 
@@ -152,4 +152,5 @@ def _title(header: Header, complete: bool, palette: Palette) -> str:
 
 
 def _speed(speed: float) -> str:
-    return f"{speed:g}×" if speed >= 1 else f"1/{1 / speed:.3g}×"
+    """`4×`, `1/8×`, or `0.3×` where a fraction would not be exact."""
+    return f"1/{1 / speed:g}×" if speed < 1 and (1 / speed).is_integer() else f"{speed:g}×"

@@ -93,6 +93,13 @@ def settled_text(text: str) -> str:
     return "".join(shown)
 
 
+def shortened(text: str, columns: int, mark: str) -> str:
+    """`text` if it fits `columns` columns, else as much of its beginning as fits with `mark` behind it."""
+    if text_width(text) <= columns:
+        return text
+    return clip(clip(text, max(0, columns - text_width(mark))).rstrip() + mark, columns)
+
+
 def ascii_text(text: str) -> str:
     """`text` for a terminal without UTF-8: one `?` for each column of what it cannot show."""
     return "".join(c if c.isascii() else "?" * character_width(c) for c in text)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from localdiff.commands.replay import ReplayRequest
 from localdiff.trace import opening
 from tests import hostile
 from tests.processes import Cli, Terminal, environment, process, terminal
@@ -216,6 +217,16 @@ def test_playing_with_keys(file: Path) -> None:
     assert screen.finish() == 0
     assert screen.raw.endswith(b"\x1b[?25h")
     assert screen.raw.count(b"\x1b[?1049h") == screen.raw.count(b"\x1b[?1049l") == 1
+
+
+def test_the_example_is_slowed_unless_a_speed_is_given() -> None:
+    assert ReplayRequest(file="example").pace == 0.125
+    assert ReplayRequest(file="example", speed=1.0).pace == 1.0
+    assert ReplayRequest(file="./example").pace == 1.0
+    screen = terminal("replay", "example", columns=100, rows=24)
+    screen.wait_for(" playing     1/8×")
+    screen.type(b"q")
+    assert screen.finish() == 0
 
 
 def test_it_plays_by_itself_to_the_end(file: Path) -> None:

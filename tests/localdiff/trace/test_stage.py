@@ -61,7 +61,23 @@ def test_a_title_in_ascii_has_signs_of_its_own() -> None:
     assert shown[0] == f' scripted, bf16 {ASCII.glyphs.dot} seed 0 {ASCII.glyphs.dot} "Say hello."'
 
 
-@pytest.mark.parametrize(("speed", "words"), [(0.3, "1/3.33×"), (0.5, "1/2×"), (1, "1×"), (2.5, "2.5×")])
+@pytest.mark.parametrize(
+    ("palette", "question", "title"),
+    [
+        (DARK, "Say hello to everybody.", " scripted, bf16 · seed 0 · “Say hello…"),
+        (DARK, "猫猫猫猫猫猫猫猫", " scripted, bf16 · seed 0 · “猫猫猫猫猫…"),
+        (ASCII, "Say hello to everybody.", ' scripted, bf16 - seed 0 - "Say hello..'),
+        (DARK, "Say hello.", " scripted, bf16 · seed 0 · “Say hello.”"),
+    ],
+)
+def test_a_title_that_is_cut_says_so(palette: Palette, question: str, title: str) -> None:
+    header = dataclasses.replace(HEADER, messages=(Message(role="user", content=question),))
+    trace = trace_of(TRACE.events, header)
+    shown = texts(stage_of(trace, palette), Player(timeline=Timeline(trace.events)), Size(40, 24))
+    assert shown[0].replace(palette.glyphs.dot, "-" if palette is ASCII else "·") == title
+
+
+@pytest.mark.parametrize(("speed", "words"), [(0.3, "0.3×"), (0.125, "1/8×"), (0.5, "1/2×"), (1, "1×"), (2.5, "2.5×")])
 def test_a_speed_is_short(speed: float, words: str) -> None:
     player = Player(timeline=Timeline(TRACE.events), speed=speed, playing=False)
     assert f" {words} " in texts(stage_of(TRACE), player, Size(100, 24))[-1]
