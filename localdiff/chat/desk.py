@@ -21,7 +21,7 @@ from localdiff.chat.session import Attachment, Session, Turn, content_of
 from localdiff.chat.settings import ChatSettings
 from localdiff.chat.store import SessionStore
 from localdiff.chat.talker import Talker
-from localdiff.errors import ContextError, LocaldiffError
+from localdiff.errors import ContextError, LocaldiffError, ResourceError, is_out_of_memory
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import DIM, YELLOW, Output
 
@@ -169,6 +169,12 @@ class Desk:
             return
         except LocaldiffError as error:
             self.show(error)
+            return
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            # Another program may have taken it, and may give it back: the conversation stays.
+            self.show(ResourceError("out of memory", "close what else uses the device, or free space with `/clear`"))
             return
         finally:
             self._take(request, kept)

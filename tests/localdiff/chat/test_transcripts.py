@@ -273,6 +273,19 @@ def test_a_run_that_breaks_off_keeps_what_was_committed(room: Room) -> None:
     assert room.asked[-1] == ["Hi", "Half", "continue"]
 
 
+def test_a_device_that_is_full_ends_a_reply_and_not_the_conversation(room: Room) -> None:
+    """As torch's error, which is no error of ours: another program may have taken the memory."""
+
+    class OutOfMemoryError(RuntimeError):
+        pass
+
+    error = OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+    room.speaker = ScriptedSpeaker(replies=[Said(blocks=(Block(text="Half"),), error=error), said("Go on.")])
+    shown = room("Hi", "continue", looks=QUIET)
+    assert ">>> Hi\nHalf\nerror: out of memory\nhint: close what else uses the device, or free" in shown
+    assert room.asked[-1] == ["Hi", "Half", "continue"]
+
+
 def test_thoughts_are_shown_apart_and_never_part_of_the_conversation(room: Room) -> None:
     room.speaker = ScriptedSpeaker(replies=[said("Four.", thought="two and two"), said("Five.", thought="hm")])
     shown = room("2+2?", "/set think hide", "and one?", looks=replace(QUIET, think="show"), color=True)
