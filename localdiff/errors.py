@@ -6,7 +6,7 @@ without a final period, things to type in back-ticks, and a separate `hint` that
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 INTERRUPTED = 130
 """Exit code of a command that the user stopped, or said no to: 128 and SIGINT, as shells have it."""
@@ -48,6 +48,7 @@ class ArgumentError(UsageError):
 
     def __init__(self, form: str, hint: str | None = None, **values: object) -> None:
         self._form = form
+        self._names: dict[str, str] = {}
         self.values = values
         super().__init__(self._worded(lambda name, value: f"{name}={value!r}"), hint)
 
@@ -55,8 +56,14 @@ class ArgumentError(UsageError):
         """Has the message show each argument in other words, made of its name and its value."""
         self.message = self._worded(shown)
 
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Has arguments go by other names from now on."""
+        self._names.update(names)
+
     def _worded(self, shown: Callable[[str, object], str]) -> str:
-        return self._form.format(**{name: shown(name, value) for name, value in self.values.items()})
+        return self._form.format(
+            **{name: shown(self._names.get(name, name), value) for name, value in self.values.items()}
+        )
 
 
 class ContextError(UsageError):

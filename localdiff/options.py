@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from localdiff.errors import UsageError
+from localdiff.errors import ArgumentError, UsageError
 
 Noise: TypeAlias = Literal["seeded", "reference"]
 
@@ -79,9 +79,9 @@ class GenerateOptions:
             self._require_number(name, at_least=MIN_TEMPERATURE, at_most=MAX_TEMPERATURE)
         self._require_number("temperature", at_least=0, at_most=MAX_TEMPERATURE)
         if self.temperature and self.temperature < MIN_TEMPERATURE:
-            raise UsageError(f"temperature={self.temperature} must be 0 or >= {MIN_TEMPERATURE}")
+            raise ArgumentError(f"{{temperature}} must be 0 or >= {MIN_TEMPERATURE}", temperature=self.temperature)
         if self.noise not in ("seeded", "reference"):
-            raise UsageError(f"noise={self.noise!r} must be 'seeded' or 'reference'")
+            raise ArgumentError("{noise} must be 'seeded' or 'reference'", noise=self.noise)
         self._require_one_schedule()
         self._require_text()
 
@@ -99,11 +99,11 @@ class GenerateOptions:
         if value is None and name not in ("max_tokens", "context", "alternatives"):
             return
         if not isinstance(value, int) or isinstance(value, bool):
-            raise UsageError(f"{name}={value!r} must be a whole number")
+            raise _bad(name, value, "a whole number")
         if value < at_least:
-            raise UsageError(f"{name}={value} must be >= {at_least}")
+            raise _bad(name, value, f">= {at_least}")
         if at_most is not None and value > at_most:
-            raise UsageError(f"{name}={value} must be <= {at_most}")
+            raise _bad(name, value, f"<= {at_most}")
 
     def _require_number(
         self, name: str, *, above: float | None = None, at_least: float | None = None, at_most: float | None = None
@@ -112,24 +112,29 @@ class GenerateOptions:
         if value is None:
             return
         if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise UsageError(f"{name}={value!r} must be a number")
+            raise _bad(name, value, "a number")
         if not math.isfinite(value):
-            raise UsageError(f"{name}={value} must be a finite number")
+            raise _bad(name, value, "a finite number")
         if above is not None and not value > above:
-            raise UsageError(f"{name}={value} must be > {above}")
+            raise _bad(name, value, f"> {above}")
         if at_least is not None and value < at_least:
-            raise UsageError(f"{name}={value} must be >= {at_least}")
+            raise _bad(name, value, f">= {at_least}")
         if at_most is not None and value > at_most:
-            raise UsageError(f"{name}={value} must be <= {at_most}")
+            raise _bad(name, value, f"<= {at_most}")
 
     def _require_one_schedule(self) -> None:
         if self.temperature:
             for name in ("t_min", "t_max"):
                 bound = getattr(self, name)
                 if bound is not None:
-                    raise UsageError(
-                        f"temperature={self.temperature} excludes {name}={bound}",
+                    raise ArgumentError(
+                        f"{{temperature}} excludes {{{name}}}",
                         "a temperature above 0 holds for every step; leave out one of the two",
+                        **{"temperature": self.temperature, name: bound},
                     )
         if self.t_min is not None and self.t_max is not None and self.t_max < self.t_min:
-            raise UsageError(f"t_min={self.t_min} must be <= t_max={self.t_max}")
+            raise ArgumentError("{t_min} must be <= {t_max}", t_min=self.t_min, t_max=self.t_max)
+
+
+def _bad(name: str, value: object, wanted: str) -> ArgumentError:
+    return ArgumentError(f"{{{name}}} must be {wanted}", None, **{name: value})

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Literal, TypeAlias, get_args
 
 from localdiff.config import KEYS, Key
-from localdiff.errors import UsageError
+from localdiff.errors import ArgumentError, UsageError
 from localdiff.options import GenerateOptions
 from localdiff.ui.terminal import LiveWish
 
@@ -112,6 +112,8 @@ class ChatSettings:
                 raise _unknown(name)
             self._in_force(self.options)  # a value may be valid by itself but not with those of the model
         except UsageError as error:
+            if isinstance(error, ArgumentError):
+                error.say(_as_set)
             self.options, self.looks = before
             error.hint = error.hint or "nothing was changed; `/set` lists the current settings"
             raise
@@ -156,7 +158,7 @@ class ChatSettings:
         elif text in _CHOICES[field]:
             value = text == "on" if _CHOICES[field] is _SWITCH else text
         else:
-            raise UsageError(f"{field}={text!r} must be one of {', '.join(_CHOICES[field])}")
+            raise ArgumentError(f"{{{field}}} must be one of {', '.join(_CHOICES[field])}", **{field: text})
         self.looks = replace(self.looks, **{field: value})  # type: ignore[arg-type]
         self.options = replace(self.options, think=self.looks.think != "off")
 
@@ -165,6 +167,10 @@ def _unknown(name: str) -> UsageError:
     near = get_close_matches(name, names(), 1)
     hint = f"did you mean `/set {near[0]}`?" if near else "`/set` lists all settings"
     return UsageError(f"there is no setting `{name:.60}`", hint)
+
+
+def _as_set(name: str, value: object) -> str:
+    return f"`{name.replace('_', '-')} {value}`"
 
 
 def _shown(value: object) -> str:

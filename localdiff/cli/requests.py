@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from localdiff.errors import ArgumentError
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
 
@@ -27,7 +28,11 @@ def generate_options(context: typer.Context) -> GenerateOptions:
     Raises:
         UsageError: a value is out of its range.
     """
-    return GenerateOptions(**_given(context, GenerateOptions))
+    try:
+        return GenerateOptions(**_given(context, GenerateOptions))
+    except ArgumentError as error:
+        error.rename({field: parameter for parameter, field in _FIELDS.items()})
+        raise
 
 
 def model_choice(context: typer.Context) -> ModelChoice:

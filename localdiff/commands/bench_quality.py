@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from localdiff import hub
 from localdiff.commands.interrupt import interruptible
 from localdiff.commands.model_choice import ModelChoice
-from localdiff.errors import UsageError
+from localdiff.errors import ArgumentError, UsageError
 from localdiff.options import GenerateOptions
 from localdiff.ui.log import logging_to
 from localdiff.ui.output import Output, printable
@@ -59,7 +59,7 @@ def bench_quality(request: QualityRequest, output: Output) -> int:
     """
     for name in ("count", "seeds"):
         if getattr(request, name) < 1:
-            raise UsageError(f"{name}={getattr(request, name)} must be >= 1")
+            raise ArgumentError(f"{{{name}}} must be >= 1", **{name: getattr(request, name)})
     if request.prompts is not None and request.skills:
         raise UsageError("`--prompts` and `--skill` exclude each other", "leave out one of the two")
     if len(set(request.models)) < len(request.models):

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from localdiff.errors import UsageError
+from localdiff.errors import ArgumentError, UsageError
 from localdiff.events import Channel
 from localdiff.ui.live import DEFAULT_FPS, LiveView
 from localdiff.ui.observer import Pieces
@@ -43,9 +43,9 @@ class LiveOptions:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.fps) and self.fps > 0):
-            raise UsageError(f"fps={self.fps} must be a finite number > 0")
+            raise ArgumentError("{fps} must be a finite number > 0", fps=self.fps)
         if not (math.isfinite(self.slow) and self.slow >= 0):
-            raise UsageError(f"slow={self.slow} must be a finite number >= 0")
+            raise ArgumentError("{slow} must be a finite number >= 0", slow=self.slow)
 
 
 def mode_of(

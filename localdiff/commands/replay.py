@@ -16,7 +16,7 @@ from typing import Literal, TextIO, TypeAlias, get_args
 from localdiff.commands.live import palette_color
 from localdiff.commands.output_file import output_file
 from localdiff.commands.replay_screen import ReplayScreen, is_possible
-from localdiff.errors import UsageError
+from localdiff.errors import ArgumentError, UsageError
 from localdiff.trace.example import EXAMPLE
 from localdiff.trace.exports import movie, plain
 from localdiff.trace.exports.asciicast import asciicast
@@ -76,11 +76,11 @@ class ReplayRequest:
 
     def __post_init__(self) -> None:
         if self.speed is not None and not (math.isfinite(self.speed) and self.speed > 0):
-            raise UsageError(f"speed={self.speed} must be a finite number > 0")
+            raise ArgumentError("{speed} must be a finite number > 0", speed=self.speed)
         for name, least, most in (("columns", 24, 500), ("rows", 6, 200)):
             value = getattr(self, name)
             if not least <= value <= most:
-                raise UsageError(f"{name}={value} must be from {least} to {most}")
+                raise ArgumentError(f"{{{name}}} must be from {least} to {most}", **{name: value})
 
     @property
     def pace(self) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 
 from localdiff import paths
 from localdiff.config.keys import KEYS, Value
-from localdiff.errors import UsageError
+from localdiff.errors import ArgumentError, UsageError
 
 CONFIG_FILE = "config.toml"
 _TABLES = tuple(dict.fromkeys(name.partition(".")[0] for name in KEYS if "." in name))
@@ -92,10 +92,16 @@ def entries_of(text: str, shown: str) -> dict[str, Entry]:
         try:
             entries[name] = Entry(value=KEYS[name].checked(value), line=line)
         except UsageError as error:
+            if isinstance(error, ArgumentError):
+                error.say(_as_written)
             raise UsageError(
                 f"{shown}:{line}: {error.message}", error.hint or f"what it sets: {KEYS[name].what}"
             ) from error
     return entries
+
+
+def _as_written(name: str, value: object) -> str:
+    return f"{name}={str(value).lower() if isinstance(value, bool) else repr(value)}"
 
 
 def line_of(text: str, key_path: tuple[str, ...]) -> int:

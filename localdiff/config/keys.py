@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from localdiff.errors import UsageError
+from localdiff.errors import ArgumentError, UsageError
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
 
@@ -83,31 +83,34 @@ class Key:
             UsageError: it is not.
         """
         if self.kind == "switch" and not isinstance(value, bool):
-            raise UsageError(f"{self.word}={value!r} must be true or false")
+            raise self._bad(value, "must be true or false")
         if self.kind in ("text", "choice", "size", "device") and not isinstance(value, str):
-            raise UsageError(f"{self.word}={value!r} must be text in quotes")
+            raise self._bad(value, "must be text in quotes")
         if not isinstance(value, (str, int, float, bool)):
-            raise UsageError(f"{self.word}={value!r} must be a single value")
+            raise self._bad(value, "must be a single value")
         self._require_range(value)
         return value
 
     def _require_range(self, value: Value) -> None:
         if self.choices and value not in self.choices:
-            raise UsageError(f"{self.word}={value!r} must be one of {', '.join(self.choices)}")
+            raise self._bad(value, f"must be one of {', '.join(self.choices)}")
         if self.kind == "device" and not _DEVICE.fullmatch(str(value)):
-            raise UsageError(f"{self.word}={value!r} must be auto, cpu, cuda, cuda:N or mps")
+            raise self._bad(value, "must be auto, cpu, cuda, cuda:N or mps")
         if self.kind == "size":
             try:
                 parse_size(str(value), self.flag)
             except UsageError as error:
-                raise UsageError(f"{self.word}={value!r} is not an amount of memory", error.hint) from error
+                raise self._bad(value, "is not an amount of memory", error.hint) from error
         if self.option is not None:
             GenerateOptions(**{self.option: value})  # type: ignore[arg-type]
         elif self.kind == "number":
             if not isinstance(value, (int, float)) or isinstance(value, bool):
-                raise UsageError(f"{self.word}={value!r} must be a number")
+                raise self._bad(value, "must be a number")
             if not (math.isfinite(value) and value > 0):
-                raise UsageError(f"{self.word}={value} must be a finite number > 0")
+                raise self._bad(value, "must be a finite number > 0")
+
+    def _bad(self, value: object, why: str, hint: str | None = None) -> ArgumentError:
+        return ArgumentError(f"{{{self.word}}} {why}", hint, **{self.word: value})
 
 
 _MODEL_SAYS = "as the model says"

@@ -8,7 +8,6 @@ Knows precedence below the flag; knows nothing about flags, which belong to the 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -17,7 +16,7 @@ from localdiff import paths
 from localdiff.config.environment import read_environment
 from localdiff.config.file import Entry, config_path, entries_of, read_file
 from localdiff.config.keys import EXCLUDES, KEYS, Key, Value
-from localdiff.errors import UsageError
+from localdiff.errors import ArgumentError, UsageError
 from localdiff.options import GenerateOptions
 
 Origin: TypeAlias = Literal["default", "file", "variable"]
@@ -125,7 +124,8 @@ def _require_together(found: Mapping[str, Setting]) -> None:
     }
     try:
         GenerateOptions(**{option: setting.value for option, setting in given.items()})  # type: ignore[arg-type]
-    except UsageError as error:
-        named = set(re.findall(r"\b(\w+)=", error.message))
-        places = [f"`{option}` is set in {given[option].where}" for option in sorted(named & given.keys())]
+    except ArgumentError as error:
+        places = [
+            f"`{option}` is set in {given[option].where}" for option in sorted(error.values.keys() & given.keys())
+        ]
         raise UsageError(error.message, "; ".join(places) or error.hint) from error

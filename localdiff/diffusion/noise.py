@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..errors import UsageError
+from ..errors import ArgumentError
 from .search import inverse_cumulative
 
 
@@ -88,9 +88,10 @@ class ReferenceNoise:
         """Raises: UsageError, on any device but a CPU or in any dtype but fp32."""
         if device.type != "cpu" or dtype != torch.float32:
             kind = str(dtype).removeprefix("torch.")
-            raise UsageError(
-                f"noise='reference' needs device cpu and dtype fp32, not {device.type} and {kind}",
-                "add `--device cpu --dtype fp32`, or leave `--noise` out",
+            raise ArgumentError(
+                f"{{noise}} needs device cpu and dtype fp32, not {device.type} and {kind}",
+                "compute on the CPU in fp32, or leave `noise` out",
+                noise="reference",
             )
         self._generator = torch.Generator().manual_seed(seed)
 

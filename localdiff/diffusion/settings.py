@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import UsageError, WeightsError
+from ..errors import ArgumentError, UsageError, WeightsError
 from ..options import MAX_STEPS, MAX_TEMPERATURE, MIN_TEMPERATURE
 
 # What the reference falls back to where a checkpoint says nothing (`_get_default_generation_params` in transformers).
@@ -50,13 +50,13 @@ class SamplerSettings:
         _require_steps("steps", self.max_steps, 1)
         _require_steps("cap", 1 if self.cap is None else self.cap, 1)
         _require_steps("stability", self.stability, 0)
-        _require(self.entropy_bound > 0, f"entropy_bound={self.entropy_bound} must be > 0")
+        _require(self.entropy_bound > 0, "{entropy_bound} must be > 0", entropy_bound=self.entropy_bound)
         for name in ("t_min", "t_max"):
             value = getattr(self, name)
-            _require(value >= MIN_TEMPERATURE, f"{name}={value} must be >= {MIN_TEMPERATURE}")
-            _require(value <= MAX_TEMPERATURE, f"{name}={value} must be <= {MAX_TEMPERATURE}")
-        _require(self.t_min <= self.t_max, f"t_min={self.t_min} must be <= t_max={self.t_max}")
-        _require(self.confidence > 0, f"confidence={self.confidence} must be > 0")
+            _require(value >= MIN_TEMPERATURE, f"{{{name}}} must be >= {MIN_TEMPERATURE}", **{name: value})
+            _require(value <= MAX_TEMPERATURE, f"{{{name}}} must be <= {MAX_TEMPERATURE}", **{name: value})
+        _require(self.t_min <= self.t_max, "{t_min} must be <= {t_max}", t_min=self.t_min, t_max=self.t_max)
+        _require(self.confidence > 0, "{confidence} must be > 0", confidence=self.confidence)
 
     @property
     def steps(self) -> int:
@@ -120,13 +120,13 @@ class SamplerSettings:
 
 
 def _require_steps(name: str, value: int, least: int) -> None:
-    _require(value >= least, f"{name}={value} must be >= {least}")
-    _require(value <= MAX_STEPS, f"{name}={value} must be <= {MAX_STEPS}")
+    _require(value >= least, f"{{{name}}} must be >= {least}", **{name: value})
+    _require(value <= MAX_STEPS, f"{{{name}}} must be <= {MAX_STEPS}", **{name: value})
 
 
-def _require(holds: bool, message: str) -> None:
+def _require(holds: bool, form: str, **values: object) -> None:
     if not holds:
-        raise UsageError(message)
+        raise ArgumentError(form, None, **values)
 
 
 def _whole(config: Mapping[str, Any], key: str) -> int | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localdiff import paths
-from localdiff.errors import UsageError, WeightsError
+from localdiff.errors import ArgumentError, WeightsError
 from localdiff.hub.problems import KINDS, explain
 from localdiff.store import DEMO, MANIFEST, PARTIAL, is_finished
 
@@ -103,9 +103,11 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
     else:
         raise WeightsError(f"`{reference}` is neither `demo`, nor a quantized model, a directory or a Hub id", KINDS)
     if revision is not None:
-        raise UsageError(
-            f"`--revision {revision}` is for a model from the Hub, and `{reference}` is not one",
-            "leave out `--revision`",
+        raise ArgumentError(
+            "{revision} is for a model from the Hub, and {model} is not one",
+            "leave it out",
+            revision=revision,
+            model=reference,
         )
     return source
 

@@ -13,7 +13,7 @@ import torch
 
 from quant.dtypes import short_name
 
-from ..errors import ResourceError, UsageError
+from ..errors import ArgumentError, ResourceError
 from .stored import StoredWeights
 from .threads import SMALL
 
@@ -39,7 +39,7 @@ def resolve_device(name: str) -> torch.device:
         return torch.device("mps")
     match = re.fullmatch(r"cuda(?::(\d+))?", name)
     if match is None:
-        raise UsageError(f"`--device {name}` should be auto, cpu, cuda, cuda:N or mps")
+        raise ArgumentError("{device} should be auto, cpu, cuda, cuda:N or mps", device=name)
     if not torch.cuda.is_available():
         reason = (
             "this torch is built for the CPU only: install a CUDA build of it"
@@ -87,9 +87,10 @@ def resolve_dtype(name: str, device: torch.device, weights: StoredWeights) -> to
         small = 4 * weights.text_parameters() < _FP32_LIMIT_BYTES
         return torch.float32 if device.type == "cpu" and small else torch.bfloat16
     if name == "fp16":
-        raise UsageError(
-            "`--dtype fp16` cannot hold this model: its activations pass 65,504 and turn into NaN",
-            "use `--dtype bf16`, which takes the same memory",
+        raise ArgumentError(
+            "{dtype} cannot hold this model: its activations pass 65,504 and turn into NaN",
+            "use bf16, which takes the same memory",
+            dtype=name,
         )
     return dtype_named(name)
 
@@ -101,7 +102,7 @@ def dtype_named(name: str) -> torch.dtype:
         UsageError: an unknown dtype.
     """
     if name not in _DTYPES:
-        raise UsageError(f"`--dtype {name}` should be auto, bf16 or fp32")
+        raise ArgumentError("{dtype} should be auto, bf16 or fp32", dtype=name)
     return _DTYPES[name]
 
 

@@ -7,13 +7,13 @@ Knows the names of options and settings; knows nothing about what they do.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from localdiff.config import KEYS, Settings, load_settings
 from localdiff.config.settings import excludes
-from localdiff.errors import UsageError
-from localdiff.ui.help import Command
+from localdiff.errors import ArgumentError
+from localdiff.ui.help import Command, is_typed
 
 if TYPE_CHECKING:
     from localdiff.ui.terminal import LiveWish
@@ -55,7 +55,7 @@ def origins_of(context: Any, *, typed: str) -> dict[str, str]:
     """
     origins = {}
     for parameter, name in _by_parameter(context.command).items():
-        if _is_typed(context, parameter):
+        if is_typed(context, parameter):
             origins[KEYS[name].word] = typed
         elif settings_of(context).said(name) is not None and context.params.get(parameter) is not None:
             origins[KEYS[name].word] = settings_of(context)[name].where
@@ -86,9 +86,9 @@ class Configured(Command):
         """Run; an error about a value says where that was set, unless it was typed."""
         try:
             return super().invoke(ctx)
-        except UsageError as error:
+        except ArgumentError as error:
             if error.hint is None:
-                error.hint = _places(self, ctx, error.message)
+                error.hint = _places(self, ctx, error.values)
             raise
 
 
@@ -114,7 +114,7 @@ class _Defaults:
         """The value of a setting that is set and that nothing typed excludes, else None."""
         name = self._names.get(parameter)
         if name is None or any(
-            _is_typed(self._context, other) and excludes(other_name, self._context.params.get(other), name)
+            is_typed(self._context, other) and excludes(other_name, self._context.params.get(other), name)
             for other, other_name in self._names.items()
         ):
             return None
@@ -127,18 +127,13 @@ def _by_parameter(command: Configured) -> dict[str, str]:
     return {parameter.name: flags[flag] for parameter in command.params for flag in parameter.opts if flag in flags}
 
 
-def _is_typed(context: Any, parameter: str) -> bool:
-    source = context.get_parameter_source(parameter)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _places(command: Configured, context: Any, message: str) -> str | None:
-    """The origins of the values that a message names as `name=value`."""
+def _places(command: Configured, context: Any, named: Iterable[str]) -> str | None:
+    """The origins of the values that an error names."""
     names = _by_parameter(command)
     words = {KEYS[name].word: (parameter, name) for parameter, name in names.items()}
     places = []
-    for word in dict.fromkeys(re.findall(r"\b(\w+)=", message)):
+    for word in named:
         parameter, name = words.get(word, ("", ""))
-        if name and not _is_typed(context, parameter) and settings_of(context).said(name) is not None:
+        if name and not is_typed(context, parameter) and settings_of(context).said(name) is not None:
             places.append(f"`{word}` is set in {settings_of(context)[name].where}")
     return "; ".join(places) or None

@@ -7,9 +7,12 @@ well in `less`, in a log and in a screen reader.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
+
+from localdiff.errors import ArgumentError
 
 _ARGUMENTS, _OPTIONS, _COMMANDS = "Arguments", "Options", "Commands"
 
@@ -49,12 +52,37 @@ def summary(command: Any) -> str:
     return re.split(r"(?<=\.)\s", " ".join((command.help or "").split()), maxsplit=1)[0]
 
 
+def is_typed(context: Any, parameter: str) -> bool:
+    """Whether a parameter's value was typed, and is not a default or a setting."""
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _as_typed(context: Any, name: str, value: object) -> str:
+    """An argument as the option it was typed for, or as in Python if it was not typed."""
+    flag = "--" + name.replace("_", "-")
+    for parameter in context.command.params:
+        if (parameter.name == name or flag in parameter.opts) and is_typed(context, parameter.name):
+            number = str(value).removesuffix(".0") if isinstance(value, float) else value
+            option = max(parameter.opts, key=len)
+            return f"`{option} {number}`" if option.startswith("-") else f"`{number}`"
+    return f"{name}={value!r}"
+
+
 class Command(TyperCommand):
     """A command whose flags are shown as `--json`, not `--json <bool>`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, flags without a type."""
         return _without_flag_types(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run; an error about an argument shows the option that was typed."""
+        try:
+            return super().invoke(ctx)
+        except ArgumentError as error:
+            error.say(partial(_as_typed, ctx))
+            raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the page."""

@@ -39,9 +39,12 @@ def test_an_argument_of_another_kind_is_refused(tmp_path: Path, given: dict[str,
         ({"device": 0}, "`device` is text or a `torch.device`, not an `int`"),
         ({"dtype": torch.bfloat16}, "`dtype` is text, not a `dtype`"),
         ({"revision": 1}, "`revision` is text, not an `int`"),
+        ({"device": "tpu"}, "^device='tpu' should be auto, cpu, cuda, cuda:N or mps$"),
+        ({"dtype": "fp16"}, "^dtype='fp16' cannot hold this model"),
+        ({"revision": "v1"}, "^revision='v1' is for a model from the Hub, and model='demo' is not one$"),
     ],
 )
-def test_an_argument_of_another_kind_loads_nothing(given: dict[str, Any], words: str) -> None:
+def test_an_argument_that_cannot_be_used_loads_nothing(given: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         Engine.load(**{"model": "demo"} | given)
 

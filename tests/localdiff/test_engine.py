@@ -211,8 +211,9 @@ def test_a_prompt_that_leaves_no_room_is_refused_with_both_numbers(tmp_path: Pat
 
 def test_an_empty_prompt_of_ids_is_refused(tmp_path: Path) -> None:
     for empty in ([], "", "  \n"):
-        with pytest.raises(UsageError, match="the prompt is empty"):
+        with pytest.raises(UsageError, match="the prompt is empty") as caught:
             list(tiny.engine(tmp_path).generate(empty, options()))
+        assert caught.value.hint == "give some text"
 
 
 @pytest.mark.parametrize("prompt", [None, 5, {1, 2}, {"role": "user"}])

@@ -69,10 +69,10 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/set steps 12", "steps 12 (/set)"),
         ("/set steps default", "steps 48 (the model)"),
         ("/set live off", "live off (/set)"),
-        ("/set steps none", f"error: steps='none' must be a whole number{UNCHANGED}"),
-        ("/set steps 0", f"error: steps=0 must be >= 1{UNCHANGED}"),
-        ("/set t-min warm", f"error: t_min='warm' must be a number{UNCHANGED}"),
-        ("/set live maybe", f"error: live='maybe' must be one of auto, on, off, line{UNCHANGED}"),
+        ("/set steps none", f"error: `steps none` must be a whole number{UNCHANGED}"),
+        ("/set steps 0", f"error: `steps 0` must be >= 1{UNCHANGED}"),
+        ("/set t-min warm", f"error: `t-min warm` must be a number{UNCHANGED}"),
+        ("/set live maybe", f"error: `live maybe` must be one of auto, on, off, line{UNCHANGED}"),
         ("/set stpes 3", "error: there is no setting `stpes`\nhint: did you mean `/set steps`?"),
         ("/set zzz", "error: there is no setting `zzz`\nhint: `/set` lists all settings"),
         ("/set max-tokens", "max-tokens 77 (command line)"),
@@ -293,7 +293,7 @@ def test_a_request_that_cannot_be_met_is_refused_before_the_model_is_loaded(room
 
 
 def test_a_setting_that_goes_with_no_other_changes_nothing(room: Room) -> None:
-    clash = f"error: t_min=2 must be <= t_max=0.8{UNCHANGED}"
+    clash = f"error: `t-min 2` must be <= `t-max 0.8`{UNCHANGED}"
     shown = room("/set t-min 2", "/set steps 9", "/set t-max 3", "/set t-min 2", "/set t-max default", "Hi")
     assert f">>> /set t-min 2\n{clash}\n>>> /set steps 9\nsteps 9 (/set)\n>>> /set t-max 3\n" in shown
     assert f">>> /set t-max default\n{clash}\n" in shown

@@ -73,11 +73,11 @@ def test_the_same_measurement_gives_the_same_figures(cli: Cli, asked: list[str])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--seeds", "0"], "seeds=0 must be >= 1"),
-        (["--count", "0"], "count=0 must be >= 1"),
+        (["--seeds", "0"], "`--seeds 0` must be >= 1"),
+        (["--count", "0"], "`--count 0` must be >= 1"),
         (["--skill", "add"], "exclude each other"),
         (["--max-memory", "lots"], "is not an amount of memory"),
-        (["--max-tokens", "0"], "max_tokens=0 must be >= 1"),
+        (["--max-tokens", "0"], "`--max-tokens 0` must be >= 1"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_before_anything_is_loaded(

@@ -106,7 +106,7 @@ def test_the_environment_can_ask_for_privacy(
         (["-c", "--session", "x"], "`-c` and `--session` both name a session"),
         (["--session", "../x"], "`../x` cannot name a session"),
         (["--live", "on"], "`--live on` has nowhere to draw: stderr is not a terminal"),
-        (["--steps", "0"], "steps=0 must be >= 1"),
+        (["--steps", "0"], "`--steps 0` must be >= 1"),
         (["hello"], "got unexpected extra argument(s) (hello)\nhint: `localdiff chat --help` shows what it takes"),
     ],
 )

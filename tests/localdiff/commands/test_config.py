@@ -133,7 +133,7 @@ def test_an_error_about_a_value_says_where_it_was_set(cli: Cli, home: Path) -> N
     result = cli("run", "-m", "demo", "--t-max", "0.5", "hi")
     assert result.code == 2
     assert result.stderr == (
-        f"error: t_min=0.9 must be <= t_max=0.5\nhint: `t_min` is set in {home / 'config.toml'}:2\n"
+        f"error: t_min=0.9 must be <= `--t-max 0.5`\nhint: `t_min` is set in {home / 'config.toml'}:2\n"
     )
 
 

@@ -110,7 +110,7 @@ def test_a_run_that_fails_later_leaves_what_happened(cli: Cli, file: Path) -> No
         (["--record", "-"], "`--record` takes the name of a file"),
         (["--gold", "42"], "`--gold` is kept in a trace, and none is recorded"),
         (["--record-top-k", "3"], "`--record-top-k` has nowhere to put them"),
-        (["--record", "{file}", "--record-top-k", "65"], "alternatives=65 must be <= 64"),
+        (["--record", "{file}", "--record-top-k", "65"], "`--record-top-k 65` must be <= 64"),
         (["--record", "{file}", "-o", "{file}"], "`-o` and `--record` both name"),
         (["--record", "{file}", "--events", "{file}"], "`--events` and `--record` both name"),
         (["--events", "{file}", "-o", "{file}"], "`-o` and `--events` both name"),

@@ -175,7 +175,7 @@ def test_a_quantized_model_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_revision_is_for_the_hub_only(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="`--revision v1` is for a model from the Hub"):
+    with pytest.raises(UsageError, match="revision='v1' is for a model from the Hub, and model=.* is not one"):
         resolve(str(tmp_path), revision="v1")
 
 
