@@ -70,19 +70,25 @@ def edit(desk: Desk, argument: str) -> Ask | None:
 def undo(desk: Desk, argument: str) -> None:
     """Undo turns, the one without an answer first."""
     wanted = _whole("undo", argument, at_least=1) if argument else 1
-    if desk.unanswered is not None and not desk.unanswered.replaces:
+    lost = desk.unanswered is not None and not desk.unanswered.replaces
+    there = len(desk.session.turns) + lost
+    if not there:
+        raise UsageError("there is nothing to undo", "`/load` opens an earlier session")
+    if wanted > there:
+        are = "is" if there == 1 else "are"
+        raise UsageError(
+            f"there {are} {counted(there, 'turn')} to take back, not {wanted}", f"`/undo {there}` takes back all"
+        )
+    if lost:
         desk.unanswered, desk.line = None, ""
         desk.say("Took back the message that has no answer.")
         wanted -= 1
         if not wanted:
             return
     desk.unanswered = None
-    count = min(wanted, len(desk.session.turns))
-    if not count:
-        raise UsageError("there is nothing to undo", "`/load` opens an earlier session")
-    del desk.session.turns[len(desk.session.turns) - count :]
+    del desk.session.turns[len(desk.session.turns) - wanted :]
     desk.keep()
-    desk.say(f"Took back {counted(count, 'turn')}; {_left(desk)}.")
+    desk.say(f"Took back {counted(wanted, 'turn')}; {_left(desk)}.")
 
 
 def clear(desk: Desk, argument: str) -> None:

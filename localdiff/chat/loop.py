@@ -11,7 +11,7 @@ from collections.abc import Callable
 from localdiff.chat.actions import ACTIONS, Leave
 from localdiff.chat.desk import Ask, Desk
 from localdiff.chat.partner import Reader
-from localdiff.chat.slash import Command, Message, Unknown, parse
+from localdiff.chat.slash import BY_WORD, Command, Message, Unknown, parse
 from localdiff.errors import LocaldiffError, UsageError
 from localdiff.ui.output import printable
 
@@ -72,6 +72,8 @@ class Chat:
 
     def _act(self, name: str, argument: str) -> Ask | None:
         try:
+            if argument and not BY_WORD[name].argument:
+                raise UsageError(f"unknown argument in `/{name} {argument:.60}`", f"`/{name}` takes none")
             return ACTIONS[name](self._desk, argument)
         except LocaldiffError as error:
             self._desk.show(error)

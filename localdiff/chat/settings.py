@@ -129,9 +129,12 @@ class ChatSettings:
         Raises:
             UsageError: there is no such setting.
         """
+        name = name.replace("_", "-")
         for found, value, origin in self.rows():
-            if found == name.replace("_", "-"):
-                return f"{found} {value} ({origin})"
+            if found == name and value == _otherwise(name):
+                return f"{name} is not set" if value == "none" else f"{name} is not set: {value}"
+            if found == name:
+                return f"{name} {value} ({origin})"
         raise _unknown(name)
 
     def rows(self) -> list[tuple[str, str, str]]:
@@ -143,7 +146,7 @@ class ChatSettings:
             origin = self._origins.get(word, "default")
             if value is None and in_force.get(word) is not None:
                 value, origin = in_force[word], "the model"
-            rows.append((word, key.otherwise if value is None else _shown(value), origin))
+            rows.append((word, key.otherwise.replace("_", "-") if value is None else _shown(value), origin))
         rows += [(word, _shown(getattr(self.looks, word)), self._origins.get(word, "default")) for word in _CHOICES]
         return [(word.replace("_", "-"), value, origin) for word, value, origin in rows]
 
@@ -161,6 +164,12 @@ class ChatSettings:
             raise ArgumentError(f"{{{field}}} must be one of {', '.join(_CHOICES[field])}", **{field: text})
         self.looks = replace(self.looks, **{field: value})  # type: ignore[arg-type]
         self.options = replace(self.options, think=self.looks.think != "off")
+
+
+def _otherwise(name: str) -> str | None:
+    """What decides where a setting is left open, in the words of `/set`; None for one that never is."""
+    key = _KEYS.get(name.replace("-", "_"))
+    return None if key is None else key.otherwise.replace("_", "-") or None
 
 
 def _unknown(name: str) -> UsageError:

@@ -49,6 +49,8 @@ def footer(
         "prompt": f"prompt {read:,} tok in {rounded(stats.prompt_seconds)} s",
         "context": f"ctx {used:,}/{context:,}",
     }
+    if not read:
+        del parts["prompt"]
     if stats.peak_bytes is not None:
         parts["peak"] = f"peak {stats.peak_bytes / 1e9:.1f} GB"
     for name in ("prompt", "blocks", "peak", "steps"):

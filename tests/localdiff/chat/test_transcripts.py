@@ -74,9 +74,12 @@ def test_a_retry_replaces_the_answer_and_nothing_else(room: Room) -> None:
 
 
 def test_undo_takes_back_several(room: Room) -> None:
-    shown = room("a", "b", "c", "/undo 2", "d", "/undo 9", looks=QUIET)
+    shown = room("a", "b", "c", "/undo 2", "d", "/undo 9", "/undo 2", looks=QUIET)
     assert "Took back 2 turns; 1 turn left.\n" in shown
-    assert "Took back 2 turns; none is left.\n" in shown
+    assert (
+        ">>> /undo 9\nerror: there are 2 turns to take back, not 9\nhint: `/undo 2` takes back all\n"
+        ">>> /undo 2\nTook back 2 turns; none is left.\n"
+    ) in shown
     assert room.asked[-1] == ["a", "Hello.", "d"]
 
 

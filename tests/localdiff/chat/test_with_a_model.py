@@ -63,8 +63,8 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
 
 def read_tokens(paper: str) -> list[tuple[int, int]]:
     """Of every reply: tokens of the prompt that were read, and tokens in the context."""
-    found = re.findall(r"prompt (\d+) tok .* ctx (\d+)/1,024", paper)
-    return [(int(read), int(used)) for read, used in found]
+    found = re.findall(r" tok/s(?: · prompt (\d+) tok .*)? · ctx (\d+)/1,024", paper)
+    return [(int(read or 0), int(used)) for read, used in found]
 
 
 def test_a_turn_reads_what_is_new(room: Room) -> None:

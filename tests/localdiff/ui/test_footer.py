@@ -46,6 +46,11 @@ def test_a_slowed_run_has_no_speed(width: int | None) -> None:
     assert width is None or width < 76 or len(line) <= width
 
 
+def test_a_prompt_of_which_nothing_was_read_is_not_timed() -> None:
+    line = footer(STATS, context=8192, width=120, new_tokens=0)
+    assert line == "612 tokens · 3 blocks · 21 steps · 143 tok/s · ctx 1,632/8,192 · peak 17.2 GB"
+
+
 def test_narrow() -> None:
     assert footer(STATS, context=8192, width=75) == "612 tok · 143 tok/s · ctx 19 %"
 
