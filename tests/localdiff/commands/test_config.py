@@ -215,7 +215,7 @@ def test_set_keeps_a_link_and_the_mode_of_the_file(cli: Cli, home: Path, tmp_pat
         (["generate.steps", "0"], "steps=0 must be >= 1", "what it sets: most denoise steps a block may take"),
         (["max_memory", "lots"], "max_memory='lots' is not an amount of memory", ""),
         (["generate.temperature", "0.5"], "temperature=0.5 excludes t_min=0.1", "`localdiff config unset KEY` takes"),
-        (["generate.system", "a\udcffb"], "the system prompt is not text: its character 2 is", "a system prompt is UTF-8"),
+        (["generate.system", "a\udcffb"], "the system prompt is not text: its character 2", "a system prompt is"),
     ],
 )
 def test_what_cannot_be_set_leaves_the_file_as_it_was(
