@@ -154,7 +154,7 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_f
         if host_free is not None and nbytes > host_free:
             how += f"; only {shown_size(host_free)} of it is free, so the rest is read from the disk every time"
         if placement.main.type == "cuda":
-            how += "; besides, these layers decode their experts one by one, and no step is captured as a CUDA graph"
+            how += "; besides, these layers compute their experts one by one, and no step is captured as a CUDA graph"
     return f"{_what(demand, budgets)}: {what} {how}"
 
 

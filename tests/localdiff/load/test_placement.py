@@ -114,7 +114,7 @@ def test_the_cost_is_told() -> None:
         "`int8` takes 50.0 GB at a context of 8,192 tokens, and `cuda:0` has 50 MB for it: 2 of 3 layers (20.0 GB) "
         "stay in host memory and are copied to `cuda:0` in every pass, which takes about 2 s each time at 10 GB/s"
     )
-    slower = "; besides, these layers decode their experts one by one, and no step is captured as a CUDA graph"
+    slower = "; besides, these layers compute their experts one by one, and no step is captured as a CUDA graph"
     assert cost(big, given_, placement, None) == cost(big, given_, placement, 20_000 * MB) == expected + slower
     little = "; only 5.0 GB of it is free, so the rest is read from the disk every time"
     assert cost(big, given_, placement, 5_000 * MB) == expected + little + slower
