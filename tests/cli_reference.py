@@ -45,7 +45,7 @@ Colour goes by `--color`, then `LOCALDIFF_COLOR`, `ui.color` of `config.toml` (f
 | 2 | the command line or the prompt cannot be used |
 | 3 | weights are missing, unreadable, or not handed out |
 | 4 | no such device, or not enough memory or disk; also when the answer is complete, but the file of \
-`--record` or `--events` could not be written |
+`--record`, `--events` or `-o` could not be written; instead of the last, stdout has the answer |
 | 5 | stored weights differ from their manifest, or a trace is damaged |
 | 130 | stopped with Ctrl-C, what was finished has been printed or kept, unless `-o` names an existing file; \
 or a question was answered with no |

@@ -25,7 +25,7 @@ from localdiff.commands.prompt import STDIN, read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
 from localdiff.commands.run_file import refuse_one_file
 from localdiff.commands.trace_header import Recordable
-from localdiff.errors import INTERRUPTED, UsageError
+from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.events import Channel, Event
 from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
@@ -37,6 +37,7 @@ from localdiff.ui.plain import Plain
 from localdiff.ui.status import StatusLine
 from localdiff.ui.summary import Summary, name_of
 from localdiff.ui.terminal import LiveMode, is_same_terminal
+from localdiff.ui.text_writer import TextWriter
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -200,15 +201,28 @@ def _deliver(
         if request.json:
             output.stdout.write(text)
     elif not cancelled:
-        target.save(text)
+        _save(request, output, target, text)
     elif target.replaces:
         _note(request, output, "is unchanged: the finished part was not written.")
     elif not summary.text:
         _note(request, output, "was not written: nothing was finished.")
     else:
-        target.save(text)
+        _save(request, output, target, text)
         _note(request, output, "has the finished part.")
     return INTERRUPTED if cancelled else 0
+
+
+def _save(request: RunRequest, output: Output, target: OutputFile, text: str) -> None:
+    """Write the file, or else print the text: it may have taken minutes."""
+    try:
+        target.save(text)
+    except ResourceError as error:
+        if request.events != STDOUT and not output.stdout.missing:
+            answer = TextWriter(output.stdout, whole_lines=False, ends_line=True)
+            answer.add(text)
+            answer.end()
+            error.message += ", so stdout has the text"
+        raise
 
 
 def _note(request: RunRequest, output: Output, words: str) -> None:

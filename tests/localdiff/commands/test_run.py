@@ -263,6 +263,24 @@ def test_a_full_disk_costs_no_answer_in_a_file(cli: Cli, engine: ScriptedEngine,
     assert json.loads(events.read_text().splitlines()[-1])["event"] == "run_finished"
 
 
+@pytest.mark.parametrize("wanted", [[], ["--json"], ["-q"]])
+def test_an_answer_whose_file_cannot_be_written_is_printed(cli: Cli, engine: ScriptedEngine, wanted: list[str]) -> None:
+    result = cli("run", "-m", "demo", "-o", "/dev/full", *wanted, "hi")
+    answer = json.loads(result.stdout)["text"] if "--json" in wanted else result.stdout.removesuffix("\n")
+    assert (result.code, answer) == (4, "First line.\nSecond line.")
+    assert result.stderr == (
+        "error: `/dev/full` cannot be written: No space left on device, so stdout has the text\n"
+        "hint: `-o` may name a file on another disk\n"
+    )
+
+
+def test_it_is_not_printed_between_events(cli: Cli, engine: ScriptedEngine) -> None:
+    result = cli("run", "-m", "demo", "-o", "/dev/full", "--events", "-", "hi")
+    assert result.code == 4
+    assert [json.loads(line)["event"] for line in result.stdout.splitlines()][-1] == "run_finished"
+    assert result.stderr.startswith("error: `/dev/full` cannot be written: No space left on device\n")
+
+
 def test_an_output_file(cli: Cli, engine: ScriptedEngine, tmp_path: Path) -> None:
     path = tmp_path / "answer.txt"
     result = cli("run", "-m", "demo", "-o", str(path), "hi")
