@@ -133,14 +133,6 @@ class Engine:
             max_memory=max_memory,
             adapter=adapter,
         )
-        denoiser = Denoiser.for_device(
-            opened.network,
-            opened.placement.main,
-            one_device=opened.placement.is_on_one_device,
-            stays=opened.placement.is_whole,
-        )
-        if denoiser.path.static:
-            denoiser.warm_up()
         return cls(
             opened.network,
             opened.tokenizer,
@@ -148,7 +140,7 @@ class Engine:
             opened.generation_config,
             opened.identity,
             layer_devices=opened.placement.layers,
-            denoiser=denoiser,
+            denoiser=opened.denoiser,
         )
 
     def generate(

@@ -5,10 +5,12 @@ Knows the order in which a reference becomes files, weights, a network and a tok
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +22,7 @@ from .arguments import device_of, positive, reference_of, text_of
 from .hub import resolve
 from .identity import ModelIdentity
 from .load import (
+    LoadedModel,
     Placement,
     further_devices,
     load_model,
@@ -30,6 +33,7 @@ from .load import (
     unused_gpu,
 )
 from .model.diffusion_gemma import DiffusionGemma
+from .static import Denoiser, runs
 from .text.template import ChatTemplate
 from .text.tokenizer import Tokenizer
 
@@ -41,6 +45,7 @@ class OpenedModel:
     """What `Engine` takes, and where its layers compute."""
 
     network: DiffusionGemma
+    denoiser: Denoiser
     tokenizer: Tokenizer
     template: ChatTemplate
     generation_config: Mapping[str, Any]
@@ -74,7 +79,8 @@ def open_model(
         _log.warning("%s", warning)
     settle_threads(weights.text_parameters(), where)
     tokenizer = Tokenizer(source.directory)
-    loaded = load_model(
+    load = partial(
+        load_model,
         weights,
         where,
         kind,
@@ -85,8 +91,17 @@ def open_model(
         adapter=stored,
         names=() if source.is_private else (source.name,),
     )
+    loaded = load()
+    denoiser = _denoiser(loaded)
+    if not runs(denoiser, where):  # from now on kernels are lacking there
+        del loaded, denoiser  # there is no memory for a second model
+        gc.collect()
+        torch.cuda.empty_cache()
+        loaded = load()
+        denoiser = _denoiser(loaded)
     return OpenedModel(
         network=loaded.network,
+        denoiser=denoiser,
         tokenizer=tokenizer,
         template=ChatTemplate(source.directory),
         generation_config=weights.checkpoint.generation_config(),
@@ -101,4 +116,11 @@ def open_model(
             adapter_directory=None if stored is None else stored.directory,
         ),
         placement=loaded.placement,
+    )
+
+
+def _denoiser(loaded: LoadedModel) -> Denoiser:
+    placement = loaded.placement
+    return Denoiser.for_device(
+        loaded.network, placement.main, one_device=placement.is_on_one_device, stays=placement.is_whole
     )

@@ -64,7 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "identity": set(),
     "arguments": set(),
-    "opening": {"adapter", "arguments", "hub", "identity", "load", "model", "quant", "text"},
+    "opening": {"adapter", "arguments", "hub", "identity", "load", "model", "quant", "static", "text"},
     "prefill": {"generation", "events"},
     "static": {
         "children",

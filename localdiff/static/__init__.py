@@ -10,11 +10,13 @@
     outcome      what the host reads of a step
     path         which parts of a step are static, captured, fused or in Triton
     denoiser     blocks, through such programs or on the plain path
+    trial        whether its kernels run here
 
 On a CPU the same code runs eagerly, and is tested there against `localdiff.denoising`.
 """
 
 from .denoiser import Denoiser
 from .path import StepPath
+from .trial import runs
 
-__all__ = ["Denoiser", "StepPath"]
+__all__ = ["Denoiser", "StepPath", "runs"]

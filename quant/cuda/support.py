@@ -1,4 +1,4 @@
-"""Checks whether Triton kernels can run on a GPU, by running two.
+"""Whether Triton kernels run on a GPU: two are tried, and one that fails later counts too.
 
 Knows two small launches and what they must compute; knows nothing about models.
 """
@@ -20,6 +20,7 @@ LEAST = (8, 0)
 
 
 _VERSIONS = "another version of Triton, torch or the driver may help"
+_SKIP = "`LOCALDIFF_CUDA_PLAIN=all` does without kernels from the start"
 _TOOLS = (
     "install a C compiler and the headers of this Python (`sudo apt install gcc python3-dev` on Debian and Ubuntu, "
     "`sudo dnf install gcc python3-devel` on Fedora)"
@@ -37,9 +38,23 @@ class Lack:
         return self.reason
 
 
-@cache
+_failed: dict[torch.device, Lack] = {}
+"""What `exclude` was told."""
+
+
 def missing(device: torch.device) -> Lack | None:
     """What keeps kernels from running on a device; None where nothing does."""
+    return _failed.get(device) or _tried(device)
+
+
+def exclude(device: torch.device, error: Exception) -> None:
+    """Has no kernel used on a device by models that are prepared from now on, since one failed."""
+    reason = f"a kernel fails here ({type(error).__name__}: {_first_line(error)})"
+    _failed[device] = Lack(reason, f"{_VERSIONS}, and {_SKIP}")
+
+
+@cache
+def _tried(device: torch.device) -> Lack | None:
     if device.type != "cuda" or not torch.cuda.is_available():
         return Lack(f"there is no CUDA device `{device}`", "use an NVIDIA GPU")
     if torch.version.hip is not None:
@@ -64,9 +79,12 @@ def _trial(device: torch.device) -> Lack | None:
     except Exception as error:  # any of the compiler's, whose errors have no class in common with others
         if _is_of_tools(error):
             return Lack("Triton cannot build its launcher here", _TOOLS)
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return Lack(f"Triton does not run here ({reason})", _VERSIONS)
+        return Lack(f"Triton does not run here ({_first_line(error)})", _VERSIONS)
     return None if exact else Lack("Triton computes wrong numbers here", _VERSIONS)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _is_of_tools(error: Exception) -> bool:

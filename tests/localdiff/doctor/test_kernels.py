@@ -38,6 +38,15 @@ def test_what_keeps_kernels_from_running_comes_with_a_remedy(monkeypatch: pytest
     assert finding.text == "Triton is not installed, so a quantized model decodes its experts one by one"
 
 
+def test_a_kernel_that_fails_while_the_model_loads(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    lacks = iter([None, *[Lack("a kernel fails here", "do without")] * 2])
+    monkeypatch.setattr(kernels, "missing", lambda _: next(lacks))
+    monkeypatch.setattr(Engine, "load", lambda *_, **__: engine)
+    (finding,) = kernels.check_kernels([CARD])
+    assert (finding.status, finding.advice) == ("warn", "do without")
+    assert finding.text.startswith("a kernel fails here, so ")
+
+
 def test_steps_that_compute_the_same_either_way(engine: Engine) -> None:
     finding = kernels.compare_recorded(engine, "GPU kernels on cuda:0")
     assert finding.status == "ok"

@@ -1,0 +1,73 @@
+"""A model whose kernels fail in the steps that loading takes; the GPU is a CPU on which no kernel runs."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import pytest
+import torch
+
+from localdiff.engine import Engine
+from localdiff.events import RunFinished
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.options import GenerateOptions
+from localdiff.static import Denoiser
+from localdiff.static.program import Program
+from quant.cuda import support
+from quant.cuda.support import missing
+from tests.steps import denoiser_of
+
+CPU = torch.device("cpu")
+OPTIONS = GenerateOptions(seed=1, max_tokens=64)
+
+
+def load() -> Engine:
+    return Engine.load("demo", device="cpu", dtype="fp32", context=256, offline=True)
+
+
+def answer(engine: Engine) -> tuple[int, ...]:
+    (finished,) = (event for event in engine.generate("Hi", OPTIONS) if isinstance(event, RunFinished))
+    return finished.token_ids
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Static steps wherever kernels run, as on a GPU."""
+
+    def for_device(network: DiffusionGemma, device: torch.device, **_: bool) -> Denoiser:
+        return denoiser_of(network, static=missing(device) is None)
+
+    monkeypatch.setattr(support, "_tried", lambda _: None)
+    monkeypatch.setattr(support, "_failed", {})
+    monkeypatch.setattr(Denoiser, "for_device", for_device)
+
+
+def failing(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(Program, "run", run)
+
+
+def test_steps_that_run_are_taken() -> None:
+    assert load().denoiser.path.static
+    assert missing(CPU) is None
+
+
+def test_a_kernel_that_fails_costs_speed_and_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = answer(load())
+    failing(RuntimeError("out of resource: shared memory\nRequired: 1"), monkeypatch)
+    engine = load()
+    assert not engine.denoiser.path.static
+    assert answer(engine) == expected
+    lack = missing(CPU)
+    assert lack is not None
+    assert lack.reason == "a kernel fails here (RuntimeError: out of resource: shared memory)"
+    assert "LOCALDIFF_CUDA_PLAIN=all" in lack.remedy
+
+
+def test_too_little_memory_is_not_a_kernels_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(torch.OutOfMemoryError("CUDA out of memory"), monkeypatch)
+    with pytest.raises(torch.OutOfMemoryError):
+        load()
+    assert missing(CPU) is None
