@@ -40,6 +40,7 @@ from .events import (
 from .generation import Generation
 from .hardware import hardware_name
 from .identity import ModelIdentity
+from .loading import LoadProgress, tell_nobody
 from .model.diffusion_gemma import DiffusionGemma
 from .options import DRAWN_SEED_BITS, GenerateOptions
 from .prefill import prefill, read_last
@@ -99,6 +100,7 @@ class Engine:
         context: int = 8192,
         max_memory: int | None = None,
         adapter: str | os.PathLike[str] | None = None,
+        progress: LoadProgress = tell_nobody,
     ) -> Engine:
         """Loads `demo`, a directory, a name that `localdiff models` lists, or a Hub id.
 
@@ -115,6 +117,7 @@ class Engine:
             max_memory: most bytes to use on each device.
             adapter: name of one shipped with this package, or a directory that PEFT saved; its low-rank terms are
                 added beside the weights, which stay unchanged.
+            progress: is told how far loading is, downloads aside.
 
         Raises:
             UsageError: an argument is of another kind, or out of range.
@@ -132,6 +135,7 @@ class Engine:
             context=context,
             max_memory=max_memory,
             adapter=adapter,
+            progress=progress,
         )
         return cls(
             opened.network,

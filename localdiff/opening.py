@@ -32,6 +32,7 @@ from .load import (
     settle_threads,
     unused_gpu,
 )
+from .loading import LoadProgress, tell_nobody
 from .model.diffusion_gemma import DiffusionGemma
 from .static import Denoiser, runs
 from .text.template import ChatTemplate
@@ -63,6 +64,7 @@ def open_model(
     context: int,
     max_memory: int | None,
     adapter: str | os.PathLike[str] | None,
+    progress: LoadProgress = tell_nobody,
 ) -> OpenedModel:
     """Arguments and errors are those of `Engine.load`."""
     model, device, dtype = reference_of("model", model), device_of(device), text_of("dtype", dtype)
@@ -90,10 +92,11 @@ def open_model(
         may_offload=max_memory is not None or (device == "auto" and where.type == "cuda"),
         adapter=stored,
         names=() if source.is_private else (source.name,),
+        progress=progress,
     )
     loaded = load()
     denoiser = _denoiser(loaded)
-    if not runs(denoiser, where):  # from now on kernels are lacking there
+    if not runs(denoiser, where, progress):  # from now on kernels are lacking there
         del loaded, denoiser  # there is no memory for a second model
         gc.collect()
         torch.cuda.empty_cache()

@@ -88,7 +88,7 @@ class Cli:
         for name, stream in streams.items():
             self._monkeypatch.setattr(sys, name, stream)
         if load is not None or self.engine is not None:
-            scripted = functools.partial(run, load=load or (lambda _request: self.engine))
+            scripted = functools.partial(run, load=load or (lambda _request, _progress: self.engine))
             self._monkeypatch.setattr(commands_run, "run", scripted)
         with pytest.raises(SystemExit) as left:
             cli.main(list(arguments))

@@ -41,14 +41,14 @@ def main() -> None:
         loading = script.pop("loading", 0.0)
         speaker = speaker_of(script)
 
-        def load(_request: object) -> ScriptedSpeaker:
+        def load(_request: object, _progress: object) -> ScriptedSpeaker:
             time.sleep(loading)
             return speaker
 
         commands_chat.chat = functools.partial(chat, load=load)
     else:
         engine = engine_of(script)
-        commands_run.run = functools.partial(run, load=lambda _request: engine)
+        commands_run.run = functools.partial(run, load=lambda _request, _progress: engine)
     cli.main(sys.argv[2:])
 
 

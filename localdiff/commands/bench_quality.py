@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localdiff import hub
 from localdiff.commands.interrupt import interruptible
+from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.options import GenerateOptions
@@ -84,10 +84,10 @@ def _measure(request: QualityRequest, output: Output, status: StatusLine) -> Non
         if request.prompts is None
         else file_questions(request.prompts)[: request.count]
     )
-    hub.show_downloads(output.stderr.terminal and not output.quiet)
 
     def load(model: str) -> Engine:
-        return replace(request.choice, model=model).load(context=request.options.context)
+        progress = show_loading(status, output, model)
+        return replace(request.choice, model=model).load(context=request.options.context, progress=progress)
 
     first, *others = (partial(load, model) for model in request.models)
     told = partial(_tell, status)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
-from localdiff import hub, paths
+from localdiff import paths
 from localdiff.chat.catalog import damage_line, opened_line
 from localdiff.chat.desk import Desk, stamp
 from localdiff.chat.loop import Chat
@@ -28,12 +28,14 @@ from localdiff.chat.typed import LineReader
 from localdiff.commands.chat_trace import Headers, Recorded, reply_recorder, trace_saver
 from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.live import live_view, mode_of
+from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import RecordOptions, TraceFile, trace_file
 from localdiff.commands.run import RunRequest
 from localdiff.errors import LocaldiffError, UsageError
 from localdiff.events import Channel
 from localdiff.identity import ModelIdentity
+from localdiff.loading import LoadProgress
 from localdiff.options import GenerateOptions
 from localdiff.ui.log import logging_to
 from localdiff.ui.output import DIM, Output, printable
@@ -69,15 +71,15 @@ class Speaker(Partner, Recorded, Protocol):
     """A partner with a model behind it, whose replies can be recorded."""
 
 
-Load: TypeAlias = Callable[[RunRequest], Speaker]
+Load: TypeAlias = Callable[[RunRequest, LoadProgress], Speaker]
 
 TYPED = "command line"
 """Origin in `ChatRequest.origins` of a setting that was typed."""
 
 
-def load_speaker(request: RunRequest) -> Speaker:
+def load_speaker(request: RunRequest, progress: LoadProgress) -> Speaker:
     """Load the model; torch is imported here and not before."""
-    engine = request.choice.load(context=request.options.context)
+    engine = request.choice.load(context=request.options.context, progress=progress)
     from localdiff.conversation import Conversation
 
     return Conversation(engine)
@@ -226,13 +228,11 @@ def _think(request: ChatRequest, session: Session) -> Any:
 
 
 def _load(request: RunRequest, output: Output, load: Load) -> Speaker:
-    hub.show_downloads(output.stderr.terminal and not output.quiet)
     with ExitStack() as stack:
         status = StatusLine(output.stderr)
         stack.callback(status.clear)
         stack.enter_context(logging_to(status, output))
-        status.show(f"loading {printable(request.choice.model or 'the model')}")
-        return load(request)
+        return load(request, show_loading(status, output, request.choice.model))
 
 
 def _views(request: ChatRequest, output: Output, partner: Speaker) -> Callable[..., View | None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from localdiff import store
 from localdiff.commands.interrupt import interruptible
+from localdiff.loading import LoadProgress, tell_nobody
 
 if TYPE_CHECKING:
     from localdiff.engine import Engine
@@ -37,8 +38,11 @@ class ModelChoice:
     dtype: str = "auto"
     max_memory: int | None = None
 
-    def load(self, *, context: int) -> Engine:
+    def load(self, *, context: int, progress: LoadProgress = tell_nobody) -> Engine:
         """Load the model, with memory for as many positions; Ctrl-C works meanwhile.
+
+        Args:
+            progress: is told how far that is.
 
         Raises:
             LocaldiffError: any error that a user can act on.
@@ -56,4 +60,5 @@ class ModelChoice:
                 context=context,
                 max_memory=self.max_memory,
                 adapter=self.adapter,
+                progress=progress,
             )

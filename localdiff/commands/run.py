@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
 
-from localdiff import hub
 from localdiff.commands.events_file import STDOUT, event_recorders
 from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.live import LiveOptions, live_view, mode_of
+from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.commands.prompt import STDIN, read_prompt
@@ -28,6 +28,7 @@ from localdiff.commands.trace_header import Recordable
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.events import Channel, Event
 from localdiff.identity import ModelIdentity
+from localdiff.loading import LoadProgress
 from localdiff.options import GenerateOptions
 from localdiff.ui.footer import rounded
 from localdiff.ui.log import logging_to
@@ -76,12 +77,12 @@ class Generator(Recordable, Protocol):
         """Answer a prompt."""
 
 
-Load: TypeAlias = Callable[[RunRequest], Generator]
+Load: TypeAlias = Callable[[RunRequest, LoadProgress], Generator]
 
 
-def load_engine(request: RunRequest) -> Generator:
+def load_engine(request: RunRequest, progress: LoadProgress) -> Generator:
     """Load the model."""
-    return request.choice.load(context=request.options.context)
+    return request.choice.load(context=request.options.context, progress=progress)
 
 
 def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_engine) -> int:
@@ -130,10 +131,8 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
 
 
 def _load(request: RunRequest, output: Output, status: StatusLine, load: Load) -> Generator:
-    hub.show_downloads(output.stderr.terminal and not output.quiet)
-    status.show(f"loading {printable(request.choice.model or 'the model')}")
     start = time.perf_counter()
-    engine = load(request)
+    engine = load(request, show_loading(status, output, request.choice.model))
     if output.logs:
         identity = engine.identity
         status.above(

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from localdiff import hub
 from localdiff.commands.interrupt import cancel_on_interrupt
+from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import hashing_shown_by
 from localdiff.commands.trace_header import Digests, digests_of
 from localdiff.errors import INTERRUPTED, TraceError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.identity import ModelIdentity
+from localdiff.loading import LoadProgress
 from localdiff.trace.header import Header
 from localdiff.trace.opening import open_trace
 from localdiff.trace.repeat import first_difference
@@ -49,7 +50,7 @@ class CheckRequest:
     offline: bool = False
 
 
-def load_run(request: CheckRequest, header: Header) -> tuple[ModelIdentity, Run]:
+def load_run(request: CheckRequest, header: Header, progress: LoadProgress) -> tuple[ModelIdentity, Run]:
     """The model of a trace, and the run of its header on it; torch is imported here and not before."""
     choice = ModelChoice(
         model=request.model or header.model.name,
@@ -59,13 +60,13 @@ def load_run(request: CheckRequest, header: Header) -> tuple[ModelIdentity, Run]
         offline=request.offline,
         adapter=None if header.model.adapter is None else header.model.adapter.name,
     )
-    engine = choice.load(context=header.context)
+    engine = choice.load(context=header.context, progress=progress)
     from localdiff.trace.probe import again
 
     return engine.identity, lambda cancel: again(engine, header, cancel=cancel)
 
 
-Load: TypeAlias = Callable[[CheckRequest, Header], tuple[ModelIdentity, Run]]
+Load: TypeAlias = Callable[[CheckRequest, Header, LoadProgress], tuple[ModelIdentity, Run]]
 
 
 def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run) -> int:
@@ -89,7 +90,6 @@ def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run)
         )
     if not request.rerun:
         return 0
-    hub.show_downloads(output.stderr.terminal and not output.quiet)
     status = StatusLine(output.stderr, shown=not output.quiet)
     try:
         with logging_to(status, output):
@@ -99,8 +99,8 @@ def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run)
 
 
 def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLine, load: Load) -> int:
-    status.show("loading the model")
-    identity, run = load(request, trace.header)
+    model = request.model or trace.header.model.name
+    identity, run = load(request, trace.header, show_loading(status, output, model))
     found = digests_of(identity, hashing_shown_by(status))
     _same_files(request, trace.header, identity, found)
     cancel = threading.Event()

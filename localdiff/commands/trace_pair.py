@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from localdiff import hub, store
+from localdiff import store
 from localdiff.adapter_reference import find_adapter
 from localdiff.commands.interrupt import cancel_on_interrupt
+from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
@@ -26,6 +27,7 @@ from localdiff.commands.trace_header import Recordable
 from localdiff.errors import INTERRUPTED, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.hub.reference import quantized_directory
+from localdiff.loading import LoadProgress
 from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
 from localdiff.paths import expanded
 from localdiff.trace.reader import read_trace
@@ -79,12 +81,12 @@ class Side:
 
 
 Run: TypeAlias = Callable[[str, GenerateOptions, threading.Event], Iterator[Event]]
-Load: TypeAlias = Callable[[PairRequest, Side], tuple[Recordable, Run]]
+Load: TypeAlias = Callable[[PairRequest, Side, LoadProgress], tuple[Recordable, Run]]
 
 
-def load_paired(request: PairRequest, side: Side) -> tuple[Recordable, Run]:
+def load_paired(request: PairRequest, side: Side, progress: LoadProgress) -> tuple[Recordable, Run]:
     """A model, and a run of it under paired noise; torch is imported here and not before."""
-    engine = side.choice.load(context=request.options.context)
+    engine = side.choice.load(context=request.options.context, progress=progress)
     from localdiff.trace.probe import paired
 
     def run(prompt: str, options: GenerateOptions, cancel: threading.Event) -> Iterator[Event]:
@@ -111,7 +113,6 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
         raise UsageError(words, "`--keep` takes an existing folder; the traces are named by what was compared")
     seed = secrets.randbits(DRAWN_SEED_BITS) if request.options.seed is None else request.options.seed
     request = replace(request, options=replace(request.options, seed=seed))
-    hub.show_downloads(output.stderr.terminal and not output.quiet)
     status = StatusLine(output.stderr, shown=not output.quiet)
     cancel = threading.Event()
     traces: list[Trace] = []
@@ -184,17 +185,16 @@ def _record(
 ) -> Trace:
     """The trace of one of the two runs; its model is freed when this returns."""
     choice = side.choice
-    name = printable(str(choice.model)) + (f" with {printable(choice.adapter)}" if choice.adapter else "")
-    status.show(f"loading {name}")
+    name = f"{choice.model} with {choice.adapter}" if choice.adapter else str(choice.model)
     # Nobody needs to know of a trace in a temporary folder.
     told = output if request.keep is not None else replace(output, quiet=True)
     with trace_file(RecordOptions(file=file), told, needed=True) as trace:
         assert trace is not None
-        engine, run = load(request, side)
+        engine, run = load(request, side, show_loading(status, output, name))
         observer = trace.observer(engine, prompt, request.options, hashing_shown_by(status), noise="paired")
         for event in run(prompt, request.options, cancel):
             observer.on_event(event)
             if isinstance(event, DenoiseStep):
-                status.show(f"{name}: block {event.block}, step {event.step}")
+                status.show(f"{printable(name)}: block {event.block}, step {event.step}")
         status.clear()
     return read_trace(file)

@@ -16,6 +16,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from quant.modules import swap_modules
 
 from ..adapter import Adapter, StoredAdapter
 from ..errors import ResourceError, WeightsError
+from ..loading import LoadProgress, tell_nobody
 from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
 from .accounting import account
@@ -60,6 +62,7 @@ def load_model(
     may_offload: bool | None = None,
     adapter: StoredAdapter | None = None,
     names: Sequence[str] = (),
+    progress: LoadProgress = tell_nobody,
 ) -> LoadedModel:
     """Loads the text model of a checkpoint.
 
@@ -73,6 +76,7 @@ def load_model(
         may_offload: whether layers may stay in host memory; by default where `max_memory` is given.
         adapter: low-rank terms to add beside the weights.
         names: what the model is known as everywhere, `demo` or an id on the Hub, to tell if the adapter is for it.
+        progress: is told how far it is.
 
     Raises:
         WeightsError: the checkpoint or the adapter is incomplete, damaged, or another model's.
@@ -98,13 +102,14 @@ def load_model(
             "use a smaller recipe (`localdiff quantize`) or a smaller `--context`",
         )
     _swap(network, {name: weights.fate(source) for name, source in source_of.items()}, dtype)
-    _assign(network, weights, source_of, placement, dtype)
+    _assign(network, weights, source_of, placement, dtype, progress)
     if device.type == "cpu" and not placement.offloaded:
         # Mapped file pages are not counted as used, but without room for them every pass would read them again.
         wanted = sum(weights.nbytes(source, dtype) for source in source_of.values())
         wanted += demand.account.cache + demand.account.buffers
         free = budgets[0].nbytes
-        prepare_cpu(network, spare=None if free is None else max(0, free - wanted))
+        spare = None if free is None else max(0, free - wanted)
+        prepare_cpu(network, spare=spare, progress=lambda done, of: progress("modules", done / of))
     if device.type == "cuda" and placement.is_on_one_device:
         passing = [path for path, _ in network.named_modules() if _layer(path) in placement.offloaded]
         prepare_gpu(network, device, adapted=() if fitting is None else fitting.experts, passing=passing)
@@ -183,12 +188,15 @@ def _assign(
     source_of: Mapping[str, str],
     placement: Placement,
     dtype: torch.dtype,
+    progress: LoadProgress,
 ) -> None:
     """Gives every module its tensors, except in offloaded layers, which get theirs for each pass."""
     state: dict[str, Tensor] = {}
     later: dict[str, tuple[str, str]] = {}
+    sizes = [weights.nbytes(source, dtype) for source in source_of.values()]
     try:
-        for name, source in source_of.items():
+        for (name, source), before in zip(source_of.items(), accumulate(sizes, initial=0), strict=False):
+            progress("weights", before / sum(sizes))
             index = _layer(name)
             if index in placement.offloaded:
                 suffixes = _suffixes(network, name)
@@ -197,6 +205,7 @@ def _assign(
             device = placement.main if index is None else placement.layers[index]
             parts = weights.parts(source, dtype)
             state |= {name + suffix: part.to(device) for suffix, part in parts.items()}
+        progress("weights", 1.0)
     except torch.OutOfMemoryError as error:
         raise ResourceError(
             f"the weights do not fit `{placement.main}`, although by estimate they should",

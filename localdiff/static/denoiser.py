@@ -27,6 +27,7 @@ from ..diffusion.noise import Noise, SeededNoise
 from ..diffusion.schedule import temperature_at
 from ..diffusion.settings import SamplerSettings
 from ..kernels.decision import NUMBERS, OVERFLOW, RULES, STOP, TAIL, bits_of
+from ..loading import LoadProgress, tell_nobody
 from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
 from .buffers import Exchange, StepBuffers
@@ -73,10 +74,13 @@ class Denoiser:
             _log.info("steps: %s", path)
         return cls(model, path)
 
-    def warm_up(self) -> None:
+    def warm_up(self, progress: LoadProgress = tell_nobody) -> None:
         """Takes a step of each kind that a run has, so that kernels are compiled before its clock starts.
 
         The rows beside the canvas are none, a committed block, and the end of a prompt, which is another number.
+
+        Args:
+            progress: is told how many of the steps are taken.
         """
         began = time.perf_counter()
         config, weight, noise = self._model.config, self._model.norm.weight, SeededNoise(0)
@@ -90,10 +94,12 @@ class Denoiser:
             pad_id=config.pad_token_id,
         )
         with shielded_children():
-            for rows in (0, length, 2 * length):
+            for done, rows in enumerate((0, length, 2 * length)):
+                progress("kernels", done / 3)
                 canvas = noise.canvas(length, config.vocab_size).to(weight.device)
                 for _ in self.denoise_block(cache, canvas, noise, block, [config.pad_token_id] * rows):
                     pass
+        progress("kernels", 1.0)
         _log.info(
             "a step of each kind took %.1f s, in which kernels that are new were compiled", time.perf_counter() - began
         )

@@ -10,11 +10,15 @@ import torch
 from quant.cuda.support import exclude
 
 from ..errors import is_out_of_memory
+from ..loading import LoadProgress, tell_nobody
 from .denoiser import Denoiser
 
 
-def runs(denoiser: Denoiser, device: torch.device) -> bool:
+def runs(denoiser: Denoiser, device: torch.device, progress: LoadProgress = tell_nobody) -> bool:
     """Whether static steps run; if they fail, models prepared from now on use no kernels on this device.
+
+    Args:
+        progress: is told how many of the steps are taken.
 
     Raises:
         RuntimeError: the memory is too small.
@@ -22,7 +26,7 @@ def runs(denoiser: Denoiser, device: torch.device) -> bool:
     if not denoiser.path.static:
         return True
     try:
-        denoiser.warm_up()
+        denoiser.warm_up(progress)
     except Exception as error:  # of a compiler, of a launch, or results that are no numbers: they share no class
         if is_out_of_memory(error):
             raise

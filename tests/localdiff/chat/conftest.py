@@ -91,7 +91,7 @@ class Room:
         assert (code != 0) == bool(re.search("^(error: |Unknown command)", paper.getvalue(), re.MULTILINE))
         return re.sub(r"\d{4}-\d\d-\d\d-\d{6}(-\d+)?", "TIME", paper.getvalue())
 
-    def _load(self, request: RunRequest) -> ScriptedSpeaker:
+    def _load(self, request: RunRequest, _progress: object) -> ScriptedSpeaker:
         self.loaded.append(request)
         return self.speaker
 

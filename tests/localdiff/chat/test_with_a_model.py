@@ -48,7 +48,7 @@ class Room:
                 ),
                 Output(stdout=stream, stderr=stream),
                 stdin=None,
-                load=lambda _request: Conversation(self.dialogue.engine),
+                load=lambda _request, _progress: Conversation(self.dialogue.engine),
             )
         return paper.getvalue()
 

@@ -129,7 +129,7 @@ def test_a_session_remembers_its_model(cli: Cli, monkeypatch: pytest.MonkeyPatch
     real = command.chat
 
     def chat(request: ChatRequest, *streams: Any, **inputs: Any) -> int:
-        def load(run: Any) -> ScriptedSpeaker:
+        def load(run: Any, _progress: object) -> ScriptedSpeaker:
             models.append(run.choice.model)
             return ScriptedSpeaker()
 

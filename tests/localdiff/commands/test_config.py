@@ -31,7 +31,7 @@ def asked(cli: Cli, home: Path) -> Callable[..., RunRequest]:
         (home / "config.toml").write_text(text)
         requests: list[RunRequest] = []
 
-        def load(request: object) -> ScriptedEngine:
+        def load(request: object, _progress: object) -> ScriptedEngine:
             assert isinstance(request, RunRequest)
             requests.append(request)
             return ScriptedEngine()

@@ -75,7 +75,7 @@ def test_the_settings_wish_and_the_option_insists() -> None:
 def test_wishes_that_cannot_be_met(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str], terminals: str, error: str
 ) -> None:
-    def load(_request: object) -> ScriptedEngine:
+    def load(_request: object, _progress: object) -> ScriptedEngine:
         raise AssertionError("a model was loaded")
 
     monkeypatch.setenv("TERM", "xterm")

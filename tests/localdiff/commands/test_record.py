@@ -78,7 +78,7 @@ def test_weights_and_vocabulary_are_hashed(cli: Cli, tmp_path: Path, file: Path)
 
 @pytest.mark.parametrize("option", ["--record", "--events", "-o"])
 def test_a_run_that_fails_before_it_begins_leaves_the_file_as_it_was(cli: Cli, file: Path, option: str) -> None:
-    def load(_request: object) -> object:
+    def load(_request: object, _progress: object) -> object:
         raise ResourceError("the device is gone")
 
     assert cli("run", "-m", "demo", option, str(file), "hi", load=load).code == 4

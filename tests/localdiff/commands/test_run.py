@@ -107,7 +107,7 @@ def test_without_settings_the_defaults_are_the_library_s(cli: Cli, engine: Scrip
 def test_the_model_is_named_to_the_loader(cli: Cli) -> None:
     seen: list[RunRequest] = []
 
-    def load(request: object) -> ScriptedEngine:
+    def load(request: object, _progress: object) -> ScriptedEngine:
         assert isinstance(request, RunRequest)
         seen.append(request)
         return ScriptedEngine()
@@ -140,7 +140,9 @@ def test_the_engine_is_loaded_with_what_was_asked_for(cli: Cli, monkeypatch: pyt
         "max_memory": None,
         "adapter": None,
     }
-    assert seen == [("demo", asked)]
+    ((model, settings),) = seen
+    assert callable(settings.pop("progress"))
+    assert (model, settings) == ("demo", asked)
 
 
 def test_without_a_model_it_says_which_there_are(cli: Cli) -> None:
@@ -169,7 +171,7 @@ def test_two_prompts(cli: Cli, prompt_file: Path) -> None:
 
 
 def test_what_is_wrong_is_found_before_a_model_is_loaded(cli: Cli, tmp_path: Path) -> None:
-    def load(_request: object) -> ScriptedEngine:
+    def load(_request: object, _progress: object) -> ScriptedEngine:
         raise AssertionError("a model was loaded")
 
     for arguments in (
@@ -327,7 +329,7 @@ def test_a_limit_is_no_failure_but_is_said(cli: Cli) -> None:
 def test_what_other_rooms_log(cli: Cli) -> None:
     import logging
 
-    def load(_request: object) -> ScriptedEngine:
+    def load(_request: object, _progress: object) -> ScriptedEngine:
         logging.getLogger("localdiff.load").info("skipped 356 vision tensors")
         logging.getLogger("localdiff.load").warning("the weights are\x1b[2J odd")
         return ScriptedEngine()

@@ -78,7 +78,9 @@ class Rerun:
         self.change = change
         self.asked: list[trace_check.CheckRequest] = []
 
-    def __call__(self, request: trace_check.CheckRequest, _header: Header) -> tuple[ModelIdentity, trace_check.Run]:
+    def __call__(
+        self, request: trace_check.CheckRequest, _header: Header, _progress: object
+    ) -> tuple[ModelIdentity, trace_check.Run]:
         self.asked.append(request)
         return self.identity, self.run
 
@@ -160,7 +162,7 @@ class PairLoad:
         self.options: list[GenerateOptions] = []
 
     def __call__(
-        self, _request: trace_pair.PairRequest, side: trace_pair.Side
+        self, _request: trace_pair.PairRequest, side: trace_pair.Side, _progress: object
     ) -> tuple[ScriptedEngine, trace_pair.Run]:
         model = side.choice.model
         assert model is not None

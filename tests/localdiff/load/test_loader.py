@@ -76,6 +76,16 @@ def test_every_parameter_holds_its_tensor(written: Path) -> None:
     assert all(decoder != encoder for decoder, encoder in scalars)
 
 
+def test_it_tells_how_far_it_is(written: Path) -> None:
+    told: list[tuple[str, float]] = []
+    load_model(open_weights(written), CPU, torch.float32, progress=lambda stage, share: told.append((stage, share)))
+    assert {stage for stage, _ in told} == {"weights"}  # no module of this model has a faster form
+    shares = [share for _, share in told]
+    assert (shares[0], shares[-1]) == (0, 1)
+    assert shares == sorted(set(shares))
+    assert len(shares) > 20
+
+
 def test_tensors_of_the_wanted_type_are_not_copied(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     handed_out: dict[str, int] = {}
     read = Checkpoint.tensor

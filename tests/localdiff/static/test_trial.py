@@ -9,6 +9,7 @@ import torch
 
 from localdiff.engine import Engine
 from localdiff.events import RunFinished
+from localdiff.loading import LoadProgress, tell_nobody
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
 from localdiff.static import Denoiser
@@ -21,8 +22,8 @@ CPU = torch.device("cpu")
 OPTIONS = GenerateOptions(seed=1, max_tokens=64)
 
 
-def load() -> Engine:
-    return Engine.load("demo", device="cpu", dtype="fp32", context=256, offline=True)
+def load(progress: LoadProgress = tell_nobody) -> Engine:
+    return Engine.load("demo", device="cpu", dtype="fp32", context=256, offline=True, progress=progress)
 
 
 def answer(engine: Engine) -> tuple[int, ...]:
@@ -50,8 +51,10 @@ def failing(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_steps_that_run_are_taken() -> None:
-    assert load().denoiser.path.static
+    told: list[tuple[str, float]] = []
+    assert load(lambda stage, share: told.append((stage, share))).denoiser.path.static
     assert missing(CPU) is None
+    assert [share for stage, share in told if stage == "kernels"] == [0, 1 / 3, 2 / 3, 1]
 
 
 def test_a_kernel_that_fails_costs_speed_and_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:

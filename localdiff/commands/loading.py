@@ -1,0 +1,32 @@
+"""What a terminal shows while a model is loaded.
+
+Knows words; knows nothing about models.
+"""
+
+from __future__ import annotations
+
+from localdiff import hub
+from localdiff.loading import LoadProgress, LoadStage
+from localdiff.ui.output import Output, printable
+from localdiff.ui.status import StatusLine
+
+WORDS: dict[LoadStage, str] = {"weights": "weights", "modules": "preparing", "kernels": "GPU kernels"}
+
+
+def show_loading(status: StatusLine, output: Output, model: str | None) -> LoadProgress:
+    """Has a status line name what is loaded; what this returns then shows how far that is.
+
+    Downloads, which come first, draw bars of their own.
+    """
+    hub.show_downloads(output.stderr.terminal and not output.quiet)
+    shown = loading = f"loading {printable(model or 'the model')}"
+    status.show(loading)
+
+    def show(stage: LoadStage, share: float) -> None:
+        nonlocal shown
+        text = f"{loading}: {WORDS[stage]} {int(100 * share)} %"
+        if text != shown:  # thousands of tensors are a hundred lines
+            shown = text
+            status.show(text)
+
+    return show
