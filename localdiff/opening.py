@@ -97,6 +97,7 @@ def open_model(
     loaded = load()
     denoiser = _denoiser(loaded)
     if not runs(denoiser, where, progress):  # from now on kernels are lacking there
+        _log.warning("a GPU kernel failed in a first step: the model is loaded again, without kernels")
         del loaded, denoiser  # there is no memory for a second model
         gc.collect()
         torch.cuda.empty_cache()

@@ -57,11 +57,14 @@ def test_steps_that_run_are_taken() -> None:
     assert [share for stage, share in told if stage == "kernels"] == [0, 1 / 3, 2 / 3, 1]
 
 
-def test_a_kernel_that_fails_costs_speed_and_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_fails_costs_speed_and_no_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     expected = answer(load())
     failing(RuntimeError("out of resource: shared memory\nRequired: 1"), monkeypatch)
     engine = load()
     assert not engine.denoiser.path.static
+    assert caplog.messages == ["a GPU kernel failed in a first step: the model is loaded again, without kernels"]
     assert answer(engine) == expected
     lack = missing(CPU)
     assert lack is not None
