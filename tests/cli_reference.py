@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from localdiff.cli import PROGRAM, app
-from localdiff.ui.later import loaded
+from localdiff.cli.later import loaded
 
 INTRODUCTION = """\
 # The command line

@@ -20,7 +20,7 @@ EVERYWHERE = {"errors", "config", "paths", "options", "sizes", "__init__"}
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"engine", "events"},
     "__main__": {"cli"},
-    "cli": {"chat", "commands", "exits", "quant", "store", "ui", "view"},
+    "cli": {"adapter_reference", "chat", "commands", "exits", "quant", "store", "ui", "view"},
     "exits": {"ui", "quant"},
     "commands": {
         "adapter_reference",
@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
         "private",
     },
     "chat": {"ui", "view", "strict", "events", "private"},
-    "ui": {"adapter_reference", "view", "events", "identity"},
+    "ui": {"view", "events", "identity"},
     "view": {"events"},
     "trace": {"view", "events", "strict"},
     "trace.probe": {"events", "trace", "engine", "diffusion"},
@@ -179,7 +179,7 @@ TORCH_FREE = {
 }
 ONLY_IMPORTER = {
     "huggingface_hub": {"hub"},
-    "typer": {"cli", "exits", "ui"},
+    "typer": {"cli", "exits"},
     "prompt_toolkit": {"chat", "commands"},
     "jinja2": {"text", "demo"},
     "tomlkit": {"config"},

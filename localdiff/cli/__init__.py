@@ -1,7 +1,12 @@
 """The command line: which commands there are, and how every way to end becomes an exit code.
 
-Knows names, first sentences, and the modules `localdiff.cli.*` that have the rest; loads the one that is called, and
-never torch. `docs/cli.md` is written from it by `make docs`.
+    run, chat, weights, traces, bench, setup    the commands, each with its options and help texts
+    options, requests                           options that several commands have, and what is made of them
+    help, later, configured                     Typer's classes: plain help pages, commands loaded when called, settings
+    completion, shells                          shell completion
+
+Knows names and first sentences; loads the module of the command that is called, and never torch. `docs/cli.md` is
+written from it by `make docs`.
 """
 
 from __future__ import annotations
@@ -13,9 +18,9 @@ from typing import Annotated
 import typer
 
 from localdiff import __version__
+from localdiff.cli.later import program
 from localdiff.exits import Edge
 from localdiff.ui.abandonable import leave
-from localdiff.ui.later import program
 
 PROGRAM = "localdiff"
 
@@ -74,7 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
         arguments: in place of those of the process.
     """
     if shell := os.environ.get("_LOCALDIFF_COMPLETE"):
-        from localdiff.ui.completion import answer
+        from localdiff.cli.completion import answer
 
         words = sys.argv[1:] if arguments is None else arguments
         sys.exit(Edge().run(lambda: print(answer(typer.main.get_command(app), shell, words, os.environ), end="")))

@@ -13,10 +13,10 @@ from typing import Annotated, Literal
 import typer
 
 from localdiff.cli import options
+from localdiff.cli.configured import GENERATING, configured, live_wish
 from localdiff.cli.requests import generate_options, model_choice
 from localdiff.errors import UsageError
 from localdiff.exits import decide_streams
-from localdiff.ui.configured import GENERATING, configured, live_wish
 
 
 def add_to(app: typer.Typer) -> None:

@@ -11,10 +11,10 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+from localdiff.cli.help import Command, Group
+from localdiff.cli.shells import SCRIPTS
 from localdiff.exits import decide_streams
-from localdiff.ui.help import Command, Group
 from localdiff.ui.output import Color
-from localdiff.ui.shells import SCRIPTS
 
 _COLOR = typer.Option(help="Whether to use colour.")
 _Key: TypeAlias = Annotated[

@@ -11,13 +11,13 @@ from typing import Annotated
 
 import typer
 
+from localdiff.cli.configured import configured
+from localdiff.cli.help import Command, Group
 from localdiff.commands.models import list_models, remove_model
 from localdiff.commands.quantize import QuantizeRequest, quantize
 from localdiff.commands.question import asker
 from localdiff.exits import decide_streams
 from localdiff.store import MODEL
-from localdiff.ui.configured import configured
-from localdiff.ui.help import Command, Group
 from quant import DEFAULT_RECIPE, RECIPES
 
 _RESULT = "Result"

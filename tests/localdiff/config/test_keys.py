@@ -8,10 +8,10 @@ import pytest
 import typer
 
 from localdiff.cli import app
+from localdiff.cli.configured import GENERATING
+from localdiff.cli.later import loaded
 from localdiff.config import KEYS
 from localdiff.errors import UsageError
-from localdiff.ui.configured import GENERATING
-from localdiff.ui.later import loaded
 from localdiff.ui.terminal import LiveWish
 from quant import DEFAULT_RECIPE, RECIPES
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
+from localdiff.cli.help import Command, is_typed
 from localdiff.config import KEYS, Settings, load_settings
 from localdiff.config.settings import excludes
 from localdiff.errors import ArgumentError
-from localdiff.ui.help import Command, is_typed
 
 if TYPE_CHECKING:
     from localdiff.ui.terminal import LiveWish

@@ -1,8 +1,8 @@
 """Shell completion: what could come next on an unfinished command line.
 
 Knows commands, their options, and what an option takes: by the word its help shows for it (`FILE`, `MODEL`, …), or by
-its own name and its command's where that word says too little; parses
-nothing and runs nothing, so that a Tab costs a tenth of a second. The scripts of the shells are in `ui.shells`.
+its own name and its command's where that word says too little. Parses nothing and runs nothing, so that a Tab costs a
+tenth of a second. The scripts of the shells are in `cli.shells`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, Literal, TypeAlias
 
 from localdiff import paths
 from localdiff.adapter_reference import shipped_adapters
+from localdiff.cli.help import summary
+from localdiff.cli.later import loaded
 from localdiff.config import KEYS
 from localdiff.errors import UsageError
-from localdiff.ui.help import summary
-from localdiff.ui.later import loaded
 
 WORD_VARIABLE = "_LOCALDIFF_WORD"
 """The unfinished word, from a shell that cannot pass an empty argument."""
@@ -51,7 +51,7 @@ def answer(command: Any, shell: str, arguments: Sequence[str], env: Mapping[str,
 
     Args:
         command: the program's group of commands.
-        shell: a name from `ui.shells.SCRIPTS`.
+        shell: a name from `cli.shells.SCRIPTS`.
         arguments: the words after the program's name, the unfinished one last.
         env: environment.
     """

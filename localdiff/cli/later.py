@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from localdiff.ui.help import Command, Group
+from localdiff.cli.help import Command, Group
 
 
 class Later(Command):
