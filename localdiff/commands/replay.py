@@ -15,7 +15,6 @@ from typing import Literal, TextIO, TypeAlias, get_args
 
 from localdiff.commands.live import palette_color
 from localdiff.commands.output_file import output_file
-from localdiff.commands.replay_screen import ReplayScreen, is_possible
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.trace.example import EXAMPLE
 from localdiff.trace.exports import movie, plain
@@ -27,6 +26,7 @@ from localdiff.trace.stage import Stage
 from localdiff.trace.timeline import Moment, Timeline
 from localdiff.trace.trace import Trace
 from localdiff.ui.output import Color, Output, printable
+from localdiff.ui.replay_screen import ReplayScreen, is_possible
 from localdiff.view.ansi import encode_row
 from localdiff.view.canvas_view import Drawn
 from localdiff.view.layout import Size

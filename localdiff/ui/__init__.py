@@ -1,1 +1,1 @@
-"""Observers of a generation, for a terminal, a pipe or a file. Never imports torch."""
+"""Observers of a generation, and the terminals, pipes and files that they write to. Never imports torch."""
