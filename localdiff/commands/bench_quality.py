@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from localdiff.commands.interrupt import interruptible
 from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
+from localdiff.commands.status_line import status_line
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.options import GenerateOptions
-from localdiff.ui.log import logging_to
 from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
 
@@ -64,12 +64,8 @@ def bench_quality(request: QualityRequest, output: Output) -> int:
         raise UsageError("`--prompts` and `--skill` exclude each other", "leave out one of the two")
     if len(set(request.models)) < len(request.models):
         raise UsageError("a model cannot be compared with itself", "name each model once")
-    status = StatusLine(output.stderr, shown=not output.quiet)
-    with logging_to(status, output):
-        try:
-            _measure(request, output, status)
-        finally:
-            status.clear()
+    with status_line(output) as status:
+        _measure(request, output, status)
     return 0
 
 
@@ -86,7 +82,7 @@ def _measure(request: QualityRequest, output: Output, status: StatusLine) -> Non
     )
 
     def load(model: str) -> Engine:
-        progress = show_loading(status, output, model)
+        progress = show_loading(status, model)
         return replace(request.choice, model=model).load(context=request.options.context, progress=progress)
 
     first, *others = (partial(load, model) for model in request.models)

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from localdiff.commands.interrupt import interruptible
+from localdiff.commands.status_line import status_line
 from localdiff.errors import UsageError
-from localdiff.ui.log import logging_to
 from localdiff.ui.output import Output
-from localdiff.ui.status import StatusLine
 
 if TYPE_CHECKING:
     from localdiff.bench.step.report import Report
@@ -108,12 +107,8 @@ def measure(request: StepRequest, progress: Callable[[str], None]) -> Report:
 
 def bench_step(request: StepRequest, output: Output, *, measure: Measure = measure) -> int:
     """Measure a step and print the figures: a table, and one line of JSON last."""
-    status = StatusLine(output.stderr, shown=not output.quiet)
-    with logging_to(status, output):
-        try:
-            report = measure(request, status.show)
-        finally:
-            status.clear()
+    with status_line(output) as status:
+        report = measure(request, status.show)
     from localdiff.bench.step.words import json_line, table
 
     if not request.json:

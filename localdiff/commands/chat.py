@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeAlias
@@ -32,14 +32,13 @@ from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import RecordOptions, TraceFile, trace_file
 from localdiff.commands.run import RunRequest
+from localdiff.commands.status_line import status_line
 from localdiff.errors import LocaldiffError, UsageError
 from localdiff.events import Channel
 from localdiff.identity import ModelIdentity
 from localdiff.loading import LoadProgress
 from localdiff.options import GenerateOptions
-from localdiff.ui.log import logging_to
 from localdiff.ui.output import DIM, Output, printable
-from localdiff.ui.status import StatusLine
 from localdiff.ui.summary import name_of
 from localdiff.ui.terminal import LiveWish
 
@@ -228,11 +227,8 @@ def _think(request: ChatRequest, session: Session) -> Any:
 
 
 def _load(request: RunRequest, output: Output, load: Load) -> Speaker:
-    with ExitStack() as stack:
-        status = StatusLine(output.stderr)
-        stack.callback(status.clear)
-        stack.enter_context(logging_to(status, output))
-        return load(request, show_loading(status, output, request.choice.model))
+    with status_line(output) as status:
+        return load(request, show_loading(status, request.choice.model))
 
 
 def _views(request: ChatRequest, output: Output, partner: Speaker) -> Callable[..., View | None]:

@@ -5,20 +5,18 @@ Knows words; knows nothing about models.
 
 from __future__ import annotations
 
-from localdiff import hub
 from localdiff.loading import LoadProgress, LoadStage
-from localdiff.ui.output import Output, printable
+from localdiff.ui.output import printable
 from localdiff.ui.status import StatusLine
 
 WORDS: dict[LoadStage, str] = {"weights": "weights", "modules": "preparing", "kernels": "GPU kernels"}
 
 
-def show_loading(status: StatusLine, output: Output, model: str | None) -> LoadProgress:
+def show_loading(status: StatusLine, model: str | None) -> LoadProgress:
     """Has a status line name what is loaded; what this returns then shows how far that is.
 
     Downloads, which come first, draw bars of their own.
     """
-    hub.show_downloads(output.stderr.terminal and not output.quiet)
     shown = loading = f"loading {printable(model or 'the model')}"
     status.show(loading)
 

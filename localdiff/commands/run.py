@@ -24,6 +24,7 @@ from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.commands.prompt import STDIN, read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
 from localdiff.commands.run_file import refuse_one_file
+from localdiff.commands.status_line import status_line
 from localdiff.commands.trace_header import Recordable
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.events import Channel, Event
@@ -31,7 +32,6 @@ from localdiff.identity import ModelIdentity
 from localdiff.loading import LoadProgress
 from localdiff.options import GenerateOptions
 from localdiff.ui.footer import rounded
-from localdiff.ui.log import logging_to
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output, printable
 from localdiff.ui.plain import Plain
@@ -119,9 +119,7 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
         recorders = stack.enter_context(event_recorders(request.events, output, others=others))
         others.append(("--events", request.events))
         trace = stack.enter_context(trace_file(request.record, output, others=others))
-        status = StatusLine(output.stderr, shown=mode != "off")
-        stack.callback(status.clear)
-        stack.enter_context(logging_to(status, output))
+        status = stack.enter_context(status_line(output, shown=mode != "off"))
         engine = _load(request, output, status, load)
         if trace is not None:
             recorders.append(trace.observer(engine, prompt, request.options, hashing_shown_by(status)))
@@ -132,7 +130,7 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
 
 def _load(request: RunRequest, output: Output, status: StatusLine, load: Load) -> Generator:
     start = time.perf_counter()
-    engine = load(request, show_loading(status, output, request.choice.model))
+    engine = load(request, show_loading(status, request.choice.model))
     if output.logs:
         identity = engine.identity
         status.above(

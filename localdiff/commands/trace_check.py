@@ -14,6 +14,7 @@ from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import hashing_shown_by
+from localdiff.commands.status_line import status_line
 from localdiff.commands.trace_header import Digests, digests_of
 from localdiff.errors import INTERRUPTED, TraceError, WeightsError
 from localdiff.events import DenoiseStep, Event
@@ -23,7 +24,6 @@ from localdiff.trace.header import Header
 from localdiff.trace.opening import open_trace
 from localdiff.trace.repeat import first_difference
 from localdiff.trace.trace import Trace
-from localdiff.ui.log import logging_to
 from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
 from localdiff.view.words import counted
@@ -90,17 +90,13 @@ def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run)
         )
     if not request.rerun:
         return 0
-    status = StatusLine(output.stderr, shown=not output.quiet)
-    try:
-        with logging_to(status, output):
-            return _rerun(request, trace, output, status, load)
-    finally:
-        status.clear()
+    with status_line(output) as status:
+        return _rerun(request, trace, output, status, load)
 
 
 def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLine, load: Load) -> int:
     model = request.model or trace.header.model.name
-    identity, run = load(request, trace.header, show_loading(status, output, model))
+    identity, run = load(request, trace.header, show_loading(status, model))
     found = digests_of(identity, hashing_shown_by(status))
     _same_files(request, trace.header, identity, found)
     cancel = threading.Event()

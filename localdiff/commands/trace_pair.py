@@ -22,6 +22,7 @@ from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
+from localdiff.commands.status_line import status_line
 from localdiff.commands.trace_diff import Form, diff_file, diff_form, write_diff
 from localdiff.commands.trace_header import Recordable
 from localdiff.errors import INTERRUPTED, UsageError, WeightsError
@@ -32,7 +33,6 @@ from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
 from localdiff.paths import expanded
 from localdiff.trace.reader import read_trace
 from localdiff.trace.trace import Trace
-from localdiff.ui.log import logging_to
 from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
 from quant import recipe_named
@@ -113,14 +113,12 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
         raise UsageError(words, "`--keep` takes an existing folder; the traces are named by what was compared")
     seed = secrets.randbits(DRAWN_SEED_BITS) if request.options.seed is None else request.options.seed
     request = replace(request, options=replace(request.options, seed=seed))
-    status = StatusLine(output.stderr, shown=not output.quiet)
     cancel = threading.Event()
     traces: list[Trace] = []
     with ExitStack() as stack:
         file = stack.enter_context(diff_file(request.output))  # before the work that would be lost without it
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localdiff-")))
-        stack.callback(status.clear)
-        stack.enter_context(logging_to(status, output))
+        status = stack.enter_context(status_line(output))
         stack.enter_context(cancel_on_interrupt(cancel))
         for side in sides:
             traces.append(_record(request, prompt, side, folder / f"{side.label}.jsonl", output, status, cancel, load))
@@ -190,7 +188,7 @@ def _record(
     told = output if request.keep is not None else replace(output, quiet=True)
     with trace_file(RecordOptions(file=file), told, needed=True) as trace:
         assert trace is not None
-        engine, run = load(request, side, show_loading(status, output, name))
+        engine, run = load(request, side, show_loading(status, name))
         observer = trace.observer(engine, prompt, request.options, hashing_shown_by(status), noise="paired")
         for event in run(prompt, request.options, cancel):
             observer.on_event(event)

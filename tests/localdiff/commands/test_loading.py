@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from localdiff.commands.loading import show_loading
-from localdiff.ui.output import Output, Stream
+from localdiff.ui.output import Stream
 from localdiff.ui.status import StatusLine
 from tests.localdiff.ui.test_status import Tty
 
@@ -12,7 +12,7 @@ def test_the_model_the_stage_and_how_far_it_is() -> None:
     tty = Tty(columns=60)
     stream = Stream(file=tty, terminal=True, moving=True, width=60)
     status = StatusLine(stream)
-    show = show_loading(status, Output(stdout=stream, stderr=stream), "my\x1bmodel")
+    show = show_loading(status, "my\x1bmodel")
     assert tty.rows() == ["loading my\\x1bmodel"]
     show("weights", 0.999)
     assert tty.rows() == ["loading my\\x1bmodel: weights 99 %"]
