@@ -5,7 +5,6 @@ Knows how settings and paths are listed; decides nothing about either.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
@@ -41,7 +40,7 @@ def show_settings(output: Output, *, as_json: bool, env: Mapping[str, str] = os.
             setting.key.name: {"value": setting.value, "origin": setting.origin, "where": setting.where}
             for setting in settings.values()
         }
-        output.stdout.write(json.dumps(content, indent=2, ensure_ascii=output.stdout.terminal) + "\n")
+        output.stdout.write_json(content)
     else:
         rows = [(setting.key.name, _value(setting), setting.where) for setting in settings.values()]
         untouched = {setting.key.name for setting in settings.values() if setting.origin == "default"}
@@ -92,7 +91,7 @@ def show_paths(output: Output, *, as_json: bool, env: Mapping[str, str] = os.env
     places = locations(env)
     if as_json:
         content = {name: str(path) for name, (path, _) in places.items()}
-        output.stdout.write(json.dumps(content, indent=2, ensure_ascii=output.stdout.terminal) + "\n")
+        output.stdout.write_json(content)
     else:
         _write_table(output, [(name, printable(str(path)), moved_by) for name, (path, moved_by) in places.items()])
     return 0

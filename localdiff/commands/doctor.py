@@ -90,7 +90,7 @@ def doctor(
             "exit_code": code,
             "findings": [finding.to_object() for finding in findings],
         }
-        output.stdout.write(json.dumps(content, indent=2, ensure_ascii=output.stdout.terminal, allow_nan=False) + "\n")
+        output.stdout.write_json(content)
     return code
 
 

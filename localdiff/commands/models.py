@@ -5,7 +5,6 @@ Knows columns and the question that is asked before something is deleted; `local
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -25,7 +24,7 @@ def list_models(output: Output, *, as_json: bool = False) -> int:
     models = store.stored_models()
     if as_json:
         content = {"models": [_object(model) for model in models]}
-        output.stdout.write(json.dumps(content, indent=2, ensure_ascii=output.stdout.terminal) + "\n")
+        output.stdout.write_json(content)
         return 0
     if not models:
         if not output.quiet:

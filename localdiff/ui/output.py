@@ -7,6 +7,7 @@ about generations. Everything is injectable, so that tests need no terminal.
 from __future__ import annotations
 
 import io
+import json
 import os
 import shlex
 import stat
@@ -72,6 +73,14 @@ class Stream:
             if not self.expendable:
                 error.filename = error.filename or self.name or None
                 raise
+
+    def write_json(self, value: object) -> None:
+        """Write an object as lines of JSON: in ASCII on a terminal, which names must not control.
+
+        A byte of a name that is not UTF-8, which Python has as a lone surrogate, is escaped everywhere.
+        """
+        text = json.dumps(value, indent=2, ensure_ascii=self.terminal, allow_nan=False)
+        self.write(text.encode(errors="backslashreplace").decode() + "\n")
 
     def write_path(self, path: Path) -> None:
         """Write a path and a newline: its exact bytes, which need not be text, but nothing that controls a terminal."""

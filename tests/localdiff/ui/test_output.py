@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -67,6 +68,18 @@ def test_a_path_is_written_in_its_very_bytes() -> None:
     screen = CapturedStream(terminal=True)
     decide(stdout=screen, stderr=CapturedStream(), env={}).stdout.write_path(path)
     assert screen.text() == "/a\\xff\\x1b[31m\n"
+
+
+def test_json_can_name_every_file_and_reads_back_as_it_was() -> None:
+    names = {"name": os.fsdecode("é\x1b[31m".encode() + b"\xff")}
+    pipe = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    screen = CapturedStream(terminal=True)
+    for stdout in (pipe, screen):
+        decide(stdout=stdout, stderr=CapturedStream(), env={}).stdout.write_json(names)
+    written = pipe.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    assert written == '{\n  "name": "é\\u001b[31m\\udcff"\n}\n'
+    assert screen.text().isascii()
+    assert json.loads(written) == json.loads(screen.text()) == names
 
 
 @pytest.mark.parametrize("name", [b"plain", b"sp ace", b"it's", b"\xff1", b"new\nline", b"\x1b[31m'\\", "é".encode()])
