@@ -267,16 +267,7 @@ class Engine:
         Raises:
             UsageError: some of them exclude each other.
         """
-        return self.settings.override(
-            steps=options.steps,
-            cap=options.cap,
-            entropy_bound=options.entropy_bound,
-            t_min=options.t_min,
-            t_max=options.t_max,
-            temperature=options.temperature,
-            stability=options.stability,
-            confidence=options.confidence,
-        )
+        return self.settings.override(options)
 
     @property
     def hardware(self) -> str:

@@ -31,11 +31,6 @@ def said(text: str, **block: Any) -> Said:
     return Said(blocks=(Block(text=text, **block),))
 
 
-def _settings_for(options: GenerateOptions) -> SamplerSettings:
-    """Steps and temperatures as an engine puts them together."""
-    return SamplerSettings().override(steps=options.steps, t_min=options.t_min, t_max=options.t_max)
-
-
 @dataclass(kw_only=True)
 class ScriptedSpeaker:
     """Answers with one reply after the other, and from then on with the last.
@@ -61,7 +56,7 @@ class ScriptedSpeaker:
             tokenizer=FakePieces(),
             hardware="a scripted machine",
             threads=1,
-            settings_for=_settings_for,
+            settings_for=SamplerSettings().override,
         )
 
     @property

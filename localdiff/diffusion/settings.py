@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ArgumentError, UsageError, WeightsError
-from ..options import MAX_STEPS, MAX_TEMPERATURE, MIN_TEMPERATURE
+from ..options import MAX_STEPS, MAX_TEMPERATURE, MIN_TEMPERATURE, GenerateOptions
 
 # What the reference falls back to where a checkpoint says nothing (`_get_default_generation_params` in transformers).
 REFERENCE_MAX_STEPS = 48
@@ -87,34 +87,25 @@ class SamplerSettings:
         except UsageError as error:
             raise _broken(error.message) from error
 
-    def override(
-        self,
-        *,
-        steps: int | None = None,
-        cap: int | None = None,
-        entropy_bound: float | None = None,
-        t_min: float | None = None,
-        t_max: float | None = None,
-        temperature: float | None = None,
-        stability: int | None = None,
-        confidence: float | None = None,
-    ) -> SamplerSettings:
-        """A copy of these settings in which every value that is not None replaces the old one.
+    def override(self, options: GenerateOptions) -> SamplerSettings:
+        """A copy of these settings in which every option that is not None replaces the setting.
 
-        `temperature` above 0 is constant over all steps; 0 leaves the schedule, which entropies still need, and turns
+        A temperature above 0 is constant over all steps; 0 leaves the schedule, which entropies still need, and turns
         `greedy` on.
+
+        Raises:
+            UsageError: an option does not go together with the settings.
         """
-        if temperature:
-            t_min = t_max = temperature
+        temperature = options.temperature
         changes: dict[str, Any] = {
-            "max_steps": steps,
-            "cap": cap,
-            "entropy_bound": entropy_bound,
-            "t_min": t_min,
-            "t_max": t_max,
+            "max_steps": options.steps,
+            "cap": options.cap,
+            "entropy_bound": options.entropy_bound,
+            "t_min": temperature or options.t_min,
+            "t_max": temperature or options.t_max,
             "greedy": True if temperature == 0 else None,
-            "stability": stability,
-            "confidence": confidence,
+            "stability": options.stability,
+            "confidence": options.confidence,
         }
         return dataclasses.replace(self, **{name: value for name, value in changes.items() if value is not None})
 

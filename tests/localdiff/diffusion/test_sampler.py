@@ -12,6 +12,7 @@ from localdiff.diffusion.schedule import temperature_at
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.diffusion.stopping import StopRule, StopTest
 from localdiff.errors import UsageError, WeightsError
+from localdiff.options import GenerateOptions
 
 ENTROPIES = st.lists(st.floats(0, 13, width=32), min_size=1, max_size=40)
 
@@ -59,17 +60,17 @@ def test_the_temperature_falls_from_t_max_to_one_step_above_t_min() -> None:
 
 def test_fewer_steps_rescale_the_schedule_and_a_cap_only_cuts_it() -> None:
     base = SamplerSettings()
-    assert temperature_at(8, base.override(steps=8)) == pytest.approx(0.4 + 0.4 / 8)
-    capped = base.override(cap=8)
+    assert temperature_at(8, base.override(GenerateOptions(steps=8))) == pytest.approx(0.4 + 0.4 / 8)
+    capped = base.override(GenerateOptions(cap=8))
     assert capped.steps == 8
     assert temperature_at(8, capped) == temperature_at(8, base)
-    assert base.override(cap=100).steps == 48
+    assert base.override(GenerateOptions(cap=100)).steps == 48
 
 
 def test_a_constant_temperature_replaces_both_ends_and_zero_turns_sampling_off() -> None:
-    constant = SamplerSettings().override(temperature=0.5)
+    constant = SamplerSettings().override(GenerateOptions(temperature=0.5))
     assert (constant.t_min, constant.t_max, constant.greedy) == (0.5, 0.5, False)
-    greedy = SamplerSettings().override(temperature=0.0)
+    greedy = SamplerSettings().override(GenerateOptions(temperature=0.0))
     assert (greedy.t_min, greedy.t_max, greedy.greedy) == (0.4, 0.8, True)
 
 
@@ -91,9 +92,9 @@ def test_settings_come_from_the_file_and_absent_or_null_keys_from_the_reference(
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"steps": 0}, "steps=0 must be >= 1"),
+        ({"max_steps": 0}, "steps=0 must be >= 1"),
         ({"cap": 0}, "cap=0 must be >= 1"),
-        ({"steps": 10**11}, "steps=100000000000 must be <= 1000000"),
+        ({"max_steps": 10**11}, "steps=100000000000 must be <= 1000000"),
         ({"stability": 10**19}, f"stability={10**19} must be <= 1000000"),
         ({"entropy_bound": 0.0}, "entropy_bound=0.0 must be > 0"),
         ({"t_min": -0.1}, "t_min=-0.1 must be >= 1e-06"),
@@ -105,8 +106,13 @@ def test_settings_come_from_the_file_and_absent_or_null_keys_from_the_reference(
 )
 def test_settings_that_do_not_go_together_are_refused(values: dict[str, float], message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        SamplerSettings().override(**values)  # type: ignore[arg-type]
+        SamplerSettings(**values)  # type: ignore[arg-type]
     assert caught.value.message == message
+
+
+def test_an_option_that_contradicts_the_model_is_refused() -> None:
+    with pytest.raises(UsageError, match="t_min=0.9 must be <= t_max=0.8"):
+        SamplerSettings().override(GenerateOptions(t_min=0.9))
 
 
 @pytest.mark.parametrize(
