@@ -92,12 +92,7 @@ class Conversation:
         return len(self.engine.tokenizer.encode_literal(text))
 
     def _rendered(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
-        plain = [{key: value for key, value in message.items() if key != IDS} for message in as_messages(messages)]
-        if not plain:
-            raise UsageError("the conversation is empty", "give a prompt")
-        if options.system is not None:
-            plain.insert(0, {"role": "system", "content": options.system})
-        return self.engine.template.encode(self.engine.tokenizer, plain, think=options.think)
+        return self.engine.prompt_ids(as_messages(messages), options)
 
     def _with_own_ids(self, rendered: Sequence[int], messages: Sequence[Mapping[str, Any]]) -> list[int]:
         replies = [_own_ids(message) for message in messages if message.get("role") == "assistant"]

@@ -261,6 +261,17 @@ class Engine:
         draft.seconds = time.perf_counter() - began
         return draft
 
+    def prompt_ids(self, prompt: Prompt, options: GenerateOptions) -> list[int]:
+        """The ids that the model is given for a prompt.
+
+        Raises:
+            UsageError: it is empty, of another kind, or cannot be tokenized.
+            WeightsError: the tokenizer or the template belongs to another model.
+        """
+        return prompt_ids(
+            prompt, options, template=self.template, tokenizer=self.tokenizer, vocab_size=self.model.config.vocab_size
+        )
+
     def settings_for(self, options: GenerateOptions) -> SamplerSettings:
         """The sampler settings in force: those of the options, and the checkpoint's where the options set none.
 
@@ -292,9 +303,7 @@ class Engine:
         context: Context | None,
     ) -> Generation:
         config, size = self.model.config, self.context_size(options)
-        ids = prompt_ids(
-            prompt, options, template=self.template, tokenizer=self.tokenizer, vocab_size=config.vocab_size
-        )
+        ids = self.prompt_ids(prompt, options)
         if len(ids) >= size:
             raise ContextError(
                 f"the prompt has {len(ids):,} tokens and the context holds {size:,}, the answer included",

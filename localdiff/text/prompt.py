@@ -58,7 +58,7 @@ def prompt_ids(
         return ids
     if isinstance(prompt, str):
         prompt = [{"role": "user", "content": prompt}] if prompt.strip() else []
-    messages = as_messages(prompt)
+    messages = [{key: value for key, value in message.items() if key != IDS} for message in as_messages(prompt)]
     if not messages:
         raise UsageError("the prompt is empty", "give some text")
     if options.system is not None:

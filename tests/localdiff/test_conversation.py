@@ -301,7 +301,7 @@ def test_tokens_of_a_text_are_counted_as_a_message_would_have_them(chat: Dialogu
 
 
 def test_nothing_is_not_a_conversation(chat: Dialogue) -> None:
-    with pytest.raises(UsageError, match="the conversation is empty"):
+    with pytest.raises(UsageError, match="the prompt is empty"):
         list(chat.conversation.answer([]))
     with pytest.raises(UsageError, match="this one contains a `float`"):
         list(chat.conversation.answer([1.5]))  # type: ignore[list-item]

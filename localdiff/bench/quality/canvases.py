@@ -89,10 +89,7 @@ def _walk(
     """Processed logits [L, V] and their statistics, for each canvas; both are overwritten when the next one is read."""
     model, weight = engine.model, engine.model.norm.weight
     messages = [{"role": role, "content": content} for role, content in question.messages]
-    if options.system is not None:
-        messages.insert(0, {"role": "system", "content": options.system})
-    encoded = engine.template.encode(engine.tokenizer, messages, think=options.think)
-    ids = torch.tensor(encoded, device=weight.device)
+    ids = torch.tensor(engine.prompt_ids(messages, options), device=weight.device)
     cache = KVCache(model.config, len(ids), weight.dtype, engine.layer_devices)
     for start in range(0, len(ids), engine.prefill_chunk):
         model.encode(ids[start : start + engine.prefill_chunk], cache)
