@@ -121,6 +121,7 @@ ALLOWED: dict[str, set[str]] = {
         "hub",
         "quant",
         "quant.modules",
+        "view",
     },
     "doctor": {
         "diffusion",

@@ -13,6 +13,7 @@ from localdiff.chat.settings import ChatSettings
 from localdiff.chat.store import SessionStore
 from localdiff.errors import UsageError
 from localdiff.ui.output import printable
+from localdiff.view.columns import aligned
 from localdiff.view.words import counted
 
 SHOWN_SESSIONS = 15
@@ -31,12 +32,12 @@ def sessions_table(store: SessionStore, *, current: str | None) -> str:
     entries = store.entries()
     if not entries:
         return "Nothing is saved yet."
-    wide = max(len(entry.name) for entry in entries[:SHOWN_SESSIONS])
-    lines = []
+    rows = []
     for entry in entries[:SHOWN_SESSIONS]:
         star = "*" if entry.name == current else " "
         when = datetime.fromtimestamp(entry.written).strftime("%Y-%m-%d %H:%M")
-        lines.append(f"{star} {entry.name:<{wide}}  {when}  {_summary(store, entry.name)}".rstrip())
+        rows.append((f"{star} {entry.name}", when, _summary(store, entry.name)))
+    lines = aligned(rows, "<<<")
     more = len(entries) - SHOWN_SESSIONS
     if more > 0:
         lines.append(f"  and {more} more")

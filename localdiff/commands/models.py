@@ -5,7 +5,6 @@ Knows columns and the question that is asked before something is deleted; `local
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 
 from localdiff import paths, store
@@ -15,6 +14,7 @@ from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.sizes import shown_size
 from localdiff.store import DISCARDED, PARTIAL, StoredModel
 from localdiff.ui.output import Output, printable
+from localdiff.view.columns import aligned
 
 HEAD = ("name", "recipe", "size", "verified")
 
@@ -33,7 +33,7 @@ def list_models(output: Output, *, as_json: bool = False) -> int:
             )
         return 0
     rows = [HEAD, *(_row(model) for model in models)]
-    output.stdout.write("".join(f"{line}\n" for line in _aligned(rows)))
+    output.stdout.write("".join(f"{line}\n" for line in aligned(rows, "<<><")))
     return 0
 
 
@@ -93,13 +93,3 @@ def _row(model: StoredModel) -> tuple[str, str, str, str]:
 
 def _when(moment: datetime | None) -> str:
     return "not here" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M")
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    return [
-        "  ".join(
-            (row[0].ljust(widths[0]), row[1].ljust(widths[1]), row[2].rjust(widths[2]), row[3].ljust(widths[3]))
-        ).rstrip()
-        for row in rows
-    ]

@@ -16,6 +16,8 @@ from quant.dtypes import short_name
 
 from ... import __version__
 from ...sizes import shown_size
+from ...view.columns import aligned
+from ...view.words import counted
 from .parts import PARTS
 from .report import Report
 from .work import Work
@@ -50,9 +52,9 @@ def _subject(report: Report) -> Iterator[str]:
     yield f"{subject.name}, recipe {subject.recipe}, {short_name(subject.dtype)} on {subject.device}"
     yield f"{report.hardware}, torch {torch.__version__}"
     yield (
-        f"context {_counted(report.context, 'token')}, canvas {subject.built.config.canvas_length}; "
-        f"{_counted(report.timed_steps, 'step')} timed; mean entropy {report.mean_entropy:.2f} nats; "
-        f"{100 * report.experts_hit:.0f} % of the experts used, at most {_counted(report.busiest, 'row')} each"
+        f"context {counted(report.context, 'token')}, canvas {subject.built.config.canvas_length}; "
+        f"{counted(report.timed_steps, 'step')} timed; mean entropy {report.mean_entropy:.2f} nats; "
+        f"{100 * report.experts_hit:.0f} % of the experts used, at most {counted(report.busiest, 'row')} each"
     )
     if report.is_extrapolated:
         here, there = len(subject.built.layers), len(subject.stands_for.layers)
@@ -98,7 +100,7 @@ def _totals(report: Report) -> Iterator[str]:
     yield f"tok/s         {_rates(report.tokens_per_second)}, {commit} included"
     yield (
         f"prefill       {_rate(report.prefill_rate)} tok/s, {report.prefill:.2f} s for "
-        f"{_counted(report.context, 'token')}"
+        f"{counted(report.context, 'token')}"
     )
     yield f"memory        {_memory(report)}"
     yield f"load          {subject.load_seconds:.1f} s, then {report.first_step:.2f} s for the first step"
@@ -167,15 +169,12 @@ def json_line(report: Report, command: str) -> str:
     return json.dumps(_short(values), ensure_ascii=False)
 
 
-def _columns(report: Report) -> Iterator[str]:
+def _columns(report: Report) -> list[str]:
     rows: list[Sequence[str]] = [_HEAD]
     rows += [_row(part.part, part.seconds, part.share, part.work, part.floor) for part in report.parts]
     rows.append(_row("together", report.together, 1.0, report.work, report.floor))
     rows.append(_row("commit pass", report.commit, None, report.commit_work, report.commit_floor))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    for name, *figures in rows:
-        cells = [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(figures, widths[1:], strict=True))]
-        yield "  ".join(cells).rstrip()
+    return aligned(rows, "<" + ">" * (len(_HEAD) - 1))
 
 
 def _row(name: str, seconds: float, share: float | None, work: Work, floor: float) -> Sequence[str]:
@@ -201,10 +200,6 @@ def _memory(report: Report) -> str:
     if memory.anonymous is not None and memory.mapped is not None:
         shown.append(f"at the end {shown_size(memory.anonymous)} of its own and {shown_size(memory.mapped)} mapped")
     return ", ".join(shown)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _ms(seconds: float) -> str:

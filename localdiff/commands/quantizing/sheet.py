@@ -12,6 +12,8 @@ from pathlib import Path
 from localdiff import paths
 from localdiff.commands.quantizing.space import Mount
 from localdiff.sizes import shown_size
+from localdiff.view.columns import aligned
+from localdiff.view.words import counted
 from quant.gpu import Gpu
 from quant.memory import MemoryAccount
 from quant.plan import Plan
@@ -91,7 +93,7 @@ class Sheet:
         download = self.download
         if download is None:
             return "nothing: the weights are in a local directory"
-        total = shown_size(download.nbytes) + (f" in {_files(download.files)}" if download.files else "")
+        total = shown_size(download.nbytes) + (f" in {counted(download.files, 'file')}" if download.files else "")
         if not download.missing and download.files:
             return f"{total}, all here already"
         text = f"{total} into {paths.shown(download.place)}"
@@ -104,7 +106,7 @@ class Sheet:
     def _write(self) -> str:
         shards = self.plan.shards
         text = shown_size(sum(shard.nbytes for shard in shards) or self.plan.stored_bytes)
-        text += f" in {_files(len(shards))}" if shards else ""
+        text += f" in {counted(len(shards), 'file')}" if shards else ""
         text += f" into {paths.shown(self.output)}"
         if self.finished:
             text += f"; {self.finished} of them {'is' if self.finished == 1 else 'are'} finished"
@@ -159,18 +161,7 @@ def _table(plan: Plan, accounts: Mapping[int, MemoryAccount]) -> list[str]:
         amounts = [shown_size(getattr(account, part)) for account in accounts.values()]
         whole = [shown_size(sum(tensor.source.nbytes for tensor in plan.tensors)), shown_size(plan.stored_bytes)]
         rows.append([label, *(["", *whole] if part == "total" else ["", "", ""]), *amounts])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    return [
-        "  "
-        + "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
-    ]
-
-
-def _files(count: int) -> str:
-    return f"{count} file" + ("" if count == 1 else "s")
+    return [f"  {line}" for line in aligned(rows, "<" + ">" * (len(head) - 1))]
 
 
 def _context(positions: int) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from localdiff.trace.comparison.compare import BlockPair, Comparison, Stretch
 from localdiff.trace.trace import Trace
+from localdiff.view.columns import aligned
 from localdiff.view.sanitize import safe_piece
-from localdiff.view.widths import clip, text_width
+from localdiff.view.widths import clip
 
 MAX_STRETCHES = 12
 _MAX_VALUE = 60
@@ -133,16 +134,7 @@ def _timing(traces: tuple[Trace, Trace]) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]], sides: str) -> str:
-    """Columns of equal width, two apart; `<` and `>` set each one's alignment."""
-    widths = [max(text_width(row[column]) for row in rows) for column in range(len(sides))]
-    lines = []
-    for row in rows:
-        cells = []
-        for cell, width, side in zip(row, widths, sides, strict=True):
-            room = " " * (width - text_width(cell))
-            cells.append(cell + room if side == "<" else room + cell)
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    return "\n".join(aligned(rows, sides))
 
 
 def _safe(text: str) -> str:

@@ -1,0 +1,25 @@
+"""Columns stay in line, whatever is in them."""
+
+from __future__ import annotations
+
+from localdiff.view.columns import aligned
+
+
+def test_cells_are_aligned_to_their_side() -> None:
+    assert aligned([("", "step", "seconds"), ("A", "12", "0.5"), ("B", "9", "")], "<>>") == [
+        "   step  seconds",
+        "A    12      0.5",
+        "B     9",
+    ]
+
+
+def test_a_wide_character_takes_two_columns() -> None:
+    assert aligned([("name", "size"), ("模型", "3 MB"), ("e\u0301", "4 MB")], "<>") == [
+        "name  size",
+        "模型  3 MB",
+        "e\u0301     4 MB",
+    ]
+
+
+def test_no_rows_are_no_lines() -> None:
+    assert aligned([], "") == []
