@@ -20,9 +20,9 @@ from typing import Any, Literal
 from localdiff import paths
 from localdiff.errors import ResourceError, UsageError, WeightsError
 from localdiff.private import make_private_folder, write_private
-from quant import RECIPES
+from quant import RECIPES, released
 
-MODEL = "google/diffusiongemma-26B-A4B-it"
+MODEL = released.MODEL
 DEMO = "demo"
 MANIFEST = "quant.json"
 PARTIAL, DISCARDED = ".partial", ".discarded"

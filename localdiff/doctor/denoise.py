@@ -19,9 +19,9 @@ from localdiff.doctor.values import DenoiseValues, demo_digest
 from localdiff.engine import Engine
 from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.events import DenoiseStep
-from localdiff.hub import DEMO
 from localdiff.hub.reference import resolve_local
 from localdiff.options import GenerateOptions
+from localdiff.store import DEMO
 
 PROMPT = "Spell the word canvas."
 AGREEMENT = 0.98

@@ -5,6 +5,5 @@ about what is in the files.
 """
 
 from localdiff.hub.reference import ModelSource, resolve, show_downloads
-from localdiff.store import DEMO
 
-__all__ = ["DEMO", "ModelSource", "resolve", "show_downloads"]
+__all__ = ["ModelSource", "resolve", "show_downloads"]

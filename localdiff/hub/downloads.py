@@ -22,10 +22,8 @@ from typing import Any, Protocol, Self
 from localdiff.config import is_set
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
 from localdiff.hub.problems import UnreachableError
+from localdiff.hub.reference import WORKERS
 from localdiff.hub.repository import CONFIG, Repository
-
-WORKERS = 2
-"""Files at a time: interrupted ones start over, and these files have several gigabytes."""
 
 _PATIENCE = 5.0
 _POLL = 0.1

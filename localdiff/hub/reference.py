@@ -30,8 +30,8 @@ NEEDED = (*TEXT_FILES, MANIFEST, "*.safetensors", "*.safetensors.index.json")
 # A Hub id is `owner/name`, each part of letters, digits, `-`, `_` and `.`; the Hub itself refuses `--` and `..`.
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
-# Two files at a time: an interrupted download loses every unfinished file, and these have several gigabytes.
-_WORKERS = 2
+WORKERS = 2
+"""Files fetched at a time: interrupted ones start over, and these have several gigabytes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,7 +151,7 @@ def _fetch(reference: str, revision: str | None, offline: bool) -> ModelSource:
             local_files_only=offline,
             allow_patterns=list(NEEDED),
             ignore_patterns=["*/*"],
-            max_workers=_WORKERS,
+            max_workers=WORKERS,
             library_name="localdiff",
         )
     except Exception as error:

@@ -19,11 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from localdiff.bench.step.random_weights import random_model
-from localdiff.bench.step.released import LAYERS, released_config
+from localdiff.bench.step.released import released_config
 from localdiff.hardware import cpu_name
 from localdiff.model.cache import KVCache
 from quant.cpu.choice import prepare
 from quant.recipe import recipe_named
+from quant.released import LAYERS
 from tests.bench.reference_weights import first_layers, random_reference
 from tests.reference import Reference
 

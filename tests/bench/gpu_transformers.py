@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from localdiff.bench.step.released import LAYERS, released_config
+from localdiff.bench.step.released import released_config
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from quant.released import LAYERS
 
 from .gpu_process import ended
 

@@ -9,6 +9,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from ...engine import ModelIdentity
 from .comparison import Comparison, Row
 from .estimate import Estimate
 
@@ -63,7 +64,7 @@ def to_object(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _identity(identity: Any) -> dict[str, Any]:
+def _identity(identity: ModelIdentity) -> dict[str, Any]:
     return {name: getattr(identity, name) for name in ("model", "recipe", "revision", "device", "dtype")}
 
 

@@ -5,11 +5,9 @@ Knows numbers; a test compares them with the published `config.json`.
 
 from __future__ import annotations
 
-from quant.released import CANVAS, LAYERS, MODEL, WINDOW
+from quant.released import CANVAS, LAYERS, WINDOW
 
 from ...model.config import LayerConfig, ModelConfig, RopeConfig
-
-__all__ = ["FEWEST_LAYERS", "LAYERS", "MODEL", "released_config"]
 
 FULL_EVERY = 6
 FEWEST_LAYERS = FULL_EVERY

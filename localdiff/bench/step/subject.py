@@ -18,6 +18,7 @@ from quant.codecs import CODECS
 from quant.errors import RecipeError
 from quant.memory import SLACK, Held, MemoryAccount
 from quant.recipe import Recipe, recipe_named
+from quant.released import LAYERS, MODEL
 
 from ...errors import ResourceError, UsageError
 from ...hub import resolve
@@ -31,7 +32,7 @@ from ...model.diffusion_gemma import DiffusionGemma
 from ...sizes import shown_size
 from .layers import Layers
 from .random_weights import random_model, stored_as
-from .released import LAYERS, MODEL, released_config
+from .released import released_config
 
 
 @dataclass(frozen=True, slots=True)

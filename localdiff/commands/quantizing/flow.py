@@ -26,8 +26,9 @@ from localdiff.commands.quantizing.request import QuantizeRequest
 from localdiff.commands.quantizing.sheet import Sheet, shortage
 from localdiff.commands.question import Ask
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
-from localdiff.hub.downloads import WORKERS, Downloads
+from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import UnreachableError
+from localdiff.hub.reference import WORKERS
 from localdiff.sizes import shown_size
 from localdiff.ui.output import Output, printable, shell_word
 from localdiff.ui.progress import board

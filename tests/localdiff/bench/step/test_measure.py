@@ -13,7 +13,7 @@ from localdiff.bench.step import subject as subjects
 from localdiff.bench.step.measure import CLOCKED, COMMITS, WARM_UP, Stopwatch, _middle
 from localdiff.bench.step.parts import PARTS, PartClock, Place
 from localdiff.bench.step.paths import path_of, paths_of
-from localdiff.bench.step.released import LAYERS, released_config
+from localdiff.bench.step.released import released_config
 from localdiff.bench.step.run import Measurement, run
 from localdiff.bench.step.subject import Subject, random_subject, real_subject
 from localdiff.bench.step.words import table
@@ -25,6 +25,7 @@ from localdiff.model.projections import fuse_projections
 from localdiff.static import Denoiser, denoiser
 from localdiff.static.reading import read_through_torch
 from quant.recipe import RECIPES
+from quant.released import LAYERS
 from tests.kernels import needs_triton
 from tests.localdiff.bench.step.small import CANVAS, CEILINGS, small_subject
 from tests.steps import denoiser_of

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from localdiff.bench.step.released import FEWEST_LAYERS, LAYERS, released_config
+from localdiff.bench.step.released import FEWEST_LAYERS, released_config
 from localdiff.commands import bench_step
 from localdiff.load.accounting import account
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from quant.released import released_shapes
+from quant.released import LAYERS, released_shapes
 from tests import released
 
 
