@@ -216,8 +216,8 @@ class SourceStoppedError(Exception):
     """Fetching weight files was stopped before this one arrived."""
 
 
-def described(shapes: Mapping[str, Sequence[int]], dtype: str = "BF16") -> tuple[StoredTensor, ...]:
-    """Tensors of which only names and shapes are known."""
+def described(shapes: Mapping[str, Sequence[int]]) -> tuple[StoredTensor, ...]:
+    """Tensors in BF16 of which only names and shapes are known."""
     return tuple(
-        StoredTensor(name=name, dtype=dtype, shape=tuple(shape), file="", start=0) for name, shape in shapes.items()
+        StoredTensor(name=name, dtype="BF16", shape=tuple(shape), file="", start=0) for name, shape in shapes.items()
     )

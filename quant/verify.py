@@ -21,6 +21,9 @@ from .slices import row_slices
 from .source import SourceFile, StoredTensor, parse_header, read_start
 from .writer import Part, file_sha256
 
+_WORST = 5
+"""Tensors that are named."""
+
 
 def verify(directory: Path) -> Iterator[FileChecked]:
     """Check a directory, a file at a time.
@@ -50,11 +53,11 @@ def require_sound(checked: FileChecked) -> None:
         )
 
 
-def worst_tensors(manifest: Manifest, count: int = 5) -> tuple[tuple[str, str, float], ...]:
+def worst_tensors(manifest: Manifest) -> tuple[tuple[str, str, float], ...]:
     """The tensors with the largest errors in units of what their codec should keep: name, fate, error."""
     errors = [(name, tensor.fate, tensor.error) for name, tensor in manifest.tensors.items() if tensor.fate in CODECS]
     errors.sort(key=lambda entry: (-entry[2] / CODECS[entry[1]].error_limit, entry[0]))
-    return tuple(errors[:count])
+    return tuple(errors[:_WORST])
 
 
 def _file_problem(path: Path, entry: FileEntry) -> str | None:

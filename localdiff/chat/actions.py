@@ -204,10 +204,10 @@ def trace(desk: Desk, argument: str) -> None:
     messages, options = desk.asked
     name = ""
     if argument:
-        paths = split_paths(argument)
-        if len(paths) != 1:
+        files = split_paths(argument)
+        if len(files) != 1:
             raise UsageError("`/trace` takes one file", '`/trace "my file.jsonl"`')
-        name = str(paths[0])
+        name = str(files[0])
     desk.say(desk.save_trace(desk.talker.events, messages, options, name))
 
 

@@ -6,7 +6,6 @@ Knows the order of these steps; knows nothing about keys, streams of events or f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from localdiff.chat.actions import ACTIONS, Leave
 from localdiff.chat.desk import Ask, Desk
@@ -25,13 +24,11 @@ class Chat:
     Args:
         desk: what commands act on.
         reader: reads what is typed.
-        clock: seconds, monotonic.
     """
 
-    def __init__(self, desk: Desk, reader: Reader, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, desk: Desk, reader: Reader) -> None:
         self._desk = desk
         self._reader = reader
-        self._clock = clock
         self._hinted: float | None = None
         self._knows_exit = False
 
@@ -83,7 +80,7 @@ class Chat:
 
     def _hint(self) -> None:
         """Print a hint for Ctrl-C on an empty line, but not twice in a row."""
-        now = self._clock()
+        now = time.monotonic()
         if self._hinted is None or now - self._hinted >= _PATIENCE:
             self._desk.say("Ctrl-D or /exit to leave.")
         self._hinted = now

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -49,7 +49,6 @@ def doctor(
     *,
     keyboard: TextIO | None,
     env: Mapping[str, str] = os.environ,
-    bench: Callable[[], str] | None = None,
 ) -> int:
     """Examine this machine.
 
@@ -58,7 +57,6 @@ def doctor(
         output: the streams.
         keyboard: where the terminal answers a query, or None.
         env: environment.
-        bench: measures a step and returns the line of JSON for the report.
 
     Returns:
         0, or the code of the first check that failed.
@@ -78,7 +76,7 @@ def doctor(
         measured = None
         if request.report and not request.quick:
             status.show("checking: the time of a step")
-            measured = _measured(bench or measure_step)
+            measured = _measured()
     finally:
         status.clear()
     code = exit_code(findings)
@@ -104,10 +102,10 @@ def measure_step() -> str:
     return json_line(measure(request, lambda _progress: None), command)
 
 
-def _measured(bench: Callable[[], str]) -> str:
+def _measured() -> str:
     """The line of a measurement; one that fails must not cost the rest of the report."""
     try:
-        return bench()
+        return measure_step()
     except Exception as error:
         return json.dumps({"bench_step": None, "error": type(error).__name__})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO, TypeAlias, get_args
@@ -201,21 +201,14 @@ def _stage(trace: Trace, palette: Palette) -> Stage:
     )
 
 
-def _play(
-    request: ReplayRequest,
-    trace: Trace,
-    output: Output,
-    keyboard: TextIO,
-    env: Mapping[str, str],
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
+def _play(request: ReplayRequest, trace: Trace, output: Output, keyboard: TextIO, env: Mapping[str, str]) -> None:
     screen = output.stdout.file
     color = palette_color(request.palette, request.color, output.stdout)
     palette = resolve_palette(request.palette, env=env, encoding=screen.encoding, color=color)
     stage = _stage(trace, palette)
     player = Player(timeline=Timeline(trace.events), speed=request.pace)
     with ReplayScreen(keyboard, screen) as terminal:
-        last, shown = clock(), player.index
+        last, shown = time.monotonic(), player.index
         before, drawn = None, Drawn()
         while not player.done:
             if player.index != shown:
@@ -225,7 +218,7 @@ def _play(
             terminal.draw([encode_row(row) for row in rows])
             wait = player.wait
             key = terminal.key(None if wait is None else max(wait, _FRAME_SECONDS))
-            now = clock()
+            now = time.monotonic()
             player, last = player.pass_time(now - last), now
             if key is not None:
                 player = player.press(key)

@@ -116,7 +116,7 @@ class Key:
 _MODEL_SAYS = "as the model says"
 
 
-def _generation(name: str, kind: Kind, what: str, otherwise: str = _MODEL_SAYS, choices: tuple[str, ...] = ()) -> Key:
+def _generation(name: str, kind: Kind, what: str, otherwise: str = _MODEL_SAYS) -> Key:
     word = name.rpartition(".")[2]
     default = getattr(GenerateOptions(), word)
     return Key(
@@ -125,7 +125,6 @@ def _generation(name: str, kind: Kind, what: str, otherwise: str = _MODEL_SAYS, 
         what=what,
         default=default,
         otherwise="" if default is not None else otherwise,
-        choices=choices,
         option=word,
     )
 

@@ -116,7 +116,6 @@ class ChatTemplate:
         *,
         think: bool = False,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
     ) -> list[int]:
         """The prompt as ids: as `render` and `tokenizer.encode`, but no typed text becomes a control token.
 
@@ -130,9 +129,7 @@ class ChatTemplate:
             UsageError, WeightsError: as `render`, and as `Tokenizer.encode_segments`.
         """
         shield = tokenizer.shield
-        text = self.render(
-            messages, think=think, tools=tools, add_generation_prompt=add_generation_prompt, shield=shield
-        )
+        text = self.render(messages, think=think, tools=tools, shield=shield)
         return tokenizer.encode_segments(shield.segments(text))
 
     def _failure(self, verb: str, error: Exception) -> WeightsError:

@@ -22,6 +22,7 @@ from .sharing import MOST, share_out
 
 _CHECKED = 128
 _TIMED = (64, 256)
+_RUNS = 5
 _SLOW = 20
 """Most time of an int8 product, in units of the fp32 one: with int8 instructions it is below 1; without, hundreds."""
 _SHIFT = 128
@@ -143,9 +144,9 @@ def _trial(codes: Tensor) -> Callable[[], Tensor]:
     return partial(_multiplied, codes, packed, torch.ones(len(codes)), torch.zeros(len(codes), dtype=torch.int32))
 
 
-def _least_seconds(work: Callable[[], object], runs: int = 5) -> float:
+def _least_seconds(work: Callable[[], object]) -> float:
     seconds = []
-    for _ in range(runs):
+    for _ in range(_RUNS):
         began = time.perf_counter()
         work()
         seconds.append(time.perf_counter() - began)

@@ -50,9 +50,9 @@ def percentile(key: str) -> int:
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big") % 100
 
 
-def is_held_out(key: str, percent: int = HELD_OUT_PERCENT) -> bool:
+def is_held_out(key: str) -> bool:
     """True if training must never see this key. Keys are prefixed with their skill's name."""
-    return percentile(key) < percent
+    return percentile(key) < HELD_OUT_PERCENT
 
 
 def draw(rng: Random, split: Split, make: Callable[[Random], T], key_of: Callable[[T], str]) -> T:

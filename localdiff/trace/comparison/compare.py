@@ -48,7 +48,6 @@ class BlockPair:
         number: of the block.
         steps: denoise steps of each.
         seconds: of each.
-        reasons: how each ended.
         noise_differs: whether the two began from other noise.
         parting: the first step whose drafts differ, or None if none of the common ones do.
         changed: committed tokens that differ, position by position, lengths included.
@@ -58,7 +57,6 @@ class BlockPair:
     number: int
     steps: tuple[int | None, int | None]
     seconds: Pair
-    reasons: tuple[str | None, str | None]
     noise_differs: bool
     parting: Parting | None
     changed: int
@@ -171,7 +169,6 @@ class _Tokens:
             number=number,
             steps=_each(both, lambda block: len(block.steps)),
             seconds=_each(both, lambda block: block.seconds),
-            reasons=_each(both, _reason),
             noise_differs=one is not None and other is not None and one.started.canvas_ids != other.started.canvas_ids,
             parting=None if one is None or other is None else self._parting(number, one, other),
             changed=changed,
@@ -221,10 +218,6 @@ class _Tokens:
 def _each(blocks: tuple[Block | None, Block | None], value: Callable[[Block], T]) -> tuple[T | None, T | None]:
     one, other = (None if block is None else value(block) for block in blocks)
     return one, other
-
-
-def _reason(block: Block) -> str:
-    return block.committed.reason if block.committed else "cut short"
 
 
 def _gaps(pairs: Sequence[tuple[Block, Block]]) -> tuple[StepGap, ...]:

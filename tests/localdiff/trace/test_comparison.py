@@ -116,7 +116,6 @@ def test_runs_of_different_length_and_noise() -> None:
     assert comparison.noise_differs
     assert [block.steps for block in comparison.blocks] == [(4, 6)] * 3 + [(None, 6)]
     assert comparison.blocks[3].parting is None
-    assert comparison.blocks[3].reasons == (None, "converged")
     assert [gap.step for gap in comparison.gaps] == [1, 2, 3, 4]
     assert ("seed", "0", "5") in comparison.settings
 
