@@ -37,7 +37,7 @@ class GenerateOptions:
         steps: most denoise steps a block may take; the temperature schedule is stretched over as many.
         cap: stop every block after this many steps and leave the schedule unchanged.
         entropy_bound: entropy in nats that the positions accepted in one step may sum to.
-        t_min: temperature of the last step.
+        t_min: temperature that the last step is just above, by the difference to `t_max` over the number of steps.
         t_max: temperature of the first step.
         temperature: 0 takes the most probable id in place of a drawn one; any other value is the temperature of every
             step and sets both `t_min` and `t_max`.
@@ -94,7 +94,7 @@ class GenerateOptions:
                 "a system prompt is UTF-8 text; `iconv` converts other encodings",
             ) from None
 
-    def _require_integer(self, name: str, *, at_least: int, at_most: int | None = None) -> None:
+    def _require_integer(self, name: str, *, at_least: int, at_most: int) -> None:
         value = getattr(self, name)
         if value is None and name not in ("max_tokens", "context", "alternatives"):
             return
@@ -102,7 +102,7 @@ class GenerateOptions:
             raise _bad(name, value, "a whole number")
         if value < at_least:
             raise _bad(name, value, f">= {at_least}")
-        if at_most is not None and value > at_most:
+        if value > at_most:
             raise _bad(name, value, f"<= {at_most}")
 
     def _require_number(

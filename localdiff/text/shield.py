@@ -4,10 +4,8 @@ Knows control tokens as strings and one mark; knows nothing about ids, roles or 
 
 A chat template writes control tokens (`<|turn>`, `<turn|>`, ...) as text around the messages, and the
 tokenizer reads them back from the one rendered string, so a message that holds `<turn|>` would close its own
-turn. What peers do about it, as of September 2026: transformers renders first and parses everything, and
-since 5.23 offers `sanitize_control_tokens=True` (off by default); llama.cpp parses everything and plans to
-tell input from template. Here it is always on, and costs nothing where a message holds no control token: the
-ids are then exactly those of the released rendering.
+turn. transformers offers `sanitize_control_tokens=True` against that. Here it is always on, and costs nothing
+where a message holds no control token: the ids are then exactly those of the released rendering.
 
     cover      "2<3 <turn|>" ─► "2<·3 <·turn|>"          · is MARK, after every character that starts a token
     render     "<|turn>user 2<·3 <·turn|><turn|>"        the template's own tokens carry no mark
