@@ -97,16 +97,13 @@ def chat_command(
     from localdiff.commands.chat import TYPED, ChatRequest, chat
     from localdiff.commands.live import LiveOptions
     from localdiff.commands.record import RecordOptions
-    from localdiff.commands.run import RunRequest
 
     streams = decide_streams(context, color)
     wish = live_wish(context)
     request = ChatRequest(
-        run=RunRequest(
-            options=generate_options(context),
-            choice=model_choice(context),
-            live=LiveOptions(wish=live, preferred=wish, palette=palette, fps=fps, color=color),
-        ),
+        options=generate_options(context),
+        choice=model_choice(context),
+        live=LiveOptions(wish=live, preferred=wish, palette=palette, fps=fps, color=color),
         looks=Looks(live=live or wish or "auto", think="show" if think else "off", markdown=not no_markdown),
         origins=origins_of(context, typed=TYPED),
         resume=resume,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypeAlias
+from typing import BinaryIO, Protocol, TypeAlias
 
 from localdiff import paths
 from localdiff.chat.catalog import damage_line, opened_line
@@ -20,18 +20,17 @@ from localdiff.chat.loop import Chat
 from localdiff.chat.partner import Interruptible, Partner, Reader, Render, View
 from localdiff.chat.session import Session
 from localdiff.chat.session_file import Opened
-from localdiff.chat.settings import ChatSettings, Looks
+from localdiff.chat.settings import ChatSettings, Looks, Think
 from localdiff.chat.store import SessionStore
 from localdiff.chat.talker import Talker
 from localdiff.chat.typeahead import typing_ahead, typing_as_usual
 from localdiff.chat.typed import LineReader
 from localdiff.commands.chat_trace import Headers, Recorded, reply_recorder, trace_saver
 from localdiff.commands.interrupt import cancel_on_interrupt
-from localdiff.commands.live import live_view, mode_of
+from localdiff.commands.live import LiveOptions, live_view, mode_of
 from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import RecordOptions, TraceFile, trace_file
-from localdiff.commands.run import RunRequest
 from localdiff.commands.status_line import status_line
 from localdiff.errors import LocaldiffError, UsageError
 from localdiff.events import Channel
@@ -48,7 +47,9 @@ class ChatRequest:
     """What the command line asks for.
 
     Attributes:
-        run: the model, the settings of every reply and how they may be watched.
+        options: settings of every reply.
+        choice: the model.
+        live: how replies may be watched.
         looks: how the chat looks initially.
         origins: where settings came from, by the names of their fields; see `ChatSettings`.
         resume: continue the last session.
@@ -57,7 +58,9 @@ class ChatRequest:
         record: whether to keep a trace of the latest reply.
     """
 
-    run: RunRequest
+    options: GenerateOptions
+    choice: ModelChoice = ModelChoice()
+    live: LiveOptions = LiveOptions()
     looks: Looks = Looks()
     origins: Mapping[str, str]
     resume: bool = False
@@ -70,13 +73,13 @@ class Speaker(Partner, Recorded, Protocol):
     """A partner with a model behind it, whose replies can be recorded."""
 
 
-Load: TypeAlias = Callable[[RunRequest, LoadProgress], Speaker]
+Load: TypeAlias = Callable[[ChatRequest, LoadProgress], Speaker]
 
 TYPED = "command line"
 """Origin in `ChatRequest.origins` of a setting that was typed."""
 
 
-def load_speaker(request: RunRequest, progress: LoadProgress) -> Speaker:
+def load_speaker(request: ChatRequest, progress: LoadProgress) -> Speaker:
     """Load the model; torch is imported here and not before."""
     engine = request.choice.load(context=request.options.context, progress=progress)
     from localdiff.conversation import Conversation
@@ -105,7 +108,7 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
         raise UsageError(
             "stdout is closed, so the answers would be lost", "`localdiff run -o FILE` writes one to a file"
         )
-    mode_of(request.run.live, output, lines_on_stdout=False)  # raises if what is asked for cannot be drawn
+    mode_of(request.live, output, lines_on_stdout=False)  # raises if what is asked for cannot be drawn
     # Remarks and command output are for the user, on the terminal that there is.
     spoken = output if output.stderr.terminal or not output.stdout.terminal else replace(output, stderr=output.stdout)
     with trace_file(request.record, spoken) as trace:
@@ -125,14 +128,14 @@ def _talk(
     store = SessionStore(paths.state_dir() / "sessions")
     opened = _session(request, store)
     session = opened.session
-    run = _continued(request, session)
+    request = _continued(request, session)
     keyboard = _keyboard(stdin, spoken)
     with typing_ahead(keyboard):
-        partner = _load(run, output, load)
+        partner = _load(request, output, load)
     engine = partner.engine
-    _remember(session, engine.identity, run.choice)
+    _remember(session, engine.identity, request.choice)
     settings = ChatSettings(
-        replace(run.options, system=None),
+        replace(request.options, system=None),
         replace(request.looks, think=_think(request, session)),
         origins=request.origins,
         in_force=lambda options: _in_force(partner, options),
@@ -174,18 +177,18 @@ def _talk(
     return desk.failure if keyboard is None else 0
 
 
-def _continued(request: ChatRequest, session: Session) -> RunRequest:
-    """What is to be loaded: as typed, else the model and adapter of a session that is continued, else as configured."""
-    run = request.run
+def _continued(request: ChatRequest, session: Session) -> ChatRequest:
+    """The request, with the model and adapter of a session that is continued, unless a model was typed."""
     if not session.model or request.origins.get("model") == TYPED:
-        return run
+        return request
+    choice = request.choice
     choice = replace(
-        run.choice,
+        choice,
         model=session.model,
-        adapter=run.choice.adapter or session.adapter,
-        revision=run.choice.revision or session.revision,
+        adapter=choice.adapter or session.adapter,
+        revision=choice.revision or session.revision,
     )
-    return replace(run, choice=choice)
+    return replace(request, choice=choice)
 
 
 def _remember(session: Session, identity: ModelIdentity, choice: ModelChoice) -> None:
@@ -209,7 +212,7 @@ def _session(request: ChatRequest, store: SessionStore) -> Opened:
         if not entries:
             raise UsageError("there is no session to continue", "`localdiff chat` starts one")
         name = entries[0].name
-    options = request.run.options
+    options = request.options
     if name is None or not store.exists(name):
         session = Session(name=name, created=stamp(), system=options.system, think=options.think)
         return Opened(session=session, damage=None)
@@ -219,14 +222,14 @@ def _session(request: ChatRequest, store: SessionStore) -> Opened:
     return opened
 
 
-def _think(request: ChatRequest, session: Session) -> Any:
+def _think(request: ChatRequest, session: Session) -> Think:
     """How the model is asked to think: as typed, else as in the session that is continued."""
     if request.origins.get("think") == TYPED or not session.turns:
         return request.looks.think
     return "off" if not session.think else "show" if request.looks.think == "off" else request.looks.think
 
 
-def _load(request: RunRequest, output: Output, load: Load) -> Speaker:
+def _load(request: ChatRequest, output: Output, load: Load) -> Speaker:
     with status_line(output) as status:
         return load(request, show_loading(status, request.choice.model))
 
@@ -244,7 +247,7 @@ def _views(request: ChatRequest, output: Output, partner: Speaker) -> Callable[.
         legend: bool,
         render: Render | None,
     ) -> View | None:
-        options = replace(request.run.live, wish=None, preferred=wish)
+        options = replace(request.live, wish=None, preferred=wish)
         mode = mode_of(options, output, lines_on_stdout=False)
         if mode == "off":
             return None

@@ -15,7 +15,6 @@ from localdiff.chat.settings import Looks
 from localdiff.commands import chat as command
 from localdiff.commands.chat import ChatRequest
 from localdiff.commands.model_choice import ModelChoice
-from localdiff.commands.run import RunRequest
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import Output, Stream
 from tests.fakes_chat import ScriptedSpeaker
@@ -54,7 +53,7 @@ class Room:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
         self.speaker = ScriptedSpeaker()
-        self.loaded: list[RunRequest] = []
+        self.loaded: list[ChatRequest] = []
         self.typist: Typist | None = None
         self.paper = io.StringIO()
 
@@ -75,10 +74,8 @@ class Room:
             patch.setattr(command, "LineReader", lambda _stdin: self.typist)
             code = command.chat(
                 ChatRequest(
-                    run=RunRequest(
-                        options=options or GenerateOptions(seed=7),
-                        choice=ModelChoice(model=request.pop("model", None), revision=request.pop("revision", None)),
-                    ),
+                    options=options or GenerateOptions(seed=7),
+                    choice=ModelChoice(model=request.pop("model", None), revision=request.pop("revision", None)),
                     looks=looks or Looks(),
                     origins=request.pop("origins", {}),
                     **request,
@@ -91,7 +88,7 @@ class Room:
         assert (code != 0) == bool(re.search("^(error: |Unknown command)", paper.getvalue(), re.MULTILINE))
         return re.sub(r"\d{4}-\d\d-\d\d-\d{6}(-\d+)?", "TIME", paper.getvalue())
 
-    def _load(self, request: RunRequest, _progress: object) -> ScriptedSpeaker:
+    def _load(self, request: ChatRequest, _progress: object) -> ScriptedSpeaker:
         self.loaded.append(request)
         return self.speaker
 

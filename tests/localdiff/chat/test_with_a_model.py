@@ -14,7 +14,6 @@ from localdiff import paths
 from localdiff.chat.settings import Looks
 from localdiff.commands import chat as command
 from localdiff.commands.chat import ChatRequest
-from localdiff.commands.run import RunRequest
 from localdiff.conversation import Conversation
 from localdiff.events import DenoiseStep, RunFinished
 from localdiff.options import GenerateOptions
@@ -41,7 +40,7 @@ class Room:
             patch.setattr(command, "LineReader", lambda _stdin: Typist(lines, paper))
             command.chat(
                 ChatRequest(
-                    run=RunRequest(options=replace(OPTIONS, think=think)),
+                    options=replace(OPTIONS, think=think),
                     looks=Looks(think="show" if think else "off"),
                     origins={},
                     resume=resume,

@@ -33,7 +33,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ChatRequest]:
 def test_without_options_everything_is_the_default(cli: Cli, requests: list[ChatRequest]) -> None:
     assert cli("chat").code == 0
     (request,) = requests
-    assert request.run.options == GenerateOptions()
+    assert request.options == GenerateOptions()
     assert request.looks == Looks()
     assert (request.origins, request.resume, request.session, request.private) == ({}, False, None, False)
 
@@ -47,7 +47,7 @@ def test_every_option_arrives(cli: Cli, requests: list[ChatRequest]) -> None:
     )
     assert cli("chat", *options.split()).code == 0
     (request,) = requests
-    assert request.run.options == GenerateOptions(
+    assert request.options == GenerateOptions(
         system="Brief.",
         think=True,
         max_tokens=9,
@@ -63,11 +63,10 @@ def test_every_option_arrives(cli: Cli, requests: list[ChatRequest]) -> None:
         alternatives=3,
     )
     assert request.record == RecordOptions(file=Path("run.jsonl"))
-    run = request.run
-    assert run.choice == ModelChoice(
+    assert request.choice == ModelChoice(
         model="demo", device="cpu", dtype="fp32", max_memory=2_000_000_000, offline=True, revision="abc"
     )
-    assert (run.live.wish, run.live.palette, run.live.fps) == ("off", "mono", 5)
+    assert (request.live.wish, request.live.palette, request.live.fps) == ("off", "mono", 5)
     assert request.looks == Looks(live="off", think="show", markdown=False)
     assert (request.resume, request.private) == (True, True)
     assert {request.origins[name] for name in ("steps", "think", "system", "seed", "context")} == {"command line"}
@@ -81,7 +80,7 @@ def test_settings_say_where_they_came_from(
     (tmp_path / "config.toml").write_text('[generate]\nsteps = 12\nt_min = 0.2\n[ui]\nlive = "line"\n')
     assert cli("chat", "--temperature", "0.5").code == 0
     (request,) = requests
-    assert request.run.options == GenerateOptions(steps=12, cap=9, temperature=0.5)
+    assert request.options == GenerateOptions(steps=12, cap=9, temperature=0.5)
     assert request.origins == {
         "cap": "LOCALDIFF_CAP",
         "steps": f"{tmp_path}/config.toml:2",
@@ -129,8 +128,8 @@ def test_a_session_remembers_its_model(cli: Cli, monkeypatch: pytest.MonkeyPatch
     real = command.chat
 
     def chat(request: ChatRequest, *streams: Any, **inputs: Any) -> int:
-        def load(run: Any, _progress: object) -> ScriptedSpeaker:
-            models.append(run.choice.model)
+        def load(wanted: ChatRequest, _progress: object) -> ScriptedSpeaker:
+            models.append(wanted.choice.model)
             return ScriptedSpeaker()
 
         return real(request, *streams, **inputs, load=load)
