@@ -23,8 +23,8 @@ _EXCERPT = 40
 def settings_table(settings: ChatSettings) -> str:
     """Every setting: name, value, origin."""
     rows = settings.rows()
-    wide = max(len(value) for _, value, _ in rows)
-    return "\n".join(f"{name:<14}  {value:<{wide}}  {origin}" for name, value, origin in rows)
+    wide = max(len(row.value) for row in rows)
+    return "\n".join(f"{row.name:<14}  {row.value:<{wide}}  {row.origin}" for row in rows)
 
 
 def sessions_table(store: SessionStore, *, current: str | None) -> str:

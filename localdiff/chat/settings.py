@@ -56,12 +56,29 @@ _KEYS: Mapping[str, Key] = {
 
 def names() -> tuple[str, ...]:
     """Names of the settings, in the words of `/set`."""
-    return tuple(word.replace("_", "-") for word in (*_KEYS, *_CHOICES))
+    return tuple(map(_typed, (*_KEYS, *_CHOICES)))
 
 
 def values(name: str) -> tuple[str, ...]:
     """Values of a setting that has a fixed set of them."""
     return (*_CHOICES.get(name, ()), _DEFAULT)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """A setting as it is shown.
+
+    Attributes:
+        name: in the words of `/set`.
+        value: what is in force; if it is not set, what decides instead, or `none`.
+        origin: where that comes from.
+        is_set: whether there is a value.
+    """
+
+    name: str
+    value: str
+    origin: str
+    is_set: bool
 
 
 class ChatSettings:
@@ -129,26 +146,31 @@ class ChatSettings:
         Raises:
             UsageError: there is no such setting.
         """
-        name = name.replace("_", "-")
-        for found, value, origin in self.rows():
-            if found == name and value == _otherwise(name):
-                return f"{name} is not set" if value == "none" else f"{name} is not set: {value}"
-            if found == name:
-                return f"{name} {value} ({origin})"
-        raise _unknown(name)
+        name = _typed(name)
+        row = next((row for row in self.rows() if row.name == name), None)
+        if row is None:
+            raise _unknown(name)
+        if row.is_set:
+            return f"{name} {row.value} ({row.origin})"
+        return f"{name} is not set" if row.value == "none" else f"{name} is not set: {row.value}"
 
-    def rows(self) -> list[tuple[str, str, str]]:
-        """Every setting: its name, its value and its origin."""
+    def rows(self) -> list[Row]:
+        """Every setting."""
         in_force = self._in_force(self.options)
         rows = []
         for word, key in _KEYS.items():
-            value = getattr(self.options, word)
-            origin = self._origins.get(word, "default")
+            value, origin = getattr(self.options, word), self._origin(word)
             if value is None and in_force.get(word) is not None:
                 value, origin = in_force[word], "the model"
-            rows.append((word, key.otherwise.replace("_", "-") if value is None else _shown(value), origin))
-        rows += [(word, _shown(getattr(self.looks, word)), self._origins.get(word, "default")) for word in _CHOICES]
-        return [(word.replace("_", "-"), value, origin) for word, value, origin in rows]
+            shown = key.otherwise.replace("_", "-") if value is None else _shown(value)
+            rows.append(Row(name=_typed(word), value=shown, origin=origin, is_set=value is not None))
+        for word in _CHOICES:
+            shown = _shown(getattr(self.looks, word))
+            rows.append(Row(name=_typed(word), value=shown, origin=self._origin(word), is_set=True))
+        return rows
+
+    def _origin(self, word: str) -> str:
+        return self._origins.get(word, "default")
 
     def _option(self, field: str, text: str) -> None:
         default = {each.name: each.default for each in fields(GenerateOptions)}[field]
@@ -166,10 +188,9 @@ class ChatSettings:
         self.options = replace(self.options, think=self.looks.think != "off")
 
 
-def _otherwise(name: str) -> str | None:
-    """What decides where a setting is left open, in the words of `/set`; None for one that never is."""
-    key = _KEYS.get(name.replace("-", "_"))
-    return None if key is None else key.otherwise.replace("_", "-") or None
+def _typed(word: str) -> str:
+    """A name in the words of `/set`."""
+    return word.replace("_", "-")
 
 
 def _unknown(name: str) -> UsageError:
@@ -179,7 +200,7 @@ def _unknown(name: str) -> UsageError:
 
 
 def _as_set(name: str, value: object) -> str:
-    return f"`{name.replace('_', '-')} {value}`"
+    return f"`{_typed(name)} {value}`"
 
 
 def _shown(value: object) -> str:
