@@ -9,6 +9,8 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .sizes import counted
+
 if TYPE_CHECKING:
     import torch
 
@@ -32,6 +34,5 @@ def hardware_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     if device.type == "cpu":
-        threads = torch.get_num_threads()
-        return f"{cpu_name()}, {threads} thread{'' if threads == 1 else 's'}"
+        return f"{cpu_name()}, {counted(torch.get_num_threads(), 'thread')}"
     return platform.machine()

@@ -1,4 +1,4 @@
-"""Parsing and formatting of memory sizes. A GB is 10⁹ bytes, here and everywhere."""
+"""Amounts as people type and read them: memory sizes, and numbers of things. A GB is 10⁹ bytes, here and everywhere."""
 
 from __future__ import annotations
 
@@ -34,3 +34,8 @@ def shown_size(nbytes: float) -> str:
     if nbytes >= 0.95e9:
         return f"{nbytes / 1e9:.1f} GB"
     return f"{nbytes / 1e6:.0f} MB" if nbytes >= 0.95e6 else f"{nbytes / 1e3:.0f} KB"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 block`, `2,048 tokens`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -20,9 +20,9 @@ from localdiff.chat.reply import next_seed
 from localdiff.chat.session import Attachment
 from localdiff.errors import UsageError
 from localdiff.options import MAX_SEED
+from localdiff.sizes import counted
 from localdiff.ui.output import DIM, printable
 from localdiff.view.sanitize import safe_text
-from localdiff.view.words import counted
 
 
 class Leave(Exception):

@@ -12,9 +12,9 @@ from localdiff.chat.session_file import Opened
 from localdiff.chat.settings import ChatSettings
 from localdiff.chat.store import SessionStore
 from localdiff.errors import UsageError
+from localdiff.sizes import counted
 from localdiff.ui.output import printable
 from localdiff.view.columns import aligned
-from localdiff.view.words import counted
 
 SHOWN_SESSIONS = 15
 _EXCERPT = 40

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from localdiff.chat.reply import Reply
+from localdiff.sizes import counted
 from localdiff.ui.footer import CROWDED, footer
-from localdiff.view.words import counted
 
 Tone: TypeAlias = Literal["plain", "dim", "warning", "hint"]
 

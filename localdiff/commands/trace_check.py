@@ -20,13 +20,13 @@ from localdiff.errors import INTERRUPTED, TraceError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.identity import ModelIdentity
 from localdiff.loading import LoadProgress
+from localdiff.sizes import counted
 from localdiff.trace.header import Header
 from localdiff.trace.opening import open_trace
 from localdiff.trace.repeat import first_difference
 from localdiff.trace.trace import Trace
 from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
-from localdiff.view.words import counted
 
 Run: TypeAlias = Callable[[threading.Event], Iterator[Event]]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from localdiff.sizes import counted
 from localdiff.trace.header import Header
 from localdiff.trace.player import Player
 from localdiff.trace.timeline import Moment
@@ -20,7 +21,6 @@ from localdiff.view.sanitize import safe_piece
 from localdiff.view.scene import Scene
 from localdiff.view.style import PLAIN, SPACE, Row, Span, Style
 from localdiff.view.widths import ascii_text, settled_text, shortened, text_width
-from localdiff.view.words import counted
 
 MIN_ROWS = 8
 """Fewest rows for the full layout; smaller screens show the canvas alone."""

@@ -6,7 +6,7 @@ Knows wording and rounding; computes no rates, they come from `RunStats`.
 from __future__ import annotations
 
 from localdiff.events import RunStats
-from localdiff.view.words import counted
+from localdiff.sizes import counted
 
 NARROW = 76
 CROWDED = 0.8

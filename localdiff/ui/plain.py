@@ -18,10 +18,10 @@ from localdiff.events import (
     RunStats,
     TextCommitted,
 )
+from localdiff.sizes import counted
 from localdiff.ui.footer import CROWDED, footer, rounded
 from localdiff.ui.output import DIM, YELLOW, Output, Stream
 from localdiff.ui.text_writer import TextWriter
-from localdiff.view.words import counted
 
 
 class Plain:

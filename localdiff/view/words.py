@@ -173,8 +173,3 @@ def legend_row(layout: Layout, palette: Palette) -> Row:
     note = "(settled means stable, not correct)"
     spans += [SPACE, Span(note, len(note), palette.chrome)]
     return tuple(spans)
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 block`, `2,048 tokens`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Sizes as people type and read them."""
+"""Amounts as people type and read them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.errors import UsageError
-from localdiff.sizes import parse_size, shown_size
+from localdiff.sizes import counted, parse_size, shown_size
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,12 @@ def test_sizes_are_shown(nbytes: int, text: str) -> None:
 @given(st.integers(10**6, 10**13))
 def test_what_is_shown_reads_as_about_the_same(nbytes: int) -> None:
     assert parse_size(shown_size(nbytes), "x") == pytest.approx(nbytes, rel=0.06, abs=0.6e6)
+
+
+def test_counting() -> None:
+    assert [counted(number, "block") for number in (0, 1, 2, 2048)] == [
+        "0 blocks",
+        "1 block",
+        "2 blocks",
+        "2,048 blocks",
+    ]

@@ -15,9 +15,8 @@ import torch
 from quant.dtypes import short_name
 
 from ... import __version__
-from ...sizes import shown_size
+from ...sizes import counted, shown_size
 from ...view.columns import aligned
-from ...view.words import counted
 from .parts import PARTS
 from .report import Report
 from .work import Work

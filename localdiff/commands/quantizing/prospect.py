@@ -17,6 +17,7 @@ from localdiff.commands.quantizing.origin import Origin
 from localdiff.commands.quantizing.sheet import Download, Sheet
 from localdiff.commands.quantizing.space import Mount, mounts
 from localdiff.hub.problems import UnreachableError
+from localdiff.sizes import counted
 from localdiff.ui.output import printable
 from quant import RECIPES
 from quant.disk import Disk
@@ -209,7 +210,7 @@ def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> s
 
 
 def _working(workers: int) -> tuple[int, str]:
-    cores = f"{workers} core" + ("" if workers == 1 else "s")
+    cores = counted(workers, "core")
     device = encoding_device()
     where = f"{cores}; no GPU needed" if device.type == "cpu" else f"{cores} and {device}"
     return _PROCESS_BYTES + working_bytes(workers), where

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from localdiff import paths
 from localdiff.commands.quantizing.space import Mount
-from localdiff.sizes import shown_size
+from localdiff.sizes import counted, shown_size
 from localdiff.view.columns import aligned
-from localdiff.view.words import counted
 from quant.gpu import Gpu
 from quant.memory import MemoryAccount
 from quant.plan import Plan

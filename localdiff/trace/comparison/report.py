@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from localdiff.sizes import counted
 from localdiff.trace.comparison.compare import BlockPair, Comparison, Stretch
 from localdiff.trace.trace import Trace
 from localdiff.view.columns import aligned
@@ -104,8 +105,7 @@ def _tokens(comparison: Comparison) -> str:
     different = [stretch for stretch in comparison.stretches if stretch.change != "same"]
     lines += [f"  {_stretch(stretch)}" for stretch in different[:MAX_STRETCHES]]
     if len(different) > MAX_STRETCHES:
-        more = len(different) - MAX_STRETCHES
-        lines.append(f"  and {more} more place{'' if more == 1 else 's'}")
+        lines.append(f"  and {counted(len(different) - MAX_STRETCHES, 'more place')}")
     return "\n".join(lines)
 
 

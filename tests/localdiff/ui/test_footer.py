@@ -8,7 +8,6 @@ import pytest
 
 from localdiff.events import BlockStats, RunStats
 from localdiff.ui.footer import footer, rounded
-from localdiff.view.words import counted
 
 STATS = RunStats(
     prompt_tokens=1020,
@@ -67,15 +66,6 @@ def test_where_memory_is_not_tracked_and_dots_do_not_exist() -> None:
 )
 def test_rounding(value: float, text: str) -> None:
     assert rounded(value) == text
-
-
-def test_counting() -> None:
-    assert [counted(number, "block") for number in (0, 1, 2, 2048)] == [
-        "0 blocks",
-        "1 block",
-        "2 blocks",
-        "2,048 blocks",
-    ]
 
 
 def test_in_a_conversation_only_what_was_new_was_read() -> None:
