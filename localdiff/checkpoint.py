@@ -8,6 +8,7 @@ they are used.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,13 @@ class Checkpoint:
         path = self.directory / file
         if not path.is_file():
             raise WeightsError(f"the weight file `{path}` is missing", _INCOMPLETE)
+        try:
+            os.fspath(path).encode()
+        except UnicodeEncodeError as error:
+            raise WeightsError(
+                f"`{path}` is not a name in UTF-8, and safetensors opens no other",
+                "rename the folder, or give a path relative to it",
+            ) from error
         try:
             handle: Any = safe_open(path, framework="pt", device="cpu")
         except (SafetensorError, OSError) as error:

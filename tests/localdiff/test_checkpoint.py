@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,19 @@ def write_raw(path: Path, header: dict[str, Any], data: bytes) -> None:
     """A safetensors file byte by byte, for headers that the library would not write."""
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def test_a_folder_whose_name_is_not_utf_8_is_not_called_damaged(
+    single: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path_factory.mktemp("names") / os.fsdecode(b"caf\xe9")
+    try:
+        single.rename(folder)
+    except OSError:
+        pytest.skip("this file system has names in UTF-8 only")
+    assert "is not a name in UTF-8" in refusal(folder).message
+    monkeypatch.chdir(folder)
+    assert Checkpoint(".").names() == tuple(sorted(TENSORS))
 
 
 def refusal(directory: Path) -> WeightsError:
