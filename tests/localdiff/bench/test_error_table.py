@@ -11,6 +11,8 @@ from localdiff import hub
 from tests.bench.error_table import FORMATS, checkpoint_weights, distributions, main, measure, table
 from tests.small_weights import write_small_weights
 
+ROOT = Path(__file__).parents[3]
+
 
 @pytest.fixture(scope="module")
 def errors() -> dict[str, dict[str, float]]:
@@ -24,10 +26,11 @@ def test_fitting_takes_seven_percent_off_gaussian_weights_and_something_off_the_
     assert all(row["nf4"] < row["absmax NF4"] for row in errors.values())
 
 
-def test_fitting_takes_something_off_trained_weights() -> None:
+def test_the_page_has_the_table_of_the_demo_model_that_ships() -> None:
     errors = measure(checkpoint_weights(hub.resolve("demo").directory))
     assert len(errors) == 5
     assert all(row["nf4"] < row["absmax NF4"] for row in errors.values())
+    assert table(errors) in (ROOT / "docs" / "quantization.md").read_text(encoding="utf-8")
 
 
 def test_the_baseline_is_the_published_figure(errors: dict[str, dict[str, float]]) -> None:
