@@ -109,7 +109,12 @@ EntropyBound: TypeAlias = Annotated[
 ]
 TMin: TypeAlias = Annotated[
     float | None,
-    typer.Option("--t-min", metavar="T", help="Temperature of the last step.", rich_help_panel=SAMPLER),
+    typer.Option(
+        "--t-min",
+        metavar="T",
+        help="Temperature that steps cool down to; the last is just above.",
+        rich_help_panel=SAMPLER,
+    ),
 ]
 TMax: TypeAlias = Annotated[
     float | None,

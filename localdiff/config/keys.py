@@ -148,7 +148,7 @@ _ALL = (
     _generation("generate.steps", "whole", "most denoise steps a block may take"),
     _generation("generate.cap", "whole", "stop every block after so many steps", "none"),
     _generation("generate.entropy_bound", "number", "entropy in nats that one step may accept"),
-    _generation("generate.t_min", "number", "temperature of the last step"),
+    _generation("generate.t_min", "number", "temperature that steps cool down to"),
     _generation("generate.t_max", "number", "temperature of the first step"),
     _generation("generate.temperature", "number", "one temperature for every step", "t_min and t_max decide"),
     _generation("generate.stability", "whole", "steps for which the draft must stay the same"),
