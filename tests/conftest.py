@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
-from tests.processes import Cli
+if TYPE_CHECKING:
+    from tests.processes import Cli
 
 # Threads of a sum that spin while they wait for each other stand still where other work has the cores: seconds become
 # minutes. It is read when torch is loaded, which is later than this.
@@ -45,6 +47,8 @@ def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.Temp
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
     """The command line inside the test."""
+    from tests.processes import Cli  # which imports what only the command line needs
+
     return Cli(monkeypatch)
 
 

@@ -107,15 +107,17 @@ def device() -> int:
 
 
 def run_tests(marked: str, where: Sequence[str]) -> int:
-    """Tests with a mark, side by side where pytest-xdist is installed."""
-    if importlib.util.find_spec("pytest") is None:
-        print("left out: there is no pytest here")
+    """Tests with a mark, side by side where pytest-xdist is installed; those whose imports are missing fail alone."""
+    lacking = [name for name in ("pytest", "hypothesis") if importlib.util.find_spec(name) is None]
+    if lacking:
+        print(f"left out: there is no {lacking[0]} here")
         return 0
     side_by_side = ["--numprocesses", str(min(8, os.cpu_count() or 1))]
     has_xdist = importlib.util.find_spec("xdist") is not None
     import pytest
 
-    return int(pytest.main(["-q", "-m", marked, *(side_by_side if has_xdist else []), *where]))
+    options = ["-q", "--continue-on-collection-errors", "-m", marked, *(side_by_side if has_xdist else [])]
+    return int(pytest.main([*options, *where]))
 
 
 @torch.inference_mode()

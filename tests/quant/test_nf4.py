@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
-from bitsandbytes.functional import QuantState, dequantize_4bit, get_4bit_type, quantize_4bit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -31,22 +32,28 @@ def relative_rmse(decoded: Tensor, source: Tensor) -> float:
     return float((decoded.float() - source.float()).norm() / source.float().norm())
 
 
+def bitsandbytes() -> Any:
+    """What it is compared with, where that is installed: a machine with a card may have little else than torch."""
+    return pytest.importorskip("bitsandbytes.functional")
+
+
 def absmax_nf4(weight: Tensor) -> Tensor:
     """bitsandbytes' own codes, decoded with its statistics rounded to 16 bits as ours are."""
-    codes, state = quantize_4bit(weight, blocksize=64, quant_type="nf4")
+    codes, state = bitsandbytes().quantize_4bit(weight, blocksize=64, quant_type="nf4")
     state.absmax = state.absmax.to(torch.bfloat16).float()
     state.dtype = torch.float32
-    return dequantize_4bit(codes, state)
+    return bitsandbytes().dequantize_4bit(codes, state)
 
 
 def by_bitsandbytes(encoded: Encoded, dtype: torch.dtype) -> Tensor:
     shape = torch.Size((*encoded.codes.shape[:-1], encoded.codes.shape[-1] * 2))
     absmax = encoded.scales.float().flatten()
-    return dequantize_4bit(encoded.codes, QuantState(absmax, shape, blocksize=64, quant_type="nf4", dtype=dtype))
+    state = bitsandbytes().QuantState(absmax, shape, blocksize=64, quant_type="nf4", dtype=dtype)
+    return bitsandbytes().dequantize_4bit(encoded.codes, state)
 
 
 def test_levels_are_those_of_bitsandbytes() -> None:
-    assert torch.equal(torch.tensor(LEVELS), get_4bit_type("nf4", device="cpu"))
+    assert torch.equal(torch.tensor(LEVELS), bitsandbytes().get_4bit_type("nf4", device="cpu"))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import time
@@ -26,6 +27,43 @@ def test_every_test_for_a_card_is_among_the_checks() -> None:
     for path in root.glob("tests/**/test_*.py"):
         if "pytest.mark.gpu" in path.read_text() and path != Path(__file__):
             assert any(path.is_relative_to(root / where) for where in gpu.CHECKS), path
+
+
+@pytest.mark.slow
+def test_the_checks_need_little_more_than_torch() -> None:
+    """A machine with a card may have neither what the command line imports nor what results are compared with."""
+    found = python(
+        "import sys\n"
+        "for name in ('bitsandbytes', 'peft', 'prompt_toolkit', 'pyte', 'rich', 'tomlkit', 'typer'):\n"
+        "    sys.modules[name] = None\n"
+        "import pytest\n"
+        f"raise SystemExit(pytest.main(['--collect-only', '-q', '-m', 'gpu', *{gpu.CHECKS}]))",
+        seconds=300,
+    )
+    assert found.failure is None, found.out
+
+
+def test_what_the_imports_of_a_test_lack_keeps_no_other_from_being_run(tmp_path: Path) -> None:
+    """Nor without pytest-xdist, which would go on in any case."""
+    ran = tmp_path / "ran"
+    (tmp_path / "test_a.py").write_text("import no_such_package")
+    (tmp_path / "test_b.py").write_text(f"import pytest\n@pytest.mark.gpu\ndef test(): open({str(ran)!r}, 'w').close()")
+    program = (
+        "import importlib.util\n"
+        "find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *more: None if name == 'xdist' else find(name, *more)\n"
+        "from tests.bench import gpu\n"
+        f"raise SystemExit(gpu.run_tests('gpu', [{str(tmp_path)!r}]))"
+    )
+    assert python(program).failure == "exit code 1" and ran.exists()
+
+
+def test_without_what_tests_need_they_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "hypothesis" else name)
+    assert gpu.run_tests("gpu", gpu.CHECKS) == 0
+    assert capsys.readouterr().out == "left out: there is no hypothesis here\n"
 
 
 @pytest.mark.parametrize("seconds", [60, None])
