@@ -15,6 +15,8 @@ import torch
 Work: TypeAlias = Callable[[], None]
 
 _log = logging.getLogger(__name__)
+_broken_off: list[torch.cuda.CUDAGraph] = []
+"""Graphs that torch may still point at, as long as the process runs."""
 
 
 class Recorder:
@@ -31,7 +33,6 @@ class Recorder:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
         self._graphs: list[torch.cuda.CUDAGraph] = []
-        self._failed: list[torch.cuda.CUDAGraph] = []
 
     def record(self, work: Work) -> torch.cuda.CUDAGraph | None:
         """Captures work without doing it; None, with a warning, where it cannot be captured."""
@@ -44,13 +45,31 @@ class Recorder:
                 torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"),
             ):
                 work()
-        except RuntimeError as error:
-            self._failed.append(graph)  # torch may still point at it
+        except BaseException as error:
+            self._give_up(graph)
+            if not isinstance(error, RuntimeError):  # Ctrl-C
+                raise
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             _log.warning("a denoise step could not be captured as a CUDA graph (%s)", reason)
             return None
         self._graphs.append(graph)
         return graph
+
+    def _give_up(self, graph: torch.cuda.CUDAGraph) -> None:
+        """Has torch's allocator end a recording that broke off, and takes another memory pool.
+
+        `capture_end` of torch fails before it tells the allocator. That one would refuse from then on to give back
+        cached memory, even where memory runs out, and to record into this pool again.
+        """
+        pool, self._pool = self._pool, torch.cuda.graph_pool_handle()
+        device = self._device.index or 0
+        try:
+            torch._C._cuda_endAllocateToPool(device, pool)
+        except RuntimeError:  # not recording: this was over, or had not begun
+            graph.reset()
+        else:
+            torch._C._cuda_releasePool(device, pool)
+            _broken_off.append(graph)
 
     def forget(self) -> None:
         """Resets all graphs, whoever still has them, and begins again with a new memory pool."""

@@ -68,6 +68,42 @@ def test_what_cannot_be_recorded_is_run_every_time(graphs: list[Any], caplog: py
     ]
 
 
+@pytest.mark.parametrize("error", [RuntimeError("operation not permitted"), KeyboardInterrupt()], ids=type)
+@pytest.mark.parametrize("ends", [True, False], ids=["torch ends it", "torch does not"])
+def test_a_recording_that_broke_off_leaves_the_allocator_and_the_next_one_alone(
+    graphs: list[Any], error: BaseException, ends: bool
+) -> None:
+    """Torch's own ending of a recording fails where a card refused something, and the allocator goes on recording."""
+    allocator: list[tuple[str, int, object]] = []
+
+    def end(device: int, pool: object) -> None:
+        if ends:
+            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+        allocator.append(("end", device, pool))
+
+    def release(device: int, pool: object) -> None:
+        allocator.append(("release", device, pool))
+
+    def interrupted() -> None:
+        raise error
+
+    recorder = Recorder(CARD)
+    with (
+        mock.patch.object(torch._C, "_cuda_endAllocateToPool", end),
+        mock.patch.object(torch._C, "_cuda_releasePool", release),
+    ):
+        if isinstance(error, RuntimeError):
+            assert recorder.record(interrupted) is None
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                recorder.record(interrupted)
+    broken, pool = graphs[0], graphs[0].pool
+    assert broken.is_reset is ends
+    assert allocator == ([] if ends else [("end", 1, pool), ("release", 1, pool)])
+    assert recorder.record(lambda: None) is graphs[1]
+    assert graphs[1].pool is not pool
+
+
 def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs: list[Any]) -> None:
     """Torch stays on the stream of a recording that broke off, and takes the current card where none is named."""
     inside: list[tuple[str, object]] = []
