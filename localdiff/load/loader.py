@@ -91,7 +91,9 @@ def load_model(
     source_of = accounting.source_of
     fitting = None if adapter is None else Adapter(adapter, config, dtype)
     demand = _demand(weights, source_of.values(), config, device, dtype, context, fitting)
-    budgets = [_budget(there, max_memory) for there in (device, *further)]
+    budgets = [_budget(device, max_memory)]
+    if not budgets[0].holds(demand.account.total):  # asking a GPU for its memory takes 0.4 GB of it: a context
+        budgets += [_budget(there, max_memory) for there in further]
     placement = place(demand, budgets, may_offload=max_memory is not None if may_offload is None else may_offload)
     if warning := cost(demand, budgets, placement, free_bytes(torch.device("cpu"))):
         _log.warning("%s", warning)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,19 @@ def test_weights_that_do_not_fit_the_device(written: Path, monkeypatch: pytest.M
         load(written, torch.bfloat16)
     assert caught.value.exit_code == 4
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("free", [10**9, 500_000], ids=["fits", "does not fit"])
+def test_further_devices_are_asked_for_their_memory_only_where_the_first_is_too_small(
+    written: Path, monkeypatch: pytest.MonkeyPatch, free: int
+) -> None:
+    """A GPU that is asked gets a context of this process, which takes some of its memory."""
+    asked: list[torch.device] = []
+    monkeypatch.setattr(loader, "free_bytes", lambda device: asked.append(device) or free)
+    other = torch.device("cuda", 1)
+    with nullcontext() if free > 10**6 else pytest.raises(ResourceError):
+        load_model(open_weights(written), CPU, torch.bfloat16, further=(other,), context=64)
+    assert (other in asked) == (free < 10**6)
 
 
 def test_mapped_weights_take_no_memory(written: Path) -> None:
