@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
+from functools import cache
 
 import torch
+
+from localdiff.static.recording import Recorder
 
 REPEATS = 50
 FLUSHED = 256 << 20
@@ -17,16 +20,13 @@ def median_microseconds(work: Callable[[], object], repeats: int = REPEATS) -> f
     flush = torch.empty(FLUSHED, dtype=torch.uint8, device="cuda")
     for _ in range(3):
         work()
-    run = work
-    graph = torch.cuda.CUDAGraph()
-    try:
-        # A recording that breaks off leaves its thread on the stream of the recording: the outer one takes it back.
-        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph):
-            work()
-        run = graph.replay
-    except RuntimeError as error:
-        torch.cuda.synchronize()
-        print(f"    not recorded: {str(error).splitlines()[0]}", flush=True)
+    recorder = _recorder(torch.cuda.current_device())
+
+    def once() -> None:
+        work()
+
+    graph = recorder.record(once)
+    run = work if graph is None else graph.replay  # where it was not recorded, a warning says why
     times = []
     for _ in range(repeats):
         flush.zero_()
@@ -37,4 +37,11 @@ def median_microseconds(work: Callable[[], object], repeats: int = REPEATS) -> f
         ended.record()
         torch.cuda.synchronize()
         times.append(1000 * began.elapsed_time(ended))
+    recorder.forget()
     return statistics.median(times)
+
+
+@cache
+def _recorder(device: int) -> Recorder:
+    """One for all, since each has a stream, and each stream a workspace of cuBLAS's."""
+    return Recorder(torch.device("cuda", device))

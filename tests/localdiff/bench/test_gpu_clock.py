@@ -1,0 +1,61 @@
+"""The clock of work on a card, with a stand-in for the card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+
+from tests.bench import gpu_clock
+from tests.kernels import needs_interpreter
+
+pytestmark = needs_interpreter
+
+
+class Event:
+    """Of a card on which everything takes 2 µs."""
+
+    def __init__(self, **_: bool) -> None:
+        """Remembers nothing."""
+
+    def record(self) -> None:
+        """Is in the past at once."""
+
+    def elapsed_time(self, _: Event) -> float:
+        return 0.002
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    from tests.graphs import imitated
+
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *size, device, **how: empty(*size, **how))
+    monkeypatch.setattr(gpu_clock, "FLUSHED", 1)
+    gpu_clock._recorder.cache_clear()
+    with imitated() as made, mock.patch.multiple(torch.cuda, Event=Event, current_device=lambda: 0):
+        yield made
+    gpu_clock._recorder.cache_clear()
+
+
+def test_work_is_recorded_and_replayed(graphs: list[Any]) -> None:
+    number = torch.zeros(1)
+    assert gpu_clock.median_microseconds(lambda: number.add_(1), repeats=5) == pytest.approx(2)
+    assert number.item() == 3 + 5
+    assert [graph.replays for graph in graphs] == [5] and graphs[0].is_reset
+
+
+def test_what_cannot_be_recorded_is_run_and_keeps_nothing_else_from_being_recorded(graphs: list[Any]) -> None:
+    """Torch's allocator goes on recording where a recording broke off, unless it is told."""
+    number, ended = torch.ones(1), []
+    with (
+        mock.patch.object(torch._C, "_cuda_endAllocateToPool", lambda *what: ended.append(what)),
+        mock.patch.object(torch._C, "_cuda_releasePool", lambda *_: None),
+    ):
+        gpu_clock.median_microseconds(lambda: number.nonzero(), repeats=5)
+    assert ended == [(0, graphs[0].pool)]
+    gpu_clock.median_microseconds(lambda: number.add_(1), repeats=5)
+    assert [graph.replays for graph in graphs] == [0, 5]
