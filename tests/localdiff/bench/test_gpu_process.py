@@ -92,6 +92,14 @@ def test_the_end_of_an_error_is_told() -> None:
     assert found.last_lines.splitlines()[-1] == f"    line {2 * TOLD - 1}"
 
 
+def test_it_starts_where_something_installed_brings_tests_of_its_own(tmp_path: Path) -> None:
+    """Some packages do, and a package of that name anywhere would be taken in place of a folder that is none."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "__init__.py").touch()
+    command = ["env", f"PYTHONPATH={tmp_path}", sys.executable, "-m", "tests.bench.gpu", "--help"]
+    assert ended(command, seconds=120, captured=True).failure is None
+
+
 def test_what_never_ends_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     file = tmp_path / "child"
     began = time.monotonic()
