@@ -94,8 +94,9 @@ def kind_of(value: object) -> str:
     return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} `{name}`"
 
 
-_ALLOCATIONS = ("DefaultCPUAllocator", "alloc_cpu", "not enough memory", "out of memory")
-"""Messages of torch's allocators that are out of memory; on a CPU they raise a plain RuntimeError."""
+_ALLOCATIONS = ("DefaultCPUAllocator", "alloc_cpu", "not enough memory", "out of memory", "STATUS_ALLOC_FAILED")
+"""Messages of torch's allocators that are out of memory; on a CPU they raise a plain RuntimeError. cuBLAS takes memory
+of its own with the first matmul, and has its own words for it."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -72,8 +72,16 @@ def test_a_kernel_that_fails_costs_speed_and_no_answer(
     assert "LOCALDIFF_CUDA_PLAIN=all" in lack.remedy
 
 
-def test_too_little_memory_is_not_a_kernels_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    failing(torch.OutOfMemoryError("CUDA out of memory"), monkeypatch)
-    with pytest.raises(torch.OutOfMemoryError):
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+    ids=["torch", "cuBLAS"],
+)
+def test_too_little_memory_is_not_a_kernels_fault(error: RuntimeError, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(error, monkeypatch)
+    with pytest.raises(type(error)):
         load()
     assert missing(CPU) is None
