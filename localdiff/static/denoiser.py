@@ -77,7 +77,8 @@ class Denoiser:
     def warm_up(self, progress: LoadProgress = tell_nobody) -> None:
         """Takes a step of each kind that a run has, so that kernels are compiled before its clock starts.
 
-        The rows beside the canvas are none, a committed block, and the end of a prompt, which is another number.
+        The rows beside the canvas are none, a committed block, and the end of a prompt, which is another number; ids
+        are drawn, or the most probable ones taken.
 
         Args:
             progress: is told how many of the steps are taken.
@@ -86,16 +87,17 @@ class Denoiser:
         config, weight, noise = self._model.config, self._model.norm.weight, SeededNoise(0)
         length = config.canvas_length
         cache = KVCache(config, 4 * length, weight.dtype, weight.device, canvas=self.canvas_room)
-        block = BlockSettings(
-            number=1,
-            started=began,
-            sampler=SamplerSettings(max_steps=1),
-            stop_rule="never",
-            pad_id=config.pad_token_id,
-        )
+        kinds = ((0, False), (length, False), (2 * length, False), (0, True))
         with shielded_children():
-            for done, rows in enumerate((0, length, 2 * length)):
-                progress("kernels", done / 3)
+            for done, (rows, greedy) in enumerate(kinds):
+                progress("kernels", done / len(kinds))
+                block = BlockSettings(
+                    number=1,
+                    started=began,
+                    sampler=SamplerSettings(max_steps=1, greedy=greedy),
+                    stop_rule="never",
+                    pad_id=config.pad_token_id,
+                )
                 canvas = noise.canvas(length, config.vocab_size).to(weight.device)
                 for _ in self.denoise_block(cache, canvas, noise, block, [config.pad_token_id] * rows):
                     pass

@@ -54,7 +54,7 @@ def test_steps_that_run_are_taken() -> None:
     told: list[tuple[str, float]] = []
     assert load(lambda stage, share: told.append((stage, share))).denoiser.path.static
     assert missing(CPU) is None
-    assert [share for stage, share in told if stage == "kernels"] == [0, 1 / 3, 2 / 3, 1]
+    assert [share for stage, share in told if stage == "kernels"] == [0, 0.25, 0.5, 0.75, 1]
 
 
 def test_a_kernel_that_fails_costs_speed_and_no_answer(

@@ -20,7 +20,8 @@ def test_a_run_behind_it_is_the_same(tmp_path: Path) -> None:
     expected = list(engine(tmp_path, static=True, fuses_commits=True).generate(PROMPT, options()))
     made = engine(tmp_path, static=True, fuses_commits=True)
     made.denoiser.warm_up()
-    assert {shape.commit_rows for shape in made.denoiser._programs} == {0, tiny.CANVAS}
+    shapes = {(shape.commit_rows, shape.sampled) for shape in made.denoiser._programs}
+    assert shapes == {(0, True), (tiny.CANVAS, True), (0, False)}
     assert_same(list(made.generate(PROMPT, options())), expected)
 
 
@@ -40,7 +41,9 @@ def test_nothing_is_left_to_compile_for_a_run_whose_first_step_reads_the_prompt(
         with noted() as before:
             for rows in (0, canvas, 2 * canvas):
                 take_step(network, rows)
+            take_step(network, 0, sampled=False)
         with noted() as during:
             for rows in (0, canvas, 1, 20, 77, 300, 700, 768):
                 take_step(network, rows)
+                take_step(network, rows, sampled=False)
     assert set(during) <= set(before)
