@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +85,7 @@ class AdapterConfig:
             raise WeightsError(
                 f"`{directory}` has no `{CONFIG_FILE}`", "an adapter is a directory that PEFT saved"
             ) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise WeightsError(f"`{path}` cannot be read ({error})", "copy the adapter again") from error
         if not isinstance(data, dict):
             raise WeightsError(f"`{path}` is not a JSON object", "copy the adapter again")
@@ -161,7 +162,7 @@ class _Taker:
 
     def number(self, key: str) -> float:
         value = self._data.get(key)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= sys.float_info.max:
             raise self._wrong(key, "a number")
         return value
 
@@ -179,7 +180,9 @@ class _Taker:
 
     def pattern(self, key: str, kind: Any) -> dict[str, Any]:
         value = self._data.get(key) or {}
-        if not isinstance(value, dict) or not all(isinstance(number, kind) and number > 0 for number in value.values()):
+        if not isinstance(value, dict) or not all(
+            isinstance(number, kind) and 0 < number <= sys.float_info.max for number in value.values()
+        ):
             raise self._wrong(key, "names with numbers above 0")
         for pattern in value:
             try:

@@ -129,6 +129,10 @@ def test_factors_take_the_type_of_the_activations(tmp_path: Path) -> None:
         ({"r": 0}, "`r` in .* is 0, not a whole number from 1"),
         ({"r": True}, "`r` in .* is true"),
         ({"lora_alpha": "16"}, "`lora_alpha` in"),
+        ({"lora_alpha": 10**400}, "`lora_alpha` in .* is 1000"),
+        ({"lora_alpha": float("nan")}, "`lora_alpha` in .* is NaN"),
+        ({"alpha_pattern": {"q_proj": float("inf")}}, "`alpha_pattern` in"),
+        ({"alpha_pattern": {"q_proj": 10**400}}, "`alpha_pattern` in"),
         ({"base_model_name_or_path": 5}, "`base_model_name_or_path` in .* is 5, not text"),
         ({"rank_pattern": {"[": 3}}, "`rank_pattern` in"),
         ({"target_modules": {"q_proj": 1}}, "`target_modules` in"),
@@ -207,7 +211,7 @@ def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
     assert caught.value.hint is not None and "may run code" in caught.value.hint
     with pytest.raises(WeightsError, match="is a file, not the directory of an adapter"):
         open_adapter(str(tmp_path / "adapter_model.bin"))
-    for text in ("{", "[]"):
+    for text in ("{", "[]", "[" * 100_000):
         (tmp_path / "adapter_config.json").write_text(text)
         with pytest.raises(WeightsError, match="adapter_config.json"):
             open_adapter(str(tmp_path))

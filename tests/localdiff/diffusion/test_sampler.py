@@ -12,7 +12,7 @@ from localdiff.diffusion.schedule import temperature_at
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.diffusion.stopping import StopRule, StopTest
 from localdiff.errors import UsageError, WeightsError
-from localdiff.options import GenerateOptions
+from localdiff.options import MAX_TEMPERATURE, MIN_TEMPERATURE, GenerateOptions
 
 ENTROPIES = st.lists(st.floats(0, 13, width=32), min_size=1, max_size=40)
 
@@ -124,6 +124,7 @@ def test_an_option_that_contradicts_the_model_is_refused() -> None:
         ({"t_min": "0.4"}, "t_min='0.4' must be a finite number"),
         ({"t_max": float("inf")}, "t_max=inf must be a finite number"),
         ({"sampler_config": {"entropy_bound": float("nan")}}, "entropy_bound=nan must be a finite number"),
+        ({"t_max": 1.1e6}, "t_max=1100000.0 must be <= 1000000.0"),
         ({"sampler_config": ["entropy_bound"]}, "sampler_config=['entropy_bound'] must be a mapping"),
         ({"t_min": 0.9}, "t_min=0.9 must be <= t_max=0.8"),
         ({"confidence_threshold": 0}, "confidence=0 must be > 0"),
@@ -134,6 +135,16 @@ def test_a_file_with_impossible_settings_is_a_fault_of_the_weights(config: dict[
         SamplerSettings.from_config(config)
     assert caught.value.message == f"generation_config.json: {message}"
     assert caught.value.hint
+
+
+def test_a_whole_number_beyond_every_float_is_not_finite() -> None:
+    with pytest.raises(WeightsError, match="t_max=10{400} must be a finite number"):
+        SamplerSettings.from_config({"t_max": 10**400})
+
+
+def test_temperatures_reach_the_ends_of_their_range() -> None:
+    settings = SamplerSettings(t_min=MIN_TEMPERATURE, t_max=MAX_TEMPERATURE)
+    assert temperature_at(1, settings) == pytest.approx(1e6)
 
 
 SURE, UNSURE = torch.zeros(3), torch.ones(3)
