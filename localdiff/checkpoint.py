@@ -155,7 +155,7 @@ class Checkpoint:
             raise WeightsError(
                 f"`{self.directory}` has no `{file}`", "give the directory that the checkpoint was saved to"
             ) from error
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise WeightsError(f"`{path}` cannot be read as JSON ({error})", _INCOMPLETE) from error
         if not isinstance(value, dict):
             raise WeightsError(f"`{path}` is not a JSON object", _INCOMPLETE)

@@ -195,7 +195,7 @@ def _said(directory: Path, section: str, key: str) -> str | None:
     """A value from a manifest; None where it cannot be read or has none."""
     try:
         value = json.loads((directory / MANIFEST).read_bytes())[section][key]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return value if isinstance(value, str) else None
 
@@ -241,7 +241,7 @@ class _Record:
         """The record; one that cannot be read counts as empty."""
         try:
             content = json.loads(self._path.read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return content if isinstance(content, dict) else {}
 

@@ -88,7 +88,7 @@ def parse_header(file: str, start: bytes, nbytes: int) -> tuple[StoredTensor, ..
             (_stored(name, entry, file, 8 + length) for name, entry in header.items() if name != "__metadata__"),
             key=lambda tensor: (tensor.start, tensor.nbytes, tensor.name),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SourceError(f"`{file}` has a damaged header ({type(error).__name__}: {error})", HINT) from error
     end = 8 + length
     for tensor in tensors:
@@ -207,7 +207,7 @@ def parse_index(content: bytes) -> tuple[list[str], dict[str, str]]:
         names = sorted(set(promised.values()))
         if not names or any(not isinstance(name, str) or Path(name).name != name for name in names):
             raise ValueError("it names no files, or a path")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SourceError(f"`{INDEX_FILE}` is damaged ({type(error).__name__}: {error})", HINT) from error
     return names, promised
 

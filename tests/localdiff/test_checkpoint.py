@@ -179,7 +179,11 @@ def test_no_config(single: Path) -> None:
     assert "has no `config.json`" in refusal(single).message
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '"text"', "\udcff"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[1]", '"text"', "\udcff", "[" * 100_000, "1" * 5_000],
+    ids=["empty", "open", "list", "text", "no-text", "deep", "long-number"],
+)
 def test_config_that_is_not_a_json_object(single: Path, text: str) -> None:
     (single / "config.json").write_bytes(text.encode(errors="surrogateescape"))
     assert "config.json" in refusal(single).message

@@ -88,6 +88,8 @@ def test_what_is_on_disk(env: dict[str, str]) -> None:
     small = make(env, "b-4bit")
     large = make(env, "a-int8", "int8", nbytes=5000)
     (large / "quant.json").write_text("{}")
+    deep = make(env, "d-4bit")
+    (deep / "quant.json").write_text("[" * 100_000)
     unfinished = make(env, "c-4bit.partial")
     (unfinished / "source.partial").mkdir()
     (unfinished / "source.partial" / "x").write_bytes(b"y" * 77)
@@ -97,9 +99,10 @@ def test_what_is_on_disk(env: dict[str, str]) -> None:
         ("a-int8", "damaged", None, None),
         ("b-4bit", "finished", "4bit", None),
         ("c-4bit.partial", "unfinished", None, None),
+        ("d-4bit", "damaged", None, None),
     ]
     manifest = len('{"recipe": {"name": "4bit"}, "source": {"model": "x"}}')
-    assert [model.nbytes for model in found] == [5002, 1000 + manifest, 1077 + manifest]
+    assert [model.nbytes for model in found] == [5002, 1000 + manifest, 1077 + manifest, 101_000]
 
 
 def test_when_it_was_verified(env: dict[str, str]) -> None:
@@ -113,14 +116,16 @@ def test_when_it_was_verified(env: dict[str, str]) -> None:
 
 def test_the_record_forgets_what_is_gone_and_survives_nonsense(env: dict[str, str]) -> None:
     record = Path(env["LOCALDIFF_HOME"]) / "verified.json"
-    record.write_text("nonsense")
     gone, here = make(env, "gone"), make(env, "here")
+    for nonsense in ("nonsense", "[" * 100_000):
+        record.write_text(nonsense)
+        assert find("here", env).verified is None
     record_verified(gone, now=NOW, env=env)
     remove(find("gone", env))
     record_verified(here, now=NOW, env=env)
     assert list(json.loads(record.read_text())) == [str(here)]
-    for nonsense in ([], {str(here): 7}, {str(here): {"manifest": "x", "at": "noon"}}):
-        record.write_text(json.dumps(nonsense))
+    for wrong in ([], {str(here): 7}, {str(here): {"manifest": "x", "at": "noon"}}):
+        record.write_text(json.dumps(wrong))
         assert find("here", env).verified is None
     assert [path.name for path in record.parent.iterdir() if path.is_file()] == ["verified.json"]
 

@@ -113,8 +113,9 @@ def entry(start: int, end: int, **changes: Any) -> dict[str, Any]:
         header({"a": 7}),
         header([]),  # type: ignore[arg-type]
         b"\x04\0\0\0\0\0\0\0\xff\xff\xff\xff",
+        (100_000).to_bytes(8, "little") + b"[" * 100_000,
     ],
-    ids=range(16),
+    ids=range(17),
 )
 def test_impossible_headers_are_named_errors(content: bytes) -> None:
     with pytest.raises(SourceError, match="bad.safetensors"):
@@ -133,7 +134,9 @@ def test_an_empty_directory_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "index", ["{", "[]", '{"weight_map": {}}', '{"weight_map": {"a": "../x"}}', '{"weight_map": {"a": 1}}'], ids=str
+    "index",
+    ["{", "[]", '{"weight_map": {}}', '{"weight_map": {"a": "../x"}}', '{"weight_map": {"a": 1}}', "[" * 100_000],
+    ids=lambda index: index[:40],
 )
 def test_a_damaged_index_is_an_error(directory: Path, index: str) -> None:
     (directory / "model.safetensors.index.json").write_text(index)

@@ -205,7 +205,7 @@ def _model_config(reference: str, content: bytes) -> Mapping[str, Any]:
     try:
         config = json.loads(content.decode("utf-8"))
         kind = config.get("model_type")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise WeightsError(f"`config.json` of `{reference}` is not a JSON object", "fetch it again") from error
     if kind != MODEL_TYPE:
         raise WeightsError(
