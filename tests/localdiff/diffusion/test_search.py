@@ -64,3 +64,11 @@ def test_every_column_is_found_as_often_as_it_weighs() -> None:
     uniforms = (torch.arange(1000) + 0.5) / 1000
     found = inverse_cumulative(weights.expand(1000, -1).contiguous(), uniforms)
     assert torch.bincount(found, minlength=LONG)[[0, 513, 40_000, LONG - 1]].tolist() == [100, 200, 300, 400]
+
+
+@pytest.mark.parametrize("columns", [7, LONG])
+def test_a_row_of_nan_finds_a_column_that_exists(columns: int) -> None:
+    """Whoever asked then says that the logits are no numbers; an index out of range would be said in its place."""
+    weights = torch.full((2, columns), torch.nan)
+    for found in (argmax(weights), inverse_cumulative(weights, torch.tensor([0.0, 0.5]))):
+        assert ((found >= 0) & (found < columns)).all()

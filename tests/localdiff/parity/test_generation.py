@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers.models.diffusion_gemma.generation_diffusion_gemma import DiffusionGemmaGenerationConfig
 
 from localdiff.demo.skills import SKILLS
+from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import Engine
 from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
 from localdiff.options import GenerateOptions
@@ -227,3 +229,9 @@ def _last(events: list[Event]) -> RunFinished:
     last = events[-1]
     assert isinstance(last, RunFinished)
     return last
+
+
+def test_what_a_file_leaves_open_is_what_the_reference_takes() -> None:
+    defaults = DiffusionGemmaGenerationConfig._get_default_generation_params()
+    stated = {**defaults, "sampler_config": defaults["sampler_config"].to_dict()}
+    assert SamplerSettings.from_config({}) == SamplerSettings.from_config(stated)
