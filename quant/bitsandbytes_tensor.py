@@ -70,7 +70,7 @@ class BitsandbytesTensor:
         try:
             state = json.loads(bytes(parts["state"].tolist()))
             return cls._unpack(state, parts)
-        except (KeyError, ValueError, TypeError, UnicodeDecodeError, RuntimeError, IndexError) as error:
+        except (KeyError, ValueError, TypeError, OverflowError, RuntimeError, IndexError) as error:
             raise SourceError(
                 f"`{name}` is not a readable bitsandbytes tensor ({type(error).__name__}: {error})",
                 "quantize the original weights instead",
@@ -88,7 +88,12 @@ class BitsandbytesTensor:
             absmax = values.mul_(nested[index]).add_(float(state["nested_offset"]))
         count = prod(shape)
         codes = parts[""].contiguous().view(torch.uint8).reshape(-1)
-        if blocksize < 1 or len(codes) != -(-count // 2) or len(absmax) != -(-count // blocksize):
+        if (
+            min(shape, default=0) < 0
+            or blocksize < 1
+            or len(codes) != -(-count // 2)
+            or len(absmax) != -(-count // blocksize)
+        ):
             raise ValueError(f"{shape=} and {blocksize=} do not fit {len(codes)} bytes, {len(absmax)} statistics")
         levels = parts["quant_map"].float()
         if levels.shape != (16,):

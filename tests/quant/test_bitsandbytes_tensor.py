@@ -74,15 +74,30 @@ def test_a_missing_part_is_named(suffix: str) -> None:
         read(without(parts, suffix))
 
 
-@pytest.mark.parametrize("change", [{"shape": [5, 64]}, {"blocksize": 0}, {"dtype": "int64"}, {"shape": None}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": [5, 64]},
+        {"shape": [-4, -64]},
+        {"shape": None},
+        {"blocksize": 0},
+        {"blocksize": float("inf")},
+        {"dtype": "int64"},
+        {"nested_blocksize": 0},
+        {"nested_blocksize": 1},
+        {"nested_offset": 10**400},
+    ],
+    ids=lambda change: next(iter(change)),
+)
 def test_parts_that_contradict_each_other_are_refused(change: dict[str, object]) -> None:
-    parts, _ = stored(torch.randn(4, 64), nested=False)
+    parts, _ = stored(torch.randn(4, 64), nested=True)
     with pytest.raises(SourceError, match=NAME):
         read(with_state(parts, **change))
 
 
-def test_a_state_that_is_not_json_is_refused() -> None:
+@pytest.mark.parametrize("state", [b"\x01\xff\x03", b"[" * 100_000], ids=["bytes", "deep"])
+def test_a_state_that_is_not_json_is_refused(state: bytes) -> None:
     parts, _ = stored(torch.randn(4, 64), nested=False)
-    parts[f"{NAME}.quant_state.bitsandbytes__nf4"] = torch.tensor([1, 255, 3], dtype=torch.uint8)
+    parts[f"{NAME}.quant_state.bitsandbytes__nf4"] = torch.tensor(list(state), dtype=torch.uint8)
     with pytest.raises(SourceError, match=NAME):
         read(parts)
