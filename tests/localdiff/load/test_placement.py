@@ -140,11 +140,12 @@ def test_what_costs_nothing_is_not_told() -> None:
 @settings(deadline=None)
 @given(
     weights=st.lists(st.integers(1, 40), min_size=1, max_size=8),
+    cache=st.integers(0, 20),
     sizes=st.lists(st.integers(0, 200), min_size=1, max_size=3),
     may_offload=st.booleans(),
 )
-def test_no_budget_is_exceeded(weights: list[int], sizes: list[int], may_offload: bool) -> None:
-    wanted, given_ = demand(*weights), budgets(*sizes)
+def test_no_budget_is_exceeded(weights: list[int], cache: int, sizes: list[int], may_offload: bool) -> None:
+    wanted, given_ = demand(*weights, cache=cache * MB), budgets(*sizes)
     try:
         placement = place(wanted, given_, may_offload=may_offload)
     except ResourceError:
