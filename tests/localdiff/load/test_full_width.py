@@ -50,7 +50,7 @@ def anonymous_bytes() -> int:
 @pytest.mark.skipif(not STATUS.exists(), reason="asks the kernel for the anonymous memory of this process")
 def test_the_account_is_what_is_held(quantized: Path, account: MemoryAccount, monkeypatch: pytest.MonkeyPatch) -> None:
     # What a processor holds besides for speed is taken from memory that is free, and tested with its modules.
-    monkeypatch.setattr(loader, "prepare", lambda network, spare: None)
+    monkeypatch.setattr(loader, "prepare_cpu", lambda network, **_: None)
     before = anonymous_bytes()
     network = load_model(open_weights(quantized), torch.device("cpu"), torch.bfloat16, context=CONTEXT).network
     taken = anonymous_bytes() - before
