@@ -32,6 +32,10 @@ def test_free_memory_of_the_cpu_is_known_on_linux() -> None:
     assert 1e6 < free < 1e14
 
 
+def test_free_memory_of_other_devices_is_unknown() -> None:
+    assert devices.free_bytes(torch.device("mps")) is None
+
+
 @pytest.mark.parametrize(("fraction", "expected"), [(1.0, 7_000), (0.8, 7_000), (0.6, 5_000), (0.05, 0)])
 def test_free_memory_of_a_gpu_is_what_this_process_may_still_take(
     monkeypatch: pytest.MonkeyPatch, fraction: float, expected: int

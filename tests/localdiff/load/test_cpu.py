@@ -1,0 +1,64 @@
+"""Fast modules on a CPU: which models get them, and how much memory they may take for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from localdiff.load import load_model, loader, open_weights
+from localdiff.load.placement import Demand, Placement
+from quant.cpu.experts import CpuExperts
+from quant.modules import QuantExperts
+from tests.checkpoints import Spec, write_checkpoint
+from tests.quantized import quantize
+
+CPU = torch.device("cpu")
+SPEC = Spec(layers="sf", mlp=64, expert_mlp=64, head_dim=32, full_head_dim=32, stored=torch.bfloat16)
+
+
+@pytest.fixture(scope="module")
+def quantized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = write_checkpoint(SPEC, tmp_path_factory.mktemp("source"))
+    return quantize(source, tmp_path_factory.mktemp("made") / "4bit", "4bit")
+
+
+def experts(directory: Path) -> list[type]:
+    network = load_model(open_weights(directory), CPU, torch.bfloat16).network
+    return [type(layer.experts) for layer in network.layers]
+
+
+def test_modules_of_a_loaded_model_are_replaced_by_fast_ones(quantized: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_CPU_PATH", "fast")
+    assert experts(quantized) == [CpuExperts] * 2
+    monkeypatch.setenv("LOCALDIFF_CPU_PATH", "plain")
+    assert experts(quantized) == [QuantExperts] * 2
+
+
+def test_layers_that_are_read_anew_in_every_pass_stay_plain(quantized: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_CPU_PATH", "fast")
+    placement = Placement(main=CPU, layers=(CPU, CPU), offloaded=(1,))
+    monkeypatch.setattr(loader, "place", lambda *args, **kwargs: placement)
+    assert experts(quantized) == [QuantExperts] * 2
+
+
+@pytest.mark.parametrize("more", [None, -1, 0, 12_345])
+def test_they_may_take_what_is_free_beside_files_cache_and_buffers(
+    quantized: Path, more: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    totals: list[int] = []
+    spares: list[int | None] = []
+
+    def place(demand: Demand, *_: object, **__: object) -> Placement:
+        totals.append(demand.account.total)
+        return Placement(main=CPU, layers=(CPU, CPU))
+
+    monkeypatch.setattr(loader, "place", place)
+    monkeypatch.setattr(loader, "prepare_cpu", lambda network, *, spare, progress: spares.append(spare))
+    experts(quantized)
+    files = sum(tensor.nbytes for path in quantized.glob("*.safetensors") for tensor in load_file(path).values())
+    monkeypatch.setattr(loader, "free_bytes", lambda device: None if more is None else files + totals[0] + more)
+    experts(quantized)
+    assert spares[1] == (None if more is None else max(0, more))
