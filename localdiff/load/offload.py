@@ -51,8 +51,6 @@ def dispatch(network: DiffusionGemma, placement: Placement, weights: Mapping[str
         placement: where the layers compute.
         weights: entries of the state, by name, for the offloaded layers.
     """
-    if placement.is_whole:
-        return
     for index, (layer, device) in enumerate(zip(network.layers, placement.layers, strict=True)):
         offloaded = index in placement.offloaded
         hook = AlignDevicesHook(
