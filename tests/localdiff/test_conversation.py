@@ -390,3 +390,12 @@ def stop(chat: Dialogue, text: str, after: int, options: GenerateOptions) -> Non
     assert isinstance(finished, RunFinished)
     answer = chat.engine.tokenizer.decode(finished.token_ids)
     chat.messages = [*asked, {"role": "assistant", "content": answer, "ids": list(finished.token_ids)}]
+
+
+def test_a_character_may_cross_blocks_and_a_reply_may_end_within_one(chat: Dialogue) -> None:
+    text = "a🙂bé" * 4
+    chat.say("one", text)
+    assert chat.messages[-1]["content"] == text
+    chat.say("two", chat.ids("a🙂")[:-1])
+    assert chat.messages[-1]["content"].rstrip("\ufffd") == "a"
+    assert chat.messages[-1]["content"] != "a", "the bytes that there are show as U+FFFD"
