@@ -34,7 +34,7 @@ from quant.plan import make_plan
 from quant.recipe import RECIPES
 from quant.run import run
 from quant.source import SourceFile, read_source
-from quant.verify import verify
+from quant.verify import verify, worst_tensors
 from tests.small_weights import small_weights, write_small_weights
 
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
@@ -457,6 +457,48 @@ def test_a_manifest_over_its_error_limit_does_not_verify(source: Path, tmp_path:
     assert len(problems) == 1
     assert name in problems[0]
     assert "0.13" in problems[0]
+
+
+@pytest.mark.parametrize("part", ["model.decoder.norm.weight", "model.decoder.embed_tokens.weight.scales"])
+def test_a_shard_that_was_written_with_values_that_are_not_finite_does_not_verify(
+    source: Path, tmp_path: Path, part: str
+) -> None:
+    output = tmp_path / "out"
+    finish(make_job(source, output))
+    (tensor,) = [tensor for file in read_source(output) for tensor in file.tensors if tensor.name == part]
+    path = output / tensor.file
+    damaged = bytearray(path.read_bytes())
+    damaged[tensor.start + 2 : tensor.start + 4] = b"\xc0\x7f"  # NaN in bf16
+    path.write_bytes(damaged)
+    manifest = read_manifest(output)
+    digest = hashlib.sha256(damaged).hexdigest()
+    shards = dict(manifest.shards) | {path.name: replace(manifest.shards[path.name], sha256=digest)}
+    (output / "quant.json").write_text(replace(manifest, shards=shards).to_text())
+    problems = [checked.problem for checked in verify(output) if checked.problem]
+    assert problems == [f"`{path.name}` holds values that are not finite, in `{part}`"]
+
+
+def test_the_worst_tensors_are_those_nearest_to_the_limit_of_their_codec(source: Path, tmp_path: Path) -> None:
+    finish(make_job(source, tmp_path / "out"))
+    manifest = read_manifest(tmp_path / "out")
+    nf4, int8 = (
+        [name for name, tensor in manifest.tensors.items() if tensor.fate == fate][:2] for fate in ("nf4", "int8")
+    )
+    errors = {nf4[0]: 0.1, nf4[1]: 0.12, int8[0]: 0.018, int8[1]: 0.019}
+    tensors = {name: replace(tensor, error=errors.get(name, 0.0)) for name, tensor in manifest.tensors.items()}
+    worst = worst_tensors(replace(manifest, tensors=tensors))[:4]  # at 95, 92, 90 and 77 % of their limits
+    assert [name for name, _, _ in worst] == [int8[1], nf4[1], int8[0], nf4[0]]
+
+
+def test_an_output_is_not_repaired_in_the_place_of_an_unfinished_job(source: Path, tmp_path: Path) -> None:
+    output, unfinished = tmp_path / "out", tmp_path / "out.partial"
+    finish(make_job(source, output))
+    list(run(make_job(source, output, "int8", force=True), cancelled=lambda: True))
+    (output / SHARDS[1]).write_bytes(b"x")
+    before = content(output), content(unfinished)
+    with pytest.raises(OutputError, match="is damaged, and .* holds an unfinished job"):
+        finish(make_job(source, output))
+    assert (content(output), content(unfinished)) == before
 
 
 def test_a_job_without_workers_or_files_is_refused(source: Path, tmp_path: Path) -> None:

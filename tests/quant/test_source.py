@@ -16,7 +16,7 @@ from quant.errors import SourceError
 from quant.reader import SourceReader
 from quant.released import released_shapes
 from quant.slices import row_slices
-from quant.source import SourceFile, described, parse_header, read_source
+from quant.source import SourceFile, described, parse_header, read_source, read_start
 from tests.small_weights import small_weights, write_small_weights
 
 
@@ -122,6 +122,19 @@ def test_impossible_headers_are_named_errors(content: bytes) -> None:
         parse_header("bad.safetensors", content, len(content) + 4)
 
 
+@pytest.mark.parametrize("length", [0, 1, 100_000_001, 1 << 63])
+def test_no_more_is_read_of_a_header_than_one_can_have(length: int) -> None:
+    asked: list[int] = []
+
+    def read(count: int) -> bytes:
+        asked.append(count)
+        return length.to_bytes(8, "little")[:count]
+
+    with pytest.raises(SourceError, match="`bad.safetensors` is not a safetensors file"):
+        read_start("bad.safetensors", read)
+    assert asked == [8]
+
+
 def test_a_missing_file_is_named(directory: Path) -> None:
     (directory / "model-00003-of-00003.safetensors").unlink()
     with pytest.raises(SourceError, match="model-00003"):
@@ -140,7 +153,7 @@ def test_an_empty_directory_is_an_error(tmp_path: Path) -> None:
 )
 def test_a_damaged_index_is_an_error(directory: Path, index: str) -> None:
     (directory / "model.safetensors.index.json").write_text(index)
-    with pytest.raises(SourceError, match="index"):
+    with pytest.raises(SourceError, match="index.json` is damaged"):
         read_source(directory)
 
 
