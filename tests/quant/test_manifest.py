@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +65,16 @@ def read_bytes(content: bytes) -> Manifest:
     return Manifest.from_text(text)
 
 
+def signed(content: dict[str, Any]) -> str:
+    """The text of a manifest with this content, as whoever means harm would write it."""
+    unsigned = {key: value for key, value in content.items() if key != "checksum"}
+
+    def text(values: dict[str, Any]) -> str:
+        return json.dumps(values, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+    return text(unsigned | {"checksum": hashlib.sha256(text(unsigned).encode()).hexdigest()})
+
+
 @pytest.mark.parametrize(
     ("keys", "value"),
     [
@@ -72,6 +83,7 @@ def read_bytes(content: bytes) -> Manifest:
         (("shards",), {"../s": {"bytes": 1, "sha256": HASH, "source": "x"}}),
         (("shards", "s.safetensors", "source"), "a/b"),
         (("shards", "s.safetensors", "sha256"), "00"),
+        (("shards", "s.safetensors", "bytes"), -1),
         (("tensors", "b", "fate"), "q2"),
         (("tensors", "b", "dtype"), "Q4"),
         (("tensors", "b", "shape"), [-1]),
@@ -82,14 +94,15 @@ def read_bytes(content: bytes) -> Manifest:
         (("source",), None),
     ],
 )
-def test_impossible_values_are_refused(keys: tuple[str, ...], value: Any) -> None:
+def test_impossible_values_are_refused_under_a_checksum_that_matches(keys: tuple[str, ...], value: Any) -> None:
     content = json.loads(MANIFEST.to_text())
+    assert signed(content) == MANIFEST.to_text()
     inner = content
     for key in keys[:-1]:
         inner = inner[key]
     inner[keys[-1]] = value
     with pytest.raises(DamagedError, match=r"quant\.json"):
-        Manifest.from_text(json.dumps(content))
+        Manifest.from_text(signed(content))
 
 
 def test_what_is_no_json_is_refused() -> None:

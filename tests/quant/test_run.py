@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -16,6 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from quant.codec import Encoded
 from quant.codecs import CODECS
+from quant.disk import Disk
 from quant.errors import DamagedError, OutputError, SourceError
 from quant.events import (
     BytesDone,
@@ -221,6 +223,14 @@ def test_another_recipe_does_not_continue_an_unfinished_job(source: Path, tmp_pa
     assert read_manifest(tmp_path / "out").recipe.name == "int8"
 
 
+def test_nothing_is_left_of_an_unfinished_job_that_another_one_replaces(source: Path, tmp_path: Path) -> None:
+    list(run(make_job(source, tmp_path / "out", files={"OLD": b"old"}), cancelled=lambda: True))
+    (tmp_path / "out.partial" / "OLD").write_bytes(b"old")
+    finish(make_job(source, tmp_path / "out", "int8", force=True))
+    finish(make_job(source, tmp_path / "fresh", "int8"))
+    assert content(tmp_path / "out") == content(tmp_path / "fresh")
+
+
 def test_another_revision_says_how_the_first_is_finished(source: Path, tmp_path: Path) -> None:
     list(run(make_job(source, tmp_path / "out", revision="abc"), cancelled=lambda: True))
     with pytest.raises(OutputError, match="unfinished") as caught:
@@ -411,6 +421,20 @@ def test_files_that_cannot_be_read_are_named(source: Path, tmp_path: Path, monke
         f"`{SHARDS[1]}` cannot be read: Permission denied",
         "`config.json` cannot be read: Permission denied",
     ]
+
+
+def test_what_the_disk_did_not_keep_is_not_published(source: Path, tmp_path: Path) -> None:
+    class Forgetful(Disk):
+        def rename(self, old: Path, new: Path) -> None:
+            super().rename(old, new)
+            if new.name == SHARDS[0]:
+                with new.open("r+b") as file:
+                    file.seek(-1, os.SEEK_END)
+                    file.write(b"\x11")
+
+    with pytest.raises(DamagedError, match=SHARDS[0]):
+        list(run(make_job(source, tmp_path / "out"), disk=Forgetful()))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_rerun_rebuilds_only_the_damaged_shard(source: Path, tmp_path: Path) -> None:
