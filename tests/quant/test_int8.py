@@ -56,3 +56,13 @@ def test_zeros_stay_zeros() -> None:
 def test_refuses_values_that_are_not_finite() -> None:
     with pytest.raises(ValueError, match="finite"):
         INT8.encode(torch.full((1, 64), torch.inf))
+
+
+@pytest.mark.parametrize(
+    ("weight", "problem"),
+    [(torch.zeros(64), "multiple of 64"), (torch.zeros(4, 96), "multiple of 64"), (torch.zeros(4, 64).int(), "dtype")],
+    ids=["one-axis", "no-group", "integers"],
+)
+def test_refuses_what_no_codec_can_encode(weight: torch.Tensor, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        INT8.encode(weight)

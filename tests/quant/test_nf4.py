@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from quant.codec import Encoded
+from quant.codec import Encoded, squared_error
 from quant.nf4 import LEVELS, Nf4
 
 NF4 = Nf4()
@@ -181,3 +181,11 @@ def test_cuda_and_cpu_agree() -> None:
     here, there = NF4.encode(weight), NF4.encode(weight.cuda())
     assert float((here.codes != there.codes.cpu()).float().mean()) < 1e-3
     assert torch.equal(NF4.decode(Encoded(codes=here.codes.cuda(), scales=here.scales.cuda())).cpu(), NF4.decode(here))
+
+
+@pytest.mark.parametrize("shape", [(7, 64), (5, 3, 192), (2, 1 << 18)])
+def test_squared_errors_of_rows_of_every_length(shape: tuple[int, ...]) -> None:
+    source = gaussian(*shape).float()
+    squared, norm = squared_error(torch.full(shape, 0.5), source)
+    assert squared == pytest.approx(float((source.double() - 0.5).square().sum()), rel=1e-5)
+    assert norm == pytest.approx(float(source.double().square().sum()), rel=1e-5)
