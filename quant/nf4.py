@@ -50,8 +50,8 @@ CHUNK = {"cpu": 2048}
 """Groups worked on at a time: on a CPU three fp32 buffers of 512 KB, near the second-level cache."""
 CHUNK_ELSEWHERE = 1 << 18
 
-TINY = 2.0**-120
-"""Largest magnitude below which a group is stored as zeros: its reciprocal would not be finite."""
+TINY = 2.0**-117
+"""Largest magnitude below which a group is stored as zeros: the bins of a unit over it would not be finite."""
 
 BINS = 4096
 REACH = 1.25

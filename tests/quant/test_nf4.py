@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from quant.codec import Encoded, squared_error
-from quant.nf4 import LEVELS, Nf4
+from quant.nf4 import LEVELS, TINY, Nf4
 
 NF4 = Nf4()
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
@@ -152,8 +152,31 @@ def test_no_weight_moves_further_than_half_a_gap_of_the_largest(values: list[flo
     weight = torch.tensor([values])
     decoded = NF4.decode(NF4.encode(weight))
     assert torch.isfinite(decoded).all()
-    tiny = 2.0**-120  # a group below it is stored as zeros
-    assert float((decoded - weight).abs().max()) <= max(tiny, 0.2 * float(weight.abs().max()))
+    assert float((decoded - weight).abs().max()) <= max(TINY, 0.2 * float(weight.abs().max()))
+
+
+def test_groups_of_every_magnitude_are_encoded() -> None:
+    """Down to where they are stored as zeros, zeros among them or not."""
+    unit = gaussian(2, 64).float()
+    unit /= unit.abs().amax(dim=-1, keepdim=True)
+    unit[1, ::3] = 0.0
+    halves = (*range(-298, -200), *range(-200, 255, 12), 255)
+    weight = torch.cat([unit * 2.0 ** (half / 2) for half in halves])
+    decoded = NF4.decode(NF4.encode(weight))
+    largest = weight.abs().amax(dim=-1)
+    off = (decoded - weight).abs().amax(dim=-1)
+    assert (off <= torch.where(largest > 2 * TINY, 0.2 * largest, largest)).all()
+
+
+def test_an_outlier_may_lie_beyond_the_outermost_level() -> None:
+    """Of groups of two values and one that is larger, the best scale of some is well below that one."""
+    generator = torch.Generator().manual_seed(0)
+    above, below = torch.rand(2, 8192, 1, generator=generator)
+    weight = torch.where(torch.rand(8192, 64, generator=generator) < 0.5, above, -below)
+    weight[:, 0] = 1.0
+    encoded = NF4.encode(weight)
+    assert float(encoded.scales.abs().min()) < 0.8
+    assert float((NF4.decode(encoded) - weight).abs().max()) < 0.3
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
