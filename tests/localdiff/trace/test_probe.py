@@ -76,6 +76,13 @@ def test_every_step_block_and_seed_has_noise_of_its_own() -> None:
     assert len(seen) == 2 * 3 * 2 * 3
 
 
+def test_what_renoises_a_canvas_says_nothing_about_what_is_drawn_for_it() -> None:
+    """From one stream, a number in [0, 1) of 24 bits and an id below 2^24 would be the same draw."""
+    noise = PairedNoise(3)
+    noise.at(1, 2)
+    assert not ((noise.uniforms(256) * 2**24).long() == noise.canvas(256, 2**24)).any()
+
+
 def test_draws_follow_the_distribution() -> None:
     noise = PairedNoise(3)
     counts = torch.zeros(4)
