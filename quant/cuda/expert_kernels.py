@@ -92,7 +92,7 @@ def gate_up_kernel(
     inner,
     NF4: tl.constexpr,
     INT8: tl.constexpr,
-    PERMUTED: tl.constexpr,
+    PACK: tl.constexpr,
     COMPUTE: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -123,8 +123,8 @@ def gate_up_kernel(
     gate_scales = scales + base + column
     x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
     x_row_scales = x_scales + row * groups
-    gate = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
-    up = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+    gate = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
+    up = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
     for group in range(groups):
         at = group * both
         gate = add_product(
@@ -138,7 +138,7 @@ def gate_up_kernel(
             valid[:, None],
             NF4,
             INT8,
-            PERMUTED,
+            PACK,
         )
         up = add_product(
             up,
@@ -151,8 +151,9 @@ def gate_up_kernel(
             valid[:, None],
             NF4,
             INT8,
-            PERMUTED,
+            PACK,
         )
+    gate, up = tl.trans(gate), tl.trans(up)
     opened = gelu(gate.to(COMPUTE).to(tl.float32)).to(COMPUTE)
     value = (opened.to(tl.float32) * up.to(COMPUTE).to(tl.float32)).to(COMPUTE)
     out = start + within
@@ -181,7 +182,7 @@ def down_kernel(
     inner,
     NF4: tl.constexpr,
     INT8: tl.constexpr,
-    PERMUTED: tl.constexpr,
+    PACK: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -204,7 +205,7 @@ def down_kernel(
     down_scales = scales + base + column
     rows = hidden + place[:, None].to(tl.int64) * inner + k[None, :]
     row_scales = hidden_scales + tl.where(valid, place, 0) * groups
-    total = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+    total = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
     for group in range(groups):
         total = add_product(
             total,
@@ -217,11 +218,11 @@ def down_kernel(
             valid[:, None],
             NF4,
             INT8,
-            PERMUTED,
+            PACK,
         )
     pair = tl.load(order + place, mask=valid, other=0)
     to = outputs + pair[:, None].to(tl.int64) * width + column[None, :]
-    tl.store(to, total.to(outputs.dtype.element_ty), mask=valid[:, None])
+    tl.store(to, tl.trans(total).to(outputs.dtype.element_ty), mask=valid[:, None])
 
 
 @triton.jit

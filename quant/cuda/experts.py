@@ -19,7 +19,7 @@ from ..dtypes import short_name
 from ..modules.experts import QuantExperts
 from ..modules.tensor import QuantTensor
 from . import tiles
-from .launch_arguments import is_interpreted, levels, power_of_two, triton_type
+from .launch_arguments import levels, pack, power_of_two, triton_type
 from .layout import Tiled, Whole, tiled
 from .rows import quantize_groups
 from .tiles import Activations
@@ -144,7 +144,7 @@ class CudaExperts(nn.Module):
         return {
             "NF4": part.is_nf4,
             "INT8": self.activations == "a8",
-            "PERMUTED": not is_interpreted(),
+            "PACK": pack(part.codes.device),
             "ROWS": block_rows,
             "COLUMNS": COLUMNS,
             "num_warps": WARPS,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..nf4 import LEVELS
+from . import tiles
 from .tiles import Activations
 
 
@@ -37,6 +38,13 @@ def is_interpreted() -> bool:
     from .row_kernels import quantize_kernel
 
     return not isinstance(quantize_kernel, JITFunction)
+
+
+def pack(device: torch.device) -> int:
+    """Bytes next to each other that a lane of a matrix instruction's operand has: `PACK` of `weight_kernels`."""
+    if is_interpreted():
+        return 0
+    return 2 if tiles.feeding(device) == "warpgroup" else 4
 
 
 def power_of_two(number: int) -> int:

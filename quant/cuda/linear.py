@@ -21,7 +21,7 @@ from ..modules.linear import QuantLinear
 from ..modules.tensor import QuantTensor
 from . import tiles
 from .decode import decode_tiled
-from .launch_arguments import is_interpreted, levels
+from .launch_arguments import levels, pack
 from .layout import tiled
 from .rows import quantize_groups
 from .tiles import Activations
@@ -142,7 +142,7 @@ class Weight:
                 NF4=self.is_nf4,
                 INT8=is_int8,
                 GATED=gated,
-                PERMUTED=not is_interpreted(),
+                PACK=pack(x.device),
                 ROWS=tile.rows,
                 COLUMNS=tile.columns,
                 num_warps=tile.warps,

@@ -31,7 +31,7 @@ def linear_kernel(
     NF4: tl.constexpr,
     INT8: tl.constexpr,
     GATED: tl.constexpr,
-    PERMUTED: tl.constexpr,
+    PACK: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -53,8 +53,8 @@ def linear_kernel(
     weight_scales = scales + column.to(tl.int64) * scale_row
     x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
     x_row_scales = x_scales + tl.where(valid, row, 0) * groups
-    total = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
-    up = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+    total = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
+    up = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
     up_codes = weight_codes + out_width.to(tl.int64) * code_row
     up_scales = weight_scales + out_width.to(tl.int64) * scale_row
     for group in range(groups):
@@ -69,7 +69,7 @@ def linear_kernel(
             valid[:, None],
             NF4,
             INT8,
-            PERMUTED,
+            PACK,
         )
         if GATED:
             up = add_product(
@@ -83,11 +83,11 @@ def linear_kernel(
                 valid[:, None],
                 NF4,
                 INT8,
-                PERMUTED,
+                PACK,
             )
-    value = total.to(out.dtype.element_ty)
+    value = tl.trans(total).to(out.dtype.element_ty)
     if GATED:
         opened = gelu(value.to(tl.float32)).to(out.dtype.element_ty)
-        value = (opened.to(tl.float32) * up.to(out.dtype.element_ty).to(tl.float32)).to(out.dtype.element_ty)
+        value = (opened.to(tl.float32) * tl.trans(up).to(out.dtype.element_ty).to(tl.float32)).to(out.dtype.element_ty)
     to = out + row[:, None].to(tl.int64) * out_width + column[None, :]
     tl.store(to, value, mask=valid[:, None])

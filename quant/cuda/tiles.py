@@ -1,10 +1,10 @@
 """Tile shapes of the GEMM kernels, by how a GPU feeds its tensor cores.
 
 A quantized tile of a weight takes two dots, of its low and of its high codes, and Triton gives the warps of dots that
-belong together one axis: columns where a tile has more columns than rows, rows otherwise. Where each warp fetches its
-own operands (`mma.sync`), warps along the rows all decode the same weights, up to eight times, so tiles are wider than
-they are tall. Where four warps share them (`wgmma`), a weight is decoded once either way, and tall tiles have fewer
-programs. The choices follow the counts of `tests.bench.inner_loops`; nothing here has been timed on a GPU.
+belong together one axis. Where each warp fetches its own operands (`mma.sync`), warps along the rows would all decode
+the same weights, up to eight times, so tiles are wider than they are tall. Where four warps share them (`wgmma`), they
+share 64 columns, and a tile of four warps decodes each of its weights once, however tall it is. The choices follow the
+counts of `tests.bench.inner_loops`; nothing here has been timed on a GPU.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Tile:
 
 LINEAR: dict[Feeding, tuple[Tile, ...]] = {
     "warp": (Tile(16, 64, 4), Tile(32, 64, 4), Tile(64, 128, 8)),
-    "warpgroup": (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 8)),
+    "warpgroup": (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 4)),
 }
 GATED: dict[Feeding, dict[Activations, tuple[Tile, ...]]] = {
     "warp": {"a16": (Tile(16, 64, 4), Tile(32, 64, 4)), "a8": (Tile(16, 64, 4), Tile(32, 64, 4))},
@@ -44,11 +44,11 @@ GATED: dict[Feeding, dict[Activations, tuple[Tile, ...]]] = {
 """With a gate there are twice the sums, and half the columns; 64 rows in int8 spill registers on some GPUs."""
 EXPERTS: dict[Feeding, dict[Activations, tuple[int, int]]] = {
     "warp": {"a16": (16, 32), "a8": (32, 32)},
-    "warpgroup": {"a16": (64, 64), "a8": (32, 32)},
+    "warpgroup": {"a16": (32, 64), "a8": (32, 32)},
 }
 """Rows of a block where an expert gets few, and where it gets many. Uniform routing of 256 rows gives each of 128
 experts 16 on average; whatever does not fit a block decodes the expert's weights again, and empty rows keep tensor
-cores busy. `wgmma` takes 64 rows at least, and their loop is shorter than that of 16."""
+cores busy. To `wgmma`, decoding 64 columns is as long a loop with 16 rows as with 32."""
 
 
 @lru_cache(maxsize=8)

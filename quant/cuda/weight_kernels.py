@@ -10,8 +10,12 @@ Shape letters: M rows of activations, N rows of a weight, K its input.
 
 from __future__ import annotations
 
+import struct
+
 import triton
 import triton.language as tl
+
+from ..nf4 import LEVELS
 
 LEVELS_INT8 = (-127, -88, -67, -50, -36, -23, -12, 0, 10, 20, 31, 43, 56, 71, 92, 127)
 """`quant.nf4.LEVELS` times 127, rounded."""
@@ -48,66 +52,87 @@ halves of the table, and `side` takes from one or the other by the code's fourth
 
 _DECODE = tl.constexpr(DECODE)
 
-HOLD = """{
-.reg .b32 lane;
-.reg .b64 address;
-mov.u32 lane, %laneid;
-and.b32 lane, lane, 15;
-mad.wide.u32 address, lane, 4, $1;
-ld.global.nc.b32 $0, [address];
-}"""
-"""Lane n of a warp, and lane n + 16, takes level n of the table at `$1`."""
+
+def _hold() -> str:
+    words = [f"0x{struct.unpack('<I', struct.pack('<f', level))[0]:08x}" for level in LEVELS]
+    lines = [".reg .b32 lane, bit;", ".reg .pred is_set;", f".reg .b32 level<{len(words)}>;", "mov.u32 lane, %laneid;"]
+    targets = iter(range(len(words)))
+    for place in range(4):
+        pairs = list(zip(words[::2], words[1::2], strict=True))
+        words = [f"level{next(targets)}" for _ in pairs]
+        lines += [f"and.b32 bit, lane, {1 << place};", "setp.ne.b32 is_set, bit, 0;"]
+        lines += [f"selp.b32 {to}, {b}, {a}, is_set;" for to, (a, b) in zip(words, pairs, strict=True)]
+    return "\n".join(["{", *lines, f"mov.b32 $0, {words[0]};", "}"])
 
 
-def _exchange() -> str:
+HOLD = _hold()
+"""Lane n of a warp, and lane n + 16, takes level n (`$0`), chosen by the bits of n; `$1` is not read."""
+
+
+def _exchange(count: int) -> str:
     lines = [".reg .b32 code;"]
-    for place in range(8):
+    for place in range(2 * count):
         # Within half a warp (0x10 of 0x101f), so that of the code's bits only the low four count.
-        target = place // 2 + 4 * (place % 2)
-        lines += [f"shr.b32 code, $8, {4 * place};", f"shfl.sync.idx.b32 ${target}, $9, code, 0x101f, 0xffffffff;"]
+        target, source = place // 2 + count * (place % 2), 2 * count
+        lines += [
+            f"shr.b32 code, ${source}, {4 * place};",
+            f"shfl.sync.idx.b32 ${target}, ${source + 1}, code, 0x101f, 0xffffffff;",
+        ]
     return "\n".join(["{", *lines, "}"])
 
 
-EXCHANGE = _exchange()
-"""Four bytes of two codes each (`$8`) to the levels of the low and of the high codes, which other lanes hold (`$9`)."""
+EXCHANGE = {count: _exchange(count) for count in (2, 4)}
+"""Two or four bytes of two codes each to the levels of the low and of the high codes, which other lanes hold."""
 
-_HOLD, _EXCHANGE = tl.constexpr(HOLD), tl.constexpr(EXCHANGE)
+_HOLD, _EXCHANGE_2, _EXCHANGE_4 = tl.constexpr(HOLD), tl.constexpr(EXCHANGE[2]), tl.constexpr(EXCHANGE[4])
 
 
 @triton.jit
-def nf4_levels(pairs, levels, PERMUTED: tl.constexpr):
-    """Levels of the low and the high codes of bytes, as fp32, from the table `levels` in memory.
+def nf4_levels(pairs, levels, PACK: tl.constexpr):
+    """Levels of the low and the high codes of bytes, as fp32; with PACK 0 from the table `levels` in memory.
 
     A warp holds the table, a level in each lane, and lanes ask each other: a table in memory takes an address and a
     load for every weight.
     """
-    if PERMUTED:
-        table = tl.zeros_like(pairs).to(tl.int64) + levels.to(tl.int64)
-        held = tl.inline_asm_elementwise(_HOLD, "=f,l", [table], dtype=tl.float32, is_pure=True, pack=1)
-        low, high = tl.inline_asm_elementwise(
-            _EXCHANGE,
-            "=&f,=&f,=&f,=&f,=&f,=&f,=&f,=&f,r,f,f,f,f",
-            [pairs, held],
-            dtype=(tl.float32, tl.float32),
-            is_pure=True,
-            pack=4,
-        )
-    else:
+    if PACK == 0:
         low = tl.load(levels + (pairs & 15))
         high = tl.load(levels + (pairs >> 4))
+    else:
+        # Always 0, which Triton does not see: of a constant, or of anything that it moves out of the loop, it makes a
+        # reason to decode in another layout than that of the matrix instruction, and to take shared memory between.
+        zero = ((pairs >> 7) >> 1).to(tl.int32)
+        held = tl.inline_asm_elementwise(_HOLD, "=f,r", [zero], dtype=tl.float32, is_pure=True, pack=1)
+        if PACK == 2:
+            low, high = tl.inline_asm_elementwise(
+                _EXCHANGE_2,
+                "=&f,=&f,=&f,=&f,r,f,f",
+                [pairs, held],
+                dtype=(tl.float32, tl.float32),
+                is_pure=True,
+                pack=2,
+            )
+        else:
+            low, high = tl.inline_asm_elementwise(
+                _EXCHANGE_4,
+                "=&f,=&f,=&f,=&f,=&f,=&f,=&f,=&f,r,f,f,f,f",
+                [pairs, held],
+                dtype=(tl.float32, tl.float32),
+                is_pure=True,
+                pack=4,
+            )
     return low, high
 
 
 @triton.jit
-def nf4_int8(pairs, levels, PERMUTED: tl.constexpr):
-    """Levels of the low and the high codes of bytes, as int8; `levels` is the table in memory otherwise."""
-    if PERMUTED:
+def nf4_int8(pairs, levels, PACK: tl.constexpr):
+    """Levels of the low and the high codes of bytes, as int8; with PACK 0 from the table `levels` in memory."""
+    if PACK == 0:
+        low = tl.load(levels + (pairs & 15))
+        high = tl.load(levels + (pairs >> 4))
+    else:
         low, high = tl.inline_asm_elementwise(
             _DECODE, "=r,=r,r", [pairs], dtype=(tl.int8, tl.int8), is_pure=True, pack=4
         )
-    else:
-        low = tl.load(levels + (pairs & 15))
-        high = tl.load(levels + (pairs >> 4))
     return low, high
 
 
@@ -123,9 +148,13 @@ def add_product(
     valid_rows,
     NF4: tl.constexpr,
     INT8: tl.constexpr,
-    PERMUTED: tl.constexpr,
+    PACK: tl.constexpr,
 ):
-    """`total` [M, N] plus the product of one group of 64.
+    """`total` [N, M] plus the product of one group of 64, transposed.
+
+    The weight is the first operand: that one alone may be in registers for every kind of matrix instruction, so that a
+    decoded weight is never stored. And its rows, the columns of a tile, are as many as the instruction of an H100
+    takes, 64; of activations, the second operand, it takes any multiple of 8.
 
     Args:
         x: pointers [M, 32] to the first half of the group; the second one follows.
@@ -135,32 +164,33 @@ def add_product(
         scales: pointers [N]; weights as published have none.
         levels: nf4's table, fp32 or, for int8 arithmetic, int8.
         k: [32], 0 to 31; valid_rows: [M, 1].
+        PACK: neighbours that a lane of a matrix instruction's operand has in bytes; 0 takes no machine instructions.
     """
     WHOLE: tl.constexpr = codes.dtype.element_ty.is_floating()
-    first = tl.load(x, mask=valid_rows, other=0)
-    second = tl.load(x + 32, mask=valid_rows, other=0)
+    first = tl.trans(tl.load(x, mask=valid_rows, other=0))
+    second = tl.trans(tl.load(x + 32, mask=valid_rows, other=0))
     if WHOLE:
-        total = tl.dot(first, tl.trans(tl.load(codes)), total, input_precision="ieee")
-        return tl.dot(second, tl.trans(tl.load(codes + 32)), total, input_precision="ieee")
+        total = tl.dot(tl.load(codes), first, total, input_precision="ieee")
+        return tl.dot(tl.load(codes + 32), second, total, input_precision="ieee")
     scale = tl.load(scales).to(tl.float32)
     if INT8:
         if NF4:
-            low, high = nf4_int8(tl.load(codes), levels, PERMUTED)
+            low, high = nf4_int8(tl.load(codes), levels, PACK)
             scale = scale / 127.0
         else:
             low = tl.load(codes)
             high = tl.load(codes + 32)
-        whole = tl.dot(first, tl.trans(low), out_dtype=tl.int32)
-        whole = tl.dot(second, tl.trans(high), whole, out_dtype=tl.int32)
-        total += whole.to(tl.float32) * (tl.load(x_scales)[:, None] * scale[None, :])
+        whole = tl.dot(low, first, out_dtype=tl.int32)
+        whole = tl.dot(high, second, whole, out_dtype=tl.int32)
+        total += whole.to(tl.float32) * (scale[:, None] * tl.load(x_scales)[None, :])
     else:
         if NF4:
-            low, high = nf4_levels(tl.load(codes), levels, PERMUTED)
+            low, high = nf4_levels(tl.load(codes), levels, PACK)
         else:
             low = tl.load(codes).to(tl.float32)
             high = tl.load(codes + 32).to(tl.float32)
         low = (low * scale[:, None]).to(x.dtype.element_ty)
         high = (high * scale[:, None]).to(x.dtype.element_ty)
-        total = tl.dot(first, tl.trans(low), total, input_precision="ieee")
-        total = tl.dot(second, tl.trans(high), total, input_precision="ieee")
+        total = tl.dot(low, first, total, input_precision="ieee")
+        total = tl.dot(high, second, total, input_precision="ieee")
     return total

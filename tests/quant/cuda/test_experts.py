@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from itertools import product
 
 import pytest
@@ -182,26 +183,27 @@ def followed(program: str, word: int) -> tuple[bytes, bytes]:
     return held["$0"].to_bytes(4, "little"), held["$1"].to_bytes(4, "little")
 
 
-def test_the_exchange_between_lanes_decodes_every_pair_of_codes() -> None:
+@pytest.mark.parametrize("count", [2, 4])
+def test_the_exchange_between_lanes_decodes_every_pair_of_codes(count: int) -> None:
     """Thirty-two lanes go through the instructions side by side, as the PTX manual defines them."""
-    from quant.cuda.weight_kernels import EXCHANGE, HOLD
+    from quant.cuda.weight_kernels import EXCHANGE
 
-    assert "and.b32 lane, lane, 15;" in HOLD
     pairs = [a | b << 4 for a, b in product(range(16), range(16))]
-    words = [int.from_bytes(bytes(pairs[start : start + 4]), "little") for start in range(0, 256, 4)]
-    for first in (0, 32):
-        found = exchanged(EXCHANGE, words[first : first + 32], [lane & 15 for lane in range(32)])
-        for lane, levels_of_lane in enumerate(found):
-            four = words[first + lane].to_bytes(4, "little")
-            assert levels_of_lane == [code & 15 for code in four] + [code >> 4 for code in four]
+    for first in range(0, 256, 32 * count):
+        lanes = [pairs[start : start + count] for start in range(first, first + 32 * count, count)]
+        words = [int.from_bytes(bytes(several), "little") for several in lanes]
+        found = exchanged(EXCHANGE[count], count, words, [lane & 15 for lane in range(32)])
+        for several, levels_of_lane in zip(lanes, found, strict=True):
+            assert levels_of_lane == [code & 15 for code in several] + [code >> 4 for code in several]
 
 
-def exchanged(program: str, words: list[int], held: list[int]) -> list[list[int]]:
-    """Results `$0` to `$7` of every lane, where `$8` is its word and `$9` what it holds."""
-    results: list[list[int]] = [[-1] * 8 for _ in words]
+def exchanged(program: str, count: int, words: list[int], held: list[int]) -> list[list[int]]:
+    """Results of every lane, two for each of the bytes of its word; the word is the operand after them, then `held`."""
+    results: list[list[int]] = [[-1] * 2 * count for _ in words]
     codes = [0] * len(words)
     steps = re.findall(
-        r"^(?:shr\.b32 code, \$8, (\d+)|shfl\.sync\.idx\.b32 \$(\d), \$9, code, (0x\w+), 0xffffffff);$",
+        rf"^(?:shr\.b32 code, \${2 * count}, (\d+)"
+        rf"|shfl\.sync\.idx\.b32 \$(\d), \${2 * count + 1}, code, (0x\w+), 0xffffffff);$",
         program,
         re.MULTILINE,
     )
@@ -216,6 +218,28 @@ def exchanged(program: str, words: list[int], held: list[int]) -> list[list[int]
             assert source <= (lane & segment | clamp & ~segment), "a lane that is out of range gives its own value"
             results[lane][int(target)] = held[source]
     return results
+
+
+def test_every_lane_holds_its_level() -> None:
+    from quant.cuda.weight_kernels import HOLD
+
+    for lane in range(32):
+        held = {"lane": lane}
+        is_set = False
+        for operation, target, *sources in re.findall(
+            r"^(\w+)\S* (\S+), ([^,;]+)(?:, ([^,;]+))?(?:, (\w+))?;$", HOLD, re.M
+        ):
+            a, b = (held.get(name, int(name, 16) if name[:2] == "0x" else 0) for name in sources[:2])
+            if operation == "and":
+                held[target] = held["lane"] & int(sources[1])
+            elif operation == "setp":
+                is_set = held["bit"] != 0
+            elif operation == "selp":
+                held[target] = a if is_set else b
+            elif target == "$0":
+                held[target] = a
+        (level,) = struct.unpack("<f", struct.pack("<I", held["$0"]))
+        assert level == torch.tensor(LEVELS[lane & 15]).item()
 
 
 def test_rows_as_int8_are_within_half_a_step() -> None:
