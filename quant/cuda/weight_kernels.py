@@ -136,6 +136,43 @@ def nf4_int8(pairs, levels, PACK: tl.constexpr):
     return low, high
 
 
+def _scale(count: int) -> str:
+    lines = [".reg .b32 code, side, one, none;", "mov.b32 one, 0x3f803f80;", "mov.b32 none, 0x80008000;"]
+    for pair in range(count // 2):
+        lines += [
+            f"prmt.b32 code, ${count // 2}, 0xc3c3c3c3, 0x4{2 * pair + 1}4{2 * pair};",
+            "and.b32 side, code, 0xff80ff80;",
+            "and.b32 code, code, 0x7f7f7f7f;",
+            "fma.rn.bf16x2 code, code, one, side;",
+            f"fma.rn.bf16x2 ${pair}, code, ${count // 2 + 1 + pair}, none;",
+        ]
+    return "\n".join(["{", *lines, "}"])
+
+
+SCALE = {count: _scale(count) for count in (2, 4)}
+"""Two or four codes of int8 times as many scales in bf16, rounded once, as bf16.
+
+After 0x43, the low seven bits of a code make a number from 128 to 255 in bf16. From that 128 are subtracted, or 256 if
+the eighth bit is set, which there is the lowest one of the exponent. A conversion to fp32 would go to the few units
+that compute exponentials; these instructions do not.
+"""
+_SCALE_2, _SCALE_4 = tl.constexpr(SCALE[2]), tl.constexpr(SCALE[4])
+
+
+@triton.jit
+def int8_weights(codes, scale, COMPUTE: tl.constexpr, PACK: tl.constexpr):
+    """Codes [N, K] times scales, broadcast to them, rounded to COMPUTE: the products are exact before that."""
+    if PACK == 0 or not COMPUTE.is_bf16():
+        weights = (codes.to(tl.float32) * scale.to(tl.float32)).to(COMPUTE)
+    elif PACK == 2:
+        weights = tl.inline_asm_elementwise(_SCALE_2, "=r,r,r", [codes, scale], dtype=tl.bfloat16, is_pure=True, pack=2)
+    else:
+        weights = tl.inline_asm_elementwise(
+            _SCALE_4, "=&r,=&r,r,r,r", [codes, scale], dtype=tl.bfloat16, is_pure=True, pack=4
+        )
+    return weights
+
+
 @triton.jit
 def add_product(
     total,
@@ -172,8 +209,9 @@ def add_product(
     if WHOLE:
         total = tl.dot(tl.load(codes), first, total, input_precision="ieee")
         return tl.dot(tl.load(codes + 32), second, total, input_precision="ieee")
-    scale = tl.load(scales).to(tl.float32)
+    scale = tl.load(scales)
     if INT8:
+        scale = scale.to(tl.float32)
         if NF4:
             low, high = nf4_int8(tl.load(codes), levels, PACK)
             scale = scale / 127.0
@@ -184,13 +222,14 @@ def add_product(
         whole = tl.dot(high, second, whole, out_dtype=tl.int32)
         total += whole.to(tl.float32) * (scale[:, None] * tl.load(x_scales)[None, :])
     else:
+        COMPUTE: tl.constexpr = x.dtype.element_ty
         if NF4:
             low, high = nf4_levels(tl.load(codes), levels, PACK)
+            scale = scale.to(tl.float32)[:, None]
+            low, high = (low * scale).to(COMPUTE), (high * scale).to(COMPUTE)
         else:
-            low = tl.load(codes).to(tl.float32)
-            high = tl.load(codes + 32).to(tl.float32)
-        low = (low * scale[:, None]).to(x.dtype.element_ty)
-        high = (high * scale[:, None]).to(x.dtype.element_ty)
+            low = int8_weights(tl.load(codes), scale[:, None], COMPUTE, PACK)
+            high = int8_weights(tl.load(codes + 32), scale[:, None], COMPUTE, PACK)
         total = tl.dot(low, first, total, input_precision="ieee")
         total = tl.dot(high, second, total, input_precision="ieee")
     return total

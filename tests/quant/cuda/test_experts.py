@@ -242,6 +242,47 @@ def test_every_lane_holds_its_level() -> None:
         assert level == torch.tensor(LEVELS[lane & 15]).item()
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_int8_times_bf16_is_rounded_once(count: int) -> None:
+    """The instructions are followed one by one; every code, times scales of many sizes."""
+    from quant.cuda.weight_kernels import SCALE
+
+    scales = torch.logspace(-30, 3, 128).bfloat16()
+    for start in range(-128, 128, count):
+        codes = list(range(start, start + count))
+        for scale in scales[abs(start) // count % 16 :: 16]:
+            expected = (torch.tensor(codes).float() * scale.float()).bfloat16()
+            assert torch.equal(scaled(SCALE[count], codes, scale), expected), (codes, scale)
+
+
+def scaled(program: str, codes: list[int], scale: torch.Tensor) -> torch.Tensor:
+    """The results of a lane, as bf16; the word of codes is the operand after them, and words of scales come last."""
+
+    def halves(word: int) -> torch.Tensor:
+        return torch.tensor([word & 0xFFFF, word >> 16], dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
+
+    def word(pair: torch.Tensor) -> int:
+        low, high = (number & 0xFFFF for number in pair.view(torch.int16).tolist())
+        return int(low | high << 16)
+
+    words = len(codes) // 2
+    held = {f"${words}": int.from_bytes(bytes(code & 255 for code in codes), "little")}
+    held |= {f"${words + 1 + place}": word(scale.expand(2)) for place in range(words)}
+    for operation, operands in re.findall(r"^(mov|prmt|and|fma)\S* (.*);$", program, re.MULTILINE):
+        target, *names = operands.split(", ")
+        a, *others = (int(name, 0) if name[0].isdigit() else held[name] for name in names)
+        if operation == "prmt":
+            source = (a | others[0] << 32).to_bytes(8, "little")
+            a = int.from_bytes(bytes(source[others[1] >> 4 * place & 7] for place in range(4)), "little")
+        elif operation == "and":
+            a &= others[0]
+        elif operation == "fma":
+            b, c = map(halves, others)
+            a = word((halves(a).double() * b.double() + c.double()).bfloat16())
+        held[target] = a
+    return torch.cat([halves(held[f"${place}"]) for place in range(words)])
+
+
 def test_rows_as_int8_are_within_half_a_step() -> None:
     x = torch.randn(7, 320, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     x[:, 5] *= 50
