@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..modules.embedding import QuantEmbedding
 from . import linear
-from .launch_arguments import triton_type
+from .launch_arguments import is_interpreted, triton_type
 from .linear import Weight
 from .tiles import Tile, tile_of
 
@@ -76,6 +76,7 @@ class CudaEmbedding(QuantEmbedding):
                     COMPUTE=triton_type(self.dtype),
                     ROWS=tile.rows,
                     IDS=IDS,
+                    PACK=0 if is_interpreted() else 4,
                     num_warps=tile.warps,
                     num_stages=STAGES,
                 )
