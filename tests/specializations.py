@@ -264,8 +264,9 @@ def _try_kernels() -> None:
     """What `quant.cuda.support` launches to see whether kernels run at all."""
     with torch.device(NOWHERE):
         quantize_groups(torch.empty(1, 128))
-        nf4 = QuantTensor(CODECS["nf4"], (64, 64))
-        Weight.of(nf4, "a16").times(torch.eye(64, dtype=torch.float16))
+        for codec in ("nf4", "int8"):
+            weight = QuantTensor(CODECS[codec], (64, 64))
+            Weight.of(weight, "a16").times(torch.eye(64, dtype=torch.bfloat16))
 
 
 def _run(network: DiffusionGemma, processors: int) -> None:

@@ -70,12 +70,12 @@ def _tried(device: torch.device) -> Lack | None:
 def _trial(device: torch.device) -> Lack | None:
     """Runs kernels: they need a driver, and where launchers are built a C compiler too.
 
-    First the smallest one there is. Then an nf4 weight times the identity, which must give the decoded weight bit for
-    bit: no interpreter runs the machine instructions that decode it on a GPU.
+    First the smallest one there is. Then an nf4 and an int8 weight times the identity, which must give the decoded
+    weights bit for bit: no interpreter runs the machine instructions that decode them on a GPU.
     """
     try:
         with torch.cuda.device_of(torch.empty(0, device=device)):  # type: ignore[no-untyped-call]
-            exact = _rounds_rows(device) and _decodes_nf4(device)
+            exact = _rounds_rows(device) and all(_decodes(name, device) for name in ("nf4", "int8"))
     except Exception as error:  # any of the compiler's, whose errors have no class in common with others
         if _is_of_tools(error):
             return Lack("Triton cannot build its launcher here", _TOOLS)
@@ -102,10 +102,13 @@ def _rounds_rows(device: torch.device) -> bool:
     return bool(((back - x).abs() <= 0.01).all())
 
 
-def _decodes_nf4(device: torch.device) -> bool:
+def _decodes(codec: str, device: torch.device) -> bool:
+    from .launch_arguments import is_interpreted
     from .linear import Weight
 
-    tensor = QuantTensor.of(CODECS["nf4"], torch.linspace(-1, 1, 4096, device=device).sin().view(64, 64))
-    expected = tensor.decode(torch.float16)
-    rows = torch.eye(64, dtype=torch.float16, device=device)
+    # Other instructions make bf16 of int8 than fp16; the interpreter multiplies fp16 alone correctly.
+    dtype = torch.float16 if is_interpreted() else torch.bfloat16
+    tensor = QuantTensor.of(CODECS[codec], torch.linspace(-1, 1, 4096, device=device).sin().view(64, 64))
+    expected = tensor.decode(dtype)
+    rows = torch.eye(64, dtype=dtype, device=device)
     return torch.equal(Weight.of(tensor, "a16").times(rows).T, expected)

@@ -37,11 +37,21 @@ def test_a_level_of_nf4_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) 
     assert trial() == "Triton computes wrong numbers here"
 
 
+def test_an_int8_weight_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = linear.Weight.times
+
+    def other(weight: linear.Weight, x: torch.Tensor) -> torch.Tensor:
+        return times(weight, x) if weight.is_nf4 else times(weight, x).nextafter(torch.tensor(9.0))
+
+    monkeypatch.setattr(linear.Weight, "times", other)
+    assert trial() == "Triton computes wrong numbers here"
+
+
 def test_what_the_compiler_says_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: torch.device) -> bool:
+    def broken(_codec: str, _device: torch.device) -> bool:
         raise RuntimeError("no C compiler\nwith a long trace")
 
-    monkeypatch.setattr(support, "_decodes_nf4", broken)
+    monkeypatch.setattr(support, "_decodes", broken)
     assert trial() == "Triton does not run here (no C compiler)"
 
 
