@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -59,14 +59,17 @@ class OutputFile:
 
 
 @contextmanager
-def output_file(path: Path) -> Iterator[OutputFile]:
+def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Iterator[OutputFile]:
     """Check that a file can be written before the work that fills it begins.
 
     A temporary file beside it reserves the place, and is always removed afterwards. Devices and pipes, which
     cannot be renamed over, are written to directly.
 
+    Args:
+        inputs: files that the work reads, or keeps, which this one must not replace; `-` and None are no file.
+
     Raises:
-        UsageError: the path is empty, `-` or a directory, or its folder is missing or not writable.
+        UsageError: the path is empty, `-`, a directory or one of the inputs, or its folder is missing or not writable.
     """
     if path == Path("-"):
         raise UsageError("`-o -` names no file", "without `-o` it goes to stdout")
@@ -76,6 +79,9 @@ def output_file(path: Path) -> Iterator[OutputFile]:
     # A link to a pipe or a device, such as /dev/stdout, has a real path that need not exist.
     special = given.exists() and not given.is_file() and not given.is_dir()
     target = given if special else Path(os.path.realpath(given))
+    for name in inputs:
+        if name not in (None, "-") and expanded(name).resolve() == target:
+            raise UsageError(f"`-o {path}` would replace `{name}`", "give `-o` another name")
     if target.is_dir():
         raise UsageError(f"`{path}` is a directory", "`-o` takes the name of a file")
     if not target.parent.is_dir():

@@ -140,7 +140,7 @@ def replay(
         if output.stdout.terminal and not text.endswith("\n"):
             output.stdout.write("\n")
         return 0
-    with output_file(request.output) as file:
+    with output_file(request.output, inputs=[request.file]) as file:
         file.save(text)
     return 0
 

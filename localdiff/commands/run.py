@@ -21,9 +21,8 @@ from localdiff.commands.live import LiveOptions, live_view, mode_of
 from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import OutputFile, output_file
-from localdiff.commands.prompt import STDIN, read_prompt
+from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
-from localdiff.commands.run_file import refuse_one_file
 from localdiff.commands.status_line import status_line
 from localdiff.commands.trace_header import Recordable
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
@@ -107,14 +106,14 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
     if request.live.slow and (request.json or request.events is not None or request.record.file is not None):
         other = "--json" if request.json else "--events" if request.events is not None else "--record"
         raise UsageError(f"`--slow` and `{other}` exclude each other", "a run that waits has no speed to report")
-    if request.output is not None and request.file not in (None, STDIN):
-        refuse_one_file("-f", request.file, "-o", request.output)
     if output.stdout.missing and (request.output is None or request.events == STDOUT):
         raise UsageError("stdout is closed, so the answer would be lost", "`-o FILE` writes it to a file")
     mode = mode_of(request.live, output, lines_on_stdout=request.events == STDOUT)
     prompt = read_prompt(request.prompt, request.file, stdin)
     with ExitStack() as stack:
-        target = None if request.output is None else stack.enter_context(output_file(request.output))
+        target = None
+        if request.output is not None:
+            target = stack.enter_context(output_file(request.output, inputs=[request.file]))
         others = [("-o", request.output), ("-f", request.file)]
         recorders = stack.enter_context(event_recorders(request.events, output, others=others))
         others.append(("--events", request.events))
@@ -201,7 +200,7 @@ def _deliver(
         _save(request, output, target, text)
     elif target.replaces:
         _note(request, output, "is unchanged: the finished part was not written.")
-    elif not summary.text:
+    elif not summary.text and not request.json:
         _note(request, output, "was not written: nothing was finished.")
     else:
         _save(request, output, target, text)

@@ -6,6 +6,7 @@ Knows files, forms and streams; compares nothing itself, and needs no torch.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,7 @@ def trace_diff(request: DiffRequest, output: Output) -> int:
     """
     form = diff_form(request.to, request.output, output)
     traces = (open_trace(request.files[0]), open_trace(request.files[1]))
-    with diff_file(request.output) as file:
+    with diff_file(request.output, request.files) as file:
         write_diff(traces, request.files, form, file, output)
     return 0
 
@@ -66,13 +67,16 @@ def diff_form(to: Form | None, file: Path | None, output: Output) -> Form:
     return form
 
 
-def diff_file(path: Path | None) -> AbstractContextManager[OutputFile | None]:
+def diff_file(path: Path | None, inputs: Sequence[str | Path | None]) -> AbstractContextManager[OutputFile | None]:
     """The file that takes a comparison; None means stdout.
 
+    Args:
+        inputs: files that it must not replace.
+
     Raises:
-        UsageError: it cannot be written.
+        UsageError: it cannot be written, or is one of those.
     """
-    return nullcontext() if path is None else output_file(path)
+    return nullcontext() if path is None else output_file(path, inputs=inputs)
 
 
 def write_diff(

@@ -116,7 +116,9 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
     cancel = threading.Event()
     traces: list[Trace] = []
     with ExitStack() as stack:
-        file = stack.enter_context(diff_file(request.output))  # before the work that would be lost without it
+        kept = [] if keep is None else [keep / f"{side.label}.jsonl" for side in sides]
+        # Before the work that would be lost without it.
+        file = stack.enter_context(diff_file(request.output, [request.file, *kept]))
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localdiff-")))
         status = stack.enter_context(status_line(output))
         stack.enter_context(cancel_on_interrupt(cancel))

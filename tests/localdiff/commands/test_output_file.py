@@ -118,3 +118,18 @@ def test_what_cannot_be_written_is_found_at_once(tmp_path: Path) -> None:
         with pytest.raises(UsageError) as raised, output_file(path):
             raise AssertionError("it was opened")
         assert raised.value.message == message
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_what_is_read_is_not_replaced(tmp_path: Path, link: bool) -> None:
+    read, named = tmp_path / "read.jsonl", tmp_path / "named.jsonl"
+    read.write_text("all there is")
+    if link:
+        named.symlink_to(read)
+    path = named if link else tmp_path / "." / "read.jsonl"
+    with pytest.raises(UsageError) as raised, output_file(path, inputs=[None, "-", str(read)]):
+        pass
+    assert raised.value.message == f"`-o {path}` would replace `{read}`"
+    assert read.read_text() == "all there is"
+    with output_file(tmp_path / "other", inputs=[read]) as file:
+        file.save("new")

@@ -285,3 +285,12 @@ def test_the_example_is_found_by_its_name(cli: Cli, file: Path, monkeypatch: pyt
 def test_help_says_the_keys() -> None:
     shown = process("replay", "--help").stdout
     assert "space plays and pauses" in " ".join(shown.replace("│", " ").split())
+
+
+def test_a_trace_is_not_replaced_by_what_is_made_of_it(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "run.jsonl"
+    file.write_bytes(DATA)
+    for command in (["replay", str(file)], ["trace", "diff", str(file), str(file)]):
+        result = cli(*command, "--to", "text", "-o", str(file))
+        assert (result.code, file.read_bytes()) == (2, DATA)
+        assert "would replace" in result.stderr
