@@ -72,18 +72,29 @@ def set_setting(output: Output, name: str, text: str | None, *, env: Mapping[str
     shown = paths.shown(path, env)
     before = read_text(path, shown)
     after = edited(before, name, value)
-    check_file(after, shown)
+    settings = check_file(after, shown)
     if after != before:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with output_file(path) as file:
-                file.save(after)
-        except (UsageError, ResourceError) as error:
-            error.hint = "`localdiff config paths` says what moves it"
-            raise
-    setting = load_settings(env)[name]
+        _save(path, shown, after)
+    try:
+        settings = load_settings(env)
+    except UsageError as error:  # of a variable: the file is in order, and written
+        output.stderr.write(f"{output.stderr.styled('warning:', YELLOW)} {printable(error.message)}\n")
+    setting = settings[name]
     _write_table(output, [(name, _value(setting), setting.where)])
     return 0
+
+
+def _save(path: Path, shown: str, text: str) -> None:
+    hint = "`localdiff config paths` says what moves it"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with output_file(path) as file:
+            file.save(text)
+    except (UsageError, ResourceError) as error:
+        error.hint = hint
+        raise
+    except OSError as error:
+        raise UsageError(f"`{shown}` cannot be written: {error.strerror}", hint) from error
 
 
 def show_paths(output: Output, *, as_json: bool, env: Mapping[str, str] = os.environ) -> int:

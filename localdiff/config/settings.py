@@ -72,15 +72,15 @@ def load_settings(env: Mapping[str, str] = os.environ) -> Settings:
     return _in_force(read_file(path, shown), shown, env)
 
 
-def check_file(text: str, shown: str) -> None:
-    """Raises what a command would that reads a configuration file of this text.
+def check_file(text: str, shown: str) -> Settings:
+    """The settings of a configuration file of this text, without variables.
 
     Raises:
         UsageError: it holds an invalid setting, or settings that exclude each other.
     """
     entries = entries_of(text, shown)
     try:
-        _in_force(entries, shown, {})
+        return _in_force(entries, shown, {})
     except UsageError as error:  # its hint counts the lines of a text that is not in the file
         error.hint = "`localdiff config unset KEY` takes a setting out of the file"
         raise

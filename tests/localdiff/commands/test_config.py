@@ -189,6 +189,25 @@ def test_set_and_unset_change_one_line_of_the_file(cli: Cli, home: Path, monkeyp
     assert cli("config", "set", "generate.think", "on").stdout == "generate.think  false  LOCALDIFF_THINK\n"
 
 
+def test_a_variable_that_is_wrong_does_not_undo_what_was_set(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = home / "config.toml"
+    monkeypatch.setenv("LOCALDIFF_STEPS", "x")
+    result = cli("config", "set", "generate.steps", "12")
+    assert (result.code, result.stdout) == (0, f"generate.steps  12  {file}:2\n")
+    assert result.stderr == "warning: LOCALDIFF_STEPS: steps='x' must be a whole number\n"
+    assert cli("config", "unset", "generate.steps").code == 0
+    assert file.read_text() == "[generate]\n"
+
+
+def test_a_home_that_cannot_be_made_is_a_sentence(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", "/proc/nowhere")
+    result = cli("config", "set", "generate.steps", "12")
+    assert result.code == 2
+    assert "`/proc/nowhere/config.toml` cannot be written: No such file" in result.stderr
+
+
 def test_set_takes_a_file_of_windows(cli: Cli, home: Path) -> None:
     file = home / "config.toml"
     file.write_bytes(b"\xef\xbb\xbfcontext = 9\r\n[ui]\r\n")
