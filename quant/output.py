@@ -28,6 +28,10 @@ SCRATCH = "source.partial"
 """Directory in the unfinished output where `Job.open_source` may keep files that it fetched."""
 
 
+_LITTER = {".DS_Store", "Thumbs.db", "desktop.ini"}
+"""Files that desktops leave in folders."""
+
+
 def partial_directory(output: Path) -> Path:
     """Where an output lies while it is unfinished."""
     return output.with_name(output.name + PARTIAL)
@@ -38,14 +42,24 @@ def discarded_directory(output: Path) -> Path:
     return output.with_name(output.name + ".discarded")
 
 
-def require_free(output: Path) -> None:
-    """Refuse a path that is taken by something other than a quantized model.
+def require_free(output: Path, *, force: bool = False) -> None:
+    """Refuse a path that is taken by something other than a quantized model, or that lies in one.
+
+    Args:
+        force: whether what is there will be replaced; it may then hold nothing that is not the model's.
 
     Raises:
-        OutputError: it exists and is not a quantized model.
+        OutputError: it exists and is not a quantized model, or not only one, or is part of one.
     """
+    if any((folder / MANIFEST_FILE).exists() for folder in output.absolute().parents):
+        raise OutputError(f"`{output}` is inside a quantized model", "choose a directory beside it")
     if _occupied(output) and not (output / MANIFEST_FILE).exists():
         raise OutputError(f"`{output}` exists and is not a quantized model", "choose another directory")
+    if force and (foreign := _foreign(output)):
+        raise OutputError(
+            f"`{foreign[0]}` in `{output}` is not the model's, and would be deleted with it",
+            "move it elsewhere, or choose another directory",
+        )
 
 
 class Output:
@@ -83,7 +97,7 @@ class Output:
         Raises:
             OutputError: the output is there and sound, or something else is in the way.
         """
-        require_free(self._target)
+        require_free(self._target, force=self._job.force)
         if self._garbage.exists():
             self._disk.remove(self._garbage)
         if (self.directory / MANIFEST_FILE).exists():
@@ -120,7 +134,7 @@ class Output:
 
     def _require_replaceable(self) -> None:
         """Refuse to replace anything but a quantized model, and that one too unless it was asked for."""
-        require_free(self._target)
+        require_free(self._target, force=self._job.force)
         if _occupied(self._target) and not self._job.force:
             raise self._already_there()
 
@@ -248,6 +262,18 @@ class Output:
 
 def _occupied(path: Path) -> bool:
     return path.exists() and (not path.is_dir() or any(path.iterdir()))
+
+
+def _foreign(output: Path) -> list[str]:
+    """Names in a quantized model's directory that are not the model's; a damaged manifest tells of folders only."""
+    entries = sorted(output.iterdir()) if output.is_dir() else []
+    folders = [path.name for path in entries if path.is_dir()]
+    try:
+        manifest = read_manifest(output)
+    except DamagedError:
+        return folders
+    own = {MANIFEST_FILE, *manifest.shards, *manifest.files}
+    return [*folders, *(path.name for path in entries if not path.is_dir() and path.name not in own | _LITTER)]
 
 
 def _note(manifest: Manifest, name: str, shard: ShardEntry) -> Note:

@@ -312,6 +312,26 @@ def test_a_finished_output_that_appears_meanwhile_is_replaced_only_by_force(sour
     assert read_manifest(output).recipe.name == "4bit"
 
 
+@pytest.mark.parametrize("name", ["notes.txt", "another model"])
+def test_force_deletes_nothing_that_is_not_the_models(source: Path, tmp_path: Path, name: str) -> None:
+    output = tmp_path / "out"
+    finish(make_job(source, output))
+    (output / ".DS_Store").touch()  # a desktop's
+    kept = output / name if "." in name else output / name / "quant.json"
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text("mine")
+    with pytest.raises(OutputError, match=f"`{name}` in .* is not the model's"):
+        finish(make_job(source, output, "int8", force=True))
+    assert kept.read_text() == "mine"
+
+
+def test_no_model_is_made_inside_another(source: Path, tmp_path: Path) -> None:
+    finish(make_job(source, tmp_path / "out"))
+    with pytest.raises(OutputError, match="is inside a quantized model"):
+        finish(make_job(source, tmp_path / "out" / "in" / "it"))
+    assert not (tmp_path / "out" / "in").exists()
+
+
 def test_an_empty_directory_is_used(source: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     finish(make_job(source, tmp_path / "out"))

@@ -106,7 +106,7 @@ class Quantization:
         """
         if self._request.dry_run:
             return False
-        require_free(self._target)
+        require_free(self._target, force=self._request.force)
         return (self._target / store.MANIFEST).is_file() and not self._request.force
 
     def _damage(self) -> dict[str, str]:
