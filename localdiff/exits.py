@@ -8,7 +8,7 @@
 | 3 | weights are missing or unreadable |
 | 4 | no such device, or not enough memory or disk |
 | 5 | stored weights differ from their manifest, or a trace is damaged |
-| 130, 141, 143 | interrupted, the reader of a pipe went away, terminated |
+| 129, 130, 141, 143 | hung up, interrupted, the reader of a pipe went away, terminated |
 
 Knows exceptions; knows nothing about commands. `LOCALDIFF_DEBUG=1` shows the traceback of every error.
 """
@@ -33,7 +33,7 @@ from localdiff.errors import INTERRUPTED, LocaldiffError, ResourceError, UsageEr
 from localdiff.ui.output import Color, Output, decide, printable
 from quant import QuantError
 
-BUG, CLOSED_PIPE, TERMINATED = 1, 141, 143
+BUG, HUNG_UP, CLOSED_PIPE, TERMINATED = 1, 129, 141, 143
 
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
 """File system errors caused by a path that a user gave, not by a fault of this program."""
@@ -54,17 +54,20 @@ class Edge:
     def __init__(self) -> None:
         self.output: Output | None = None
         self.command = "localdiff"
+        self._hung_up = False
 
     def run(self, command: Callable[[], object]) -> int:
         """The exit code of a command; whatever it raises has been reported when this returns."""
         try:
-            with _terminable():
+            with _ended_by("SIGTERM", self._terminate), _ended_by("SIGHUP", self._hang_up):
                 code = self._attempt(command)
                 _flush()
-        except BrokenPipeError:
+        except OSError as error:
+            if not isinstance(error, BrokenPipeError) and not self._hung_up:
+                raise
             _silence(sys.stdout, sys.stderr)
-            return CLOSED_PIPE
-        return code
+            code = CLOSED_PIPE
+        return HUNG_UP if self._hung_up else code
 
     def _attempt(self, command: Callable[[], object]) -> int:
         try:
@@ -81,7 +84,17 @@ class Edge:
         except BrokenPipeError:
             raise
         except Exception as error:
-            return self._report(error)
+            # A terminal that is gone takes nothing: whatever failed while the stack unwound, this is why.
+            return HUNG_UP if self._hung_up else self._report(error)
+
+    def _terminate(self, _signal: int, _frame: FrameType | None) -> NoReturn:
+        raise SystemExit(TERMINATED)
+
+    def _hang_up(self, number: int, _frame: FrameType | None) -> NoReturn:
+        self._hung_up = True
+        # A closed terminal says so more than once: the system does, and the shell. Once is enough to unwind.
+        signal.signal(number, signal.SIG_IGN)
+        raise SystemExit(HUNG_UP)
 
     def _report(self, error: Exception) -> int:
         if is_set("LOCALDIFF_DEBUG"):
@@ -171,20 +184,24 @@ def _no_number(error: typer.TyperException) -> tuple[str, str] | None:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM unwind the stack, so that temporary files and the terminal are cleaned up."""
+def _ended_by(name: str, handler: Callable[[int, FrameType | None], NoReturn]) -> Iterator[None]:
+    """Has a signal unwind the stack, so that temporary files and the terminal are cleaned up.
 
-    def terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
-        raise SystemExit(TERMINATED)
-
-    if threading.current_thread() is not threading.main_thread():
+    `nohup` has a process ignore a hangup, and that stays; there is none on Windows.
+    """
+    number = getattr(signal, name, None)
+    if number is None or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, terminate)
+    before = signal.getsignal(number)
+    if name == "SIGHUP" and before is signal.SIG_IGN:
+        yield
+        return
+    signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(number, before)
 
 
 def _flush() -> None:

@@ -47,6 +47,7 @@ Colour goes by `--color`, then `LOCALDIFF_COLOR`, `ui.color` of `config.toml` (f
 | 4 | no such device, or not enough memory or disk; also when the answer is complete, but the file of \
 `--record`, `--events` or `-o` could not be written; instead of the last, stdout has the answer |
 | 5 | stored weights differ from their manifest, or a trace is damaged |
+| 129 | the terminal was closed |
 | 130 | stopped with Ctrl-C, what was finished has been printed or kept, unless `-o` names an existing file; \
 or a question was answered with no |
 | 141 | the reader of stdout went away |

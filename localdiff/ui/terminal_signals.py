@@ -22,7 +22,7 @@ class TerminalSignals:
 
     Between `start` and `stop`: a hangup and Ctrl-\\ end the process as always, after `give_back`; Ctrl-Z stops it after
     `give_back`, and `take` is called once it goes on. A signal that other code handles, or that is ignored, is left
-    alone, and so are all of them outside the main thread.
+    alone, and so are all of them outside the main thread: in a command a hangup unwinds the stack, as `exits` has it.
 
     Args:
         give_back: restores the terminal; called from a signal handler.

@@ -182,8 +182,11 @@ def test_a_second_ctrl_c_leaves_at_once_and_keeps_what_was_committed(chats: Chat
     assert chats.session()[1]["answer"] == "First part, done."
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 @pytest.mark.parametrize("where", ["idle", "prompt", "block"])
-def test_termination_leaves_a_whole_session_and_a_terminal_in_order(chats: Chats, where: str) -> None:
+def test_termination_leaves_a_whole_session_and_a_terminal_in_order(
+    chats: Chats, where: str, number: int, code: int
+) -> None:
     script = BLOCKS | {"prompt_pause": 0.5, "tokens_a_message": 12}
     chat = chats(script=HELLO if where == "idle" else script)
     say(chat, "Hi")
@@ -192,8 +195,8 @@ def test_termination_leaves_a_whole_session_and_a_terminal_in_order(chats: Chats
     elif where == "block":
         chat.wait_for("First part")
     settle(chat, 0.6)
-    chat.child.terminate()
-    assert chat.finish() == 143
+    chat.child.send_signal(number)
+    assert chat.finish() == code
     assert not chat.screen.cursor.hidden
     if where == "prompt":
         assert not (chats.home / "sessions").exists()
@@ -211,8 +214,9 @@ def test_a_terminal_that_is_closed_ends_the_chat_and_not_the_session(chats: Chat
         say(chat, "More")
         chat.wait_for("First part")
     os.close(chat.master)
-    assert chat.child.wait(TIMEOUT) != 0
-    assert chats.session()[1]["answer"] == "Hello there."
+    assert chat.child.wait(TIMEOUT) == 129
+    finished = ["Hello there.", "First part, done."][: 2 if where == "block" else 1]
+    assert [turn["answer"] for turn in chats.session()[1:]] == finished
 
 
 def test_a_kill_costs_no_turn_that_was_over(chats: Chats) -> None:

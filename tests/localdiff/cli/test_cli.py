@@ -317,7 +317,8 @@ def test_stderr_that_takes_nothing_costs_neither_answer_nor_code(
     assert answer is None or done.stdout.decode() == answer
 
 
-def test_termination_leaves_no_files(tmp_path) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_termination_leaves_no_files(tmp_path: Path, number: int, code: int) -> None:
     running = subprocess.Popen(
         command({"pause": 0.05, "blocks": [{"steps": 1000}]}, ["run", "-m", "demo", "hi", "-o", str(tmp_path / "out")]),
         stdin=subprocess.DEVNULL,
@@ -328,9 +329,27 @@ def test_termination_leaves_no_files(tmp_path) -> None:  # type: ignore[no-untyp
     while not any(tmp_path.iterdir()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    os.kill(running.pid, signal.SIGTERM)
-    assert running.wait(30) == 143
+    os.kill(running.pid, number)
+    assert running.wait(30) == code
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nohup_keeps_a_run_from_ending_with_its_terminal() -> None:
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    script = {"pause": 0.2, "blocks": [{"text": "Here.", "steps": 5}, {"text": " There.", "steps": 5}]}
+    running = subprocess.Popen(
+        [sys.executable, "-c", ignoring, *command(script, ["run", "-m", "demo", "hi"])],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env=environment(),
+        cwd=ROOT,
+    )
+    assert running.stdout is not None
+    first = running.stdout.read(5)
+    os.kill(running.pid, signal.SIGHUP)
+    assert (first + running.stdout.read(), running.wait(30)) == (b"Here. There.", 0)
 
 
 def test_streams_that_are_closed(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def test_hung_up() -> None:
     run = play()
     run.wait_for("settled")
     os.close(run.master)
-    assert run.child.wait(TIMEOUT) != 0
+    assert run.child.wait(TIMEOUT) == 129
 
 
 def test_text_into_a_file_is_exact_and_the_canvas_stays_on_the_terminal(tmp_path: Path) -> None:
