@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from quant.dtypes import HEADER_DTYPES
+from quant.manifest import MANIFEST_FILE
 
 from .errors import WeightsError
 
@@ -99,7 +100,7 @@ class Checkpoint:
 
     def _file(self, name: str) -> Any:
         if name not in self._file_of:
-            raise WeightsError(f"the checkpoint `{self.directory}` has no tensor `{name}`", _INCOMPLETE)
+            raise WeightsError(f"the checkpoint `{self.directory}` has no tensor `{name}`", self._remedy)
         return self._files[self._file_of[name]]
 
     def _locate(self) -> dict[str, str]:
@@ -114,24 +115,29 @@ class Checkpoint:
         held = {shard: set(self._open(shard)) for shard in sorted(set(promised.values()))}
         for name, shard in promised.items():
             if name not in held[shard]:
-                raise WeightsError(f"`{shard}` lacks `{name}`, which `{INDEX_FILE}` promises", _INCOMPLETE)
+                raise WeightsError(f"`{shard}` lacks `{name}`, which `{INDEX_FILE}` promises", self._remedy)
         unpromised = {name: shard for shard, names in held.items() for name in names}
         return unpromised | promised
+
+    @property
+    def _remedy(self) -> str:
+        is_quantized = (self.directory / MANIFEST_FILE).exists()
+        return "the `localdiff quantize` that made it rebuilds what is damaged" if is_quantized else _INCOMPLETE
 
     def _read_index(self) -> dict[str, str]:
         weight_map = self._read_json(INDEX_FILE).get("weight_map")
         if not isinstance(weight_map, dict) or not weight_map:
-            raise WeightsError(f"`{INDEX_FILE}` has no `weight_map`", _INCOMPLETE)
+            raise WeightsError(f"`{INDEX_FILE}` has no `weight_map`", self._remedy)
         for shard in weight_map.values():
             # the index is untrusted: it may name files beside it, never a path
             if not isinstance(shard, str) or Path(shard).name != shard:
-                raise WeightsError(f"`{INDEX_FILE}` names {shard!r}, which is not a file name", _INCOMPLETE)
+                raise WeightsError(f"`{INDEX_FILE}` names {shard!r}, which is not a file name", self._remedy)
         return weight_map
 
     def _open(self, file: str) -> list[str]:
         path = self.directory / file
         if not path.is_file():
-            raise WeightsError(f"the weight file `{path}` is missing", _INCOMPLETE)
+            raise WeightsError(f"the weight file `{path}` is missing", self._remedy)
         try:
             os.fspath(path).encode()
         except UnicodeEncodeError as error:
@@ -142,7 +148,7 @@ class Checkpoint:
         try:
             handle: Any = safe_open(path, framework="pt", device="cpu")
         except (SafetensorError, OSError) as error:
-            raise WeightsError(f"the weight file `{path}` is damaged or cut short ({error})", _INCOMPLETE) from error
+            raise WeightsError(f"the weight file `{path}` is damaged or cut short ({error})", self._remedy) from error
         self._files[file] = handle
         names: list[str] = handle.keys()
         return names
@@ -156,7 +162,7 @@ class Checkpoint:
                 f"`{self.directory}` has no `{file}`", "give the directory that the checkpoint was saved to"
             ) from error
         except (OSError, ValueError, RecursionError) as error:
-            raise WeightsError(f"`{path}` cannot be read as JSON ({error})", _INCOMPLETE) from error
+            raise WeightsError(f"`{path}` cannot be read as JSON ({error})", self._remedy) from error
         if not isinstance(value, dict):
-            raise WeightsError(f"`{path}` is not a JSON object", _INCOMPLETE)
+            raise WeightsError(f"`{path}` is not a JSON object", self._remedy)
         return value

@@ -307,7 +307,9 @@ class Engine:
         if len(ids) >= size:
             raise ContextError(
                 f"the prompt has {len(ids):,} tokens and the context holds {size:,}, the answer included",
-                "raise `--context`, or shorten the prompt",
+                "shorten the prompt: this model holds no more"
+                if size == self.model.config.max_positions
+                else "raise `--context`, or shorten the prompt",
             )
         seed = secrets.randbits(DRAWN_SEED_BITS) if options.seed is None else options.seed
         room = size - len(ids)

@@ -82,10 +82,15 @@ class GenerateOptions:
             raise ArgumentError(f"{{temperature}} must be 0 or >= {MIN_TEMPERATURE}", temperature=self.temperature)
         if self.noise not in ("seeded", "reference"):
             raise ArgumentError("{noise} must be 'seeded' or 'reference'", noise=self.noise)
+        for name in ("think", "tool_calls"):
+            if not isinstance(getattr(self, name), bool):
+                raise _bad(name, getattr(self, name), "True or False")
         self._require_one_schedule()
         self._require_text()
 
     def _require_text(self) -> None:
+        if not isinstance(self.system, str | None):
+            raise _bad("system", self.system, "text")
         try:
             (self.system or "").encode()
         except UnicodeEncodeError as error:

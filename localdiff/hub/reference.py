@@ -87,9 +87,9 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
     elif reference and os.path.isdir(path):
         source = ModelSource(directory=path, name=reference)
     elif os.path.isfile(path):
-        raise WeightsError(
-            f"`{reference}` is a file, not the directory of a model", f"did you mean `--model {path.parent}`?"
-        )
+        is_near = (path.parent / "config.json").is_file()
+        hint = f"did you mean `--model {path.parent}`?" if is_near else KINDS
+        raise WeightsError(f"`{reference}` is a file, not the directory of a model", hint)
     elif named is not None:
         source = ModelSource(directory=named, name=reference)
     elif _HUB_ID.fullmatch(reference):

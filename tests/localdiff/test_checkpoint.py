@@ -209,6 +209,14 @@ def test_truncated_weights(single: Path, kept: int) -> None:
     assert str(path) in error.message
 
 
+def test_quantized_weights_are_made_again_and_not_downloaded(single: Path) -> None:
+    weights = single / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert "download" in (refusal(single).hint or "")
+    (single / "quant.json").touch()
+    assert refusal(single).hint == "the `localdiff quantize` that made it rebuilds what is damaged"
+
+
 def test_weights_that_are_no_safetensors_file(single: Path) -> None:
     (single / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\n" * 4)
     assert "damaged or cut short" in refusal(single).message

@@ -29,6 +29,9 @@ def test_options_are_frozen() -> None:
     ("settings", "message"),
     [
         ({"max_tokens": 0}, "max_tokens=0 must be >= 1"),
+        ({"think": "yes"}, "think='yes' must be True or False"),
+        ({"tool_calls": 1}, "tool_calls=1 must be True or False"),
+        ({"system": 5}, "system=5 must be text"),
         ({"context": 0}, "context=0 must be >= 1"),
         ({"steps": 0}, "steps=0 must be >= 1"),
         ({"cap": -1}, "cap=-1 must be >= 1"),

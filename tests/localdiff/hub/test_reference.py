@@ -15,6 +15,7 @@ import pytest
 from localdiff.errors import UsageError, WeightsError
 from localdiff.hub import ModelSource, resolve
 from localdiff.hub import reference as references
+from localdiff.hub.problems import KINDS
 from tests.fake_hub import COMMIT, TOKEN, Hub, Repository, hub
 from tests.processes import ROOT, environment
 
@@ -151,6 +152,11 @@ def test_a_file_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(WeightsError) as raised:
         resolve(str(path))
     assert raised.value.message == f"`{path}` is a file, not the directory of a model"
+    assert raised.value.hint == KINDS
+    (tmp_path / "config.json").touch()
+    with pytest.raises(WeightsError) as raised:
+        resolve(str(path))
+    assert raised.value.hint == f"did you mean `--model {tmp_path}`?"
 
 
 def test_a_quantized_model_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
