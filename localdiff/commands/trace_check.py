@@ -23,7 +23,7 @@ from localdiff.loading import LoadProgress
 from localdiff.sizes import counted
 from localdiff.trace.header import Header
 from localdiff.trace.opening import open_trace
-from localdiff.trace.repeat import first_difference
+from localdiff.trace.repeat import before_stop, first_difference
 from localdiff.trace.trace import Trace
 from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
@@ -101,27 +101,37 @@ def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLi
     _same_files(request, trace.header, identity, found)
     cancel = threading.Event()
     with cancel_on_interrupt(cancel):
-        events = list(_followed(run(cancel), status))
+        recorded = before_stop(trace.events)
+        steps = sum(isinstance(event, DenoiseStep) for event in recorded)
+        was_stopped = len(recorded) < len(trace.events)
+        events = list(_followed(run(cancel), status, steps if was_stopped else None))
     status.clear()
     if cancel.is_set():
         return INTERRUPTED
-    difference = first_difference(trace.events, events)
+    difference = first_difference(recorded, events)
     if difference is not None:
         raise TraceError(
             f"running it again gave another result: {printable(difference)}",
             f"it was recorded on {trace.header.machine.device}, {printable(trace.header.machine.hardware)}, with torch "
             f"{printable(trace.header.machine.torch)}; other devices and versions round differently",
         )
-    output.stdout.write(f"run again on {identity.device}: every value of {len(trace.events)} events is the same\n")
+    until = ", up to where the run was stopped," if was_stopped else ""
+    output.stdout.write(f"run again on {identity.device}: every value of {len(recorded)} events{until} is the same\n")
     return 0
 
 
-def _followed(events: Iterable[Event], status: StatusLine) -> Iterator[Event]:
-    """Yields the events, while a status line shows progress."""
+def _followed(events: Iterable[Event], status: StatusLine, most: int | None) -> Iterator[Event]:
+    """Yields the events, at most so many steps of them, while a status line shows progress."""
+    done = 0
+    if most == 0:
+        return
     for event in events:
+        yield event
         if isinstance(event, DenoiseStep):
             status.show(f"running again: block {event.block}, step {event.step}")
-        yield event
+            done += 1
+            if done == most:
+                return
 
 
 def _same_files(request: CheckRequest, header: Header, identity: ModelIdentity, found: Digests) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import zip_longest
 
-from localdiff.events import BlockCommitted, DenoiseStep, Event, Prefilled, RunFinished
+from localdiff.events import BlockCommitted, DenoiseStep, Event, Prefilled, RunFinished, name_of
 from localdiff.options import GenerateOptions
 from localdiff.trace.header import Header
 
@@ -73,6 +73,14 @@ def first_difference(recorded: Sequence[Event], again: Sequence[Event]) -> str |
     return None
 
 
+def before_stop(events: Sequence[Event]) -> Sequence[Event]:
+    """The events of a run that its user stopped, up to its last step, which no rerun can miss; all of any other run."""
+    if not any(isinstance(event, RunFinished) and event.reason == "cancelled" for event in events):
+        return events
+    steps = [index for index, event in enumerate(events) if isinstance(event, DenoiseStep)]
+    return events[: steps[-1] + 1] if steps else ()
+
+
 def _decisive(events: Sequence[Event]) -> Iterator[Event]:
     return (without_times(event) for event in events if not isinstance(event, Prefilled))
 
@@ -80,7 +88,7 @@ def _decisive(events: Sequence[Event]) -> Iterator[Event]:
 def _describe(one: Event | None, other: Event | None) -> str:
     where = _place(one or other)
     if one is None or other is None or type(one) is not type(other):
-        names = [type(event).__name__ if event else "nothing" for event in (one, other)]
+        names = [name_of(type(event)) if event else "nothing" for event in (one, other)]
         return f"{where}{names[0]} in the trace, {names[1]} now"
     name = next(field.name for field in fields(one) if getattr(one, field.name) != getattr(other, field.name))
     before, after = getattr(one, name), getattr(other, name)

@@ -14,7 +14,7 @@ from localdiff.commands import record as record_command
 from localdiff.commands import trace_check, trace_pair
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.errors import LocaldiffError, TraceError, UsageError, WeightsError
-from localdiff.events import DenoiseStep, Event
+from localdiff.events import BlockCommitted, DenoiseStep, Event
 from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
 from localdiff.trace.header import Header
@@ -114,6 +114,25 @@ def test_rerun_names_the_first_difference(file: Path, streams: Output) -> None:
     assert "a made-up machine" in str(caught.value.hint)
 
 
+def test_rerun_of_a_run_that_was_stopped(file: Path, streams: Output) -> None:
+    nameless(file)
+    trace = read_trace(file)
+    steps = [index for index, event in enumerate(trace.events) if isinstance(event, DenoiseStep)]
+    events = list(trace.events[: steps[-1]])  # its last step was never taken
+    whole = [event for event in events if isinstance(event, BlockCommitted)]
+    last = next(event for event in reversed(trace.events) if isinstance(event, BlockCommitted))
+    assert trace.finished is not None
+    events.append(dataclasses.replace(last, token_ids=(), reason="cancelled", steps=last.steps - 1))
+    kept = tuple(token for event in whole for token in event.token_ids)
+    events.append(dataclasses.replace(trace.finished, reason="cancelled", token_ids=kept))
+    file.write_bytes(record(events, trace.header, pieces=word_pieces()))
+    request = trace_check.CheckRequest(file=str(file), rerun=True)
+    assert trace_check.trace_check(request, streams, load=Rerun(IDENTITY)) == 0
+    assert text_of(streams.stdout).endswith("events, up to where the run was stopped, is the same\n")
+    with pytest.raises(TraceError, match="block 1, step 2: `temperature`"):
+        trace_check.trace_check(request, streams, load=Rerun(IDENTITY, change=True))
+
+
 def test_rerun_refuses_other_weights(file: Path, streams: Output, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     (tmp_path / "model.safetensors").write_text("other")
@@ -137,7 +156,7 @@ def test_rerun_shows_how_far_large_weights_are_hashed(
 
 
 def pair_request(**fields: object) -> trace_pair.PairRequest:
-    choice = ModelChoice(model="demo", adapter=fields.pop("adapter", None))  # type: ignore[arg-type]
+    choice = ModelChoice(model=fields.pop("model", "demo"), adapter=fields.pop("adapter", None))  # type: ignore[arg-type]
     settings: dict[str, object] = {"recipes": "bf16,4bit", "options": GenerateOptions(seed=5), "prompt": "hi"}
     return trace_pair.PairRequest(choice=choice, **(settings | fields))  # type: ignore[arg-type]
 
@@ -221,6 +240,7 @@ def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_p
         ({"recipes": "bf16"}, UsageError, "`--recipes bf16` does not name two recipes"),
         ({"recipes": "4bit,4bit"}, UsageError, "does not name two recipes"),
         ({"recipes": "bf16,4bit,int8"}, UsageError, "does not name two recipes"),
+        ({"model": "demo-4bit"}, UsageError, "`demo-4bit` is quantized already"),
         ({"recipes": "bf16,int8"}, WeightsError, "there are no `int8` weights of `demo` here"),
         ({"recipes": "bf16,../x"}, RecipeError, "there is no recipe `../x`"),
         ({"recipes": "bf16,foo"}, RecipeError, "there is no recipe `foo`"),

@@ -95,8 +95,8 @@ def test_times_are_never_compared_and_nothing_else_is_left_out() -> None:
     assert first_difference(events, slower) is None
     chunks = [event for event in events if not isinstance(event, Prefilled)]
     assert first_difference(events, chunks) is None
-    assert first_difference(events, events[:-1]) == "RunFinished in the trace, nothing now"
-    assert first_difference(events[:-1], events) == "nothing in the trace, RunFinished now"
+    assert first_difference(events, events[:-1]) == "run_finished in the trace, nothing now"
+    assert first_difference(events[:-1], events) == "nothing in the trace, run_finished now"
 
 
 @pytest.mark.parametrize("name", ["argmax_ids", "argmax_probs", "entropies", "accepted", "sampled_ids", "shown_ids"])
