@@ -188,7 +188,7 @@ def load(desk: Desk, argument: str) -> None:
     if desk.settings.options.think != opened.session.think:
         desk.settings.set("think", "show" if opened.session.think else "off")
     if opened.damage is not None:
-        desk.say(catalog.damage_line(argument, opened))
+        desk.output.warning(catalog.damage_line(argument, opened))
     desk.say(catalog.opened_line(opened.session))
 
 

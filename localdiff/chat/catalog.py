@@ -53,8 +53,8 @@ def opened_line(session: Session) -> str:
 
 
 def damage_line(name: str, opened: Opened) -> str:
-    """The line about what a damaged file has lost."""
-    return f"Session `{name}` is damaged: {opened.damage}. The original file is kept as `{opened.kept}`."
+    """The warning about what a damaged file has lost."""
+    return f"session `{name}` is damaged: {opened.damage}; the original file is kept as `{opened.kept}`"
 
 
 def echo(text: str) -> str:

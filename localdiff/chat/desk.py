@@ -151,8 +151,8 @@ class Desk:
         except LocaldiffError as error:
             self.show(error)
             return
-        if taken is not None and self.output.notes:
-            self.say(f"`{taken}` was changed by another program; this session continues as `{self.session.name}`.")
+        if taken is not None:
+            self.output.warning(f"`{taken}` was changed by another program; this session is now `{self.session.name}`")
 
     def ask(self, request: Ask) -> None:
         """Sends a message and keeps the reply; errors are printed."""

@@ -166,10 +166,10 @@ def _talk(
         identity = engine.identity
         line = f"{name_of(identity)}, {identity.recipe} weights, {identity.dtype} on {identity.device}"
         desk.say(spoken.stderr.styled(f"{line} {spoken.stderr.dot()} /help lists keys and commands", DIM))
-        if opened.damage is not None and session.name is not None:
-            desk.say(damage_line(session.name, opened))
-        if session.turns:
-            desk.say(opened_line(session))
+    if opened.damage is not None and session.name is not None:
+        spoken.warning(damage_line(session.name, opened))
+    if spoken.notes and session.turns:
+        desk.say(opened_line(session))
     with typing_ahead(keyboard):
         Chat(desk, reader).run()
     if spoken.notes and session is desk.session and desk.saves and session.turns and session.name is not None:

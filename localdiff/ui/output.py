@@ -140,6 +140,11 @@ class Output:
         if hint is not None:
             self.hint(hint)
 
+    def warning(self, text: str) -> None:
+        """Print a warning, unless only errors are asked for: programs that read stderr need it too."""
+        if not self.quiet:
+            self.stderr.write(f"{self.stderr.styled('warning:', YELLOW)} {printable(text)}\n")
+
     def hint(self, text: str) -> None:
         """Print a hint."""
         self.stderr.write(f"{self.stderr.styled('hint:', CYAN)} {printable(text)}\n")

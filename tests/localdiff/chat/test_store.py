@@ -400,8 +400,8 @@ def test_a_damaged_session_is_gone_on_with_as_far_as_it_goes(room: Room) -> None
     path.write_bytes(path.read_bytes()[:-10])
     shown = room("Third", session="plans")
     assert (
-        "Session `plans` is damaged: in line 3, it is not JSON; 1 turn is lost. "
-        "The original file is kept as `plans.jsonl.damaged`.\n"
+        "warning: session `plans` is damaged: in line 3, it is not JSON; 1 turn is lost; "
+        "the original file is kept as `plans.jsonl.damaged`\n"
     ) in shown
     assert room.asked[-1] == ["First", "Hello.", "Third"]
 
@@ -428,5 +428,5 @@ def test_a_session_that_another_program_changed_goes_on_under_another_name(room:
 
     room.speaker.count = meddle  # type: ignore[method-assign]
     shown = room("/file pyproject.toml", "/file off", "Second", session="plans")
-    assert "`plans` was changed by another program; this session continues as `plans-2`.\n" in shown
+    assert "warning: `plans` was changed by another program; this session is now `plans-2`\n" in shown
     assert len((room.sessions / "plans-2.jsonl").read_text().splitlines()) == 3

@@ -1,0 +1,73 @@
+"""`localdiff chat` on pipes, and what it says of a session that it continues."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localdiff.commands import chat as command
+from localdiff.commands.chat import ChatRequest
+from tests.fakes_chat import ScriptedSpeaker
+from tests.processes import Cli
+
+
+class Loading:
+    """Stands for what loads models.
+
+    Attributes:
+        speaker: what it loads.
+        error: raised in place of that, if there is one.
+    """
+
+    def __init__(self) -> None:
+        self.speaker = ScriptedSpeaker()
+        self.error: Exception | None = None
+
+    def __call__(self, _request: ChatRequest, _progress: object) -> ScriptedSpeaker:
+        if self.error is not None:
+            raise self.error
+        return self.speaker
+
+
+@pytest.fixture
+def loading(monkeypatch: pytest.MonkeyPatch) -> Loading:
+    """Loads for every chat of the test."""
+    load, real = Loading(), command.chat
+
+    def chat(request: ChatRequest, *streams: Any, **inputs: Any) -> int:
+        return real(request, *streams, **inputs, load=load)
+
+    monkeypatch.setattr(command, "chat", chat)
+    return load
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of sessions."""
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    return tmp_path / "sessions"
+
+
+def test_a_program_is_told_that_a_session_is_damaged(cli: Cli, loading: Loading, sessions: Path) -> None:
+    assert cli("chat", "--session", "plans", stdin=b"Hi\n").stderr == ""
+    with (sessions / "plans.jsonl").open("a") as file:
+        file.write('{"text": "cut\n')
+    assert cli("chat", "--session", "plans", stdin=b"Hi\n").stderr == (
+        "warning: session `plans` is damaged: in line 3, it is not JSON; 1 turn is lost; "
+        "the original file is kept as `plans.jsonl.damaged`\n"
+    )
+
+
+def test_a_program_is_told_that_another_one_writes_to_its_session(cli: Cli, loading: Loading, sessions: Path) -> None:
+    cli("chat", "--session", "plans", stdin=b"Hi\n")
+    path, count = sessions / "plans.jsonl", loading.speaker.count
+
+    def meddle(text: str) -> int:
+        path.write_bytes(path.read_bytes() + b"\n")
+        return count(text)
+
+    loading.speaker.count = meddle  # type: ignore[method-assign]
+    done = cli("chat", "--session", "plans", stdin=b"/file pyproject.toml\n/file off\nHi\n")
+    assert "warning: `plans` was changed by another program; this session is now `plans-2`\n" in done.stderr
