@@ -32,7 +32,7 @@ from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import RecordOptions, TraceFile, trace_file
 from localdiff.commands.status_line import status_line
-from localdiff.errors import LocaldiffError, UsageError
+from localdiff.errors import LocaldiffError, UsageError, WeightsError
 from localdiff.events import Channel
 from localdiff.identity import ModelIdentity
 from localdiff.loading import LoadProgress
@@ -128,9 +128,9 @@ def _talk(
     store = SessionStore(paths.state_dir() / "sessions")
     opened = _session(request, store)
     session = opened.session
-    request = _continued(request, session)
+    request, typed = _continued(request, session), request
     keyboard = _keyboard(stdin, spoken)
-    with typing_ahead(keyboard):
+    with typing_ahead(keyboard), _remembered(session, request.choice, typed.choice):
         partner = _load(request, output, load)
     engine = partner.engine
     _remember(session, engine.identity, request.choice)
@@ -189,6 +189,20 @@ def _continued(request: ChatRequest, session: Session) -> ChatRequest:
         revision=choice.revision or session.revision,
     )
     return replace(request, choice=choice)
+
+
+@contextmanager
+def _remembered(session: Session, choice: ModelChoice, typed: ModelChoice) -> Iterator[None]:
+    """Has the error about a model that nobody typed say where it comes from, and how to go on without it."""
+    try:
+        yield
+    except WeightsError as error:
+        if choice != typed:
+            ways = ["`-m NAME` continues it with another model"]
+            if choice.adapter != typed.adapter:
+                ways.append("`--adapter NAME` with another adapter")
+            error.hint = f"session `{session.name}` was held with it; {', '.join(ways)}"
+        raise
 
 
 def _remember(session: Session, identity: ModelIdentity, choice: ModelChoice) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from localdiff.commands import chat as command
 from localdiff.commands.chat import ChatRequest
+from localdiff.errors import ResourceError, WeightsError
 from tests.fakes_chat import ScriptedSpeaker
 from tests.processes import Cli
 
@@ -18,16 +20,16 @@ class Loading:
 
     Attributes:
         speaker: what it loads.
-        error: raised in place of that, if there is one.
+        error: makes what is raised in place of that, if there is one.
     """
 
     def __init__(self) -> None:
         self.speaker = ScriptedSpeaker()
-        self.error: Exception | None = None
+        self.error: Callable[[], Exception] | None = None
 
     def __call__(self, _request: ChatRequest, _progress: object) -> ScriptedSpeaker:
         if self.error is not None:
-            raise self.error
+            raise self.error()
         return self.speaker
 
 
@@ -71,3 +73,20 @@ def test_a_program_is_told_that_another_one_writes_to_its_session(cli: Cli, load
     loading.speaker.count = meddle  # type: ignore[method-assign]
     done = cli("chat", "--session", "plans", stdin=b"/file pyproject.toml\n/file off\nHi\n")
     assert "warning: `plans` was changed by another program; this session is now `plans-2`\n" in done.stderr
+
+
+def test_a_remembered_model_that_is_gone_is_said_to_be_the_session_s(
+    cli: Cli, loading: Loading, sessions: Path
+) -> None:
+    cli("chat", "--session", "plans", stdin=b"Hi\n")
+    loading.error = lambda: WeightsError("no such directory: `/gone`", "`--model` takes a directory")
+    other = "session `plans` was held with it; `-m NAME` continues it with another model"
+    assert cli("chat", "-c", stdin=b"Hi\n").stderr == f"error: no such directory: `/gone`\nhint: {other}\n"
+    assert "hint: `--model` takes a directory\n" in cli("chat", "-c", "-m", "/gone", stdin=b"Hi\n").stderr
+    assert "hint: `--model` takes a directory\n" in cli("chat", "--session", "new", stdin=b"Hi\n").stderr
+    header = (sessions / "plans.jsonl").read_text().replace('"think"', '"adapter":"gone","think"')
+    (sessions / "plans.jsonl").write_text(header)
+    assert f"hint: {other}, `--adapter NAME` with another adapter\n" in cli("chat", "-c", stdin=b"Hi\n").stderr
+    assert f"hint: {other}\n" in cli("chat", "-c", "--adapter", "mine", stdin=b"Hi\n").stderr
+    loading.error = lambda: ResourceError("not enough memory", "use a smaller `--context`")
+    assert "hint: use a smaller" in cli("chat", "-c", stdin=b"Hi\n").stderr
