@@ -80,9 +80,7 @@ def read(data: bytes, name: str) -> Opened:
     try:
         header = decode(Header, _object(first), "header")
     except Malformed as error:
-        raise UsageError(
-            f"session `{name}` cannot be read: in line 1, {error}", "`/sessions` lists the saved sessions"
-        ) from error
+        raise UsageError(f"session `{name}` cannot be read: in line 1, {error}") from error
     if header.session != VERSION:
         raise UsageError(
             f"session `{name}` has version {header.session}, and this program reads version {VERSION}",

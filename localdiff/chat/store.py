@@ -92,7 +92,7 @@ class SessionStore:
         Raises:
             UsageError: there is none, or it cannot be read.
         """
-        return read(self._read(name)[0], name)
+        return self._parsed(name, self._read(name)[0])
 
     def open(self, name: str) -> Opened:
         """Reads a session to continue; a damaged file is copied beside it.
@@ -102,7 +102,7 @@ class SessionStore:
             ResourceError: a damaged file cannot be copied.
         """
         data, status = self._read(name)
-        opened = read(data, name)
+        opened = self._parsed(name, data)
         self._written[name] = _identity(status)
         if opened.damage is None:
             return opened
@@ -182,6 +182,13 @@ class SessionStore:
             raise UsageError(f"there is no session `{name}`", "`/sessions` lists the saved sessions") from None
         except OSError as error:
             raise UsageError(f"session `{name}` cannot be read: {error.strerror}", f"look at `{path}`") from error
+
+    def _parsed(self, name: str, data: bytes) -> Opened:
+        try:
+            return read(data, name)
+        except UsageError as error:
+            error.hint = error.hint or f"look at `{self.path(name)}`"
+            raise
 
     def _is_somebody_elses(self, name: str) -> bool:
         with suppress(FileNotFoundError):

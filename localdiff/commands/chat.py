@@ -126,7 +126,7 @@ def _talk(
 ) -> int:
     """The chat from loading a model to the last line; `spoken` takes remarks for the user."""
     store = SessionStore(paths.state_dir() / "sessions")
-    opened = _session(request, store)
+    opened = _session(request, store, spoken)
     session = opened.session
     request, typed = _continued(request, session), request
     keyboard = _keyboard(stdin, spoken)
@@ -216,24 +216,31 @@ def _lasting(name: str, directory: Path | None) -> str:
     return str(directory.resolve()) if directory is not None and paths.expanded(name) == directory else name
 
 
-def _session(request: ChatRequest, store: SessionStore) -> Opened:
+def _session(request: ChatRequest, store: SessionStore, spoken: Output) -> Opened:
     """The session to continue, or a new one."""
     if request.resume and request.session is not None:
         raise UsageError("`-c` and `--session` both name a session", "leave out one of the two")
-    name = request.session
+    name, options = request.session, request.options
     if request.resume:
-        entries = store.entries()
-        if not entries:
-            raise UsageError("there is no session to continue", "`localdiff chat` starts one")
-        name = entries[0].name
-    options = request.options
-    if name is None or not store.exists(name):
+        opened = _latest(store, spoken)
+    elif name is None or not store.exists(name):
         session = Session(name=name, created=stamp(), system=options.system, think=options.think)
         return Opened(session=session, damage=None)
-    opened = store.open(name)
+    else:
+        opened = store.open(name)
     if request.origins.get("system") == TYPED:
         opened.session.system = options.system
     return opened
+
+
+def _latest(store: SessionStore, spoken: Output) -> Opened:
+    """The last session that can be read; nobody named the ones that cannot."""
+    for entry in store.entries():
+        try:
+            return store.open(entry.name)
+        except UsageError as error:
+            spoken.warning(f"{error.message}; `{store.path(entry.name)}` is skipped")
+    raise UsageError("there is no session to continue", "`localdiff chat` starts one")
 
 
 def _think(request: ChatRequest, session: Session) -> Think:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,29 @@ def test_a_remembered_model_that_is_gone_is_said_to_be_the_session_s(
     assert f"hint: {other}\n" in cli("chat", "-c", "--adapter", "mine", stdin=b"Hi\n").stderr
     loading.error = lambda: ResourceError("not enough memory", "use a smaller `--context`")
     assert "hint: use a smaller" in cli("chat", "-c", stdin=b"Hi\n").stderr
+
+
+def test_the_last_session_that_can_be_read_is_continued(cli: Cli, loading: Loading, sessions: Path) -> None:
+    cli("chat", "--session", "plans", stdin=b"Hi\n")
+    for name, content in (("empty", ""), ("headless", "{}\n")):
+        (sessions / f"{name}.jsonl").write_text(content)
+        os.utime(sessions / f"{name}.jsonl", (2**31, 2**31))
+    done = cli("chat", "-c", stdin=b"More\n")
+    assert (done.code, loading.speaker.asked[-1]) == (0, ["Hi", "Hello.", "More"])
+    assert [line.split(":")[:2] for line in done.stderr.splitlines()] == [
+        ["warning", " session `headless` cannot be read"],
+        ["warning", " session `empty` cannot be read"],
+    ]
+    assert f"; `{sessions}/empty.jsonl` is skipped\n" in done.stderr
+    (sessions / "plans.jsonl").unlink()
+    done = cli("chat", "-c", stdin=b"More\n")
+    assert done.code == 2
+    assert done.stderr.endswith("error: there is no session to continue\nhint: `localdiff chat` starts one\n")
+
+
+def test_a_session_that_was_named_and_cannot_be_read_is_an_error(cli: Cli, loading: Loading, sessions: Path) -> None:
+    sessions.mkdir()
+    (sessions / "empty.jsonl").touch()
+    done = cli("chat", "--session", "empty", stdin=b"Hi\n")
+    assert done.code == 2
+    assert done.stderr.endswith(f"hint: look at `{sessions}/empty.jsonl`\n")
