@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
+from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import has_focus
 from prompt_toolkit.history import History
@@ -67,6 +69,8 @@ class KeyboardReader:
             input=input,
             output=output,
         )
+        self._session.default_buffer.on_text_changed += self._mend
+        self._before = ""
 
     def read(self, text: str = "") -> str | None:
         """What is typed until Enter; None after Ctrl-C on an empty line.
@@ -77,7 +81,8 @@ class KeyboardReader:
         while True:
             self._pastes.clear()
             self._session.app.erase_when_done = False
-            typed = self._session.prompt(default=self._pastes.fold(text))
+            self._before = self._pastes.fold(text)
+            typed = self._session.prompt(default=self._before)
             if typed is not _EDITED:
                 return None if typed is _INTERRUPTED else typed
             text = self._edit(self._line)
@@ -122,10 +127,18 @@ class KeyboardReader:
             if event.current_buffer.text:
                 event.current_buffer.reset()
                 self._pastes.clear()
+                self._before = ""
             else:
                 event.app.exit(result=_INTERRUPTED)
 
         return keys
+
+    def _mend(self, buffer: Buffer) -> None:
+        """Keeps the marks of folded pastes whole, whichever key changed the line."""
+        mended = self._pastes.mended(self._before, buffer.text)
+        self._before = buffer.text if mended is None else mended[0]
+        if mended is not None:
+            buffer.document = Document(*mended)
 
     def _accept(self, event: KeyPressEvent) -> None:
         text = self._pastes.unfold(event.current_buffer.text)

@@ -5,6 +5,9 @@ Knows text only.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from os.path import commonprefix
+
 LONG = 20
 """A paste of more lines than this is folded."""
 
@@ -27,13 +30,44 @@ class Pastes:
         return mark
 
     def unfold(self, line: str) -> str:
-        """The line with all pastes unfolded. A fold that was edited inside its brackets stays as it is."""
+        """The line with all pastes unfolded."""
         parts, place = list[str](), 0
+        for start, mark in self._marks(line):
+            parts += [line[place:start], self._whole[mark]]
+            place = start + len(mark)
+        return "".join([*parts, line[place:]])
+
+    def mended(self, before: str, after: str) -> tuple[str, int] | None:
+        """The line, and where its cursor belongs, in place of one in which a mark was broken; None if none was.
+
+        A mark is one character to whoever edits: what deletes a part of it deletes all of it, and what is typed into it
+        stands behind it.
+        """
+        marks = [(start, start + len(mark)) for start, mark in self._marks(before)]
+        if len(list(self._marks(after))) >= len(marks):
+            return None
+        first = len(commonprefix([before, after]))
+        same = len(commonprefix([before[first:][::-1], after[first:][::-1]]))
+        last, typed = len(before) - same, after[first : len(after) - same]
+        if typed and first != last:
+            return None  # another line, from the history
+        touched = [(start, end) for start, end in marks if start < last and first < end]
+        if not touched:
+            return None
+        if typed:
+            end = touched[0][1]
+            return before[:end] + typed + before[end:], end + len(typed)
+        first, last = min(first, touched[0][0]), max(last, touched[-1][1])
+        return before[:first] + before[last:], first
+
+    def _marks(self, line: str) -> Iterator[tuple[int, str]]:
+        """Every mark in a line, and where it starts."""
+        place = 0
         while place < len(line):
             mark = next((mark for mark in self._whole if line.startswith(mark, place)), None)
-            parts.append(line[place] if mark is None else self._whole[mark])
+            if mark is not None:
+                yield place, mark
             place += 1 if mark is None else len(mark)
-        return "".join(parts)
 
     def clear(self) -> None:
         """Forget everything; a new line begins."""

@@ -93,6 +93,26 @@ def test_a_long_paste_is_folded_in_the_line_and_whole_in_the_message(typed: Desk
     assert typed.history.get_strings() == [f"see {text} and {other}"]
 
 
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ("\x7f", "see "),  # Backspace
+        ("!\x7f", "see PASTE"),
+        ("\x7f\x7f", "see"),
+        ("\x17", "see "),  # Ctrl-W
+        ("\x01" + "\x1b[C" * 4 + "\x1b[3~", "see "),  # Home, right, Delete
+        ("\x01" + "\x1b[C" * 4 + "[\x7f", "see PASTE"),
+        ("\x1b[D" * 3 + "\x0b", "see "),  # left, Ctrl-K
+        ("\x1b[D" * 3 + "ab", "see PASTEab"),
+        ("\x7f\x1f", "see PASTE"),  # Backspace, undone
+        ("\x15", ""),  # Ctrl-U
+    ],
+)
+def test_a_folded_paste_is_deleted_whole_or_not_at_all(typed: Desk, keys: str, line: str) -> None:
+    text = "x\n" * 30
+    assert typed(f"see {pasted(text)}{keys}{ENTER}") == line.replace("PASTE", text)
+
+
 def test_a_message_that_comes_back_stands_in_the_line(typed: Desk) -> None:
     assert typed(f"!{ENTER}", "hello") == "hello!"
     long = "x\n" * 30
