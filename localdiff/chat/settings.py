@@ -131,6 +131,12 @@ class ChatSettings:
         except UsageError as error:
             if isinstance(error, ArgumentError):
                 error.say(_as_set)
+                # Nobody leaves anything out here: the other one was set before, and can be taken back.
+                others = (
+                    name for name in error.values if name != field and getattr(self.options, name, None) is not None
+                )
+                if other := next(others, None):
+                    error.hint = f"nothing was changed; `/set {_typed(other)} default` takes the other one back"
             self.options, self.looks = before
             error.hint = error.hint or "nothing was changed; `/set` lists the current settings"
             raise

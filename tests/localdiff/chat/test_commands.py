@@ -108,6 +108,21 @@ def test_answers(room: Room, typed: str, answer: str) -> None:
     assert room.asked == []
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "hint"),
+    [
+        ("temperature .5", "t-min .2", "`/set temperature default` takes the other one back"),
+        ("t-max .5", "temperature .2", "`/set t-max default` takes the other one back"),
+        ("t-max .5", "t-min .6", "`/set t-max default` takes the other one back"),
+        ("steps 5", "t-min .9", "`/set` lists the current settings"),  # above what the model has
+    ],
+)
+def test_a_setting_that_excludes_another_says_how_to_take_that_back(
+    room: Room, first: str, second: str, hint: str
+) -> None:
+    assert f"\nhint: nothing was changed; {hint}\n" in room(f"/set {first}", f"/set {second}")
+
+
 def test_settings_are_listed_with_their_values_and_origins(room: Room) -> None:
     shown = room("/set", options=GenerateOptions(t_min=0.2), origins={"t_min": "LOCALDIFF_T_MIN"})
     rows = [line.split("  ") for line in shown.split("\n") if line.startswith(("t-min", "t-max", "cap", "think"))]
@@ -304,7 +319,8 @@ def test_a_setting_that_goes_with_no_other_changes_nothing(room: Room) -> None:
     clash = f"error: `t-min 2` must be <= `t-max 0.8`{UNCHANGED}"
     shown = room("/set t-min 2", "/set steps 9", "/set t-max 3", "/set t-min 2", "/set t-max default", "Hi")
     assert f">>> /set t-min 2\n{clash}\n>>> /set steps 9\nsteps 9 (/set)\n>>> /set t-max 3\n" in shown
-    assert f">>> /set t-max default\n{clash}\n" in shown
+    other = "\nhint: nothing was changed; `/set t-min default` takes the other one back"
+    assert f">>> /set t-max default\n{clash.removesuffix(UNCHANGED)}{other}\n" in shown
     ((_, options),) = room.speaker.calls
     assert (options.steps, options.t_min, options.t_max) == (9, 2, 3)
 
