@@ -79,6 +79,7 @@ def undo(desk: Desk, argument: str) -> None:
         raise UsageError(
             f"there {are} {counted(there, 'turn')} to take back, not {wanted}", f"`/undo {there}` takes back all"
         )
+    desk.asked = None  # a recording is of an answer that stands
     if lost:
         desk.unanswered, desk.line = None, ""
         desk.say("Took back the message that has no answer.")

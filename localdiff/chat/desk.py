@@ -63,7 +63,7 @@ class Desk:
         pending: files that go with the next message.
         unanswered: the last message, if it got no answer that could be kept.
         line: initial text of the next input line.
-        asked: the messages and options of the last run.
+        asked: the messages and options of the last run, until it is taken back.
         failure: exit code of the last error shown, 0 before there is one.
     """
 
@@ -139,6 +139,7 @@ class Desk:
         self.saves = not self._private
         self.pending.clear()
         self.unanswered, self.line = None, ""
+        self.asked = None
 
     def keep(self) -> None:
         """Writes the session to its file, if it is saved at all; an error is printed and has no other effect."""

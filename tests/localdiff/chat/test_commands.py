@@ -123,6 +123,12 @@ def test_a_setting_that_excludes_another_says_how_to_take_that_back(
     assert f"\nhint: nothing was changed; {hint}\n" in room(f"/set {first}", f"/set {second}")
 
 
+@pytest.mark.parametrize("back", ["/undo", "/clear"])
+def test_an_answer_that_was_taken_back_is_not_recorded(room: Room, tmp_path: Path, back: str) -> None:
+    assert "error: there is no answer to record yet\n" in room("Hi", back, f"/trace {tmp_path}/a.jsonl")
+    assert not (tmp_path / "a.jsonl").exists()
+
+
 def test_settings_are_listed_with_their_values_and_origins(room: Room) -> None:
     shown = room("/set", options=GenerateOptions(t_min=0.2), origins={"t_min": "LOCALDIFF_T_MIN"})
     rows = [line.split("  ") for line in shown.split("\n") if line.startswith(("t-min", "t-max", "cap", "think"))]
