@@ -17,7 +17,10 @@ from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import has_focus
 from prompt_toolkit.history import History
 from prompt_toolkit.input import Input
+from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
 from prompt_toolkit.shortcuts import CompleteStyle
@@ -37,6 +40,7 @@ class KeyboardReader:
         completer: what Tab offers.
         multiline: whether Enter begins a new line of a message, asked at every Enter.
         edit: opens the line in an editor and returns what to go on with; it shows its own errors.
+        early: what was typed already, as a terminal sends it.
         input, output: the terminal; by default that of the process.
     """
 
@@ -47,6 +51,7 @@ class KeyboardReader:
         completer: Completer,
         multiline: Callable[[], bool],
         edit: Callable[[str], str],
+        early: str = "",
         input: Input | None = None,
         output: Output | None = None,
     ) -> None:
@@ -69,6 +74,8 @@ class KeyboardReader:
             input=input,
             output=output,
         )
+        if early:
+            store_typeahead(self._session.app.input, _presses(early))
         self._session.default_buffer.on_text_changed += self._mend
         self._before = ""
 
@@ -146,3 +153,10 @@ class KeyboardReader:
         if text.strip() and (not strings or strings[-1] != text):
             self._history.append_string(text)
         event.app.exit(result=text)
+
+
+def _presses(text: str) -> list[KeyPress]:
+    """The keys that a terminal sends as this text."""
+    presses: list[KeyPress] = []
+    Vt100Parser(presses.append).feed_and_flush(text)
+    return presses

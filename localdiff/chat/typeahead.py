@@ -7,6 +7,7 @@ there a line feed is Ctrl-J, which begins a new line instead of sending.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,31 @@ def typing_as_usual(keyboard: BinaryIO | None) -> Iterator[None]:
     """Inside it, for another program that reads from this terminal, both modes are as outside of a chat."""
     with _habits(keyboard, wanted=True):
         yield
+
+
+def typed_early(keyboard: BinaryIO | None) -> str:
+    """What was typed before `typing_ahead`, which is now taken from the terminal: Enter is Enter in it.
+
+    Python starts and imports for half a second, during which the terminal makes a line feed of Enter, and nobody types
+    Ctrl-J before there is a line.
+    """
+    if keyboard is None or sys.platform == "win32" or not keyboard.isatty():
+        return ""
+    descriptor, data = keyboard.fileno(), b""
+    try:
+        settings = termios.tcgetattr(descriptor)
+        at_once = [*settings[:6], [*settings[6]]]
+        at_once[3] &= ~termios.ICANON
+        at_once[6][termios.VMIN] = at_once[6][termios.VTIME] = 0
+        termios.tcsetattr(descriptor, termios.TCSANOW, at_once)
+        try:
+            while more := os.read(descriptor, 4096):
+                data += more
+        finally:
+            termios.tcsetattr(descriptor, termios.TCSANOW, settings)
+    except (OSError, ValueError, termios.error):
+        pass  # the terminal is gone
+    return data.decode(errors="surrogateescape").replace("\n", "\r")
 
 
 @contextmanager

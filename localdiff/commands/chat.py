@@ -23,7 +23,7 @@ from localdiff.chat.session_file import Opened
 from localdiff.chat.settings import ChatSettings, Looks, Think
 from localdiff.chat.store import SessionStore
 from localdiff.chat.talker import Talker
-from localdiff.chat.typeahead import typing_ahead, typing_as_usual
+from localdiff.chat.typeahead import typed_early, typing_ahead, typing_as_usual
 from localdiff.chat.typed import LineReader
 from localdiff.commands.chat_trace import Headers, Recorded, reply_recorder, trace_saver
 from localdiff.commands.interrupt import cancel_on_interrupt
@@ -131,6 +131,7 @@ def _talk(
     request, typed = _continued(request, session), request
     keyboard = _keyboard(stdin, spoken)
     with typing_ahead(keyboard), _remembered(session, request.choice, typed.choice):
+        early = typed_early(keyboard)
         partner = _load(request, output, load)
     engine = partner.engine
     _remember(session, engine.identity, request.choice)
@@ -161,7 +162,7 @@ def _talk(
         save_trace=trace_saver(partner, headers),
         lend_keyboard=lambda: typing_as_usual(keyboard),
     )
-    reader = LineReader(stdin) if keyboard is None else _keyboard_reader(request, desk)
+    reader = LineReader(stdin) if keyboard is None else _keyboard_reader(request, desk, early)
     if spoken.notes:
         identity = engine.identity
         line = f"{name_of(identity)}, {identity.recipe} weights, {identity.dtype} on {identity.device}"
@@ -304,8 +305,8 @@ def _keyboard(stdin: BinaryIO | None, spoken: Output) -> BinaryIO | None:
     return stdin if stdin is not None and stdin.isatty() and spoken.stderr.terminal else None
 
 
-def _keyboard_reader(request: ChatRequest, desk: Desk) -> Reader:
-    """A reader of single keys."""
+def _keyboard_reader(request: ChatRequest, desk: Desk, early: str) -> Reader:
+    """A reader of single keys, of which some were typed early."""
     from prompt_toolkit.output import create_output
 
     from localdiff.chat.completing import ChatCompleter
@@ -325,6 +326,7 @@ def _keyboard_reader(request: ChatRequest, desk: Desk) -> Reader:
         completer=ChatCompleter(lambda: [entry.name for entry in desk.store.entries()]),
         multiline=lambda: desk.settings.looks.multiline,
         edit=edit,
+        early=early,
         output=create_output(stdout=desk.output.stderr.file),
     )
 

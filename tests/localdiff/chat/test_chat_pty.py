@@ -301,6 +301,18 @@ def test_keys_typed_while_the_model_loads_are_shown_once(chats: Chats) -> None:
     assert chat.finish() == 0
 
 
+def test_enter_sends_however_early_it_is_typed(chats: Chats) -> None:
+    chat = terminal("chat", script=HELLO, env=chats.environment)
+    chats.running.append(chat)
+    say(chat, "Hi")  # the program has not even begun: the terminal itself takes the keys
+    chat.type("and é".encode())
+    chat.wait_for("Hello there.")
+    chat.wait_for(">>> and é")
+    chat.type(CTRL_C + CTRL_D)
+    assert chat.finish() == 0
+    assert [line.get("text") for line in chats.session()] == [None, "Hi"]
+
+
 def test_keys_typed_while_a_command_acts_are_shown_once(chats: Chats) -> None:
     chat = chats(script=HELLO)
     for line in ["/system Be brief.", "/system", "/sessions"]:
