@@ -195,7 +195,13 @@ def load(desk: Desk, argument: str) -> None:
 
 def sessions(desk: Desk, argument: str) -> None:
     """List saved sessions."""
-    desk.say(catalog.sessions_table(desk.store, current=desk.session.name))
+    if argument not in ("", "all"):
+        raise UsageError(
+            f"unknown argument in `/sessions {argument:.60}`",
+            "`/sessions` lists the latest, `/sessions all` all of them",
+        )
+    most = None if argument else catalog.SHOWN_SESSIONS
+    desk.say(catalog.sessions_table(desk.store, current=desk.session.name, most=most))
 
 
 def trace(desk: Desk, argument: str) -> None:

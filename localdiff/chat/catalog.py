@@ -27,20 +27,20 @@ def settings_table(settings: ChatSettings) -> str:
     return "\n".join(f"{row.name:<14}  {row.value:<{wide}}  {row.origin}" for row in rows)
 
 
-def sessions_table(store: SessionStore, *, current: str | None) -> str:
-    """The latest sessions: name, time, turns, and how it began; the open one has a star."""
+def sessions_table(store: SessionStore, *, current: str | None, most: int | None = SHOWN_SESSIONS) -> str:
+    """The latest sessions, or all where `most` is None: name, time, turns, how it began; the open one has a star."""
     entries = store.entries()
     if not entries:
         return "Nothing is saved yet."
     rows = []
-    for entry in entries[:SHOWN_SESSIONS]:
+    for entry in entries[:most]:
         star = "*" if entry.name == current else " "
         when = datetime.fromtimestamp(entry.written).strftime("%Y-%m-%d %H:%M")
         rows.append((f"{star} {entry.name}", when, _summary(store, entry.name)))
     lines = aligned(rows, "<<<")
-    more = len(entries) - SHOWN_SESSIONS
+    more = len(entries) - len(rows)
     if more > 0:
-        lines.append(f"  and {more} more")
+        lines.append(f"  and {more} more; `/sessions all` lists them too")
     return "\n".join(lines)
 
 

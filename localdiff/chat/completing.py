@@ -47,8 +47,8 @@ def candidates(line: str, sessions: Callable[[], Sequence[str]]) -> tuple[int, l
         case "settings":
             name, blank, value = argument.partition(" ")
             return _of(value.lstrip(" "), settings.values(name)) if blank else _of(name, settings.names())
-        case "code":
-            return _of(argument, ("code",))
+        case "all" | "code" as word:
+            return _of(argument, (word,))
     return 0, []
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal, TypeAlias
 
-Completes: TypeAlias = Literal["nothing", "settings", "files", "sessions", "code"]
+Completes: TypeAlias = Literal["nothing", "settings", "files", "sessions", "all", "code"]
 
 QUOTES = '"""'
 """A message that begins with these goes on over any number of lines until one ends with them."""
@@ -55,7 +55,9 @@ COMMANDS: tuple[CommandName, ...] = (
     ),
     CommandName(name="save", argument="NAME", help="give this session a name", group=3),
     CommandName(name="load", argument="NAME", help="continue another session", group=3, completes="sessions"),
-    CommandName(name="sessions", help="list the saved sessions", group=3),
+    CommandName(
+        name="sessions", argument="[all]", help="list the latest saved sessions, or all", group=3, completes="all"
+    ),
     CommandName(
         name="trace", argument="[FILE]", help="write a recording of the last answer", group=3, completes="files"
     ),

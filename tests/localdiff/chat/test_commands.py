@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from localdiff import paths
+from localdiff.chat import catalog
 from localdiff.chat.settings import Looks
 from localdiff.commands.record import RecordOptions
 from localdiff.errors import ResourceError, UsageError
@@ -121,6 +122,17 @@ def test_a_setting_that_excludes_another_says_how_to_take_that_back(
     room: Room, first: str, second: str, hint: str
 ) -> None:
     assert f"\nhint: nothing was changed; {hint}\n" in room(f"/set {first}", f"/set {second}")
+
+
+def test_all_sessions_can_be_listed(room: Room) -> None:
+    for number in range(catalog.SHOWN_SESSIONS + 2):
+        room("Hi", session=f"plan-{number}")
+    shown = room("/sessions", "/sessions all", "/sessions every")
+    latest, whole = shown.split(">>> /sessions all\n")
+    assert latest.count("plan-") == catalog.SHOWN_SESSIONS
+    assert "  and 2 more; `/sessions all` lists them too\n" in latest
+    assert whole.count("plan-") == catalog.SHOWN_SESSIONS + 2
+    assert "error: unknown argument in `/sessions every`\n" in whole
 
 
 @pytest.mark.parametrize("back", ["/undo", "/clear"])

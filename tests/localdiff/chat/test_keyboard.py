@@ -172,6 +172,7 @@ def test_tab_completes(typed: Desk, keys: str, line: str) -> None:
     ("line", "length", "words"),
     [
         ("/s", 2, ["/system", "/set", "/save", "/sessions"]),
+        ("/sessions ", 0, ["all"]),
         ("/SE", 3, ["/set", "/sessions"]),
         ("/load pl", 2, ["plans", "plots"]),
         ("/save ", 0, []),  # it takes no name that is there already
