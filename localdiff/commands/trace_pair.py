@@ -136,7 +136,7 @@ def _sides(request: PairRequest) -> tuple[Side, Side]:
     """The two models, checked to exist.
 
     Raises:
-        UsageError: neither two different recipes nor an adapter, or both.
+        UsageError: neither two different recipes nor an adapter, or both; or recipes of what is quantized already.
         RecipeError: there is no such recipe.
         WeightsError: the weights of a recipe have not been made, or there is no such adapter.
     """
@@ -158,8 +158,16 @@ def _sides(request: PairRequest) -> tuple[Side, Side]:
     for recipe in recipes:
         if recipe != PUBLISHED:
             recipe_named(recipe)
+    if choice.model is not None and _is_quantized(choice.model):
+        raise UsageError(
+            f"`{choice.model}` is already quantized", "`-m` names what it was made from: recipes are made of that"
+        )
     first, second = (_quantized(choice, recipe) for recipe in recipes)
     return first, second
+
+
+def _is_quantized(model: str) -> bool:
+    return quantized_directory(model) is not None or store.is_finished(expanded(model))
 
 
 def _quantized(choice: ModelChoice, recipe: str) -> Side:
