@@ -71,7 +71,7 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
     for recipe in RECIPES:
         if (name := output_name(MODEL, recipe)) in finished:
             return name
-    demos = [name for name in finished if _source(paths.models_dir(env) / name) == DEMO]
+    demos = [name for name in finished if is_demo(paths.models_dir(env) / name)]
     others = [name for name in finished if name not in demos]
     if len(others) == 1:
         return others[0]
@@ -89,6 +89,11 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
 def is_finished(directory: Path) -> bool:
     """Whether a directory has the name and the manifest of a model; a job renames its directory last."""
     return not directory.name.endswith((PARTIAL, DISCARDED)) and os.path.isfile(directory / MANIFEST)
+
+
+def is_demo(directory: Path) -> bool:
+    """Whether a model was made from the demo model, which is never the default."""
+    return _source(directory) == DEMO
 
 
 def is_default(name: str, env: Mapping[str, str] = os.environ) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from localdiff.config import KEYS, Settings, is_set
 from localdiff.doctor.devices import check_gpus, check_host
-from localdiff.doctor.disk import Need, check_disk, released_bytes
+from localdiff.doctor.disk import OUTPUT_BYTES, Need, check_disk, released_bytes
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.limits import TooSlowError, limited
 from localdiff.doctor.outside import check_hub
@@ -25,7 +25,7 @@ from localdiff.doctor.values import load_values
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights
 from localdiff.errors import LocaldiffError
-from localdiff.store import stored_models
+from localdiff.store import is_demo, stored_models
 from localdiff.ui.abilities import abilities
 
 if TYPE_CHECKING:
@@ -148,11 +148,11 @@ class Examination:
         return check_recipes(self._torch_devices, context=context)
 
     def _disk(self) -> list[Finding]:
-        if any(model.state == "finished" for model in stored_models(self.env)):
+        if any(model.state == "finished" and not is_demo(model.directory) for model in stored_models(self.env)):
             return check_disk(None, self.env)
         recipe = str(self._setting("recipe"))
         if self._torch_devices is None:
-            return check_disk(Need(recipe=recipe, download=released_bytes(), output=None), self.env)
+            return check_disk(Need(recipe=recipe, download=released_bytes(), output=OUTPUT_BYTES.get(recipe)), self.env)
         from localdiff.doctor.recipes import need_of
 
         return check_disk(need_of(recipe), self.env)

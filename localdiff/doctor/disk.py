@@ -17,6 +17,15 @@ from localdiff.doctor.finding import Finding
 from localdiff.sizes import shown_size
 from quant.released import DTYPE_BYTES, released_shapes
 
+OUTPUT_BYTES: Mapping[str, int] = {
+    "4bit": 15_393_510_520,
+    "4bit-small": 13_809_521_784,
+    "mixed": 18_438_575_224,
+    "int8": 26_051_236_984,
+    "bf16": 50_501_973_624,
+}
+"""What each recipe makes of the released weights, for where there is no torch to plan it."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Need:

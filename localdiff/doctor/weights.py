@@ -10,19 +10,20 @@ from collections.abc import Sequence
 from localdiff.doctor.finding import WEIGHTS, Finding
 from localdiff.errors import WeightsError
 from localdiff.sizes import shown_size
-from localdiff.store import MODEL, StoredModel
+from localdiff.store import MODEL, StoredModel, is_demo
 from localdiff.ui.output import shell_word
 
 
 def check_weights(models: Sequence[StoredModel]) -> list[Finding]:
     """A finding for every quantized model, and one for the released weights."""
     found = [_model(model) for model in models]
-    if not any(model.state == "finished" for model in models):
+    finished = [model for model in models if model.state == "finished"]
+    if all(is_demo(model.directory) for model in finished):
         found.append(
             Finding(
                 subject="weights",
                 status="warn",
-                text="there is no quantized model here",
+                text="there is no quantized model " + ("but the demo's here" if finished else "here"),
                 advice="`localdiff quantize` makes one; `localdiff run -m demo` runs the small model of this package",
                 facts={"quantized": 0},
             )

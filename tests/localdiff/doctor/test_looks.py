@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections import namedtuple
@@ -14,7 +15,9 @@ import pytest
 
 from localdiff.config import load_settings
 from localdiff.doctor import versions, weights
-from localdiff.doctor.disk import Need, check_disk
+from localdiff.doctor.checks import Examination
+from localdiff.doctor.disk import OUTPUT_BYTES, Need, check_disk
+from localdiff.doctor.recipes import need_of
 from localdiff.doctor.screen import finding_of as screen_finding
 from localdiff.doctor.settings import check_settings, read_settings
 from localdiff.doctor.versions import check_versions
@@ -22,6 +25,7 @@ from localdiff.doctor.weights import check_weights
 from localdiff.errors import UsageError
 from localdiff.store import record_verified, stored_models
 from localdiff.ui.abilities import Abilities
+from quant import RECIPES
 from tests.localdiff.conftest import UseHub
 
 Usage = namedtuple("Usage", "total used free")
@@ -70,6 +74,10 @@ def test_one_disk(
     assert env["HOME"] not in (finding.public or "")
 
 
+def test_what_a_recipe_writes_is_known_without_torch() -> None:
+    assert {name: need_of(name).output for name in RECIPES} == OUTPUT_BYTES
+
+
 def test_a_real_disk(env: dict[str, str]) -> None:
     (finding,) = check_disk(None, env)
     assert finding.facts["free_bytes"] > 0
@@ -95,6 +103,20 @@ def test_no_weights_at_all(env: dict[str, str]) -> None:
     assert nothing.status == "warn"
     assert "`localdiff quantize`" in (nothing.advice or "")
     assert (download.status, download.facts) == ("ok", {"downloaded": False})
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_the_demo_s_weights_are_not_those_that_a_run_takes(
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(0, 0, 65 * 10**9))
+    make(env, "demo-4bit", manifest=json.dumps({"source": {"model": "demo"}, "recipe": {"name": "4bit"}}))
+    _, nothing, _ = check_weights(stored_models(env))
+    assert (nothing.status, nothing.text) == ("warn", "there is no quantized model but the demo's here")
+    quick = Examination(stderr=io.StringIO(), keyboard=None, env=env, quick=True)
+    (disk,) = next(check for check in quick.checks() if check.name == "disks").run()
+    assert disk.status == "warn"
+    assert "`localdiff quantize --recipe 4bit` takes 67.0 GB of it" in disk.text
 
 
 @pytest.mark.usefixtures("no_hub")
