@@ -62,12 +62,21 @@ def finding_of(found: Reach) -> Finding:
             advice=_STILL,
             facts=facts,
         )
+    if found.state == "misnamed":
+        return Finding(
+            subject="hub",
+            status="warn",
+            text=f"not asked: `HF_ENDPOINT={found.endpoint}` is no address",
+            public="not asked: `HF_ENDPOINT` is no address",
+            advice="it begins with `https://` or `http://`; without it the Hub itself is asked",
+            facts=facts,
+        )
     words = {"refused": "refuses the token", "broken": "answers with an error"}
     return Finding(
         subject="hub",
         status="warn",
         text=f"{found.endpoint} {words[found.state]}: {found.problem}",
         public=f"{where} {words[found.state]}",
-        advice=found.advice or "try again later",
+        advice=found.advice or _STILL,
         facts=facts,
     )

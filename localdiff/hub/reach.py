@@ -22,7 +22,7 @@ class Reach:
     Attributes:
         endpoint: the URL that was asked.
         state: `reachable`, `unreachable`, `refused` (it rejects the token), `broken` (it answers with an error),
-            or `offline` (it may not be asked).
+            `offline` (it may not be asked), or `misnamed` (the endpoint is no address, and nobody was asked).
         problem: the error in words.
         advice: what to do about it.
         seconds: how long the answer took.
@@ -31,7 +31,7 @@ class Reach:
     """
 
     endpoint: str
-    state: Literal["reachable", "unreachable", "refused", "broken", "offline"]
+    state: Literal["reachable", "unreachable", "refused", "broken", "offline", "misnamed"]
     problem: str | None = None
     advice: str | None = None
     seconds: float | None = None
@@ -56,6 +56,8 @@ def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
     has_token, has_xet = get_token() is not None, find_spec("hf_xet") is not None
     if constants.is_offline_mode():
         return Reach(endpoint=endpoint, state="offline", has_token=has_token, has_xet=has_xet)
+    if not endpoint.startswith(("http://", "https://")):
+        return Reach(endpoint=endpoint, state="misnamed", has_token=has_token, has_xet=has_xet)
     began = time.perf_counter()
     state: Literal["reachable", "unreachable", "refused", "broken"] = "reachable"
     problem = advice = None
@@ -73,6 +75,8 @@ def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
         else:
             status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
             state = "refused" if status in (401, 403) else "broken"
+            if status is None:
+                advice = None  # it is for a download that broke off
     seconds = time.perf_counter() - began
     return Reach(
         endpoint=endpoint,

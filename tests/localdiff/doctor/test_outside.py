@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,31 @@ def test_somebody_who_never_answers(tmp_path: Path) -> None:
     assert answer["state"] == "unreachable"
 
 
+def test_an_endpoint_that_is_no_address(tmp_path: Path) -> None:
+    answer = ask("garbage", tmp_path)
+    assert (answer["state"], answer["endpoint"]) == ("misnamed", "garbage")
+
+
+def test_an_answer_that_is_no_answer(tmp_path: Path) -> None:
+    def hang_up(listening: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            connection.recv(1000)
+            connection.sendall(b"garbage\r\n\r\n")
+            connection.close()
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        threading.Thread(target=hang_up, args=(listening,), daemon=True).start()
+        answer = ask(f"http://127.0.0.1:{listening.getsockname()[1]}", tmp_path)
+        listening.shutdown(socket.SHUT_RDWR)
+    assert (answer["state"], answer["advice"]) == ("broken", None)
+
+
 def test_a_hub_that_may_not_be_asked(server: Hub, tmp_path: Path) -> None:
     before = len(server.requests)
     assert ask(server.url, tmp_path, HF_HUB_OFFLINE="1")["state"] == "offline"
@@ -105,6 +131,7 @@ def test_a_hub_that_may_not_be_asked(server: Hub, tmp_path: Path) -> None:
         ({"state": "offline"}, "ok", "not asked: `HF_HUB_OFFLINE` is set"),
         ({"state": "unreachable", "problem": "no answer"}, "warn", "https://huggingface.co does not answer"),
         ({"state": "refused", "problem": "no", "advice": "log in"}, "warn", "refuses the token: no"),
+        ({"state": "misnamed", "endpoint": "garbage"}, "warn", "not asked: `HF_ENDPOINT=garbage` is no address"),
         ({"state": "broken", "problem": "500"}, "warn", "answers with an error: 500"),
     ],
 )
@@ -115,7 +142,7 @@ def test_what_it_means(found: dict[str, Any], status: str, words: str) -> None:
 
 
 def test_a_mirror_is_not_named_in_public() -> None:
-    for state in ("reachable", "unreachable", "refused", "broken"):
+    for state in ("reachable", "unreachable", "refused", "broken", "misnamed"):
         finding = finding_of(Reach(endpoint="https://mirror.janes-company.example", state=state, problem="p"))  # type: ignore[arg-type]
         assert "janes-company" in finding.text
         assert "janes-company" not in (finding.public or "janes-company")
