@@ -16,7 +16,7 @@ from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import hashing_shown_by
 from localdiff.commands.status_line import status_line
 from localdiff.commands.trace_header import Digests, digests_of
-from localdiff.errors import INTERRUPTED, TraceError, WeightsError
+from localdiff.errors import INTERRUPTED, TraceError, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.identity import ModelIdentity
 from localdiff.loading import LoadProgress
@@ -76,9 +76,13 @@ def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run)
         0, or 130 if the user stopped it.
 
     Raises:
+        UsageError: a model or a device is named, and nothing is to be run.
         TraceError: the trace is damaged or ends early, or a rerun differs from it.
         LocaldiffError: any other error that a user can act on.
     """
+    for option, value in (("-m", request.model), ("--device", request.device)):
+        if value is not None and not request.rerun:
+            raise UsageError(f"`{option}` says how to run it again, and nothing is run", "add `--rerun`")
     trace = open_trace(request.file)
     name = printable(request.file)
     steps = sum(len(block.steps) for block in trace.blocks)

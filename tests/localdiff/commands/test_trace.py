@@ -70,6 +70,13 @@ def test_check_of_a_whole_a_torn_and_a_changed_trace(cli: Cli, file: Path) -> No
     assert cli("trace", "check", str(file)).code == 5
 
 
+@pytest.mark.parametrize("option", ["-m", "--device"])
+def test_check_does_not_ignore_what_is_for_a_rerun(cli: Cli, file: Path, option: str) -> None:
+    result = cli("trace", "check", str(file), option, "cpu")
+    assert (result.code, result.stdout) == (2, "")
+    assert f"`{option}` says how to run it again, and nothing is run\nhint: add `--rerun`" in result.stderr
+
+
 class Rerun:
     """A model that repeats a trace, or not."""
 
