@@ -74,11 +74,13 @@ def replay_command(
         ),
     ] = None,
     columns: Annotated[
-        int, typer.Option(metavar="N", help="Width of the terminal that is shown.", rich_help_panel=_FORM)
-    ] = 100,
+        int | None,
+        typer.Option(metavar="N", help="Width of the terminal that is shown; by default 100.", rich_help_panel=_FORM),
+    ] = None,
     rows: Annotated[
-        int, typer.Option(metavar="N", help="Height of the terminal that is shown.", rich_help_panel=_FORM)
-    ] = 24,
+        int | None,
+        typer.Option(metavar="N", help="Height of the terminal that is shown; by default 24.", rich_help_panel=_FORM),
+    ] = None,
     palette: Annotated[
         PaletteName,
         typer.Option(help="Colours of the canvas; auto goes by the terminal."),

@@ -48,6 +48,10 @@ EXAMPLE_SPEED = 0.125
 """As recorded the example is over within a second; so slow, a step is seen for about as long as with `make run`."""
 
 
+SIZE = Size(100, 24)
+"""Columns and rows of the terminal that is shown, where nothing else is asked for."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReplayRequest:
     """What the command line asks for.
@@ -58,7 +62,7 @@ class ReplayRequest:
         output: file that takes what would go to stdout.
         speed: recorded seconds per second; None is 1, but `EXAMPLE_SPEED` for the example.
         block, step: the moment that text or a picture is to show; by default everything.
-        columns, rows: size of the terminal that pictures and recordings show.
+        columns, rows: size of the terminal that pictures and recordings show; None is `SIZE`.
         palette: name of a palette.
         color: value of `--color`, or None.
     """
@@ -69,8 +73,8 @@ class ReplayRequest:
     speed: float | None = None
     block: int | None = None
     step: int | None = None
-    columns: int = 100
-    rows: int = 24
+    columns: int | None = None
+    rows: int | None = None
     palette: PaletteName = "auto"
     color: Color | None = None
 
@@ -79,7 +83,7 @@ class ReplayRequest:
             raise ArgumentError("{speed} must be a finite number > 0", speed=self.speed)
         for name, least, most in (("columns", 24, 500), ("rows", 6, 200)):
             value = getattr(self, name)
-            if not least <= value <= most:
+            if value is not None and not least <= value <= most:
                 raise ArgumentError(f"{{{name}}} must be from {least} to {most}", **{name: value})
 
     @property
@@ -123,6 +127,7 @@ def replay(
         raise UsageError("stdout is closed, so nothing would be seen", "`-o FILE` writes it to a file")
     if (request.step is not None or request.block is not None) and form not in ("text", "svg"):
         raise UsageError("`--block` and `--step` choose what `--to text` or `--to svg` shows", "add one of them")
+    _refuse_unused(request, form)
     if form is None and is_possible(keyboard, output.stdout.file, env.get("TERM", "")):
         assert keyboard is not None
         trace = open_trace(request.file)
@@ -145,6 +150,25 @@ def replay(
     return 0
 
 
+def _refuse_unused(request: ReplayRequest, form: Form | None) -> None:
+    """Refuse options that the form would ignore.
+
+    Raises:
+        UsageError: there is one.
+    """
+    draws = form in ("svg", "cast") or (form == "text" and (request.block is not None or request.step is not None))
+    for option, value in (("--columns", request.columns), ("--rows", request.rows)):
+        if value is not None and not draws:
+            raise UsageError(
+                f"`{option}` is for pictures and recordings, and none is written",
+                "`--to svg` or `--to cast` writes one, and so does `--to text` with `--step`",
+            )
+    if request.speed is not None and form in ("html", "text", "json"):
+        raise UsageError(
+            f"`--speed` and `--to {form}` exclude each other", "it is for playing, `--to svg` and `--to cast`"
+        )
+
+
 def _warn_if_torn(trace: Trace, request: ReplayRequest, output: Output) -> None:
     if not trace.complete and not output.quiet:
         output.stderr.write(
@@ -163,7 +187,7 @@ def _written(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool)
     name = "dark" if request.palette == "auto" else request.palette
     palette = resolve_palette(name, env={}, encoding="utf-8")
     timeline, stage = Timeline(trace.events), _stage(trace, palette)
-    size = Size(request.columns, request.rows)
+    size = Size(request.columns or SIZE.columns, request.rows or SIZE.rows)
     moment = _moment(request, timeline)
     if form == "text":
         return plain.answer(trace) if moment is None else plain.picture(stage, moment, size)
