@@ -46,6 +46,10 @@ class CanvasPlayer:
         """Its pieces."""
         return self.script.vocabulary
 
+    def context_size(self, options: GenerateOptions) -> int:
+        """As it was asked for."""
+        return options.context
+
     def generate(
         self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None
     ) -> Iterator[Event]:

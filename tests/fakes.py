@@ -77,6 +77,7 @@ class ScriptedEngine:
         peak_bytes: what the device's allocator reports.
         pause: real seconds that every step takes.
         error: raised after the blocks in place of the end.
+        max_positions: longest context that the model takes, if there is a limit.
         calls: the prompts and options that came in.
     """
 
@@ -88,6 +89,7 @@ class ScriptedEngine:
     error: BaseException | None = None
     identity: ModelIdentity = IDENTITY
     tokenizer: FakePieces = field(default_factory=FakePieces)
+    max_positions: int | None = None
     hardware: str = "a script"
     threads: int | None = None
     calls: list[tuple[str, GenerateOptions]] = field(default_factory=list)
@@ -96,6 +98,10 @@ class ScriptedEngine:
         """Always the same."""
         del options
         return SamplerSettings(max_steps=MAX_STEPS)
+
+    def context_size(self, options: GenerateOptions) -> int:
+        """The options' limit, or the model's if it is lower."""
+        return min(options.context, self.max_positions or options.context)
 
     def generate(
         self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None

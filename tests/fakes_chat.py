@@ -40,6 +40,7 @@ class ScriptedSpeaker:
         pause: real seconds that a step takes.
         prompt_pause: real seconds that a chunk of the prompt takes.
         tokens_a_message: length of every message.
+        max_positions: longest context that the model takes, if there is a limit.
         calls: messages and options of every run.
     """
 
@@ -47,6 +48,7 @@ class ScriptedSpeaker:
     pause: float = 0.0
     prompt_pause: float = 0.0
     tokens_a_message: int = TOKENS_A_MESSAGE
+    max_positions: int | None = None
     calls: list[tuple[list[dict[str, Any]], GenerateOptions]] = field(default_factory=list)
     engine: Any = field(init=False)
 
@@ -99,8 +101,8 @@ class ScriptedSpeaker:
         return len(text.split())
 
     def context_size(self, options: GenerateOptions) -> int:
-        """As it was asked for."""
-        return options.context
+        """As it was asked for, or the model's limit if it is lower."""
+        return min(options.context, self.max_positions or options.context)
 
     def prompt_ids(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
         """One id a character."""

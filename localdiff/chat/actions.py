@@ -119,6 +119,8 @@ def set_(desk: Desk, argument: str) -> None:
         return
     thought = desk.settings.options.think
     desk.say(desk.settings.set(name, value.strip()))
+    if name == "context" and desk.context < desk.options.context:
+        desk.say(f"{desk.context:,} is the most that this model takes.")
     if desk.settings.options.think != thought:
         desk.session.think = desk.settings.options.think
         desk.say("It applies from the next turn; the context is read again.")
@@ -270,5 +272,5 @@ def _require_room(desk: Desk, found: list[Attachment], sizes: list[int]) -> None
         have = "has" if len(found) == 1 else "have"
         raise UsageError(
             f"{names} {have} {wanted:,} tokens, and {max(room, 0):,} of {desk.context:,} are free",
-            "`/undo` or `/clear` frees space, `/set context N` makes more",
+            desk.room,
         )

@@ -22,7 +22,7 @@ from localdiff.chat.settings import ChatSettings
 from localdiff.chat.store import SessionStore
 from localdiff.chat.talker import Talker
 from localdiff.errors import ContextError, LocaldiffError, ResourceError, is_out_of_memory
-from localdiff.options import GenerateOptions
+from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.ui.output import DIM, YELLOW, Output
 
 
@@ -108,6 +108,14 @@ class Desk:
         """Most tokens that prompt and answer may take together."""
         return self.partner.context_size(self.options)
 
+    @property
+    def room(self) -> str:
+        """What makes room in a context that is full, in words."""
+        if self.context < self.partner.context_size(replace(self.options, context=MAX_TOKENS)):
+            return "`/undo` or `/clear` frees space, `/set context N` makes more"
+        free = "`/undo` or `/clear` frees space" if self.session.turns else "shorten the message"
+        return f"{free}: {self.context:,} is the most that this model takes"
+
     def say(self, text: str) -> None:
         """Print a line for the user."""
         self.output.stderr.write(text + "\n")
@@ -166,7 +174,7 @@ class Desk:
         try:
             reply = self.talker.ask(messages, options, self.settings.looks)
         except ContextError as error:
-            self.show(ContextError(error.message, "`/undo` or `/clear` frees space, `/set context N` makes more"))
+            self.show(ContextError(error.message, self.room))
             return
         except LocaldiffError as error:
             self.show(error)
@@ -213,6 +221,7 @@ class Desk:
             remarks(
                 reply,
                 context=self.context,
+                room=self.room,
                 max_tokens=options.max_tokens,
                 stats=self.settings.looks.stats,
                 width=stream.columns if stream.terminal else None,

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
 
@@ -29,7 +29,7 @@ from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.events import Channel, Event
 from localdiff.identity import ModelIdentity
 from localdiff.loading import LoadProgress
-from localdiff.options import GenerateOptions
+from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.ui.footer import rounded
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output, printable
@@ -74,6 +74,9 @@ class Generator(Recordable, Protocol):
         self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None
     ) -> Iterator[Event]:
         """Answer a prompt."""
+
+    def context_size(self, options: GenerateOptions) -> int:
+        """Most tokens that prompt and answer may take together."""
 
 
 Load: TypeAlias = Callable[[RunRequest, LoadProgress], Generator]
@@ -173,7 +176,8 @@ def _generate(
         plain = Plain(
             output,
             status.above,
-            context=request.options.context,
+            context=engine.context_size(request.options),
+            most=engine.context_size(replace(request.options, context=MAX_TOKENS)),
             answer=answer,
             thoughts=mode == "off",
             slowed=request.live.slow > 0,

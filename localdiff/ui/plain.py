@@ -42,13 +42,14 @@ class Plain:
         above: Callable[[str], None],
         *,
         context: int,
+        most: int,
         answer: Stream | None,
         thoughts: bool = True,
         slowed: bool = False,
     ) -> None:
         self._output = output
         self._above = above
-        self._context = context
+        self._context, self._most = context, most
         self._slowed = slowed
         one_screen = output.stderr.terminal
         self._answer = None if answer is None else TextWriter(answer, whole_lines=one_screen)
@@ -115,7 +116,11 @@ class Plain:
         if output.notes and event.reason == "length" and self._limits is not None:
             output.hint(f"reached --max-tokens {self._limits.max_tokens}; raise it to get the rest")
         if output.notes and event.reason == "context_full":
-            output.hint(f"the context of {self._context} tokens is full; raise `--context` to get the rest")
+            full = f"the context of {self._context:,} tokens is full"
+            more = self._context < self._most
+            output.hint(
+                f"{full}; raise `--context` to get the rest" if more else f"{full}, and this model takes no more"
+            )
 
     def _footer(self, stats: RunStats) -> None:
         stream = self._output.stderr

@@ -123,9 +123,12 @@ def test_the_model_may_hold_less_than_the_context_that_was_asked_for(tmp_path: P
     finished = events[-1]
     assert isinstance(finished, RunFinished)
     assert finished.reason in ("context_full", "end_of_turn")
-    with pytest.raises(UsageError, match="the prompt has 30 tokens and the context holds 30") as raised:
+    with pytest.raises(UsageError, match="the prompt has 30 tokens and the context holds 30") as caught:
         run(short, [2] * 30)
-    assert raised.value.hint == "shorten the prompt: this model holds no more"
+    assert caught.value.hint == "shorten the prompt: 30 is the most that this model takes"
+    with pytest.raises(UsageError, match="the prompt has 30 tokens and the context holds 20") as caught:
+        run(short, [2] * 30, context=20)
+    assert caught.value.hint == "raise `--context`, or shorten the prompt"
 
 
 def test_thinking_is_asked_of_the_template(engine: Engine, tmp_path: Path) -> None:

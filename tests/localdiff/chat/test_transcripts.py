@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from dataclasses import replace
 
@@ -265,6 +266,21 @@ def test_a_message_that_does_not_fit_comes_back(room: Room) -> None:
         """,
         END,
     )
+
+
+def test_no_more_context_is_offered_than_the_model_takes(room: Room) -> None:
+    error = ContextError("the prompt has 30 tokens and the context holds 20, the answer included", "raise `--context`")
+    replies = [Said(blocks=(), error=error), Said(reason="context_full"), Said(blocks=(), error=error)]
+    room.speaker = ScriptedSpeaker(replies=replies, max_positions=20)
+    shown = room("/set context 99", "Hi", "", "And")
+    assert "context 99 (/set)\n20 is the most that this model takes.\n" in shown
+    hints = re.findall("hint: (.*)\n", shown)
+    limit = "20 is the most that this model takes"
+    assert hints == [
+        f"shorten the message: {limit}",
+        f"the context of 20 tokens is full; `/undo` or `/clear` frees space: {limit}",
+        f"`/undo` or `/clear` frees space: {limit}",
+    ]
 
 
 def test_a_run_that_breaks_off_keeps_what_was_committed(room: Room) -> None:
