@@ -173,8 +173,6 @@ def _is_quantized(model: str) -> bool:
 def _quantized(choice: ModelChoice, recipe: str) -> Side:
     model = choice.model or store.MODEL
     name = model if recipe == PUBLISHED else store.output_name(model, recipe)
-    if quantized_directory(model) is not None:
-        raise UsageError(f"`{model}` is quantized already", "`-m` names what `--recipes` were made from")
     if recipe != PUBLISHED and quantized_directory(name) is None:
         raise WeightsError(
             f"there are no `{recipe}` weights of `{model}` here",

@@ -247,7 +247,6 @@ def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_p
         ({"recipes": "bf16"}, UsageError, "`--recipes bf16` does not name two recipes"),
         ({"recipes": "4bit,4bit"}, UsageError, "does not name two recipes"),
         ({"recipes": "bf16,4bit,int8"}, UsageError, "does not name two recipes"),
-        ({"model": "demo-4bit"}, UsageError, "`demo-4bit` is quantized already"),
         ({"recipes": "bf16,int8"}, WeightsError, "there are no `int8` weights of `demo` here"),
         ({"model": "demo-4bit"}, UsageError, "`demo-4bit` is already quantized"),
         ({"recipes": "bf16,../x"}, RecipeError, "there is no recipe `../x`"),
