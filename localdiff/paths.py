@@ -45,6 +45,11 @@ def hub_cache_dir(env: Mapping[str, str] = os.environ) -> Path:
     return Path(_filled_in(env.get("HF_HUB_CACHE", older)))
 
 
+def is_same(one: str | Path, other: str | Path) -> bool:
+    """Whether two names, as they were typed, are of one file; links are followed."""
+    return expanded(one).resolve() == expanded(other).resolve()
+
+
 def expanded(path: Path | str) -> Path:
     """A path with the home directory in place of a leading `~` or `~name`; an unknown user name stays as it is."""
     return Path(os.path.expanduser(path))

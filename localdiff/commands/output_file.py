@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from localdiff.errors import ResourceError, UsageError
-from localdiff.paths import expanded
+from localdiff.paths import expanded, is_same
 
 
 class OutputFile:
@@ -80,7 +80,7 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Iter
     special = given.exists() and not given.is_file() and not given.is_dir()
     target = given if special else Path(os.path.realpath(given))
     for name in inputs:
-        if name not in (None, "-") and expanded(name).resolve() == target:
+        if name is not None and name != "-" and is_same(name, path):
             raise UsageError(f"`-o {path}` would replace `{name}`", "give `-o` another name")
     if target.is_dir():
         raise UsageError(f"`{path}` is a directory", "`-o` takes the name of a file")

@@ -16,7 +16,7 @@ from typing import BinaryIO, TypeAlias
 
 from localdiff.errors import ResourceError, UsageError
 from localdiff.events import Event, RunStarted
-from localdiff.paths import expanded
+from localdiff.paths import expanded, is_same
 from localdiff.ui.observer import Observer
 
 _log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ def refuse_one_file(other: str, theirs: str | Path | None, option: str, name: st
     Raises:
         UsageError: they do.
     """
-    if theirs is not None and expanded(theirs).resolve() == expanded(name).resolve():
+    if theirs is not None and is_same(theirs, name):
         raise UsageError(f"`{other}` and `{option}` both name `{name}`", "give each its own file")
 
 

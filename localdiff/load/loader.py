@@ -16,7 +16,6 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -195,10 +194,11 @@ def _assign(
     """Gives every module its tensors, except in offloaded layers, which get theirs for each pass."""
     state: dict[str, Tensor] = {}
     later: dict[str, tuple[str, str]] = {}
-    sizes = [weights.nbytes(source, dtype) for source in source_of.values()]
+    done, total = 0, sum(weights.nbytes(source, dtype) for source in source_of.values())
     try:
-        for (name, source), before in zip(source_of.items(), accumulate(sizes, initial=0), strict=False):
-            progress("weights", before / sum(sizes))
+        for name, source in source_of.items():
+            progress("weights", done / total)
+            done += weights.nbytes(source, dtype)
             index = _layer(name)
             if index in placement.offloaded:
                 suffixes = _suffixes(network, name)

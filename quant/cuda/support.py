@@ -1,6 +1,6 @@
-"""Whether Triton kernels run on a GPU: two are tried, and one that fails later counts too.
+"""Whether Triton kernels run on a GPU: a few launches are tried, and a kernel that fails later counts too.
 
-Knows two small launches and what they must compute; knows nothing about models.
+Knows three small launches and what they must compute; knows nothing about models.
 """
 
 from __future__ import annotations
