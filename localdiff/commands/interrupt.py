@@ -21,10 +21,10 @@ Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raises `KeyboardInterrupt` at its end after a Ctrl-C, even if the first one was lost.
+    """Raises `KeyboardInterrupt` at its end after a Ctrl-C, even if the first one was lost or became another error.
 
-    Libraries that are imported from C, as torch imports NumPy, drop Python exceptions that they did not expect.
-    Off the main thread it does nothing.
+    Libraries that are called from C drop Python exceptions that they did not expect, as torch does where it imports
+    NumPy, or raise one of their own, as it does where it reads a tensor. Off the main thread it does nothing.
     """
     came = False
 
@@ -33,8 +33,13 @@ def interruptible() -> Iterator[None]:
         came = True
         raise KeyboardInterrupt
 
-    with _handled_by(handle):
-        yield
+    try:
+        with _handled_by(handle):
+            yield
+    except Exception as error:
+        if came:
+            raise KeyboardInterrupt from error
+        raise
     if came:
         raise KeyboardInterrupt
 

@@ -72,6 +72,15 @@ def test_an_interrupt_that_a_library_drops_is_not_lost() -> None:
     assert went_on and signal.getsignal(signal.SIGINT) is before
 
 
+def test_an_interrupt_that_a_library_turns_into_another_error_is_one() -> None:
+    """As when torch makes a tensor of a storage that safetensors has mapped."""
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ValueError("could not determine the shape of object type") from None
+
+
 def test_an_interrupt_while_loading_ends_it_at_once() -> None:
     with pytest.raises(KeyboardInterrupt), interruptible():
         signal.raise_signal(signal.SIGINT)
