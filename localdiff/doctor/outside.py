@@ -6,6 +6,7 @@ Knows what each answer of the Hub means for a user; asks nothing itself.
 from __future__ import annotations
 
 from localdiff.doctor.finding import Finding
+from localdiff.hub.endpoint import ADDRESS
 from localdiff.hub.reach import PUBLIC_ENDPOINT, Reach, reach
 from localdiff.store import MODEL
 
@@ -68,7 +69,7 @@ def finding_of(found: Reach) -> Finding:
             status="warn",
             text=f"not asked: `HF_ENDPOINT={found.endpoint}` is no address",
             public="not asked: `HF_ENDPOINT` is no address",
-            advice="it begins with `https://` or `http://`; without it the Hub itself is asked",
+            advice=ADDRESS,
             facts=facts,
         )
     words = {"refused": "refuses the token", "broken": "answers with an error"}

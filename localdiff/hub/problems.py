@@ -9,7 +9,8 @@ import errno
 from collections.abc import Iterator
 from pathlib import Path
 
-from localdiff.errors import LocaldiffError, ResourceError, WeightsError
+from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
+from localdiff.hub.endpoint import ADDRESS, is_address
 
 KINDS = (
     "a model is `demo`, a name of `localdiff models`, the path of a directory, or a Hub id such as "
@@ -71,6 +72,8 @@ def explain(
     if offline and isinstance(error, (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled)):
         return not_downloaded(reference)
     for cause in _causes(error):
+        if _is_of_the_network(cause) and not is_address(constants.ENDPOINT):
+            return UsageError(f"`HF_ENDPOINT={constants.ENDPOINT}` is no address", ADDRESS)
         if _is_of_the_network(cause):
             return _explain_network(cause, reference)
     if isinstance(error, OSError):

@@ -50,13 +50,14 @@ def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
     from huggingface_hub import HfApi, constants, get_token
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 
+    from localdiff.hub.endpoint import is_address
     from localdiff.hub.problems import UnreachableError, explain
 
     endpoint = constants.ENDPOINT
     has_token, has_xet = get_token() is not None, find_spec("hf_xet") is not None
     if constants.is_offline_mode():
         return Reach(endpoint=endpoint, state="offline", has_token=has_token, has_xet=has_xet)
-    if not endpoint.startswith(("http://", "https://")):
+    if not is_address(endpoint):
         return Reach(endpoint=endpoint, state="misnamed", has_token=has_token, has_xet=has_xet)
     began = time.perf_counter()
     state: Literal["reachable", "unreachable", "refused", "broken"] = "reachable"

@@ -91,9 +91,10 @@ def test_somebody_who_never_answers(tmp_path: Path) -> None:
     assert answer["state"] == "unreachable"
 
 
-def test_an_endpoint_that_is_no_address(tmp_path: Path) -> None:
-    answer = ask("garbage", tmp_path)
-    assert (answer["state"], answer["endpoint"]) == ("misnamed", "garbage")
+@pytest.mark.parametrize("endpoint", ["garbage", "localhost:8000", "ftp://hub.test", "http:"])
+def test_an_endpoint_that_is_no_address(endpoint: str, tmp_path: Path) -> None:
+    answer = ask(endpoint, tmp_path)
+    assert (answer["state"], answer["endpoint"]) == ("misnamed", endpoint)
 
 
 def test_an_answer_that_is_no_answer(tmp_path: Path) -> None:

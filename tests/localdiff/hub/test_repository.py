@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import RemoteFile, look_up
 from tests.fake_hub import COMMIT, TOKEN, Repository, hub
 from tests.localdiff.conftest import UseHub
+from tests.processes import environment
 
 WEIGHTS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 FILES = {
@@ -226,3 +229,13 @@ def test_a_file_without_any_hash_goes_by_its_size() -> None:
 
 def test_every_wait_is_short() -> None:
     assert sum(module._WAITS) < 10
+
+
+def test_an_endpoint_that_is_no_address_is_named(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "localdiff", "quantize", "owner/model"],
+        env=environment(HF_ENDPOINT="localhost:8000", HF_HOME=str(tmp_path)),
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: `HF_ENDPOINT=localhost:8000` is no address")
