@@ -21,11 +21,14 @@ R = TypeVar("R")
 MAX_WORKERS = 32
 """Most workers: more would hold over 1 GB of slices, and wait for the interpreter's lock."""
 
+MAX_GPU_WORKERS = 8
+"""Most workers that share a GPU, which computes for one at a time: the others read, copy and launch meanwhile."""
 
-def available_workers() -> int:
-    """Cores that this process may use, up to a limit."""
+
+def available_workers(device: torch.device) -> int:
+    """Cores that this process may use, up to a limit for the device that slices are encoded on."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, MAX_WORKERS)
+    return min(cores, MAX_WORKERS if device.type == "cpu" else MAX_GPU_WORKERS)
 
 
 class SlicePool:

@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100, help="prompts of each skill")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--variants", nargs="+", choices=list(LABELS), default=list(LABELS))
-    parser.add_argument("--processes", type=int, default=available_workers())
+    parser.add_argument("--processes", type=int, default=available_workers(torch.device("cpu")))
     parser.add_argument("--width", type=int, default=16, help="runs that share their passes")
     parser.add_argument(
         "--keep", metavar="DIR", type=Path, help="for results, so that a run which is stopped can go on"

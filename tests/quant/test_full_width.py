@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import torch
 
 from quant.job import Job
 from quant.manifest import read_manifest
@@ -32,7 +33,7 @@ def anonymous_bytes() -> int:
 def test_memory_is_that_of_a_few_slices(tmp_path: Path) -> None:
     source = tmp_path / "model"
     shapes = write_full_width(source, layers=1, only="experts.gate_up_proj")
-    workers = available_workers()
+    workers = available_workers(torch.device("cpu"))
     job = Job(
         plan=make_plan(RECIPES["4bit-small"], read_source(source)),
         output=tmp_path / "out",

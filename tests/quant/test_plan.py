@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from math import prod
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 from quant.errors import RecipeError
+from quant.gpu import ROOM
 from quant.plan import CLASSES, describe_plan, make_plan, tensor_class, working_bytes
+from quant.pool import MAX_GPU_WORKERS, MAX_WORKERS, available_workers
 from quant.recipe import RECIPES, Recipe, Rule
 from quant.released import released_shapes
 from quant.source import described, read_source
@@ -120,4 +123,17 @@ def test_an_unknown_tensor_is_an_error(directory: Path) -> None:
 
 def test_working_memory_stays_under_the_limit_on_any_machine() -> None:
     assert working_bytes(2) < 0.1e9
-    assert working_bytes(32) < 2e9
+    assert working_bytes(MAX_WORKERS) < 2e9
+
+
+def test_a_job_needs_less_of_a_gpu_than_a_gpu_must_have_free() -> None:
+    context = 0.5e9  # what CUDA itself takes
+    assert 2 * working_bytes(MAX_GPU_WORKERS) + context < ROOM  # twice: the allocator keeps some of what is freed
+
+
+def test_a_gpu_is_shared_by_fewer_workers_than_there_may_be_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(100), raising=False)
+    assert available_workers(torch.device("cpu")) == MAX_WORKERS
+    assert available_workers(torch.device("cuda", 0)) == MAX_GPU_WORKERS
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2), raising=False)
+    assert available_workers(torch.device("cpu")) == available_workers(torch.device("cuda", 0)) == 2

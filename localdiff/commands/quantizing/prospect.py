@@ -63,6 +63,7 @@ class Prospect:
     @cached_property
     def job(self) -> Job:
         """The job, without weight files and small files that are still on the Hub."""
+        device = encoding_device()
         return Job(
             plan=self.plan,
             output=self.target,
@@ -71,8 +72,8 @@ class Prospect:
             model=self.origin.model,
             revision=self.origin.revision,
             files=documents(self.origin, self.plan, accounts(self.plan, self.origin.config), TOOL),
-            workers=available_workers(),
-            device=encoding_device(),
+            workers=available_workers(device),
+            device=device,
             force=self.force,
         )
 
@@ -114,7 +115,7 @@ class Prospect:
             download=self._download(),
             mounts=self.mounts,
             finished=len(self.plan.shards) - len(self.missing),
-            working=_working(self.job.workers),
+            working=_working(),
             accounts=accounts(self.plan, self.origin.config),
             gpu=first_gpu(),
             alternative=_alternative(self.plan, self.origin.config, first_gpu()),
@@ -171,7 +172,7 @@ def described(plan: Plan, *, model: str, target: Path, streams: bool, error: Unr
         ),
         mounts=mounts([(target, plan.stored_bytes), *cache]),
         finished=0,
-        working=_working(available_workers()),
+        working=_working(),
         accounts=accounts(plan, {}),
         gpu=first_gpu(),
         alternative=_alternative(plan, {}, first_gpu()),
@@ -209,9 +210,10 @@ def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> s
     return next((other.recipe.name for other in fitting), None)
 
 
-def _working(workers: int) -> tuple[int, str]:
-    cores = counted(workers, "core")
+def _working() -> tuple[int, str]:
     device = encoding_device()
+    workers = available_workers(device)
+    cores = counted(workers, "core")
     where = f"{cores}; no GPU needed" if device.type == "cpu" else f"{cores} and {device}"
     return _PROCESS_BYTES + working_bytes(workers), where
 
