@@ -77,7 +77,7 @@ class WeightsError(LocaldiffError):
 
 
 class ResourceError(LocaldiffError):
-    """A device is missing, or there is too little memory or disk space."""
+    """A device is missing or fails, or there is too little memory or disk space."""
 
     exit_code = 4
 
@@ -104,3 +104,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _ALLOCATIONS)
+
+
+def gpu_failure(error: BaseException) -> str | None:
+    """What CUDA says of a GPU that failed, in a line; None for any other error. Does not import torch."""
+    words = str(error).strip().partition("\n")[0]
+    is_cuda = type(error).__name__ == "AcceleratorError" or words.startswith("CUDA error:")
+    return words if isinstance(error, RuntimeError) and is_cuda else None

@@ -6,7 +6,7 @@
 | 1 | a bug |
 | 2 | what was typed, or the prompt, cannot be used |
 | 3 | weights are missing or unreadable |
-| 4 | no such device, or not enough memory or disk |
+| 4 | no such device, one that failed, or not enough memory or disk |
 | 5 | stored weights differ from their manifest, or a trace is damaged |
 | 129, 130, 141, 143 | hung up, interrupted, the reader of a pipe went away, terminated |
 
@@ -29,7 +29,7 @@ from typing import NoReturn, TextIO
 import typer
 
 from localdiff.config import is_set
-from localdiff.errors import INTERRUPTED, LocaldiffError, ResourceError, UsageError, is_out_of_memory
+from localdiff.errors import INTERRUPTED, LocaldiffError, ResourceError, UsageError, gpu_failure, is_out_of_memory
 from localdiff.ui.output import Color, Output, decide, printable
 from quant import QuantError
 
@@ -135,6 +135,11 @@ def _worded(error: Exception) -> LocaldiffError:
     if is_out_of_memory(error):
         return ResourceError(
             "out of memory", "use a smaller `--context`, a quantized model, or a device with more memory"
+        )
+    if (words := gpu_failure(error)) is not None:
+        return ResourceError(
+            f"the GPU failed ({words})",
+            "`localdiff doctor` examines it; `LOCALDIFF_CUDA_PLAIN=all` runs no kernels, `--device cpu` no GPU",
         )
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         what = "" if error.filename is None else f": `{os.fsdecode(error.filename)}` cannot be written"

@@ -44,7 +44,7 @@ Colour goes by `--color`, then `LOCALDIFF_COLOR`, `ui.color` of `config.toml` (f
 | 1 | a bug in localdiff; `LOCALDIFF_DEBUG=1` shows the traceback |
 | 2 | the command line or the prompt cannot be used |
 | 3 | weights are missing, unreadable, or not handed out |
-| 4 | no such device, or not enough memory or disk; also when the answer is complete, but the file of \
+| 4 | no such device, one that failed, or not enough memory or disk; also when the answer is complete, but the file of \
 `--record`, `--events` or `-o` could not be written; instead of the last, stdout has the answer |
 | 5 | stored weights differ from their manifest, or a trace is damaged |
 | 129 | the terminal was closed |
