@@ -5,10 +5,13 @@ Knows three small launches and what they must compute; knows nothing about model
 
 from __future__ import annotations
 
+import errno
 import importlib.util
+import os
 import subprocess
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeGuard
 
 import torch
 
@@ -25,6 +28,8 @@ _TOOLS = (
     "install a C compiler and the headers of this Python (`sudo apt install gcc python3-dev` on Debian and Ubuntu, "
     "`sudo dnf install gcc python3-devel` on Fedora)"
 )
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+"""File system errors of a directory that takes no file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,9 @@ def missing(device: torch.device) -> Lack | None:
 
 def exclude(device: torch.device, error: Exception) -> None:
     """Has no kernel used on a device by models that are prepared from now on, since one failed."""
+    if _is_of_files(error):
+        _failed[device] = _unkept(error)
+        return
     reason = f"a kernel fails here ({type(error).__name__}: {_first_line(error)})"
     _failed[device] = Lack(reason, f"{_VERSIONS}, and {_SKIP}")
 
@@ -79,8 +87,21 @@ def _trial(device: torch.device) -> Lack | None:
     except Exception as error:  # any of the compiler's, whose errors have no class in common with others
         if _is_of_tools(error):
             return Lack("Triton cannot build its launcher here", _TOOLS)
+        if _is_of_files(error):
+            return _unkept(error)
         return Lack(f"Triton does not run here ({_first_line(error)})", _VERSIONS)
     return None if exact else Lack("Triton computes wrong numbers here", _VERSIONS)
+
+
+def _is_of_files(error: Exception) -> TypeGuard[OSError]:
+    """Whether the directory of compiled kernels takes none, as where a user in a container has no home."""
+    return isinstance(error, OSError) and error.errno in _REFUSED
+
+
+def _unkept(error: OSError) -> Lack:
+    name = "" if error.filename is None else f": `{os.fsdecode(error.filename)}`"
+    reason = f"Triton cannot keep its compiled kernels ({error.strerror}{name})"
+    return Lack(reason, "have `TRITON_CACHE_DIR` name a directory that can be written")
 
 
 def _first_line(error: Exception) -> str:

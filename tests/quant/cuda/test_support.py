@@ -41,7 +41,8 @@ def test_an_int8_weight_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) 
     times = linear.Weight.times
 
     def other(weight: linear.Weight, x: torch.Tensor) -> torch.Tensor:
-        return times(weight, x) if weight.is_nf4 else times(weight, x).nextafter(torch.tensor(9.0))
+        made = times(weight, x)
+        return made if weight.is_nf4 else made.nextafter(torch.full_like(made, 9.0))
 
     monkeypatch.setattr(linear.Weight, "times", other)
     assert trial() == "Triton computes wrong numbers here"
@@ -74,3 +75,35 @@ def test_what_has_to_be_installed_is_told(monkeypatch: pytest.MonkeyPatch, error
     assert lack is not None
     assert lack.reason == "Triton cannot build its launcher here"
     assert "gcc python3-dev" in lack.remedy
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (PermissionError(13, "Permission denied", "/.triton"), "Permission denied: `/.triton`"),
+        (
+            OSError(30, "Read-only file system", "/root/.triton/cache/AB"),
+            "Read-only file system: `/root/.triton/cache/AB`",
+        ),
+        (OSError(28, "No space left on device"), "No space left on device"),
+    ],
+)
+@pytest.mark.parametrize("when", ["in the trial", "later"])
+def test_compiled_kernels_that_cannot_be_kept_are_no_fault_of_versions(
+    when: str, error: OSError, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home that cannot be written, as of a user in a container who has none, and a disk that is full."""
+
+    def broken(_: torch.device) -> bool:
+        raise error
+
+    if when == "later":
+        monkeypatch.setattr(support, "_failed", {})
+        support.exclude(DEVICE, error)
+        lack = support.missing(DEVICE)
+    else:
+        monkeypatch.setattr(support, "_rounds_rows", broken)
+        lack = support._trial(DEVICE)
+    assert lack is not None
+    assert lack.reason == f"Triton cannot keep its compiled kernels ({words})"
+    assert "TRITON_CACHE_DIR" in lack.remedy
