@@ -125,6 +125,9 @@ def imitated() -> Iterator[list[Graph]]:
     def nothing(*_: Any) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def not_recording(_device: int, _pool: object) -> None:
+        raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+
     with (
         mock.patch.object(InterpretedFunction, "run", run),
         mock.patch.multiple(
@@ -138,5 +141,7 @@ def imitated() -> Iterator[list[Graph]]:
             device=nothing,
             synchronize=nothing,
         ),
+        # The allocator of a real card knows neither these pools nor, perhaps, this device.
+        mock.patch.object(torch._C, "_cuda_endAllocateToPool", not_recording),
     ):
         yield graphs

@@ -70,6 +70,12 @@ def logits(loaded: LoadedModel) -> torch.Tensor:
         return network.denoise(canvas, cache, soft).cpu()
 
 
+def assert_same(found: torch.Tensor, expected: torch.Tensor, device: str) -> None:
+    """The same bits on a CPU; on a card kernels compute layers that stay, and sum in an order of their own."""
+    tolerance = 0.0 if device == "cpu" else 1e-4
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
+
+
 @pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize("offloaded", [(3,), (1, 2, 3), (0, 1, 2, 3)], ids=len)
 @pytest.mark.parametrize("form", ["plain", "4bit", "int8"])
@@ -82,7 +88,7 @@ def test_offloaded_layers_compute_what_kept_ones_do(
 ) -> None:
     weights = open_weights(directories[form])
     kept, moved = (placed(weights, torch.device(device), layers) for layers in ((), offloaded))
-    assert torch.equal(logits(moved), logits(kept))
+    assert_same(logits(moved), logits(kept), device)
 
 
 @pytest.mark.parametrize("form", ["plain", "4bit"])
@@ -199,4 +205,4 @@ def test_layers_on_two_cards(directories: dict[str, Path], monkeypatch: pytest.M
     monkeypatch.setattr(loader, "place", lambda *_, **__: placement)
     spread = load_model(weights, one, torch.float32, further=(two,))
     assert {tensor.device for tensor in spread.network.layers[3].state_dict().values()} == {two}
-    assert torch.equal(logits(spread), logits(alone))
+    assert_same(logits(spread), logits(alone), "cuda")

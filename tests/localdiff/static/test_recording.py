@@ -51,6 +51,12 @@ def test_without_a_recorder_it_is_run_every_time(graphs: list[Any]) -> None:
     assert number.item() == 3 and not graphs
 
 
+def test_the_stand_in_reaches_no_allocator(graphs: list[Any]) -> None:
+    """That of a real card takes pools of its own alone, and anything else is a TypeError."""
+    with pytest.raises(RuntimeError, match="not currently recording"):
+        torch._C._cuda_endAllocateToPool(1, torch.cuda.graph_pool_handle())
+
+
 def test_what_cannot_be_recorded_is_run_every_time(graphs: list[Any], caplog: pytest.LogCaptureFixture) -> None:
     @contextmanager
     def graph(*_: object, **__: object) -> Iterator[None]:
