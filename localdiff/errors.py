@@ -106,8 +106,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _ALLOCATIONS)
 
 
+_FAILURES = ("CUDA error:", "CUDA unknown error", "Triton Error [CUDA]")
+"""How messages begin where CUDA fails in a call of torch's libraries, at its start, and in a launch of Triton's."""
+
+
 def gpu_failure(error: BaseException) -> str | None:
-    """What CUDA says of a GPU that failed, in a line; None for any other error. Does not import torch."""
+    """What is said of a GPU that failed, in a line; None for any other error. Does not import torch."""
     words = str(error).strip().partition("\n")[0]
-    is_cuda = type(error).__name__ == "AcceleratorError" or words.startswith("CUDA error:")
-    return words if isinstance(error, RuntimeError) and is_cuda else None
+    is_of_cuda = type(error).__name__ == "AcceleratorError" or words.startswith(_FAILURES)
+    return words if isinstance(error, RuntimeError) and is_of_cuda else None

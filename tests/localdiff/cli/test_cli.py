@@ -199,12 +199,18 @@ def test_torch_running_out_of_memory_is_no_bug(cli: Cli) -> None:
     assert result.stderr.startswith("error: out of memory\n")
 
 
-@pytest.mark.parametrize("name", ["AcceleratorError", "RuntimeError"])
-def test_a_gpu_that_fails_is_no_bug_of_the_command(cli: Cli, name: str) -> None:
-    """Torch has an error of its own for most of them, and none for those of CUDA's libraries."""
-    words = "CUDA error: an illegal memory access was encountered"
-    failure = type(name, (RuntimeError,), {})(f"{words}\nCUDA kernel errors might be reported at some other call")
-    cli.engine = ScriptedEngine(error=failure)
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("AcceleratorError", "CUDA error: an illegal memory access was encountered"),
+        ("RuntimeError", "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx(handle)`"),
+        ("RuntimeError", "Triton Error [CUDA]: an illegal memory access was encountered"),
+    ],
+)
+def test_a_gpu_that_fails_is_no_bug_of_the_command(cli: Cli, name: str, words: str) -> None:
+    """Torch has an error of its own for most of its failures, and none for those of CUDA's libraries."""
+    failure = type(name, (RuntimeError,), {})
+    cli.engine = ScriptedEngine(error=failure(f"{words}\nCUDA kernel errors might be reported at some other call"))
     result = cli("run", "-m", "demo", "hi")
     assert result.code == 4
     assert result.stderr.startswith(f"error: the GPU failed ({words})\nhint: `localdiff doctor` examines it")
