@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from localdiff.events import RunFinished
 from localdiff.loading import LoadProgress, tell_nobody
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
-from localdiff.static import Denoiser
+from localdiff.static import Denoiser, StepPath, runs
 from localdiff.static.program import Program
 from quant.cuda import support
 from quant.cuda.support import missing
@@ -85,3 +85,32 @@ def test_too_little_memory_is_not_a_kernels_fault(error: RuntimeError, monkeypat
     with pytest.raises(type(error)):
         load()
     assert missing(CPU) is None
+
+
+class Failing:
+    """A denoiser whose steps end in an error."""
+
+    path = StepPath(static=True)
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def warm_up(self, _: LoadProgress) -> None:
+        raise self._error
+
+
+def test_a_gpu_that_computes_nothing_any_more_is_not_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an illegal access every call fails; after a launch that was refused, none does."""
+    card, error = torch.device("cuda", 0), RuntimeError("CUDA error: an illegal memory access was encountered")
+    denoiser: Any = Failing(error)
+
+    def synchronize(_: torch.device) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    with pytest.raises(RuntimeError) as raised:
+        runs(denoiser, card)
+    assert raised.value is error and missing(card) is None
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    assert not runs(denoiser, card)
+    assert missing(card) is not None
