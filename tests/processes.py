@@ -97,14 +97,15 @@ class Cli:
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """The environment for a process under test: no colours asked for, no user's settings."""
+    """The environment for a process under test: no colours asked for, no user's settings, no GPU."""
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("LOCALDIFF_", "HF_", "XDG_")) and name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
     }
     home = os.environ.get("LOCALDIFF_HOME", str(ROOT / "build" / "nobody"))  # conftest sets it: nobody's own settings
-    return kept | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "LOCALDIFF_HOME": home} | changes
+    own = {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "LOCALDIFF_HOME": home, "CUDA_VISIBLE_DEVICES": ""}
+    return kept | own | changes
 
 
 def command(script: Mapping[str, object] | None, arguments: Sequence[str]) -> list[str]:
