@@ -20,8 +20,7 @@ EVERYWHERE = {"errors", "config", "paths", "options", "sizes", "__init__"}
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"engine", "events"},
     "__main__": {"cli"},
-    "cli": {"adapter_reference", "chat", "commands", "exits", "quant", "store", "ui", "view"},
-    "exits": {"ui", "quant"},
+    "cli": {"adapter_reference", "chat", "commands", "quant", "store", "ui", "view"},
     "commands": {
         "adapter_reference",
         "chat",
@@ -159,7 +158,6 @@ ALLOWED_LATE: dict[str, set[str]] = {"engine": {"opening"}}
 
 TORCH_FREE = {
     "cli",
-    "exits",
     "adapter_reference",
     "chat",
     "commands",
@@ -180,7 +178,7 @@ TORCH_FREE = {
 }
 ONLY_IMPORTER = {
     "huggingface_hub": {"hub"},
-    "typer": {"cli", "exits"},
+    "typer": {"cli"},
     "prompt_toolkit": {"chat", "commands"},
     "jinja2": {"text", "demo"},
     "tomlkit": {"config"},

@@ -4,6 +4,7 @@
     options, requests                           options that several commands have, and what is made of them
     help, later, configured                     Typer's classes: plain help pages, commands loaded when called, settings
     completion, shells                          shell completion
+    exits                                       how a command ends: exit code, error and hint
 
 Knows names and first sentences; loads the module of the command that is called, and never torch. `docs/cli.md` is
 written from it by `make docs`.
@@ -18,8 +19,8 @@ from typing import Annotated
 import typer
 
 from localdiff import __version__
+from localdiff.cli.exits import Edge
 from localdiff.cli.later import program
-from localdiff.exits import Edge
 from localdiff.ui.abandonable import leave
 
 PROGRAM = "localdiff"

@@ -12,11 +12,11 @@ import typer
 
 from localdiff.cli import options
 from localdiff.cli.configured import configured
+from localdiff.cli.exits import decide_streams
 from localdiff.cli.help import Group
 from localdiff.cli.requests import generate_options, model_choice
 from localdiff.commands.bench_quality import QualityRequest, bench_quality
 from localdiff.commands.bench_step import StepRequest, bench_step
-from localdiff.exits import decide_streams
 
 bench = typer.Typer(name="bench", cls=Group, help="Measure what this machine and these weights do.")
 

@@ -14,9 +14,9 @@ import typer
 
 from localdiff.cli import options
 from localdiff.cli.configured import GENERATING, configured, live_wish
+from localdiff.cli.exits import decide_streams
 from localdiff.cli.requests import generate_options, model_choice
 from localdiff.errors import UsageError
-from localdiff.exits import decide_streams
 
 
 def add_to(app: typer.Typer) -> None:

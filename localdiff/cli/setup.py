@@ -11,9 +11,9 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+from localdiff.cli.exits import decide_streams
 from localdiff.cli.help import Command, Group
 from localdiff.cli.shells import SCRIPTS
-from localdiff.exits import decide_streams
 from localdiff.ui.output import Color
 
 _COLOR = typer.Option(help="Whether to use colour.")

@@ -15,9 +15,9 @@ import typer
 from localdiff import store
 from localdiff.cli import options
 from localdiff.cli.configured import configured
+from localdiff.cli.exits import decide_streams
 from localdiff.cli.help import Command, Group
 from localdiff.cli.requests import generate_options, model_choice
-from localdiff.exits import decide_streams
 from localdiff.ui.output import Color
 from localdiff.view.palette import PaletteName
 

@@ -12,11 +12,11 @@ from typing import Annotated
 import typer
 
 from localdiff.cli.configured import configured
+from localdiff.cli.exits import decide_streams
 from localdiff.cli.help import Command, Group
 from localdiff.commands.models import list_models, remove_model
 from localdiff.commands.quantize import QuantizeRequest, quantize
 from localdiff.commands.question import asker
-from localdiff.exits import decide_streams
 from localdiff.store import MODEL
 from quant import DEFAULT_RECIPE, RECIPES
 
