@@ -189,7 +189,7 @@ def read_start(file: str, read: Callable[[int], bytes]) -> bytes:
 def _files_of(directory: Path) -> tuple[list[str], dict[str, str]]:
     """Weight file names, and the index: tensor → file."""
     index = directory / INDEX_FILE
-    if (directory / SINGLE_FILE).exists():  # before an index, as in `localdiff.checkpoint` and transformers
+    if (directory / SINGLE_FILE).exists():  # before an index, as in `localdiff.load.checkpoint` and transformers
         return [SINGLE_FILE], {}
     if not index.exists():
         raise SourceError(f"`{directory}` has neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", HINT)

@@ -1,5 +1,6 @@
 """Loading: from a checkpoint directory to a model on its devices.
 
+    checkpoint   the named tensors and JSON files of a directory
     stored       the tensors, in whichever of three forms they are stored
     accounting   which tensor fills which parameter
     devices      what `--device` and `--dtype` mean here, and how much memory there is

@@ -24,9 +24,9 @@ from quant.errors import QuantError
 from quant.job import JOB_FILE
 from quant.manifest import MANIFEST_FILE, Manifest, read_manifest
 
-from ..checkpoint import Checkpoint
 from ..errors import WeightsError
 from .accounting import DECODER, ENCODER
+from .checkpoint import Checkpoint
 
 KEEP = "keep"
 PLAIN_RECIPE = "bf16"

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from localdiff.checkpoint import Checkpoint
+from localdiff.load.checkpoint import Checkpoint
 from quant.errors import SourceError
 from quant.reader import SourceReader
 from quant.released import released_shapes

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff.checkpoint import Checkpoint
 from localdiff.demo.architecture import config_json
 from localdiff.demo.evaluate import evaluate, held_out
 from localdiff.demo.export import export
@@ -18,6 +17,7 @@ from localdiff.demo.training import initialise
 from localdiff.demo.vocabulary import VOCABULARY_SIZE
 from localdiff.engine import Engine
 from localdiff.load import load_model, open_weights
+from localdiff.load.checkpoint import Checkpoint
 from localdiff.model.config import ModelConfig
 from localdiff.options import GenerateOptions
 

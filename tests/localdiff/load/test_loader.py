@@ -12,9 +12,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from localdiff.checkpoint import Checkpoint
 from localdiff.errors import ResourceError, WeightsError
 from localdiff.load import load_model, loader, open_weights
+from localdiff.load.checkpoint import Checkpoint
 from localdiff.load.placement import Demand
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma

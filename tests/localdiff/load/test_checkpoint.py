@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from localdiff.checkpoint import Checkpoint
 from localdiff.errors import WeightsError
+from localdiff.load.checkpoint import Checkpoint
 
 TENSORS = {
     "a.weight": torch.arange(6, dtype=torch.float32).view(2, 3),

@@ -19,7 +19,7 @@ from torch import Tensor
 from quant.dtypes import HEADER_DTYPES
 from quant.manifest import MANIFEST_FILE
 
-from .errors import WeightsError
+from ..errors import WeightsError
 
 CONFIG_FILE = "config.json"
 GENERATION_CONFIG_FILE = "generation_config.json"
