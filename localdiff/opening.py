@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,9 +16,11 @@ from typing import Any
 import torch
 
 from quant.dtypes import short_name
+from quant.switch import SwitchError
 
 from .adapter import open_adapter
 from .arguments import device_of, positive, reference_of, text_of
+from .errors import UsageError
 from .hub import resolve
 from .identity import ModelIdentity
 from .load import (
@@ -94,15 +96,10 @@ def open_model(
         names=() if source.is_private else (source.name,),
         progress=progress,
     )
-    loaded = load()
-    denoiser = _denoiser(loaded)
-    if not runs(denoiser, where, progress):  # from now on kernels are lacking there
-        _log.warning("a GPU kernel failed in a first step: the model is loaded again, without kernels")
-        del loaded, denoiser  # there is no memory for a second model
-        gc.collect()
-        torch.cuda.empty_cache()
-        loaded = load()
-        denoiser = _denoiser(loaded)
+    try:
+        loaded, denoiser = _that_runs(load, where, progress)
+    except SwitchError as error:
+        raise UsageError(error.message, error.hint) from error
     return OpenedModel(
         network=loaded.network,
         denoiser=denoiser,
@@ -121,6 +118,22 @@ def open_model(
         ),
         placement=loaded.placement,
     )
+
+
+def _that_runs(
+    load: Callable[[], LoadedModel], device: torch.device, progress: LoadProgress
+) -> tuple[LoadedModel, Denoiser]:
+    """A model and its denoiser, whose first steps have run; where one of its kernels fails in them, without kernels."""
+    loaded = load()
+    denoiser = _denoiser(loaded)
+    if not runs(denoiser, device, progress):  # from now on kernels are lacking there
+        _log.warning("a GPU kernel failed in a first step: the model is loaded again, without kernels")
+        del loaded, denoiser  # there is no memory for a second model
+        gc.collect()
+        torch.cuda.empty_cache()
+        loaded = load()
+        denoiser = _denoiser(loaded)
+    return loaded, denoiser
 
 
 def _denoiser(loaded: LoadedModel) -> Denoiser:

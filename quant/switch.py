@@ -5,13 +5,20 @@ from __future__ import annotations
 import os
 from typing import TypeVar
 
+from .errors import QuantError
+
 Option = TypeVar("Option", bound=str)
 
 
-class SwitchError(ValueError):
+class SwitchError(QuantError):
     """An environment variable has an invalid value."""
 
-    hint = "it is an environment variable; `docs/configuration.md` says where its values are listed"
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message, "it is an environment variable; `docs/configuration.md` says where its values are listed"
+        )
 
 
 def chosen(name: str, *options: Option) -> Option:

@@ -27,6 +27,7 @@ from localdiff.doctor.weights import check_weights
 from localdiff.errors import LocaldiffError
 from localdiff.store import is_demo, stored_models
 from localdiff.ui.abilities import abilities
+from quant import QuantError
 
 if TYPE_CHECKING:
     from localdiff.doctor.torch_devices import Device
@@ -176,7 +177,7 @@ def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
                 advice="a disk, a driver or the network hangs: `localdiff doctor --quick` skips what computes",
             )
         ]
-    except LocaldiffError as error:
+    except (LocaldiffError, QuantError) as error:
         return [
             Finding(
                 subject=check.name,

@@ -18,7 +18,6 @@ from localdiff.bench.step.paths import path_of
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.pattern import uniform, words
 from localdiff.doctor.values import Values
-from localdiff.switches import reading_switches
 from quant.codec import Codec, Encoded, codes_shape, scales_shape
 from quant.codecs import CODECS
 from quant.cpu import choice as cpu
@@ -121,13 +120,12 @@ def make_fast(model: nn.Module, device: torch.device) -> None:
     """Replaces the modules of a model by fast ones as in a large model, whatever their size.
 
     Raises:
-        UsageError: an environment variable has an invalid value.
+        SwitchError: an environment variable has an invalid value.
     """
-    with reading_switches():
-        if device.type == "cpu":
-            cpu.prepare(model, least=0)
-        elif device.type == "cuda":
-            cuda.prepare(model, device)
+    if device.type == "cpu":
+        cpu.prepare(model, least=0)
+    elif device.type == "cuda":
+        cuda.prepare(model, device)
 
 
 @torch.inference_mode()

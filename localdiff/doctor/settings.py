@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from localdiff.config import Settings, load_settings, strange_variables
 from localdiff.doctor.finding import USAGE, Finding
 from localdiff.errors import UsageError
-from localdiff.switches import reading_switches
 from quant.cpu.switches import cpu_path
 from quant.cuda.switches import check_switches
+from quant.switch import SwitchError
 
 _PRIVATE = {"text"}
 """Kinds of settings whose values may hold names; the report says only that they are set."""
@@ -29,7 +29,7 @@ def read_settings(env: Mapping[str, str] = os.environ) -> Settings | UsageError:
 
 def check_settings(settings: Settings | UsageError, env: Mapping[str, str] = os.environ) -> list[Finding]:
     """One finding for the settings, one for every variable that nobody reads."""
-    findings = [_settings(_switches_error() or settings)]
+    findings = [_settings(_switch_error() or settings)]
     for name, meant in strange_variables(env):
         findings.append(
             Finding(
@@ -43,19 +43,18 @@ def check_settings(settings: Settings | UsageError, env: Mapping[str, str] = os.
     return findings
 
 
-def _switches_error() -> UsageError | None:
+def _switch_error() -> SwitchError | None:
     """What is wrong with a variable that selects how to compute, which `run` reads only once a model is loaded."""
     try:
-        with reading_switches():
-            cpu_path()
-            check_switches()
-    except UsageError as error:
+        cpu_path()
+        check_switches()
+    except SwitchError as error:
         return error
     return None
 
 
-def _settings(settings: Settings | UsageError) -> Finding:
-    if isinstance(settings, UsageError):
+def _settings(settings: Settings | UsageError | SwitchError) -> Finding:
+    if isinstance(settings, UsageError | SwitchError):
         return Finding(
             subject="settings",
             status="fail",

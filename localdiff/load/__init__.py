@@ -5,7 +5,7 @@
     accounting   which tensor fills which parameter
     devices      what `--device` and `--dtype` mean here, and how much memory there is
     placement    which layer is on which device
-    cpu, gpu     fast modules on a CPU and on an NVIDIA GPU
+    gpu          fast modules on an NVIDIA GPU
     threads      how many threads a small model computes on
     offload      layers that are not kept where they compute
     loader       all of these, in order

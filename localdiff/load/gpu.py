@@ -13,8 +13,6 @@ from torch import nn
 
 from quant.cuda.choice import prepare
 
-from ..switches import reading_switches
-
 _log = logging.getLogger(__name__)
 
 
@@ -28,10 +26,9 @@ def prepare_gpu(
         passing: paths of modules whose weights are on the GPU during their pass only; they stay as they are.
 
     Raises:
-        UsageError: an environment variable has an invalid value.
+        SwitchError: an environment variable has an invalid value.
     """
-    with reading_switches():
-        prepared = prepare(network, device, keep={*adapted, *passing})
+    prepared = prepare(network, device, keep={*adapted, *passing})
     for path in prepared.paths:
         _log.info("%s", path)
     if adapted:

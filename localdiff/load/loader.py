@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from quant.cpu.choice import prepare as prepare_cpu
 from quant.memory import SLACK, Held, MemoryAccount, cache_bytes
 from quant.modules import swap_modules
 
@@ -29,7 +30,6 @@ from ..loading import LoadProgress, tell_nobody
 from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
 from .accounting import account
-from .cpu import prepare_cpu
 from .devices import free_bytes
 from .gpu import prepare_gpu
 from .placement import Budget, Demand, LayerDemand, Placement, cost, place
@@ -80,6 +80,7 @@ def load_model(
     Raises:
         WeightsError: the checkpoint or the adapter is incomplete, damaged, or another model's.
         ResourceError: the model does not fit.
+        SwitchError: an environment variable has an invalid value.
     """
     config = ModelConfig.from_dict(weights.checkpoint.config())
     with torch.device("meta"):

@@ -67,7 +67,7 @@ class Denoiser:
         """One that takes `StepPath.for_device`, and prepares the model for it.
 
         Raises:
-            UsageError: an environment variable has an invalid value.
+            SwitchError: an environment variable has an invalid value.
         """
         path = StepPath.for_device(model, device, one_device=one_device, stays=stays).prepare(model)
         if device.type == "cuda":

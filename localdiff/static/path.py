@@ -15,7 +15,6 @@ from ..model.diffusion_gemma import DiffusionGemma
 from ..model.fused_layer_ops import FusedLayerOps
 from ..model.layer_ops import set_layer_ops
 from ..model.projections import fuse_projections
-from ..switches import reading_switches
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,12 +58,10 @@ class StepPath:
                 fused nor captured.
 
         Raises:
-            UsageError: an environment variable has an invalid value.
+            SwitchError: an environment variable has an invalid value.
         """
-        with reading_switches():
-            plain = {part: is_plain(part) for part in PARTS}
-            check_switches()  # a wrong value is an error even without a GPU
-            sparse = is_sparse()
+        plain = {part: is_plain(part) for part in PARTS}
+        check_switches()  # a wrong value is an error even without a GPU
         if device.type != "cuda":
             return cls()
         triton = one_device and not plain["step"] and missing(device) is None
@@ -77,7 +74,7 @@ class StepPath:
             layer_ops=triton and not plain["layer-ops"],
             projections=static and not plain["projections"],
             fuses_commits=not plain["commit"],
-            sparse=static and sparse,
+            sparse=static and is_sparse(),
         )
 
     def prepare(self, model: DiffusionGemma) -> StepPath:

@@ -15,6 +15,7 @@ import torch
 
 from quant.codec import stored_bytes
 from quant.codecs import CODECS
+from quant.cpu.choice import prepare as prepare_cpu
 from quant.errors import RecipeError
 from quant.memory import SLACK, Held, MemoryAccount
 from quant.recipe import Recipe, recipe_named
@@ -24,7 +25,6 @@ from ...errors import ResourceError, UsageError
 from ...hub import resolve
 from ...load import account, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
 from ...load.accounting import checkpoint_name
-from ...load.cpu import prepare_cpu
 from ...load.devices import dtype_named, free_bytes
 from ...load.gpu import prepare_gpu
 from ...model.config import ModelConfig

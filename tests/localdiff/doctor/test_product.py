@@ -23,12 +23,12 @@ from localdiff.doctor.product import (
     relative_error,
 )
 from localdiff.doctor.values import Values, load_values
-from localdiff.errors import UsageError
 from quant.codec import Encoded
 from quant.codecs import CODECS
 from quant.cpu.experts import CpuExperts
 from quant.cuda.switches import EXPERTS
 from quant.modules import QuantExperts, QuantLinear
+from quant.switch import SwitchError
 
 CPU = torch.device("cpu")
 
@@ -97,7 +97,7 @@ def test_experts_are_tried_as_a_large_model_has_them(values: Values, monkeypatch
 
 def test_a_switch_that_says_nonsense_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(EXPERTS, "fastest")
-    with pytest.raises(UsageError, match=EXPERTS):
+    with pytest.raises(SwitchError, match=EXPERTS):
         make_fast(nn.Module(), torch.device("cuda"))
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from localdiff import opening
+from localdiff.engine import Engine
 from localdiff.errors import LocaldiffError, ResourceError, UsageError
 from localdiff.load import devices, further_devices, load_model, open_weights, resolve_device, resolve_dtype
 from localdiff.load.stored import StoredWeights
@@ -188,3 +189,13 @@ def test_a_refused_dtype(weights: StoredWeights, name: str, reason: str) -> None
     with pytest.raises(LocaldiffError, match=reason) as caught:
         resolve_dtype(name, CPU, weights)
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("variable", "value"), [("LOCALDIFF_CUDA_PLAIN", "stp"), ("LOCALDIFF_CPU_PATH", "quick")])
+def test_a_switch_that_says_nothing_known_is_the_users(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(UsageError, match=value) as error:
+        Engine.load("demo", device="cpu", context=64)
+    assert error.value.hint is not None and "environment variable" in error.value.hint

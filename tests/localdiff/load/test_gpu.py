@@ -7,9 +7,9 @@ import logging
 import pytest
 import torch
 
-from localdiff.errors import UsageError
 from localdiff.load import gpu
 from quant.cuda.choice import Prepared
+from quant.switch import SwitchError
 from tests import tiny
 
 CARD = torch.device("cuda", 0)
@@ -40,5 +40,5 @@ def test_experts_that_an_adapter_adds_to_stay_plain(
 
 def test_a_switch_that_says_nothing_known_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", "a7")
-    with pytest.raises(UsageError, match="LOCALDIFF_CUDA_EXPERTS=a7 should be a16 or a8"):
+    with pytest.raises(SwitchError, match="LOCALDIFF_CUDA_EXPERTS=a7 should be a16 or a8"):
         gpu.prepare_gpu(tiny.model(), CARD)

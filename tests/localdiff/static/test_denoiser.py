@@ -20,11 +20,12 @@ from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.paired import PairedNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import Engine
-from localdiff.errors import UsageError, WeightsError
+from localdiff.errors import WeightsError
 from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
 from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
 from localdiff.static import Denoiser, StepPath, outcome
+from quant.switch import SwitchError
 from tests import tiny
 from tests.kernels import needs_interpreter
 from tests.steps import denoiser_of
@@ -282,5 +283,5 @@ def test_a_switch_that_says_nothing_known_is_an_error(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(SwitchError, match=words):
         Denoiser.for_device(tiny.model(), torch.device("cuda"))

@@ -14,12 +14,12 @@ from localdiff.adapter.modules import AdaptedLinear
 from localdiff.denoising import BlockSettings
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
-from localdiff.errors import UsageError
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.projections import Projections, fuse_projections
 from localdiff.static import Denoiser
 from quant.cuda import choice
+from quant.switch import SwitchError
 from tests import tiny
 from tests.allocations import Allocations
 from tests.kernels import DEVICE, needs_triton
@@ -158,5 +158,5 @@ def test_no_more_than_one_stack_is_held_twice(recipe: str, dense: str, monkeypat
 @pytest.mark.parametrize("variable", ["LOCALDIFF_CUDA_DENSE", "LOCALDIFF_CUDA_EXPERTS"])
 def test_a_wrong_switch_is_an_error_where_there_is_no_card_too(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "plain")
-    with pytest.raises(UsageError, match=f"{variable}=plain should be a16 or a8"):
+    with pytest.raises(SwitchError, match=f"{variable}=plain should be a16 or a8"):
         Denoiser.for_device(tiny.model(), torch.device("cpu"))

@@ -26,6 +26,7 @@ from localdiff.static import Denoiser, denoiser
 from localdiff.static.reading import read_through_torch
 from quant.recipe import RECIPES
 from quant.released import LAYERS
+from quant.switch import SwitchError
 from tests.kernels import needs_triton
 from tests.localdiff.bench.step.small import CANVAS, CEILINGS, small_subject
 from tests.steps import denoiser_of
@@ -258,5 +259,5 @@ def test_words_that_mean_nothing(given: dict[str, str], words: str) -> None:
 
 def test_a_switch_with_an_invalid_value_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CPU_PATH", "x")
-    with pytest.raises(UsageError, match="LOCALDIFF_CPU_PATH=x should be auto, plain or fast"):
+    with pytest.raises(SwitchError, match="LOCALDIFF_CPU_PATH=x should be auto, plain or fast"):
         small_subject()
