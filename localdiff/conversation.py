@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .arguments import checked_run
-from .context import common_length
 from .diffusion.noise import Noise
 from .engine import Engine
+from .engine.arguments import checked_run
+from .engine.context import common_length
 from .errors import UsageError
 from .events import Event
 from .options import GenerateOptions

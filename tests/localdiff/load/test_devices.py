@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff import opening
-from localdiff.engine import Engine
+from localdiff.engine import Engine, opening
 from localdiff.errors import LocaldiffError, ResourceError, UsageError
 from localdiff.load import devices, further_devices, load_model, open_weights, resolve_device, resolve_dtype
 from localdiff.load.stored import StoredWeights

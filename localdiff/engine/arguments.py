@@ -11,8 +11,8 @@ from typing import cast
 
 import torch
 
-from .errors import ArgumentError, UsageError, kind_of
-from .options import GenerateOptions
+from ..errors import ArgumentError, UsageError, kind_of
+from ..options import GenerateOptions
 
 
 def reference_of(name: str, value: object) -> str:

@@ -18,12 +18,11 @@ import torch
 from quant.dtypes import short_name
 from quant.switch import SwitchError
 
-from .adapter import open_adapter
-from .arguments import device_of, positive, reference_of, text_of
-from .errors import UsageError
-from .hub import resolve
-from .identity import ModelIdentity
-from .load import (
+from ..adapter import open_adapter
+from ..errors import UsageError
+from ..hub import resolve
+from ..identity import ModelIdentity
+from ..load import (
     LoadedModel,
     Placement,
     further_devices,
@@ -34,11 +33,12 @@ from .load import (
     settle_threads,
     unused_gpu,
 )
-from .loading import LoadProgress, tell_nobody
-from .model.diffusion_gemma import DiffusionGemma
-from .static import Denoiser, runs
-from .text.template import ChatTemplate
-from .text.tokenizer import Tokenizer
+from ..loading import LoadProgress, tell_nobody
+from ..model.diffusion_gemma import DiffusionGemma
+from ..static import Denoiser, runs
+from ..text.template import ChatTemplate
+from ..text.tokenizer import Tokenizer
+from .arguments import device_of, positive, reference_of, text_of
 
 _log = logging.getLogger(__name__)
 

@@ -1,7 +1,6 @@
-"""The generation engine: a prompt goes in, events come out.
+"""The main path: the phases of a run, in order.
 
-Knows tokens, the cache and the order of phases; knows nothing about terminals, output files, or how to draw. The
-numbered phases from `Engine.generate` on are those of `docs/how-it-works.md`.
+The numbers from `Engine.generate` on are those of `docs/how-it-works.md`.
 """
 
 from __future__ import annotations
@@ -20,14 +19,12 @@ from torch import Tensor
 
 from quant.memory import PREFILL_CHUNK
 
-from .arguments import checked_run
-from .context import Context
-from .denoising import BlockSettings, Step
-from .diffusion.noise import Noise, ReferenceNoise, SeededNoise
-from .diffusion.settings import SamplerSettings
-from .diffusion.stopping import StopRule
-from .errors import ContextError, UsageError, WeightsError
-from .events import (
+from ..denoising import BlockSettings, Step
+from ..diffusion.noise import Noise, ReferenceNoise, SeededNoise
+from ..diffusion.settings import SamplerSettings
+from ..diffusion.stopping import StopRule
+from ..errors import ContextError, UsageError, WeightsError
+from ..events import (
     BlockCommitted,
     BlockReason,
     BlockStarted,
@@ -37,21 +34,21 @@ from .events import (
     RunStarted,
     TextCommitted,
 )
+from ..hardware import hardware_name
+from ..identity import ModelIdentity
+from ..loading import LoadProgress, tell_nobody
+from ..model.diffusion_gemma import DiffusionGemma
+from ..options import DRAWN_SEED_BITS, GenerateOptions
+from ..static import Denoiser
+from ..text.detok import ReplyDecoder
+from ..text.prompt import Prompt, prompt_ids
+from ..text.template import ChatTemplate
+from ..text.tokenizer import Tokenizer
+from .arguments import checked_run
+from .context import Context
 from .generation import Generation
-from .hardware import hardware_name
-from .identity import ModelIdentity
-from .loading import LoadProgress, tell_nobody
-from .model.diffusion_gemma import DiffusionGemma
-from .options import DRAWN_SEED_BITS, GenerateOptions
 from .prefill import prefill, read_last
-from .static import Denoiser
 from .stats import StatsKeeper
-from .text.detok import ReplyDecoder
-from .text.prompt import Prompt, prompt_ids
-from .text.template import ChatTemplate
-from .text.tokenizer import Tokenizer
-
-__all__ = ["Engine", "ModelIdentity", "Prompt"]
 
 
 class Engine:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ..diffusion.noise import Noise
+from ..diffusion.settings import SamplerSettings
+from ..diffusion.stopping import StopRule
+from ..events import Channel, FinishReason, RunStarted
+from ..text.detok import ReplyDecoder
 from .context import Context
-from .diffusion.noise import Noise
-from .diffusion.settings import SamplerSettings
-from .diffusion.stopping import StopRule
-from .events import Channel, FinishReason, RunStarted
 from .stats import StatsKeeper
-from .text.detok import ReplyDecoder
 
 
 @dataclass(kw_only=True, slots=True)

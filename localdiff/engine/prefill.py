@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 
-from .events import Prefilled
+from ..events import Prefilled
 from .generation import Generation
 
 

@@ -12,8 +12,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from localdiff.context import Context
 from localdiff.engine import Engine
+from localdiff.engine.context import Context
 from localdiff.events import BlockStarted, DenoiseStep, Event, Prefilled, RunFinished
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions

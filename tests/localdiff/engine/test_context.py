@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localdiff.context import Context, common_length
+from localdiff.engine.context import Context, common_length
 from localdiff.model.cache import MAX_SNAPSHOTS
 from tests import tiny
 from tests.caches import assert_same, prefill

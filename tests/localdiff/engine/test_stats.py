@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from localdiff import stats
+from localdiff.engine import stats
+from localdiff.engine.stats import StatsKeeper
 from localdiff.events import BlockCommitted, BlockReason, BlockStats
-from localdiff.stats import StatsKeeper
 
 
 class Clock:

@@ -1,0 +1,18 @@
+"""The engine: a prompt goes in, events come out.
+
+    engine       the numbered phases of every run
+    opening      from the user's name of a model to all that an engine needs
+    arguments    checks of what a Python program passes
+    generation   one run: what was decided at its start, and what it has kept
+    prefill      encodes the prompt by chunks
+    context      the ids that a model has read, and their KV cache
+    stats        the figures of a run
+
+Knows tokens, the cache and the order of phases; knows nothing about terminals, output files, or how to draw.
+"""
+
+from ..identity import ModelIdentity
+from ..text.prompt import Prompt
+from .engine import Engine
+
+__all__ = ["Engine", "ModelIdentity", "Prompt"]
