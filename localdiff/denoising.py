@@ -86,12 +86,11 @@ def denoise_block(
         else:
             logits = model.denoise(canvas, cache, soft)
         # b. Read them: entropy, draft, samples. The logits are now capped and divided by the temperature.
-        sampler = None if settings.greedy else noise
         stats = read_logits(
             logits,
             softcap=model.config.softcap,
             temperature=temperature,
-            noise=sampler,
+            noise=None if settings.greedy else noise,
             alternatives=block.alternatives,
         )
         # c. Accept the surest, renoise the rest.

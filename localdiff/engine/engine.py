@@ -189,12 +189,12 @@ class Engine:
 
     def _answer(self, run: Generation, cancel: threading.Event) -> Iterator[Event]:
         # 2. The encoder writes them into the cache; the last ones may be left to the first denoise step.
-        left = yield from prefill(run, cancel, chunk=self.prefill_chunk, left=self._most_left)
+        commit_ids = yield from prefill(run, cancel, chunk=self.prefill_chunk, most_left=self._most_left)
         finish: FinishReason | None = "cancelled" if cancel.is_set() else None
         block = 0
         while finish is None:
             block += 1
-            draft = yield from self._draft(run, block, left, cancel)
+            draft = yield from self._draft(run, block, commit_ids, cancel)
             # 5. The draft becomes final, cut after its first end token and at the limit.
             final, finish = run.cut(draft.ids)
             if draft.reason == "cancelled" or (finish is None and cancel.is_set()):
@@ -207,9 +207,9 @@ class Engine:
             for channel, text in run.take(final, last=finish is not None):
                 yield TextCommitted(block=block, channel=channel, text=text)
             # 6. Another causal pass writes the block into the cache, or the next block's first step does.
-            left = ()
+            commit_ids = ()
             if finish is None and self.denoiser.path.fuses_commits:
-                left = final
+                commit_ids = final
             elif finish is None:
                 run.context.read(final)
                 run.stats.commit_done()
@@ -218,9 +218,9 @@ class Engine:
         yield RunFinished(reason=finish, token_ids=tuple(run.kept), stats=run.stats.finish(visible))
 
     def _draft(
-        self, run: Generation, number: int, left: Sequence[int], cancel: threading.Event
+        self, run: Generation, number: int, commit_ids: Sequence[int], cancel: threading.Event
     ) -> Generator[Event, None, _Draft]:
-        """Denoises block `number` to its last draft, behind the ids left to its first step."""
+        """Denoises block `number` to its last draft; its first step also writes `commit_ids` into the cache."""
         # 3. A canvas of noise.
         run.noise.at(number, 0)
         canvas = run.noise.canvas(run.event.canvas_length, run.event.vocab_size).to(self._device)
@@ -230,7 +230,7 @@ class Engine:
             position=len(run.prompt) + len(run.kept),
             canvas_ids=tuple(canvas.tolist()),
         )
-        ends_prompt = bool(left) and number == 1
+        ends_prompt = bool(commit_ids) and number == 1
         if not ends_prompt:
             yield started
         # 4. Denoise steps, until the draft is stable and confident.
@@ -243,7 +243,7 @@ class Engine:
             alternatives=run.alternatives,
         )
         draft, began = _Draft(), time.perf_counter()
-        steps = self._steps(run, canvas, block, left)
+        steps = self._steps(run, canvas, block, commit_ids)
         for step in steps:
             if ends_prompt and step.event.step == 1:
                 yield read_last(run)
@@ -356,11 +356,13 @@ class Engine:
         canvas, chunk = self.model.config.canvas_length, self.prefill_chunk
         return min(chunk, max(canvas, chunk - canvas)) if self.denoiser.path.fuses_commits else 0
 
-    def _steps(self, run: Generation, canvas: Tensor, block: BlockSettings, left: Sequence[int]) -> Generator[Step]:
-        """The steps of a block; the first one also encodes the ids left to it."""
-        steps = self.denoiser.denoise_block(run.context.cache, canvas, run.noise, block, left)
-        if left:
-            with run.context.written(left):
+    def _steps(
+        self, run: Generation, canvas: Tensor, block: BlockSettings, commit_ids: Sequence[int]
+    ) -> Generator[Step]:
+        """The steps of a block; what the first one writes into the cache counts as read once it is over."""
+        steps = self.denoiser.denoise_block(run.context.cache, canvas, run.noise, block, commit_ids)
+        if commit_ids:
+            with run.context.written(commit_ids):
                 first = next(steps)
             yield first
         yield from steps

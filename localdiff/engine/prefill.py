@@ -18,14 +18,14 @@ from .generation import Generation
 
 
 def prefill(
-    run: Generation, cancel: threading.Event, *, chunk: int, left: int
+    run: Generation, cancel: threading.Event, *, chunk: int, most_left: int
 ) -> Generator[Prefilled, None, tuple[int, ...]]:
     """Encodes the part of the prompt that the context does not hold.
 
     Args:
         cancel: checked before each chunk.
         chunk: most ids per pass.
-        left: most ids that may be left to the first denoise step; 0 leaves none.
+        most_left: most ids that may be left to the first denoise step; 0 leaves none.
 
     Returns:
         The ids that are left to that step. `read_last` reports when it has read them.
@@ -37,7 +37,7 @@ def prefill(
     done = run.held
     while done < total and not cancel.is_set():
         ids = run.prompt[done : done + chunk]
-        if total - done <= left:
+        if total - done <= most_left:
             ids = run.context.before_fork(run.prompt[done:])
             if not ids:
                 return tuple(run.prompt[done:])
