@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from localdiff.errors import ArgumentError, UsageError
 
-Noise: TypeAlias = Literal["seeded", "reference"]
+NoiseKind: TypeAlias = Literal["seeded", "reference"]
 
 MAX_SEED = 2**63 - 1
 DRAWN_SEED_BITS = 53
@@ -61,7 +61,7 @@ class GenerateOptions:
     temperature: float | None = None
     stability: int | None = None
     confidence: float | None = None
-    noise: Noise = "seeded"
+    noise: NoiseKind = "seeded"
     tool_calls: bool = False
     alternatives: int = 0
 

@@ -23,7 +23,7 @@ from ..denoising import BlockSettings, Step
 from ..diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from ..diffusion.settings import SamplerSettings
 from ..diffusion.stopping import StopRule
-from ..errors import ContextError, UsageError, WeightsError
+from ..errors import ContextError, UsageError
 from ..events import (
     BlockCommitted,
     BlockReason,
@@ -46,7 +46,7 @@ from ..text.template import ChatTemplate
 from ..text.tokenizer import Tokenizer
 from .arguments import checked_run
 from .context import Context
-from .generation import Generation
+from .generation import Generation, end_ids_of
 from .prefill import prefill, read_last
 from .stats import StatsKeeper
 
@@ -77,7 +77,7 @@ class Engine:
         self.template = template
         self.identity = identity
         self.settings = SamplerSettings.from_config(generation_config)
-        self.end_ids = _end_ids(generation_config)
+        self.end_ids = end_ids_of(generation_config)
         self._device = model.norm.weight.device
         self._dtype = model.norm.weight.dtype
         self.layer_devices = layer_devices or self._device
@@ -376,21 +376,3 @@ class _Draft:
     steps: int = 0
     seconds: float = 0.0
     reason: BlockReason = "step_limit"
-
-
-def _end_ids(generation_config: Mapping[str, Any]) -> tuple[int, ...]:
-    """Ids that end a turn. `generation_config.json` is the one place that lists them all.
-
-    Raises:
-        WeightsError: it lists none, or something that is no id.
-    """
-    ids = generation_config.get("eos_token_id")
-    hint = "use the `generation_config.json` that was published with the weights"
-    if ids is None:
-        raise WeightsError("generation_config.json lacks `eos_token_id`", hint)
-    listed = ids if isinstance(ids, list) else [ids]
-    if not listed or any(type(token) is not int for token in listed):
-        raise WeightsError(
-            f"generation_config.json: eos_token_id={ids!r} must be a whole number or a list of them", hint
-        )
-    return tuple(listed)

@@ -5,12 +5,14 @@ Knows limits and end tokens; knows nothing about the order of steps, which is th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..diffusion.noise import Noise
 from ..diffusion.settings import SamplerSettings
 from ..diffusion.stopping import StopRule
+from ..errors import WeightsError
 from ..events import Channel, FinishReason, RunStarted
 from ..text.detok import ReplyDecoder
 from .context import Context
@@ -55,3 +57,21 @@ class Generation:
         visible = [token for token in final if token not in self.event.end_ids]
         self.kept += visible
         return self.reply.push(visible) + (self.reply.finish() if last else [])
+
+
+def end_ids_of(generation_config: Mapping[str, Any]) -> tuple[int, ...]:
+    """Ids that end a turn. `generation_config.json` is the one place that lists them all.
+
+    Raises:
+        WeightsError: it lists none, or something that is no id.
+    """
+    ids = generation_config.get("eos_token_id")
+    hint = "use the `generation_config.json` that was published with the weights"
+    if ids is None:
+        raise WeightsError("generation_config.json lacks `eos_token_id`", hint)
+    listed = ids if isinstance(ids, list) else [ids]
+    if not listed or any(type(token) is not int for token in listed):
+        raise WeightsError(
+            f"generation_config.json: eos_token_id={ids!r} must be a whole number or a list of them", hint
+        )
+    return tuple(listed)
