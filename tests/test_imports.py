@@ -20,7 +20,7 @@ EVERYWHERE = {"errors", "config", "paths", "options", "sizes", "__init__"}
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"engine", "events"},
     "__main__": {"cli"},
-    "cli": {"adapter_reference", "chat", "commands", "quant", "store", "ui", "view"},
+    "cli": {"adapter_reference", "chat", "commands", "quant", "model_store", "ui", "view"},
     "commands": {
         "adapter_reference",
         "chat",
@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
         "doctor",
         "events",
         "loading",
-        "store",
+        "model_store",
         "private",
     },
     "chat": {"ui", "view", "strict", "events", "private"},
@@ -85,8 +85,8 @@ ALLOWED: dict[str, set[str]] = {
         "quant.cuda",
         "quant.modules",
     },
-    "hub": {"store"},
-    "store": {"private", "quant"},
+    "hub": {"model_store"},
+    "model_store": {"private", "quant"},
     "diffusion": set(),
     "model": {"quant.cuda", "quant.modules", "kernels"},
     "adapter": {"adapter_reference", "model"},
@@ -121,7 +121,7 @@ ALLOWED: dict[str, set[str]] = {
         "quant.modules",
         "ui",
         "bench",
-        "store",
+        "model_store",
         "hardware",
     },
     "errors": set(),
@@ -160,7 +160,7 @@ TORCH_FREE = {
     "config",
     "paths",
     "hub",
-    "store",
+    "model_store",
 }
 ONLY_IMPORTER = {
     "huggingface_hub": {"hub"},

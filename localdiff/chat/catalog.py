@@ -9,8 +9,8 @@ from datetime import datetime
 
 from localdiff.chat.session import Session
 from localdiff.chat.session_file import Opened
+from localdiff.chat.session_store import SessionStore
 from localdiff.chat.settings import ChatSettings
-from localdiff.chat.store import SessionStore
 from localdiff.errors import UsageError
 from localdiff.sizes import counted
 from localdiff.ui.output import printable

@@ -18,8 +18,8 @@ from localdiff.chat.partner import Partner, SaveTrace
 from localdiff.chat.remarks import Remark, remarks
 from localdiff.chat.reply import Reply
 from localdiff.chat.session import Attachment, Session, Turn, content_of
+from localdiff.chat.session_store import SessionStore
 from localdiff.chat.settings import ChatSettings
-from localdiff.chat.store import SessionStore
 from localdiff.chat.talker import Talker
 from localdiff.errors import ContextError, LocaldiffError, ResourceError, is_out_of_memory
 from localdiff.options import MAX_TOKENS, GenerateOptions

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from localdiff import store
+from localdiff import model_store
 from localdiff.cli import options
 from localdiff.cli.configured import configured
 from localdiff.cli.exits import decide_streams
@@ -209,7 +209,7 @@ def pair_command(
             help="What was quantized: a Hub id, a directory, or demo.",
             rich_help_panel=options.MODEL,
         ),
-    ] = store.MODEL,
+    ] = model_store.MODEL,
     offline: options.Offline = False,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",

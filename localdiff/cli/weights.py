@@ -17,7 +17,7 @@ from localdiff.cli.help import Command, Group
 from localdiff.commands.models import list_models, remove_model
 from localdiff.commands.quantize import QuantizeRequest, quantize
 from localdiff.commands.question import asker
-from localdiff.store import MODEL
+from localdiff.model_store import MODEL
 from quant import DEFAULT_RECIPE, RECIPES
 
 _RESULT = "Result"

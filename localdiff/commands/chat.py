@@ -20,8 +20,8 @@ from localdiff.chat.loop import Chat
 from localdiff.chat.partner import Interruptible, Partner, Reader, Render, View
 from localdiff.chat.session import Session
 from localdiff.chat.session_file import Opened
+from localdiff.chat.session_store import SessionStore
 from localdiff.chat.settings import ChatSettings, Looks, Think
-from localdiff.chat.store import SessionStore
 from localdiff.chat.talker import Talker
 from localdiff.chat.typeahead import typed_early, typing_ahead, typing_as_usual
 from localdiff.chat.typed import LineReader
@@ -38,7 +38,7 @@ from localdiff.identity import ModelIdentity
 from localdiff.loading import LoadProgress
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import DIM, Output, printable
-from localdiff.ui.summary import name_of
+from localdiff.ui.summary import shown_model
 from localdiff.ui.terminal import LiveWish
 
 
@@ -165,7 +165,7 @@ def _talk(
     reader = LineReader(stdin) if keyboard is None else _keyboard_reader(request, desk, early)
     if spoken.notes:
         identity = engine.identity
-        line = f"{name_of(identity)}, {identity.recipe} weights, {identity.dtype} on {identity.device}"
+        line = f"{shown_model(identity)}, {identity.recipe} weights, {identity.dtype} on {identity.device}"
         desk.say(spoken.stderr.styled(f"{line} {spoken.stderr.dot()} /help lists keys and commands", DIM))
     if opened.damage is not None and session.name is not None:
         spoken.warning(damage_line(session.name, opened))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from localdiff import store
+from localdiff import model_store
 from localdiff.commands.interrupt import interruptible
 from localdiff.loading import LoadProgress, tell_nobody
 
@@ -47,7 +47,7 @@ class ModelChoice:
         Raises:
             LocaldiffError: any error that a user can act on.
         """
-        model = store.default_model() if self.model is None else self.model
+        model = model_store.default_model() if self.model is None else self.model
         with interruptible():
             from localdiff.engine import Engine
 

@@ -1,18 +1,18 @@
 """`localdiff models`: lists and removes the quantized models on this machine.
 
-Knows columns and the question that is asked before something is deleted; `localdiff.store` defines what a model is.
+Knows columns and the question asked before something is deleted; `localdiff.model_store` defines what a model is.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from localdiff import paths, store
+from localdiff import model_store, paths
 from localdiff.commands.quantizing.lock import is_locked, locked
 from localdiff.commands.question import Ask
 from localdiff.errors import INTERRUPTED, UsageError
+from localdiff.model_store import DISCARDED, PARTIAL, StoredModel
 from localdiff.sizes import shown_size
-from localdiff.store import DISCARDED, PARTIAL, StoredModel
 from localdiff.ui.output import Output, printable
 from localdiff.view.columns import aligned
 
@@ -21,7 +21,7 @@ HEAD = ("name", "recipe", "size", "verified")
 
 def list_models(output: Output, *, as_json: bool = False) -> int:
     """Print a table of the models, or one JSON object, on stdout; returns 0."""
-    models = store.stored_models()
+    models = model_store.stored_models()
     if as_json:
         content = {"models": [_object(model) for model in models]}
         output.stdout.write_json(content)
@@ -53,7 +53,7 @@ def remove_model(name: str, output: Output, *, ask: Ask | None, yes: bool = Fals
         UsageError: there is no such model, a job is working on it, or nobody can say yes.
         ResourceError: the disk fails.
     """
-    model = store.find(name)
+    model = model_store.find(name)
     target = model.directory.with_name(name.removesuffix(PARTIAL).removesuffix(DISCARDED))
     if is_locked(target):
         raise UsageError(f"`localdiff quantize` is working on `{target.name}`", "stop it first, or wait until it ends")
@@ -65,7 +65,7 @@ def remove_model(name: str, output: Output, *, ask: Ask | None, yes: bool = Fals
         if not ask(f"Delete {printable(str(model.directory))} ({shown_size(model.nbytes)})?"):
             return INTERRUPTED
     with locked(target):
-        store.remove(model)
+        model_store.remove(model)
     if not output.quiet:
         output.stderr.write(f"Deleted {printable(name)}: freed {shown_size(model.nbytes)}.\n")
     return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from localdiff import paths, store
+from localdiff import model_store, paths
 from localdiff.commands.interrupt import interruptible
 from localdiff.commands.quantizing.request import QuantizeRequest
 from localdiff.commands.question import Ask
@@ -65,7 +65,7 @@ def _existing(request: QuantizeRequest) -> Path:
     """The directory that `--verify-only` checks: the named one, or what the same command would have written."""
     if request.output is None:
         named = paths.expanded(request.model)
-        if (named / store.MANIFEST).is_file():
+        if (named / model_store.MANIFEST).is_file():
             return named
         if (directory := quantized_directory(request.model)) is not None:
             return directory

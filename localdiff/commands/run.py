@@ -35,7 +35,7 @@ from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output, printable
 from localdiff.ui.plain import Plain
 from localdiff.ui.status import StatusLine
-from localdiff.ui.summary import Summary, name_of
+from localdiff.ui.summary import Summary, shown_model
 from localdiff.ui.terminal import LiveMode, is_same_terminal
 from localdiff.ui.text_writer import TextWriter
 
@@ -136,7 +136,7 @@ def _load(request: RunRequest, output: Output, status: StatusLine, load: Load) -
     if output.logs:
         identity = engine.identity
         status.above(
-            f"model {name_of(identity)}: {identity.recipe} weights, {identity.dtype} on {identity.device}, "
+            f"model {shown_model(identity)}: {identity.recipe} weights, {identity.dtype} on {identity.device}, "
             f"loaded in {rounded(time.perf_counter() - start)} s"
         )
     return engine

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from localdiff import store
+from localdiff import model_store
 from localdiff.adapter_reference import find_adapter
 from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.loading import show_loading
@@ -59,7 +59,7 @@ class PairRequest:
 
     recipes: str | None
     options: GenerateOptions
-    choice: ModelChoice = ModelChoice(model=store.MODEL)
+    choice: ModelChoice = ModelChoice(model=model_store.MODEL)
     prompt: str | None = None
     file: str | None = None
     keep: Path | None = None
@@ -167,12 +167,12 @@ def _sides(request: PairRequest) -> tuple[Side, Side]:
 
 
 def _is_quantized(model: str) -> bool:
-    return quantized_directory(model) is not None or store.is_finished(expanded(model))
+    return quantized_directory(model) is not None or model_store.is_finished(expanded(model))
 
 
 def _quantized(choice: ModelChoice, recipe: str) -> Side:
-    model = choice.model or store.MODEL
-    name = model if recipe == PUBLISHED else store.output_name(model, recipe)
+    model = choice.model or model_store.MODEL
+    name = model if recipe == PUBLISHED else model_store.output_name(model, recipe)
     if recipe != PUBLISHED and quantized_directory(name) is None:
         raise WeightsError(
             f"there are no `{recipe}` weights of `{model}` here",

@@ -25,7 +25,7 @@ from localdiff.doctor.values import load_values
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights
 from localdiff.errors import LocaldiffError
-from localdiff.store import is_demo, stored_models
+from localdiff.model_store import is_demo, stored_models
 from localdiff.ui.abilities import abilities
 from quant import QuantError
 

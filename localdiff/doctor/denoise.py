@@ -20,8 +20,8 @@ from localdiff.engine import Engine
 from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.events import DenoiseStep
 from localdiff.hub.reference import resolve_local
+from localdiff.model_store import DEMO
 from localdiff.options import GenerateOptions
-from localdiff.store import DEMO
 
 PROMPT = "Spell the word canvas."
 AGREEMENT = 0.98

@@ -13,8 +13,8 @@ import torch
 from localdiff.doctor.finding import Finding
 from localdiff.engine import Engine
 from localdiff.events import DenoiseStep
+from localdiff.model_store import DEMO
 from localdiff.options import GenerateOptions
-from localdiff.store import DEMO
 from quant.cuda.support import missing
 
 PROMPT = "Write a long story about a queen and a mill."

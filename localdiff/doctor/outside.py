@@ -8,7 +8,7 @@ from __future__ import annotations
 from localdiff.doctor.finding import Finding
 from localdiff.hub.endpoint import ADDRESS
 from localdiff.hub.reach import PUBLIC_ENDPOINT, Reach, reach
-from localdiff.store import MODEL
+from localdiff.model_store import MODEL
 
 _SLOWER = "hf_xet is missing, so downloads are slower and files over 50 GB are refused"
 _STILL = (

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from localdiff.doctor.finding import WEIGHTS, Finding
 from localdiff.errors import WeightsError
+from localdiff.model_store import MODEL, StoredModel, is_demo
 from localdiff.sizes import shown_size
-from localdiff.store import MODEL, StoredModel, is_demo
 from localdiff.ui.output import shell_word
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from localdiff import paths
 from localdiff.errors import ArgumentError, WeightsError
 from localdiff.hub.problems import KINDS, explain
-from localdiff.store import DEMO, MANIFEST, PARTIAL, is_finished
+from localdiff.model_store import DEMO, MANIFEST, PARTIAL, is_finished
 
 DEMO_DIRECTORY = Path(__file__).parents[1] / "demo" / "checkpoint"
 

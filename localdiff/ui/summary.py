@@ -11,7 +11,7 @@ from localdiff.identity import ModelIdentity
 from localdiff.ui.output import printable
 
 
-def name_of(identity: ModelIdentity) -> str:
+def shown_model(identity: ModelIdentity) -> str:
     """Model and adapter, for display."""
     adapter = "" if identity.adapter is None else f" with the adapter {printable(identity.adapter)}"
     return printable(identity.model) + adapter

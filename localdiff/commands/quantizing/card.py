@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from localdiff.commands.quantizing.origin import Origin
+from localdiff.model_store import MODEL
 from localdiff.sizes import shown_size
-from localdiff.store import MODEL
 from quant.memory import MemoryAccount
 from quant.plan import Plan, tensor_class
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from localdiff import paths
 from localdiff.commands.quantizing.request import QuantizeRequest
 from localdiff.hub.reference import resolve_local
-from localdiff.store import DEMO
+from localdiff.model_store import DEMO
 from quant.manifest import MANIFEST_FILE, Manifest
 from quant.writer import file_sha256
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from localdiff import paths, store
+from localdiff import model_store, paths
 from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.quantizing import verification
 from localdiff.commands.quantizing.display import Display
@@ -107,7 +107,7 @@ class Quantization:
         if self._request.dry_run:
             return False
         require_free(self._target, force=self._request.force)
-        return (self._target / store.MANIFEST).is_file() and not self._request.force
+        return (self._target / model_store.MANIFEST).is_file() and not self._request.force
 
     def _damage(self) -> dict[str, str]:
         """What is wrong with the files of a finished output.
@@ -155,7 +155,7 @@ class Quantization:
 
     def _without_the_hub(self, recipe: Recipe, error: UnreachableError) -> int:
         """Plan from the built-in description, where there is one, and stop there."""
-        if self._request.model != store.MODEL:
+        if self._request.model != model_store.MODEL:
             raise error
         plan = describe_plan(recipe)
         self._show(
@@ -253,5 +253,5 @@ def run_command(directory: Path) -> str:
     """The command that runs the model in a directory."""
     model = f" -m {shell_word(directory)}"
     if directory.parent == paths.models_dir().absolute():
-        model = "" if store.is_default(directory.name) else f" -m {shell_word(directory.name)}"
+        model = "" if model_store.is_default(directory.name) else f" -m {shell_word(directory.name)}"
     return f'localdiff run{model} "Why is the sky blue?"'

@@ -17,7 +17,7 @@ from localdiff.errors import UsageError, WeightsError
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.reference import TEXT_FILES, resolve_local
 from localdiff.hub.repository import LEGAL_FILES, Repository, is_license, look_up
-from localdiff.store import MANIFEST
+from localdiff.model_store import MANIFEST
 from quant.recipe import Recipe
 from quant.source import (
     INDEX_FILE,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from localdiff import __version__, paths, store
+from localdiff import __version__, model_store, paths
 from localdiff.commands.quantizing.card import documents
 from localdiff.commands.quantizing.origin import Origin
 from localdiff.commands.quantizing.sheet import Download, Sheet
@@ -138,7 +138,7 @@ class Prospect:
         remarks = [f"Damaged, will be rebuilt: {problem}." for problem in self.damaged.values()]
         if self.origin.repository is not None and self.origin.repository.unasked is not None:
             remarks.append("The Hub was not asked: this is the model as it is in the cache.")
-        if (self.target / store.MANIFEST).is_file() and not self.damaged:
+        if (self.target / model_store.MANIFEST).is_file() and not self.damaged:
             remarks.append(
                 f"`{self.target}` exists and will be replaced once the new one is verified."
                 if self.force

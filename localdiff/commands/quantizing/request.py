@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from localdiff import paths, store
+from localdiff import model_store, paths
 from quant import DEFAULT_RECIPE
 
 
@@ -27,7 +27,7 @@ class QuantizeRequest:
         revision: revision of a model on the Hub.
     """
 
-    model: str = store.MODEL
+    model: str = model_store.MODEL
     recipe: str = DEFAULT_RECIPE
     output: Path | None = None
     dry_run: bool = False
@@ -41,7 +41,7 @@ class QuantizeRequest:
     @property
     def target(self) -> Path:
         """The directory of the result; not a link to it, because it gets its name by being renamed."""
-        directory = paths.models_dir() / store.output_name(self.model, self.recipe)
+        directory = paths.models_dir() / model_store.output_name(self.model, self.recipe)
         if self.output is not None:
             directory = paths.expanded(self.output)
         return Path(os.path.realpath(directory)) if directory.is_symlink() else directory.absolute()

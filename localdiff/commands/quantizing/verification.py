@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from localdiff import store
+from localdiff import model_store
 from localdiff.commands.quantizing.display import CHECK
 from localdiff.errors import WeightsError
 from localdiff.sizes import shown_size
@@ -31,7 +31,7 @@ def verify_alone(directory: Path, output: Output) -> int:
         WeightsError: it does not exist.
         DamagedError: it does not match its manifest.
     """
-    if not (directory / store.MANIFEST).is_file():
+    if not (directory / model_store.MANIFEST).is_file():
         raise WeightsError(
             f"there is no quantized model in `{directory}`",
             "`localdiff models` lists those that are here; `localdiff quantize` makes one",
@@ -40,7 +40,7 @@ def verify_alone(directory: Path, output: Output) -> int:
         problems = [checked.problem or "" for checked in damage(directory, shown)]
     if problems:
         with _written_down("the damage", output):
-            store.forget_verified(directory)
+            model_store.forget_verified(directory)
         for problem in problems[:-1]:
             output.error(problem)
         raise DamagedError(problems[-1], AGAIN)
@@ -85,7 +85,7 @@ def worst(manifest: Manifest) -> list[str]:
 def remember(directory: Path, output: Output) -> None:
     """Record for `localdiff models` that a directory is sound."""
     with _written_down("the time of verification", output):
-        store.record_verified(directory)
+        model_store.record_verified(directory)
 
 
 @contextmanager

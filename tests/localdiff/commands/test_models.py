@@ -12,7 +12,7 @@ import pytest
 
 from localdiff import paths
 from localdiff.commands.quantizing.lock import locked
-from localdiff.store import record_verified
+from localdiff.model_store import record_verified
 from tests.processes import Cli
 
 

@@ -13,7 +13,7 @@ import pytest
 from localdiff import paths
 from localdiff.commands.quantizing import space
 from localdiff.commands.quantizing.lock import locked
-from localdiff.store import find, stored_models
+from localdiff.model_store import find, stored_models
 from quant.disk import Disk
 from quant.errors import SpaceError
 from quant.manifest import read_manifest

@@ -13,7 +13,7 @@ import pytest
 from localdiff.commands.quantize import QuantizeRequest, quantize
 from localdiff.commands.quantizing import space
 from localdiff.hub.reference import DEMO_DIRECTORY
-from localdiff.store import MODEL
+from localdiff.model_store import MODEL
 from localdiff.ui.output import Output, Stream
 from quant.manifest import read_manifest
 from tests.fake_hub import COMMIT, TOKEN, Hub, Repository, hub

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.store import find
+from localdiff.model_store import find
 from tests.processes import Cli
 from tests.small_weights import write_small_weights
 

@@ -23,7 +23,7 @@ from localdiff.doctor.settings import check_settings, read_settings
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights
 from localdiff.errors import UsageError
-from localdiff.store import record_verified, stored_models
+from localdiff.model_store import record_verified, stored_models
 from localdiff.ui.abilities import Abilities
 from quant import RECIPES
 from tests.localdiff.conftest import UseHub

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from localdiff.chat.session import Attachment, Session, Turn
 from localdiff.chat.session_file import encode, read
-from localdiff.chat.store import MAX_NAME_BYTES, SessionStore
+from localdiff.chat.session_store import MAX_NAME_BYTES, SessionStore
 from localdiff.errors import ResourceError, UsageError
 from localdiff.private import write_private
 from tests.localdiff.chat.conftest import Room

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import store
+from localdiff import model_store
 from localdiff.errors import ResourceError, UsageError, WeightsError
-from localdiff.store import default_model, find, is_default, output_name, record_verified, remove, stored_models
+from localdiff.model_store import default_model, find, is_default, output_name, record_verified, remove, stored_models
 
 RELEASED = "diffusiongemma-26B-A4B-it"
 NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
@@ -149,7 +149,7 @@ def test_a_removal_that_is_cut_short_leaves_nothing_that_could_be_taken_for_a_mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(store.shutil, "rmtree", killed)
+        patch.setattr(model_store.shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
             remove(find("b-4bit", env))
     assert [(found.name, found.state) for found in stored_models(env)] == [("b-4bit.discarded", "unfinished")]
