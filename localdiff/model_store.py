@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from localdiff import paths
 from localdiff.errors import ResourceError, UsageError, WeightsError
-from localdiff.private import make_private_folder, write_private
+from localdiff.private_file import make_private_folder, write_private
 from quant import RECIPES, released
 
 MODEL = released.MODEL

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 from localdiff.chat.session import Session, Turn
 from localdiff.errors import UsageError
-from localdiff.strict import Malformed, decode, parse
+from localdiff.strict_json import Malformed, decode, parse
 
 VERSION = 1
 

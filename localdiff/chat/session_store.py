@@ -18,7 +18,7 @@ from pathlib import Path
 from localdiff.chat.session import Session
 from localdiff.chat.session_file import Opened, encode, read
 from localdiff.errors import ResourceError, UsageError
-from localdiff.private import make_private_folder, write_private
+from localdiff.private_file import make_private_folder, write_private
 
 SUFFIX = ".jsonl"
 MAX_BYTES = 256_000_000

@@ -19,7 +19,7 @@ from localdiff.errors import UsageError
 from localdiff.events import Event, RunStarted
 from localdiff.options import GenerateOptions
 from localdiff.paths import expanded
-from localdiff.private import make_private_folder, write_private
+from localdiff.private_file import make_private_folder, write_private
 from localdiff.trace.header import Header, Message
 from localdiff.trace.recorder import Recorder
 from localdiff.ui.observer import Observer

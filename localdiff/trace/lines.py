@@ -22,7 +22,7 @@ from localdiff.events import (
     TextCommitted,
     name_of,
 )
-from localdiff.strict import Malformed, decode
+from localdiff.strict_json import Malformed, decode
 from localdiff.trace.packing import pack_flags, pack_floats, pack_ids, unpack_flags, unpack_floats, unpack_ids
 
 _KINDS = (RunStarted, Prefilled, BlockStarted, DenoiseStep, BlockCommitted, TextCommitted, RunFinished)

@@ -18,7 +18,7 @@ from localdiff.events import (
     RunStarted,
     TextCommitted,
 )
-from localdiff.strict import Malformed
+from localdiff.strict_json import Malformed
 
 MAX_CANVAS = 65_536
 

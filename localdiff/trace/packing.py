@@ -12,7 +12,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 
-from localdiff.strict import Malformed
+from localdiff.strict_json import Malformed
 
 _LEVEL = 6
 

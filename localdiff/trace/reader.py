@@ -13,7 +13,7 @@ from typing import Any
 
 from localdiff.errors import TraceError, UsageError
 from localdiff.events import SCHEMA_VERSION, Event
-from localdiff.strict import Malformed, decode, parse
+from localdiff.strict_json import Malformed, decode, parse
 from localdiff.trace.header import VERSION, Header
 from localdiff.trace.lines import Context, decode_event
 from localdiff.trace.order import Order

@@ -18,7 +18,7 @@ from localdiff.chat.session import Attachment, Session, Turn
 from localdiff.chat.session_file import encode, read
 from localdiff.chat.session_store import MAX_NAME_BYTES, SessionStore
 from localdiff.errors import ResourceError, UsageError
-from localdiff.private import write_private
+from localdiff.private_file import write_private
 from tests.localdiff.chat.conftest import Room
 
 NOON = datetime(2026, 11, 21, 12, 0, 0)

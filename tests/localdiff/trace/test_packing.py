@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localdiff.strict import Malformed
+from localdiff.strict_json import Malformed
 from localdiff.trace.packing import pack_flags, pack_floats, pack_ids, unpack_flags, unpack_floats, unpack_ids
 
 IDS = st.lists(st.integers(0, 2**31 - 1), max_size=40)

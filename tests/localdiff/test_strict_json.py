@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from localdiff.strict import Malformed, decode, parse
+from localdiff.strict_json import Malformed, decode, parse
 
 
 @dataclass(frozen=True, kw_only=True)

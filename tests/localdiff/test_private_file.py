@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.private import write_private
+from localdiff.private_file import write_private
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
