@@ -7,6 +7,7 @@ The source is parsed, nothing is imported. A room is a package or module directl
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -239,6 +240,16 @@ def test_every_permission_is_used() -> None:
     for here, allowed in ALLOWED.items():
         idle = (allowed | ALLOWED_LATE.get(here, set())) - found[here]
         assert not idle, f"{here} imports nothing of {idle}"
+
+
+def test_the_page_about_the_code_has_every_room_above_what_it_imports() -> None:
+    rows = re.findall(r"^\| (`.+?`) \|", (ROOT / "docs" / "code.md").read_text(), re.MULTILINE)
+    level = {name: number for number, row in enumerate(rows) for name in re.findall(r"`(.+?)`", row)}
+    row_of = {room: room if room in level else room.split(".")[0] for room in ALLOWED if room[0] != "_"}
+    assert set(row_of.values()) == level.keys(), "docs/code.md says what every room knows"
+    for here, row in row_of.items():
+        for other in {row_of[other] for other in ALLOWED[here]} - {row}:
+            assert level[row] < level[other], f"{row} imports {other}, which stands above it in docs/code.md"
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
