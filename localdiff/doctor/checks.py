@@ -17,10 +17,10 @@ from localdiff.config import KEYS, Settings, is_set
 from localdiff.doctor.devices import check_gpus, check_host
 from localdiff.doctor.disk import OUTPUT_BYTES, Need, check_disk, released_bytes
 from localdiff.doctor.finding import Finding
+from localdiff.doctor.hub import check_hub
 from localdiff.doctor.limits import TooSlowError, limited
-from localdiff.doctor.outside import check_hub
-from localdiff.doctor.screen import finding_of
 from localdiff.doctor.settings import check_settings, read_settings
+from localdiff.doctor.terminal import terminal_finding
 from localdiff.doctor.values import load_values
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights
@@ -88,7 +88,7 @@ class Examination:
             Check(name="hub", run=check_hub, seconds=2 * LOOKING),
             Check(
                 name="terminal",
-                run=lambda: [finding_of(abilities(self.stderr, self.keyboard, self.env))],
+                run=lambda: [terminal_finding(abilities(self.stderr, self.keyboard, self.env))],
                 seconds=None,
             ),
             Check(name="settings", run=lambda: check_settings(self._settings, self.env)),

@@ -18,8 +18,8 @@ from localdiff.doctor import versions, weights
 from localdiff.doctor.checks import Examination
 from localdiff.doctor.disk import OUTPUT_BYTES, Need, check_disk
 from localdiff.doctor.recipes import need_of
-from localdiff.doctor.screen import finding_of as screen_finding
 from localdiff.doctor.settings import check_settings, read_settings
+from localdiff.doctor.terminal import terminal_finding
 from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights
 from localdiff.errors import UsageError
@@ -210,6 +210,6 @@ GOOD = {"terminal": True, "columns": 120, "rows": 40, "moving": True, "colors": 
     ],
 )
 def test_terminals(changes: dict[str, object], status: str, words: str) -> None:
-    finding = screen_finding(Abilities(**(GOOD | changes)))  # type: ignore[arg-type]
+    finding = terminal_finding(Abilities(**(GOOD | changes)))  # type: ignore[arg-type]
     assert finding.status == status
     assert words in finding.text

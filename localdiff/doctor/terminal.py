@@ -11,7 +11,7 @@ from localdiff.doctor.finding import Finding
 from localdiff.ui.abilities import Abilities
 
 
-def finding_of(found: Abilities) -> Finding:
+def terminal_finding(found: Abilities) -> Finding:
     """The finding for the abilities of a terminal."""
     facts = asdict(found)
     if not found.terminal:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from localdiff.doctor.outside import finding_of
+from localdiff.doctor.hub import finding_of
 from localdiff.hub.reach import PUBLIC_ENDPOINT, Reach
 from tests.fake_hub import TOKEN, Hub, Repository, hub
 from tests.processes import ROOT, environment
