@@ -22,18 +22,20 @@ class Malformed(ValueError):
     """Malformed input; the text says what is wrong and where."""
 
 
-def parse(text: str) -> dict[str, Any]:
+def parse(data: bytes) -> dict[str, Any]:
     """One JSON object.
 
     Raises:
-        Malformed: it is not JSON, not an object, or has a duplicate key or a NaN or infinite number.
+        Malformed: it is not UTF-8, not JSON, not an object, or has a duplicate key or a NaN or infinite number.
     """
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+        value = json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
         # A lone surrogate is valid in a Python string but in no file, terminal or page.
         json.dumps(value, ensure_ascii=False).encode()
     except Malformed:
         raise
+    except UnicodeDecodeError as error:
+        raise Malformed("it is not UTF-8") from error
     except (ValueError, RecursionError) as error:
         raise Malformed("it is not JSON") from error
     if not isinstance(value, dict):

@@ -78,7 +78,7 @@ def read(data: bytes, name: str) -> Opened:
     """
     first, *lines = data.split(b"\n")
     try:
-        header = decode(Header, _object(first), "header")
+        header = decode(Header, parse(first), "header")
     except Malformed as error:
         raise UsageError(f"session `{name}` cannot be read: in line 1, {error}") from error
     if header.session != VERSION:
@@ -99,16 +99,9 @@ def read(data: bytes, name: str) -> Opened:
         del lines[-1]
     for number, line in enumerate(lines, start=2):
         try:
-            session.turns.append(decode(Turn, _object(line), "turn"))
+            session.turns.append(decode(Turn, parse(line), "turn"))
         except Malformed as error:
             lost = len(lines) - len(session.turns)
             turns = "1 turn is" if lost == 1 else f"{lost} turns are"
             return Opened(session=session, damage=f"in line {number}, {error}; {turns} lost")
     return Opened(session=session, damage=None)
-
-
-def _object(line: bytes) -> dict[str, object]:
-    try:
-        return parse(line.decode())
-    except UnicodeDecodeError as error:
-        raise Malformed("it is not UTF-8") from error

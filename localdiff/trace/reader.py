@@ -56,7 +56,7 @@ def parse_trace(data: bytes, name: str) -> Trace:
     body = _Body(header)
     for number, line in enumerate(lines[1:], 2):
         try:
-            body.take(parse(_text(line)), number)
+            body.take(parse(line), number)
         except Malformed as error:
             raise _damaged(name, number, str(error)) from error
     if body.footer is None:
@@ -83,7 +83,7 @@ def parse_trace(data: bytes, name: str) -> Trace:
 def _header(line: bytes, name: str) -> Header:
     """The header, whose versions are checked first, because they define what the rest means."""
     try:
-        fields = parse(_text(line))
+        fields = parse(line)
     except Malformed as error:
         raise _no_trace(name) from error
     if "trace" not in fields or "schema" not in fields:
@@ -150,13 +150,6 @@ class _Body:
         if lines != number - 1:
             raise Malformed(f"the footer counts {lines} lines, and there are {number - 1}")
         self.footer = sha256
-
-
-def _text(line: bytes) -> str:
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        raise Malformed("it is not UTF-8") from error
 
 
 def _no_trace(name: str) -> TraceError:

@@ -83,8 +83,13 @@ def test_a_missing_field_is_named() -> None:
 )
 def test_text_that_is_no_plain_object_is_refused(text: str) -> None:
     with pytest.raises(Malformed):
-        parse(text)
+        parse(text.encode())
+
+
+def test_bytes_that_are_no_text_are_refused() -> None:
+    with pytest.raises(Malformed, match="it is not UTF-8"):
+        parse(b'{"a":"caf\xe9"}')
 
 
 def test_a_whole_pair_of_surrogates_is_a_character() -> None:
-    assert parse('{"a":"\\ud83d\\ude00"}') == {"a": "😀"}
+    assert parse(b'{"a":"\\ud83d\\ude00"}') == {"a": "😀"}
