@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 HARD_CAP = 400
 
-EVERYWHERE = {"errors", "config", "paths", "options", "sizes", "__init__"}
+EVERYWHERE = {"errors", "config", "paths", "options", "sizes", "utf8", "__init__"}
 
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"engine", "events"},
@@ -130,6 +130,7 @@ ALLOWED: dict[str, set[str]] = {
     "paths": set(),
     "options": set(),
     "sizes": set(),
+    "utf8": set(),
     "events": set(),
     "loading": set(),
     "strict_json": set(),
@@ -157,6 +158,7 @@ TORCH_FREE = {
     "strict_json",
     "private_file",
     "options",
+    "utf8",
     "errors",
     "config",
     "paths",

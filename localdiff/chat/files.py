@@ -12,6 +12,7 @@ from pathlib import Path
 from localdiff.chat.session import Attachment
 from localdiff.errors import UsageError
 from localdiff.paths import expanded
+from localdiff.utf8 import decoded
 
 MAX_BYTES = 16_000_000
 _IMAGES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".heic", ".avif"}
@@ -57,15 +58,7 @@ def read_attachment(path: Path) -> Attachment:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"`{path}` cannot be read: {reason}", "`/file` takes text files") from error
-    if b"\0" in data:
-        raise UsageError(f"`{path}` is not text: it contains a null byte", "`/file` takes UTF-8 text")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"`{path}` is not text: byte {error.start} is not UTF-8",
-            "`/file` takes UTF-8 text; `iconv` converts other encodings",
-        ) from None
+    text = decoded(data, f"`{path}`", "`/file` takes UTF-8 text")
     if not text.strip():
         raise UsageError(f"`{path}` is empty", "`/file` takes text files")
     return Attachment(name=path.name, text=text.replace("\r\n", "\n"))

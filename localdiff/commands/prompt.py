@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from localdiff.errors import UsageError
 from localdiff.paths import expanded
+from localdiff.utf8 import decoded
 
 STDIN = "-"
 _GIVEN = "give it in quotes, with `-f FILE`, or through a pipe"
@@ -72,15 +73,7 @@ def _file(path: str) -> bytes:
 
 
 def _text(data: bytes, what: str) -> str:
-    if b"\0" in data:
-        raise UsageError(f"{what} is not text: it contains a null byte", "a prompt is UTF-8 text")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{what} is not text: byte {error.start} is not UTF-8",
-            "a prompt is UTF-8 text; `iconv` converts other encodings",
-        ) from None
+    text = decoded(data, what, "a prompt is UTF-8 text")
     _require_text(text, what)
     return text
 

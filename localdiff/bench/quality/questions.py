@@ -15,6 +15,7 @@ from ...demo.evaluate import held_out
 from ...demo.scoring import score
 from ...demo.skills import SKILLS
 from ...errors import UsageError
+from ...utf8 import decoded
 
 PROMPTS = "prompts"
 """Group of questions from a file."""
@@ -60,11 +61,10 @@ def file_questions(path: Path) -> list[Question]:
         UsageError: the file cannot be read as text, or has no line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"`{path}` cannot be read: {error.strerror}", _FILE) from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"`{path}` is not text: byte {error.start} is not UTF-8", _FILE) from error
+    lines = decoded(data, f"`{path}`", _FILE).splitlines()
     questions = [Question(group=PROMPTS, messages=(("user", line),)) for line in lines if line.strip()]
     if not questions:
         raise UsageError(f"`{path}` has no prompts", _FILE)

@@ -226,6 +226,8 @@ def test_prompts_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "prompts.txt"
     path.write_text("One?\n\n  \nTwo, and three.\n")
     assert [each.messages for each in file_questions(path)] == [(("user", "One?"),), (("user", "Two, and three."),)]
+    path.write_bytes(b"\xef\xbb\xbfOne?\r\n")
+    assert [each.messages for each in file_questions(path)] == [(("user", "One?"),)]
     path.write_text("\n")
     with pytest.raises(UsageError, match="has no prompts"):
         file_questions(path)
