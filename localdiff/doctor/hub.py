@@ -5,7 +5,7 @@ Knows what each answer of the Hub means for a user; asks nothing itself.
 
 from __future__ import annotations
 
-from localdiff.doctor.finding import Finding
+from localdiff.doctor.finding import Finding, Status
 from localdiff.hub.endpoint import ADDRESS
 from localdiff.hub.reach import PUBLIC_ENDPOINT, Reach, reach
 from localdiff.model_store import MODEL
@@ -33,51 +33,37 @@ def finding_of(found: Reach) -> Finding:
         "has_xet": found.has_xet,
         "custom_endpoint": not known,
     }
-    if found.state == "offline":
-        return Finding(subject="hub", status="ok", text="not asked: `HF_HUB_OFFLINE` is set", facts=facts)
-    if found.state == "reachable":
-        text = f"{found.endpoint} answers, {token}"
-        public = f"{where} answers, {token}"
-        if found.has_xet:
+
+    def finding(status: Status, words: str, *, private: str = "", advice: str | None = None) -> Finding:
+        return Finding(
+            subject="hub",
+            status=status,
+            text=f"{found.endpoint} {words}{private}",
+            public=f"{where} {words}",
+            advice=advice,
+            facts=facts,
+        )
+
+    match found.state:
+        case "offline":
+            return Finding(subject="hub", status="ok", text="not asked: `HF_HUB_OFFLINE` is set", facts=facts)
+        case "misnamed":
             return Finding(
                 subject="hub",
-                status="ok",
-                text=f"{text}, hf_xet present",
-                public=f"{public}, hf_xet present",
+                status="warn",
+                text=f"not asked: `HF_ENDPOINT={found.endpoint}` is no address",
+                public="not asked: `HF_ENDPOINT` is no address",
+                advice=ADDRESS,
                 facts=facts,
             )
-        return Finding(
-            subject="hub",
-            status="warn",
-            text=f"{text}; {_SLOWER}",
-            public=f"{public}; {_SLOWER}",
-            advice="`pip install hf-xet`",
-            facts=facts,
-        )
-    if found.state == "unreachable":
-        return Finding(
-            subject="hub",
-            status="warn",
-            text=f"{found.endpoint} does not answer",
-            public=f"{where} does not answer",
-            advice=_STILL,
-            facts=facts,
-        )
-    if found.state == "misnamed":
-        return Finding(
-            subject="hub",
-            status="warn",
-            text=f"not asked: `HF_ENDPOINT={found.endpoint}` is no address",
-            public="not asked: `HF_ENDPOINT` is no address",
-            advice=ADDRESS,
-            facts=facts,
-        )
-    words = {"refused": "refuses the token", "broken": "answers with an error"}
-    return Finding(
-        subject="hub",
-        status="warn",
-        text=f"{found.endpoint} {words[found.state]}: {found.problem}",
-        public=f"{where} {words[found.state]}",
-        advice=found.advice or _STILL,
-        facts=facts,
-    )
+        case "reachable" if found.has_xet:
+            return finding("ok", f"answers, {token}, hf_xet present")
+        case "reachable":
+            return finding("warn", f"answers, {token}; {_SLOWER}", advice="`pip install hf-xet`")
+        case "unreachable":
+            return finding("warn", "does not answer", advice=_STILL)
+        case "refused":
+            words = "refuses the token"
+        case "broken":
+            words = "answers with an error"
+    return finding("warn", words, private=f": {found.problem}", advice=found.advice or _STILL)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from localdiff.doctor.finding import WEIGHTS, Finding
+from localdiff.doctor.finding import RESOURCES, WEIGHTS, Finding, Status
 from localdiff.errors import WeightsError
 from localdiff.model_store import MODEL, StoredModel, is_demo
 from localdiff.sizes import shown_size
@@ -38,43 +38,39 @@ def _model(model: StoredModel) -> Finding:
         "bytes": model.nbytes,
         "verified": None if model.verified is None else model.verified.date().isoformat(),
     }
-    if model.state == "damaged":
+
+    def finding(status: Status, words: str, advice: str | None = None, exit_code: int = RESOURCES) -> Finding:
         return Finding(
             subject="weights",
-            status="fail",
-            text=f"{model.name}: its manifest cannot be read",
-            public="a quantized model: its manifest cannot be read",
-            advice="run the same `localdiff quantize` again with `--force`, or delete it with `localdiff models rm`",
+            status=status,
+            text=f"{model.name}: {words}",
+            public=f"a quantized model: {words}",
+            advice=advice,
             facts=facts,
+            exit_code=exit_code,
+        )
+
+    if model.state == "damaged":
+        return finding(
+            "fail",
+            "its manifest cannot be read",
+            "run the same `localdiff quantize` again with `--force`, or delete it with `localdiff models rm`",
             exit_code=WEIGHTS,
         )
-    what = f"{model.recipe or 'unknown recipe'}, {shown_size(model.nbytes)}"
     if model.state == "unfinished":
-        return Finding(
-            subject="weights",
-            status="warn",
-            text=f"{model.name}: unfinished, {shown_size(model.nbytes)} so far",
-            public=f"a quantized model: unfinished, {shown_size(model.nbytes)} so far",
-            advice="the same `localdiff quantize` continues it; `localdiff models rm` deletes it",
-            facts=facts,
+        return finding(
+            "warn",
+            f"unfinished, {shown_size(model.nbytes)} so far",
+            "the same `localdiff quantize` continues it; `localdiff models rm` deletes it",
         )
+    what = f"{model.recipe or 'unknown recipe'}, {shown_size(model.nbytes)}"
     if model.verified is None:
-        return Finding(
-            subject="weights",
-            status="warn",
-            text=f"{model.name}: {what}, never verified",
-            public=f"a quantized model: {what}, never verified",
-            advice=f"`localdiff quantize -o {shell_word(model.directory)} --verify-only` reads every byte once",
-            facts=facts,
+        return finding(
+            "warn",
+            f"{what}, never verified",
+            f"`localdiff quantize -o {shell_word(model.directory)} --verify-only` reads every byte once",
         )
-    when = f"verified {model.verified.date().isoformat()}"
-    return Finding(
-        subject="weights",
-        status="ok",
-        text=f"{model.name}: {what}, {when}",
-        public=f"a quantized model: {what}, {when}",
-        facts=facts,
-    )
+    return finding("ok", f"{what}, verified {model.verified.date().isoformat()}")
 
 
 def _released() -> Finding:
