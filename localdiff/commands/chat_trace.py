@@ -14,13 +14,13 @@ from typing import Any, Protocol
 from localdiff import paths
 from localdiff.chat.partner import RecordReply, SaveTrace
 from localdiff.commands.record import TraceFile, hashing_shown_by
-from localdiff.commands.trace_header import Digests, Recordable, digests_of, header_of
+from localdiff.commands.trace_header import Digests, Recordable, conversation, digests_of, header_of
 from localdiff.errors import UsageError
 from localdiff.events import Event, RunStarted
 from localdiff.options import GenerateOptions
 from localdiff.paths import expanded
 from localdiff.private_file import make_private_folder, write_private
-from localdiff.trace.header import Header, Message
+from localdiff.trace.header import Header
 from localdiff.trace.recorder import Recorder
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output, printable
@@ -66,7 +66,8 @@ class Headers:
         digests = self.hash()
 
         def header(started: RunStarted) -> Header:
-            plain = header_of(self._partner.engine, _plain(messages, options), options, started, digests=digests)
+            said = conversation(messages, options.system)
+            plain = header_of(self._partner.engine, said, options, started, digests=digests)
             return replace(plain, prompt_ids=_undetermined(self._partner, messages, options))
 
         return header
@@ -108,11 +109,6 @@ def trace_saver(partner: Recorded, headers: Headers) -> SaveTrace:
         return f"The trace is in {printable(paths.shown(path))}; it holds the conversation."
 
     return save
-
-
-def _plain(messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> tuple[Message, ...]:
-    before = () if options.system is None else (Message(role="system", content=options.system),)
-    return (*before, *(Message(role=message["role"], content=message["content"]) for message in messages))
 
 
 def _undetermined(

@@ -78,7 +78,7 @@ class TraceFile:
             noise: how the noise follows from the seed, if not as the options say.
         """
         digests = digests_of(engine.identity, progress)
-        messages = conversation(prompt, options.system)
+        messages = conversation([{"role": "user", "content": prompt}], options.system)
 
         def header(started: RunStarted) -> Header:
             return header_of(engine, messages, options, started, digests=digests, gold=self._options.gold, noise=noise)

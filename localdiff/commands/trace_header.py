@@ -6,11 +6,11 @@ Knows where each field comes from; knows nothing about files of traces.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from localdiff import __version__
 from localdiff.diffusion.settings import SamplerSettings
@@ -121,7 +121,7 @@ def header_of(
     )
 
 
-def conversation(prompt: str, system: str | None) -> tuple[Message, ...]:
-    """The messages of a single prompt."""
+def conversation(messages: Sequence[Mapping[str, Any]], system: str | None) -> tuple[Message, ...]:
+    """The messages as a header has them, the system prompt first."""
     before = () if system is None else (Message(role="system", content=system),)
-    return (*before, Message(role="user", content=prompt))
+    return (*before, *(Message(role=message["role"], content=message["content"]) for message in messages))

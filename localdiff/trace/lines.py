@@ -1,7 +1,7 @@
 """Events as lines of a trace and back: names and plain fields as in `docs/events.md`, arrays of a canvas packed.
 
 Knows which array is stored as a difference from which; knows nothing about files. Both directions need what came before
-in the same run, which `Context` keeps.
+in the same run, which `Earlier` keeps.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def dump(value: Mapping[str, object]) -> str:
 
 
 @dataclass(kw_only=True, slots=True)
-class Context:
+class Earlier:
     """Earlier data that a step's line refers to.
 
     Attributes:
@@ -63,34 +63,34 @@ class Context:
                 self.argmax, self.drawn = event.argmax_ids, event.sampled_ids
 
 
-def encode_event(event: Event, context: Context) -> dict[str, object]:
+def encode_event(event: Event, earlier: Earlier) -> dict[str, object]:
     """The object of an event's line."""
     line: dict[str, object] = {"event": name_of(type(event))}
     match event:
         case BlockStarted():
             return line | asdict(event) | {"canvas_ids": pack_ids(event.canvas_ids)}
         case DenoiseStep():
-            return line | {name: getattr(event, name) for name in _PLAIN_FIELDS} | _packed(event, context)
+            return line | {name: getattr(event, name) for name in _PLAIN_FIELDS} | _packed(event, earlier)
         case _:
             return line | asdict(event)
 
 
-def _packed(event: DenoiseStep, context: Context) -> dict[str, object]:
+def _packed(event: DenoiseStep, earlier: Earlier) -> dict[str, object]:
     packed: dict[str, object] = {
-        "argmax_ids": pack_ids(event.argmax_ids, context.argmax),
+        "argmax_ids": pack_ids(event.argmax_ids, earlier.argmax),
         "argmax_probs": pack_floats(event.argmax_probs),
         "entropies": pack_floats(event.entropies),
         "accepted": pack_flags(event.accepted),
         "sampled_ids": pack_ids(event.sampled_ids, event.argmax_ids),
-        "shown_ids": pack_ids(event.shown_ids, context.drawn),
+        "shown_ids": pack_ids(event.shown_ids, earlier.drawn),
     }
-    if context.top_k:
+    if earlier.top_k:
         packed["top_ids"] = pack_ids([token for row in event.top_ids for token in row])
         packed["top_probs"] = pack_floats([prob for row in event.top_probs for prob in row])
     return packed
 
 
-def decode_event(line: Mapping[str, Any], context: Context) -> Event:
+def decode_event(line: Mapping[str, Any], earlier: Earlier) -> Event:
     """The event of a line.
 
     Raises:
@@ -103,24 +103,24 @@ def decode_event(line: Mapping[str, Any], context: Context) -> Event:
         raise Malformed(f"there is no event {name!r:.60}")
     given: dict[str, object] = {}
     if kind is BlockStarted:
-        given["canvas_ids"] = unpack_ids(plain.pop("canvas_ids", None), context.length, "canvas_ids")
+        given["canvas_ids"] = unpack_ids(plain.pop("canvas_ids", None), earlier.length, "canvas_ids")
     elif kind is DenoiseStep:
-        given = _arrays(plain, context)
+        given = _arrays(plain, earlier)
     return decode(kind, plain, name, **given)
 
 
-def _arrays(line: dict[str, Any], context: Context) -> dict[str, object]:
+def _arrays(line: dict[str, Any], earlier: Earlier) -> dict[str, object]:
     """Removes the arrays from a step's line and decodes them."""
-    length, top_k = context.length, context.top_k
+    length, top_k = earlier.length, earlier.top_k
     packed = {name: line.pop(name, None) for name in _PACKED if top_k or not name.startswith("top_")}
-    argmax = unpack_ids(packed["argmax_ids"], length, "argmax_ids", context.argmax)
+    argmax = unpack_ids(packed["argmax_ids"], length, "argmax_ids", earlier.argmax)
     arrays: dict[str, object] = {
         "argmax_ids": argmax,
         "argmax_probs": unpack_floats(packed["argmax_probs"], length, "argmax_probs"),
         "entropies": unpack_floats(packed["entropies"], length, "entropies"),
         "accepted": unpack_flags(packed["accepted"], length, "accepted"),
         "sampled_ids": unpack_ids(packed["sampled_ids"], length, "sampled_ids", argmax),
-        "shown_ids": unpack_ids(packed["shown_ids"], length, "shown_ids", context.drawn),
+        "shown_ids": unpack_ids(packed["shown_ids"], length, "shown_ids", earlier.drawn),
         "top_ids": (),
         "top_probs": (),
     }

@@ -15,7 +15,7 @@ from localdiff.errors import TraceError, UsageError
 from localdiff.events import SCHEMA_VERSION, Event
 from localdiff.strict_json import Malformed, decode, parse
 from localdiff.trace.header import VERSION, Header
-from localdiff.trace.lines import Context, decode_event
+from localdiff.trace.lines import Earlier, decode_event
 from localdiff.trace.order import Order
 from localdiff.trace.trace import Trace
 
@@ -112,7 +112,7 @@ class _Body:
         self.special: set[int] = set()
         self.events: list[Event] = []
         self.footer: str | None = None
-        self._context = Context(top_k=header.top_k)
+        self._earlier = Earlier(top_k=header.top_k)
         self._order = Order(seed=header.seed, top_k=header.top_k)
 
     def take(self, line: dict[str, Any], number: int) -> None:
@@ -120,9 +120,9 @@ class _Body:
         if self.footer is not None:
             raise Malformed("it stands behind the footer")
         if "event" in line:
-            event = decode_event(line, self._context)
+            event = decode_event(line, self._earlier)
             self._order.follow(event)
-            self._context.follow(event)
+            self._earlier.follow(event)
             self.events.append(event)
         elif line.keys() == {"pieces", "special"}:
             self._take_pieces(line["pieces"], line["special"])

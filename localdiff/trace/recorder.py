@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from localdiff.events import DenoiseStep, Event, RunFinished, RunStarted
 from localdiff.trace.header import Header
-from localdiff.trace.lines import Context, dump, encode_event
+from localdiff.trace.lines import Earlier, dump, encode_event
 
 
 class Recorder:
@@ -37,7 +37,7 @@ class Recorder:
         self._header_of = header_of
         self._piece_of = piece_of
         self._is_special = is_special
-        self._context = Context()
+        self._earlier = Earlier()
         self._known: set[int] = set()
         self._hash = hashlib.sha256()
         self._lines = 0
@@ -46,12 +46,12 @@ class Recorder:
         """Write the event, after the lines that it needs; errors of the file propagate."""
         if isinstance(event, RunStarted):
             header = self._header_of(event)
-            self._context.top_k = header.top_k
+            self._earlier.top_k = header.top_k
             self._write(header.to_object())
         if isinstance(event, DenoiseStep):
             self._write_pieces(event)
-        self._write(encode_event(event, self._context))
-        self._context.follow(event)
+        self._write(encode_event(event, self._earlier))
+        self._earlier.follow(event)
         if isinstance(event, RunFinished):
             self._write({"sha256": self._hash.hexdigest(), "lines": self._lines})
 

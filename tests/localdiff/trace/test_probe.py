@@ -104,7 +104,7 @@ def test_a_recorded_run_is_made_again_with_its_kind_of_noise(tmp_path: Path, noi
         file,
         header_of=lambda started: header_of(
             engine,
-            conversation(PROMPT, None),
+            conversation([{"role": "user", "content": PROMPT}], None),
             options,
             started,
             digests=Digests(),

@@ -35,7 +35,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 def record(engine: Engine, header: Header | None, options: GenerateOptions, events: Iterable[Event]) -> bytes:
     file = io.BytesIO()
-    messages = conversation(QUESTION, options.system)
+    messages = conversation([{"role": "user", "content": QUESTION}], options.system)
 
     def make(started: RunStarted) -> Header:
         return header or header_of(engine, messages, options, started, digests=Digests(weights="0" * 64))
