@@ -172,7 +172,7 @@ class Engine:
         run = self._start(prompt, options, noise, stop_rule, context)
         runs = run.context.runs
         try:
-            for event in chain((run.event,), self._answer(run, cancel)):
+            for event in chain((run.started,), self._answer(run, cancel)):
                 yield event
                 if run.context.runs != runs:
                     raise UsageError(
@@ -214,7 +214,7 @@ class Engine:
                 run.context.read(final)
                 run.stats.commit_done()
         # 7. The figures.
-        visible = sum(token != run.event.pad_id for token in run.kept)
+        visible = sum(token != run.started.pad_id for token in run.kept)
         yield RunFinished(reason=finish, token_ids=tuple(run.kept), stats=run.stats.finish(visible))
 
     def _draft(
@@ -223,10 +223,10 @@ class Engine:
         """Denoises block `number` to its last draft; its first step also writes `commit_ids` into the cache."""
         # 3. A canvas of noise.
         run.noise.at(number, 0)
-        canvas = run.noise.canvas(run.event.canvas_length, run.event.vocab_size).to(self._device)
+        canvas = run.noise.canvas(run.started.canvas_length, run.started.vocab_size).to(self._device)
         started = BlockStarted(
             block=number,
-            max_blocks=-(-run.event.max_tokens // run.event.canvas_length),
+            max_blocks=-(-run.started.max_tokens // run.started.canvas_length),
             position=len(run.prompt) + len(run.kept),
             canvas_ids=tuple(canvas.tolist()),
         )
@@ -239,7 +239,7 @@ class Engine:
             started=run.stats.start_clock(),
             sampler=run.settings,
             stop_rule=run.stop_rule,
-            pad_id=run.event.pad_id,
+            pad_id=run.started.pad_id,
             alternatives=run.alternatives,
         )
         draft, began = _Draft(), time.perf_counter()
@@ -311,7 +311,7 @@ class Engine:
         room = size - len(ids)
         limit = min(options.max_tokens, room)
         settings = self.settings_for(options)
-        event = RunStarted(
+        started = RunStarted(
             prompt_tokens=len(ids),
             max_tokens=limit,
             canvas_length=config.canvas_length,
@@ -326,7 +326,7 @@ class Engine:
         context = context or self._take_spare()
         held = context.open(ids, len(ids) + limit)
         return Generation(
-            event=event,
+            started=started,
             prompt=ids,
             settings=settings,
             stop_rule=stop_rule,

@@ -24,14 +24,14 @@ class Generation:
     """The state of one run.
 
     Attributes:
-        event: what the run announced at its start, limits included.
+        started: what the run announced at its start, limits included.
         prompt: ids of the prompt.
         held: how many of them were cached before.
-        limit_reason: why the run ends if `event.max_tokens` is reached.
+        limit_reason: why the run ends if `started.max_tokens` is reached.
         kept: ids committed so far, without end tokens.
     """
 
-    event: RunStarted
+    started: RunStarted
     prompt: list[int]
     held: int
     settings: SamplerSettings
@@ -46,15 +46,15 @@ class Generation:
 
     def cut(self, draft: Sequence[int]) -> tuple[tuple[int, ...], FinishReason | None]:
         """The part of a draft that is committed, and why the run ends with it, if it does."""
-        left = self.event.max_tokens - len(self.kept)
+        left = self.started.max_tokens - len(self.kept)
         for place, token in enumerate(draft[: left + 1]):
-            if token in self.event.end_ids:
+            if token in self.started.end_ids:
                 return tuple(draft[: place + 1]), "end_of_turn"
         return tuple(draft[:left]), self.limit_reason if len(draft) >= left else None
 
     def take(self, final: Sequence[int], *, last: bool) -> list[tuple[Channel, str]]:
         """Adds a committed block, without its end token, and returns the text that is now final."""
-        visible = [token for token in final if token not in self.event.end_ids]
+        visible = [token for token in final if token not in self.started.end_ids]
         self.kept += visible
         return self.reply.push(visible) + (self.reply.finish() if last else [])
 
