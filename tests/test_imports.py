@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 HARD_CAP = 400
+LARGE = 6
 
 EVERYWHERE = {"errors", "config", "paths", "options", "sizes", "utf8", "__init__"}
 
@@ -178,6 +179,11 @@ def sources() -> list[Path]:
     return sorted([*ROOT.glob("localdiff/**/*.py"), *ROOT.glob("quant/**/*.py")])
 
 
+def pages() -> list[Path]:
+    """The first page of each package; that of `localdiff` is `docs/code.md`, and skills are a list already."""
+    return [path for path in sources() if path.stem == "__init__" and path.parent.name not in {"localdiff", "skills"}]
+
+
 def room(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     if parts[0] == "quant":
@@ -252,6 +258,15 @@ def test_the_page_about_the_code_has_every_room_above_what_it_imports() -> None:
     for here, row in row_of.items():
         for other in {row_of[other] for other in ALLOWED[here]} - {row}:
             assert level[row] < level[other], f"{row} imports {other}, which stands above it in docs/code.md"
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.parent.relative_to(ROOT)))
+def test_the_first_page_of_a_large_package_names_its_modules(page: Path) -> None:
+    words = re.findall(r"\w+", ast.get_docstring(ast.parse(page.read_text())) or "")
+    modules = {path.stem for path in page.parent.glob("*.py") if path != page}
+    modules |= {path.parent.name for path in page.parent.glob("*/__init__.py")}
+    if len(modules) >= LARGE:
+        assert not {name for name in modules if not {name, name.removesuffix("_kernels")} & {*words}}
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,1 +1,13 @@
-"""Traces of runs: written as they happen, read strictly, played, exported and compared. Only `probe` needs torch."""
+"""Traces of runs: written as they happen, read strictly, played, exported and compared.
+
+    trace, header                       a recorded run in memory, and its first line
+    recorder, lines, packing            an observer that writes one; its lines, and the arrays in them
+    reader, order                       reads one, and refuses what no run can have done
+    opening, example                    by the name that a user gives; the one that ships with the package
+    hashing                             of weights and vocabulary
+    repeat, probe                       what a rerun must give, and the rerun
+    timeline, player, stage             moments of a run, playback, and the screen of it
+    exports, page, comparison           other forms: text, films, pages; two traces side by side
+
+Knows events; only `probe` knows an engine, and so needs torch.
+"""

@@ -1,1 +1,15 @@
-"""Observers of a generation, and the terminals, pipes and files that they write to. Never imports torch."""
+"""Observers of a generation, and the terminals, pipes and files that they write to.
+
+    observer                                the interface that all of them have
+    live, painter, region, mailbox          the live canvas: thread, frames, rows on the screen, what passes between
+    plain, text_writer, footer              the answer as text, with remarks and figures
+    jsonl, summary                          every event as a line of JSON; a whole run as one object
+    output                                  both streams, and what may be written to them
+    status, log, progress, rate             one line that moves, lines above it, bars, time that is left
+    terminal, abilities                     what is known of a terminal, and what it can do
+    terminal_guard, terminal_signals        how it is restored, whatever ends the process
+    replay_screen                           the terminal during a replay
+    abandonable                             threads that the process may leave behind
+
+Knows events and streams; knows nothing about the engine, and never imports torch.
+"""

@@ -1,1 +1,13 @@
-"""Rendering of a condensing canvas: events and pieces in, rows out. No torch, no terminal."""
+"""Rendering of a condensing canvas: events and pieces in, rows out.
+
+    scene, canvas_state                  what there is to draw, and what its numbers mean
+    canvas_view                          the picture: a pure function of a scene, a size and a palette
+    draft, cells, flow                   what each position shows, and how that is laid out in rows
+    words, gauges                        the lines around it: figures, legend, gauges
+    layout, palette, style               sizes of terminals; colours and glyphs; spans of a row
+    paragraphs                           which committed text may leave the canvas
+    widths, sanitize, columns            columns of a character; text that is safe; tables
+    ansi, svg                            rows for a terminal, and as a picture
+
+Knows no terminal, and needs no torch: the same rows are drawn live, replayed and exported.
+"""

@@ -1,5 +1,10 @@
 """Quantized modules with the interfaces of the model's own: linear, experts, tied embedding.
 
+    linear, experts, embedding     the modules
+    tensor                         codes and scales as buffers
+    swap                           puts them in the place of the model's own
+    adapter_hook                   what an adapter adds inside of experts
+
 Plain and correct: each decodes what it needs, on its device, and multiplies. They know no names, files or canvases.
 """
 
