@@ -42,7 +42,7 @@ def render(trace: Trace | None = None) -> str:
 def _shots(trace: Trace) -> Iterator[tuple[list[Row], float]]:
     """Rows from the top of a screen on, and for how long they stand."""
     timeline = Timeline(trace.events)
-    stage = Stage(trace.header, piece_of=trace.piece, is_special=trace.is_special, palette=DARK)
+    stage = Stage(trace.header, pieces=trace, palette=DARK)
     step_seconds = min(STEP_SECONDS, LONGEST / len(timeline))
     drawn: Drawn | None = None
     for moment in timeline.moments:

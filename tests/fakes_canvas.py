@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from localdiff.events import (
     BlockCommitted,
@@ -25,6 +26,7 @@ from localdiff.events import (
     RunStats,
     TextCommitted,
 )
+from localdiff.view.pieces import Pieces
 
 PAD, END, CHANNEL = 0, 1, 2
 MAX_ENTROPY = 12.48
@@ -114,6 +116,16 @@ class Vocabulary:
             if not self.is_special(t)
         )
         return data.decode(errors="surrogatepass")
+
+
+class _Pieces(NamedTuple):
+    piece: Callable[[int], str]
+    is_special: Callable[[int], bool]
+
+
+def pieces_of(piece: Callable[[int], str], is_special: Callable[[int], bool] = lambda token: False) -> Pieces:
+    """Texts of ids by a function."""
+    return _Pieces(piece, is_special)
 
 
 @dataclass

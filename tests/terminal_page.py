@@ -53,7 +53,7 @@ def screen(trace: Trace, at: Event | None, size: Size) -> str:
     """What stands on a terminal at a step or at a canvas of noise, or after the run."""
     terminal = FakeTerminal(*size)
     terminal.write(COMMAND.format(prompt=trace.header.question) + "\n")
-    view = CanvasView(piece_of=trace.piece, is_special=trace.is_special, palette=DARK)
+    view = CanvasView(pieces=trace, palette=DARK)
     painter = Painter(stream=terminal, view=view, size=lambda: size)
     scene, transcript = Scene(legend=True), Transcript(finished_lines)
     for event in trace.events:

@@ -20,7 +20,7 @@ from tests.screens import FakeTerminal
 
 def scenes() -> tuple[CanvasView, list[Scene]]:
     script = Script(canvas=64)
-    view = CanvasView(piece_of=script.vocabulary.piece, is_special=script.vocabulary.is_special, palette=DARK)
+    view = CanvasView(pieces=script.vocabulary, palette=DARK)
     scene, made = Scene(), []
     for event in list(script.events())[:9]:
         scene = fold(scene, event)

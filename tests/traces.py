@@ -28,6 +28,7 @@ from localdiff.trace.reader import parse_trace
 from localdiff.trace.recorder import Recorder
 from localdiff.trace.trace import Trace
 from tests.fakes import ScriptedEngine
+from tests.fakes_canvas import pieces_of
 
 HEADER = Header(
     trace=VERSION,
@@ -74,8 +75,10 @@ def record(events: Iterable[Event], header: Header = HEADER, *, pieces: dict[int
     recorder = Recorder(
         file,
         header_of=lambda started: dataclasses.replace(header, seed=started.seed),
-        piece_of=lambda token: (pieces or {}).get(token, "<end>" if token == END else chr(32 + (token - 2) % 95)),
-        is_special=lambda token: token == END,
+        pieces=pieces_of(
+            lambda token: (pieces or {}).get(token, "<end>" if token == END else chr(32 + (token - 2) % 95)),
+            lambda token: token == END,
+        ),
     )
     for event in events:
         recorder.on_event(event)

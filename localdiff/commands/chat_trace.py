@@ -91,8 +91,7 @@ def trace_saver(partner: Recorded, headers: Headers) -> SaveTrace:
     ) -> str:
         header = headers.of(messages, options)
         file = io.BytesIO()
-        tokenizer = partner.engine.tokenizer
-        recorder = Recorder(file, header_of=header, piece_of=tokenizer.piece, is_special=tokenizer.is_special)
+        recorder = Recorder(file, header_of=header, pieces=partner.engine.tokenizer)
         for event in events:
             recorder.on_event(event)
         path = expanded(name) if name else _unused()

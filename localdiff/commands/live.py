@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.events import Channel
 from localdiff.ui.live import DEFAULT_FPS, LiveView
-from localdiff.ui.observer import Pieces
 from localdiff.ui.output import Color, Output, Stream
 from localdiff.ui.terminal import LiveMode, LiveWish, live_mode
 from localdiff.view.palette import PaletteName
 from localdiff.view.paragraphs import Passage
+from localdiff.view.pieces import Pieces
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,8 +105,7 @@ def live_view(
     stderr = output.stderr
     return LiveView(
         stream=stderr.file,
-        piece_of=pieces.piece,
-        is_special=pieces.is_special,
+        pieces=pieces,
         prints=prints,
         elsewhere=elsewhere,
         mode=mode,

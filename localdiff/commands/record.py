@@ -87,9 +87,7 @@ class TraceFile:
 
     def recorder(self, engine: Recordable, header: Callable[[RunStarted], Header]) -> Observer:
         """The observer that records a run under this header, replacing the contents of the file."""
-        recorder = Recorder(
-            self._file.file, header_of=header, piece_of=engine.tokenizer.piece, is_special=engine.tokenizer.is_special
-        )
+        recorder = Recorder(self._file.file, header_of=header, pieces=engine.tokenizer)
         return FileObserver(self._file, recorder)
 
 

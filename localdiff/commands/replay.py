@@ -220,9 +220,7 @@ def _moment(request: ReplayRequest, timeline: Timeline) -> Moment | None:
 
 
 def _stage(trace: Trace, palette: Palette) -> Stage:
-    return Stage(
-        trace.header, piece_of=trace.piece, is_special=trace.is_special, palette=palette, complete=trace.complete
-    )
+    return Stage(trace.header, pieces=trace, palette=palette, complete=trace.complete)
 
 
 def _play(request: ReplayRequest, trace: Trace, output: Output, keyboard: TextIO, env: Mapping[str, str]) -> None:

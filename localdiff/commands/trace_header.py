@@ -19,7 +19,7 @@ from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
 from localdiff.trace.hashing import adapter_digest, tokenizer_digest, weights_digest
 from localdiff.trace.header import VERSION, Adapter, Header, Machine, Message, Model, Sampler
-from localdiff.ui.observer import Pieces
+from localdiff.view.pieces import Pieces
 
 
 class Recordable(Protocol):

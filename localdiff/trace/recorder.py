@@ -13,6 +13,7 @@ from typing import BinaryIO
 from localdiff.events import DenoiseStep, Event, RunFinished, RunStarted
 from localdiff.trace.header import Header
 from localdiff.trace.lines import Earlier, dump, encode_event
+from localdiff.view.pieces import Pieces
 
 
 class Recorder:
@@ -21,8 +22,7 @@ class Recorder:
     Args:
         file: an empty file for the bytes.
         header_of: makes the header, once the run has started and its seed is known.
-        piece_of: text of a token id.
-        is_special: whether a token id is a control token.
+        pieces: texts of ids.
     """
 
     def __init__(
@@ -30,13 +30,11 @@ class Recorder:
         file: BinaryIO,
         *,
         header_of: Callable[[RunStarted], Header],
-        piece_of: Callable[[int], str],
-        is_special: Callable[[int], bool],
+        pieces: Pieces,
     ) -> None:
         self._file = file
         self._header_of = header_of
-        self._piece_of = piece_of
-        self._is_special = is_special
+        self._pieces = pieces
         self._earlier = Earlier()
         self._known: set[int] = set()
         self._hash = hashlib.sha256()
@@ -59,8 +57,8 @@ class Recorder:
         shown = set(event.argmax_ids).union(*event.top_ids) - self._known
         if shown:
             new = sorted(shown)
-            special = [token for token in new if self._is_special(token)]
-            self._write({"pieces": {str(token): self._piece_of(token) for token in new}, "special": special})
+            special = [token for token in new if self._pieces.is_special(token)]
+            self._write({"pieces": {str(token): self._pieces.piece(token) for token in new}, "special": special})
             self._known |= shown
 
     def _write(self, line: Mapping[str, object]) -> None:

@@ -5,7 +5,7 @@ Knows a player, a size and a palette; knows nothing about terminals. Every row i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from localdiff.sizes import counted
 from localdiff.trace.header import Header
@@ -17,6 +17,7 @@ from localdiff.view.flow import COMMITTED, lay_out
 from localdiff.view.layout import Size
 from localdiff.view.palette import Palette
 from localdiff.view.paragraphs import Passage
+from localdiff.view.pieces import Pieces
 from localdiff.view.sanitize import safe_piece
 from localdiff.view.scene import Scene
 from localdiff.view.style import PLAIN, SPACE, Row, Span, Style
@@ -39,8 +40,7 @@ class Stage:
 
     Args:
         header: that of the trace, for the title.
-        piece_of: text of a token id.
-        is_special: whether an id is a control token.
+        pieces: texts of ids.
         palette: the palette.
         complete: whether the trace has its end.
     """
@@ -49,14 +49,13 @@ class Stage:
         self,
         header: Header,
         *,
-        piece_of: Callable[[int], str],
-        is_special: Callable[[int], bool],
+        pieces: Pieces,
         palette: Palette,
         complete: bool = True,
     ) -> None:
         self._palette = palette
-        self._view = CanvasView(piece_of=piece_of, is_special=is_special, palette=palette)
-        self._cells = CellMaker(piece_of=piece_of, is_special=is_special, palette=palette)
+        self._view = CanvasView(pieces=pieces, palette=palette)
+        self._cells = CellMaker(pieces=pieces, palette=palette)
         self._title = _title(header, complete, palette)
 
     def rows(self, player: Player, size: Size, drawn: Drawn | None = None) -> tuple[list[Row], Drawn]:

@@ -37,6 +37,7 @@ from localdiff.view.canvas_view import CanvasView
 from localdiff.view.layout import Size
 from localdiff.view.palette import Palette, resolve_palette
 from localdiff.view.paragraphs import Passage, Transcript, finished_length, finished_lines
+from localdiff.view.pieces import Pieces
 from localdiff.view.scene import Scene, fold
 
 DEFAULT_FPS = 20.0
@@ -56,8 +57,7 @@ class LiveView:
 
     Args:
         stream: the terminal to draw on, usually stderr.
-        piece_of: text of a token id.
-        is_special: whether a token id is a control token.
+        pieces: texts of ids.
         prints: channels whose committed text goes to this terminal too. The answer does where stdout is the same
             terminal: only one of them may move the cursor.
         elsewhere: channels whose text goes into a pipe, whose reader may print it on this terminal: the canvas steps
@@ -82,8 +82,7 @@ class LiveView:
         self,
         *,
         stream: TextIO,
-        piece_of: Callable[[int], str],
-        is_special: Callable[[int], bool],
+        pieces: Pieces,
         prints: Collection[Channel],
         elsewhere: Collection[Channel] = (),
         mode: LiveMode = "canvas",
@@ -116,7 +115,7 @@ class LiveView:
         self._clock, self._sleep = clock, sleep
         self._painter = Painter(
             stream=stream,
-            view=CanvasView(piece_of=piece_of, is_special=is_special, palette=palette),
+            view=CanvasView(pieces=pieces, palette=palette),
             size=self._size,
             one_line=mode == "line",
             fps=min(fps, LINE_FPS) if mode == "line" else fps,

@@ -1,4 +1,4 @@
-"""The observer interface, which displays, recorders and summaries share, and what some of them ask of a tokenizer."""
+"""The observer interface, which displays, recorders and summaries share."""
 
 from __future__ import annotations
 
@@ -12,13 +12,3 @@ class Observer(Protocol):
 
     def on_event(self, event: Event) -> None:
         """Take the next event, in the order in which they happened."""
-
-
-class Pieces(Protocol):
-    """The texts of a model's ids."""
-
-    def piece(self, id: int, /) -> str:
-        """Text of one id."""
-
-    def is_special(self, id: int, /) -> bool:
-        """Whether it is a control token."""

@@ -6,7 +6,6 @@ rich, and pictures for documents all draw these rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from localdiff.view.canvas_state import CanvasState, state_of
@@ -15,6 +14,7 @@ from localdiff.view.draft import draft_cells
 from localdiff.view.flow import COMMITTED, Page, lay_out, window
 from localdiff.view.layout import Layout, Size, Tier, layout_of
 from localdiff.view.palette import Palette
+from localdiff.view.pieces import Pieces
 from localdiff.view.scene import Scene
 from localdiff.view.style import Row, Span
 from localdiff.view.widths import split_columns, text_width
@@ -50,14 +50,13 @@ class CanvasView:
     """Draws scenes in one palette; the same arguments give the same picture, only cells are cached.
 
     Args:
-        piece_of: text of a token id.
-        is_special: whether an id is a control token.
+        pieces: texts of ids.
         palette: the looks.
     """
 
-    def __init__(self, *, piece_of: Callable[[int], str], is_special: Callable[[int], bool], palette: Palette) -> None:
+    def __init__(self, *, pieces: Pieces, palette: Palette) -> None:
         self.palette = palette
-        self._cells = CellMaker(piece_of=piece_of, is_special=is_special, palette=palette)
+        self._cells = CellMaker(pieces=pieces, palette=palette)
         self._layout: tuple[tuple[object, ...], Layout] | None = None
 
     def picture(self, scene: Scene, size: Size, drawn: Drawn | None = None, *, one_line: bool = False) -> Picture:

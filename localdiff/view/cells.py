@@ -8,10 +8,11 @@ thousand pieces come back in every frame.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from localdiff.view.palette import LEANING, NOISE, SETTLED, Palette
+from localdiff.view.pieces import Pieces
 from localdiff.view.sanitize import MISSING, safe_piece, safe_text
 from localdiff.view.style import PLAIN, Span, Style, blank
 from localdiff.view.widths import (
@@ -71,14 +72,12 @@ class CellMaker:
     """Turns positions of a canvas into cells in one palette.
 
     Args:
-        piece_of: text of a token id; `▁` counts as a space and `<0xNN>` as a byte.
-        is_special: whether an id is a control token.
+        pieces: texts of ids.
         palette: styles and signs.
     """
 
-    def __init__(self, *, piece_of: Callable[[int], str], is_special: Callable[[int], bool], palette: Palette) -> None:
-        self._piece_of = piece_of
-        self._is_special = is_special
+    def __init__(self, *, pieces: Pieces, palette: Palette) -> None:
+        self._pieces = pieces
         self._palette = palette
         self._cells: dict[int, tuple[Cell, ...] | None] = {}
         noise = palette.glyphs.noise
@@ -97,7 +96,7 @@ class CellMaker:
 
     def byte(self, token: int) -> int | None:
         """The byte of a byte piece, else None."""
-        return None if self._is_special(token) else byte_of(self._piece_of(token))
+        return None if self._pieces.is_special(token) else byte_of(self._pieces.piece(token))
 
     def token(self, token: int, stage: int, changed: bool) -> tuple[Cell, ...] | None:
         """The cells of a token, underlined if it has `changed`; None for a byte piece, which is no text by itself."""
@@ -125,8 +124,8 @@ class CellMaker:
             return [None if position[1] == NOISE else self.token(*position) for position in positions]
 
     def _make(self, token: int, stage: int, changed: bool) -> tuple[Cell, ...] | None:
-        piece = self._piece_of(token)
-        if self._is_special(token):
+        piece = self._pieces.piece(token)
+        if self._pieces.is_special(token):
             return (self._sign_cell(sign_name(piece)),)
         if byte_of(piece) is not None:
             return None
@@ -139,7 +138,7 @@ class CellMaker:
         the least certain of them, and as nothing on the others, so that it does not flicker between itself
         and fragments.
         """
-        data = bytes(byte_of(self._piece_of(token)) or 0 for token in tokens)
+        data = bytes(byte_of(self._pieces.piece(token)) or 0 for token in tokens)
         cells: list[tuple[Cell, ...]] = []
         while len(cells) < len(data):
             start = len(cells)

@@ -28,6 +28,7 @@ from typing import TextIO
 from localdiff.events import DenoiseStep, Event
 from localdiff.ui.live import DEFAULT_FPS, LiveView
 from localdiff.view.layout import Size
+from localdiff.view.pieces import Pieces
 from tests.fakes_canvas import LATIN, Script
 
 STEP_SECONDS = 0.01
@@ -42,13 +43,12 @@ class Source:
     Attributes:
         name: what the table calls it.
         events: makes the events anew.
-        piece_of, is_special: what the view needs to know about ids.
+        pieces: texts of its ids.
     """
 
     name: str
     events: Callable[[], Iterator[Event]]
-    piece_of: Callable[[int], str]
-    is_special: Callable[[int], bool]
+    pieces: Pieces
 
 
 def stand_in(steps: int) -> Source:
@@ -64,9 +64,7 @@ def stand_in(steps: int) -> Source:
             work()
             yield replace(made[number % len(made)], elapsed=(number + 1) * STEP_SECONDS)
 
-    return Source(
-        f"stand-in, {1 / STEP_SECONDS:.0f} steps/s", run, script.vocabulary.piece, script.vocabulary.is_special
-    )
+    return Source(f"stand-in, {1 / STEP_SECONDS:.0f} steps/s", run, script.vocabulary)
 
 
 def model(name: str, prompt: str, seed: int) -> Source:
@@ -77,7 +75,7 @@ def model(name: str, prompt: str, seed: int) -> Source:
     engine, options = Engine.load(name), GenerateOptions(seed=seed)
     steps = sum(isinstance(event, DenoiseStep) for event in engine.generate(prompt, options))  # warms it up, too
     label = f"{name}, {steps} steps"
-    return Source(label, lambda: engine.generate(prompt, options), engine.tokenizer.piece, engine.tokenizer.is_special)
+    return Source(label, lambda: engine.generate(prompt, options), engine.tokenizer)
 
 
 @contextmanager
@@ -142,8 +140,7 @@ def live_on(stream: TextIO, source: Source) -> LiveView:
     """A canvas as `localdiff run` makes it."""
     return LiveView(
         stream=stream,
-        piece_of=source.piece_of,
-        is_special=source.is_special,
+        pieces=source.pieces,
         prints=("answer", "thought"),
         palette="dark",
         size=lambda: SIZE,

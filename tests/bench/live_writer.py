@@ -90,7 +90,7 @@ class RowDiff(Writer):
 
 
 def view_of(script: Script) -> CanvasView:
-    return CanvasView(piece_of=script.vocabulary.piece, is_special=script.vocabulary.is_special, palette=DARK)
+    return CanvasView(pieces=script.vocabulary, palette=DARK)
 
 
 def scenes() -> tuple[Script, list[Scene]]:

@@ -23,7 +23,7 @@ from tests.traces import condensed, condensing, trace_of
 
 TRACE = condensed(blocks=2, steps=4, length=40)
 LINE = Timeline(TRACE.events)
-STAGE = Stage(TRACE.header, piece_of=TRACE.piece, is_special=TRACE.is_special, palette=DARK)
+STAGE = Stage(TRACE.header, pieces=TRACE, palette=DARK)
 SIZE = Size(80, 20)
 
 
@@ -96,7 +96,7 @@ def test_hostile_text_stays_text_in_every_form() -> None:
     ]
     trace = trace_of(events, pieces=pieces)
     line = Timeline(trace.events)
-    stage = Stage(trace.header, piece_of=trace.piece, is_special=trace.is_special, palette=DARK)
+    stage = Stage(trace.header, pieces=trace, palette=DARK)
     film = movie.movie(line, stage, SIZE, DARK)
     root = ElementTree.fromstring(film)
     assert {element.tag.rpartition("}")[2] for element in root.iter()} == {"svg", "style", "rect", "g", "text"}

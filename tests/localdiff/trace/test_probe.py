@@ -110,8 +110,7 @@ def test_a_recorded_run_is_made_again_with_its_kind_of_noise(tmp_path: Path, noi
             digests=Digests(),
             noise=noise,  # type: ignore[arg-type]
         ),
-        piece_of=engine.tokenizer.piece,
-        is_special=engine.tokenizer.is_special,
+        pieces=engine.tokenizer,
     )
     for event in events:
         recorder.on_event(event)

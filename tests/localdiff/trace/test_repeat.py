@@ -40,7 +40,7 @@ def record(engine: Engine, header: Header | None, options: GenerateOptions, even
     def make(started: RunStarted) -> Header:
         return header or header_of(engine, messages, options, started, digests=Digests(weights="0" * 64))
 
-    recorder = Recorder(file, header_of=make, piece_of=engine.tokenizer.piece, is_special=engine.tokenizer.is_special)
+    recorder = Recorder(file, header_of=make, pieces=engine.tokenizer)
     for event in events:
         recorder.on_event(event)
     return file.getvalue()

@@ -23,7 +23,7 @@ SIZES = [Size(20, 5), Size(24, 6), Size(40, 8), Size(76, 24), Size(120, 60), Siz
 
 
 def stage_of(trace: Trace, palette: Palette = DARK, *, complete: bool = True) -> Stage:
-    return Stage(trace.header, piece_of=trace.piece, is_special=trace.is_special, palette=palette, complete=complete)
+    return Stage(trace.header, pieces=trace, palette=palette, complete=complete)
 
 
 def texts(stage: Stage, player: Player, size: Size) -> list[str]:

@@ -13,7 +13,7 @@ from localdiff.ui.live import LiveView
 from localdiff.ui.region import RESTORE
 from localdiff.view.layout import Size
 from localdiff.view.paragraphs import Passage
-from tests.fakes_canvas import SCRIPTS, Script
+from tests.fakes_canvas import SCRIPTS, Script, pieces_of
 from tests.screens import FakeTerminal
 
 
@@ -41,8 +41,7 @@ class BrokenTerminal(FakeTerminal):
 def view_on(terminal: FakeTerminal, script: Script, **options: Any) -> LiveView:
     settings: dict[str, Any] = {
         "stream": terminal,
-        "piece_of": script.vocabulary.piece,
-        "is_special": script.vocabulary.is_special,
+        "pieces": script.vocabulary,
         "prints": ("answer", "thought"),
         "palette": "dark",
         "fps": 1000,
@@ -224,7 +223,7 @@ def test_a_fault_in_drawing_is_reported_and_the_text_is_printed_all_the_same() -
         raise LookupError(f"no piece {token}")
 
     with pytest.raises(LookupError, match="no piece"):
-        play(terminal, script, piece_of=piece)
+        play(terminal, script, pieces=pieces_of(piece))
     assert terminal.everything() == rows_of(script.text)
 
 

@@ -43,7 +43,7 @@ class SlowTerminal(FakeTerminal):
 
 def scenes(count: int = 12) -> tuple[CanvasView, list[Scene]]:
     script = Script(canvas=96)
-    view = CanvasView(piece_of=script.vocabulary.piece, is_special=script.vocabulary.is_special, palette=DARK)
+    view = CanvasView(pieces=script.vocabulary, palette=DARK)
     scene, made = Scene(legend=True), []
     for event in list(script.events())[:count]:
         scene = fold(scene, event)

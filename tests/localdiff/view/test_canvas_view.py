@@ -27,7 +27,7 @@ from localdiff.view.palette import ASCII, DARK, PALETTE_NAMES, Palette, resolve_
 from localdiff.view.paragraphs import Transcript, finished_lines
 from localdiff.view.scene import Scene, fold
 from localdiff.view.style import PLAIN, Row, Style, row_text, row_width
-from tests.fakes_canvas import SCRIPTS, Script
+from tests.fakes_canvas import SCRIPTS, Script, pieces_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "live"
 SIZES = [Size(120, 40), Size(80, 24), Size(50, 20), Size(40, 12), Size(80, 8), Size(20, 6)]
@@ -54,7 +54,7 @@ def frames(script: str) -> tuple[Script, dict[tuple[int, int], tuple[Scene, Scen
 
 
 def view_of(script: Script, palette: Palette) -> CanvasView:
-    return CanvasView(piece_of=script.vocabulary.piece, is_special=script.vocabulary.is_special, palette=palette)
+    return CanvasView(pieces=script.vocabulary, palette=palette)
 
 
 def pictures(script: str, size: Size, palette: Palette) -> Iterator[tuple[tuple[int, int], Picture]]:
@@ -269,7 +269,7 @@ def test_no_picture_is_too_wide_or_says_anything_to_the_terminal(
         pending=pending,
         legend=True,
     )
-    view = CanvasView(piece_of=pieces.__getitem__, is_special=specials.__contains__, palette=PALETTES[name])
+    view = CanvasView(pieces=pieces_of(pieces.__getitem__, specials.__contains__), palette=PALETTES[name])
     picture = view.picture(scene, Size(columns, rows), Drawn(block=1, ids=ids[::-1], top=3))
     assert len(picture.rows) <= max(1, rows - 1)
     for row in picture.rows:

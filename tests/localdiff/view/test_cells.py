@@ -10,7 +10,7 @@ import pytest
 from localdiff.view.cells import Cell, CellMaker, byte_of, sign_name
 from localdiff.view.palette import ASCII, DARK, FORMING, LEANING, NOISE, SETTLED, Palette
 from localdiff.view.widths import text_width
-from tests.fakes_canvas import Vocabulary
+from tests.fakes_canvas import Vocabulary, pieces_of
 
 PIECES = [" the", "\u2581the", "ing", "\n\n", "    ", "日本", "internationalization", "\u093f", "a\tb", "", "🙂"]
 VOCABULARY = Vocabulary()
@@ -18,7 +18,7 @@ ID = {piece: VOCABULARY.id_of(piece) for piece in PIECES}
 
 
 def maker(palette: Palette = DARK) -> CellMaker:
-    return CellMaker(piece_of=VOCABULARY.piece, is_special=VOCABULARY.is_special, palette=palette)
+    return CellMaker(pieces=VOCABULARY, palette=palette)
 
 
 def cells_of(piece: str, stage: int = SETTLED, changed: bool = False, palette: Palette = DARK) -> tuple[Cell, ...]:
@@ -165,7 +165,7 @@ def test_a_hundred_thousand_hostile_pieces() -> None:
         *"\u200b\u202e\u2066\ufeff\u2028\ue000\ud800\U000e0041日本🙂👩‍👧🇫🇷e\u0301\u0336 the",
     ]
     pieces = ["".join(rng.choices(pool, k=rng.randint(0, 6))) for _ in range(100_000)]
-    cells = CellMaker(piece_of=pieces.__getitem__, is_special=lambda token: token % 97 == 0, palette=DARK)
+    cells = CellMaker(pieces=pieces_of(pieces.__getitem__, lambda token: token % 97 == 0), palette=DARK)
     shown: set[str] = set()
     for token in range(len(pieces)):
         for cell in cells.token(token, token % 3, token % 2 == 0) or ():
@@ -191,7 +191,7 @@ def test_many_positions_at_once_are_what_they_are_one_by_one() -> None:
 
 def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localdiff.view.cells._CACHE_LIMIT", 100)
-    cells = CellMaker(piece_of=lambda token: f" {token}", is_special=lambda token: False, palette=DARK)
+    cells = CellMaker(pieces=pieces_of(lambda token: f" {token}"), palette=DARK)
     for token in range(250):
         cells.token(token, SETTLED, False)
     assert len(cells._cells) == 50

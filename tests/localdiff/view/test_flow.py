@@ -10,8 +10,9 @@ from localdiff.view.cells import CellMaker
 from localdiff.view.flow import COMMITTED, Page, lay_out, window
 from localdiff.view.palette import DARK, SETTLED
 from localdiff.view.style import row_text, row_width
+from tests.fakes_canvas import pieces_of
 
-MAKER = CellMaker(piece_of=lambda token: "", is_special=lambda token: False, palette=DARK)
+MAKER = CellMaker(pieces=pieces_of(lambda token: ""), palette=DARK)
 
 
 def page(pieces: list[str], columns: int) -> Page:

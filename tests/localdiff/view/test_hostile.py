@@ -23,7 +23,7 @@ from localdiff.view.layout import Size
 from localdiff.view.palette import DARK, MONO, Palette
 from localdiff.view.paragraphs import Passage
 from localdiff.view.scene import Scene
-from tests.fakes_canvas import Script
+from tests.fakes_canvas import Script, pieces_of
 from tests.screens import FakeTerminal
 
 PIECES = 100_000
@@ -114,7 +114,7 @@ def scenes(count: int) -> Iterator[Scene]:
 
 def test_no_frame_says_anything_of_its_own_or_is_too_wide(vocabulary: list[str]) -> None:
     terminal = FakeTerminal(64, 30)
-    view = CanvasView(piece_of=vocabulary.__getitem__, is_special=lambda id: id % 50 == 0, palette=DARK)
+    view = CanvasView(pieces=pieces_of(vocabulary.__getitem__, lambda id: id % 50 == 0), palette=DARK)
     size = Size(64, 30)
     painter = Painter(stream=terminal, view=view, size=lambda: size)
     terminal.write("$\n")
@@ -139,7 +139,7 @@ def test_no_frame_says_anything_of_its_own_or_is_too_wide(vocabulary: list[str])
 
 @pytest.mark.parametrize("palette", [DARK, MONO], ids=["dark", "mono"])
 def test_no_cell_acts_at_any_stage(vocabulary: list[str], palette: Palette) -> None:
-    cells = CellMaker(piece_of=vocabulary.__getitem__, is_special=lambda id: id % 50 == 0, palette=palette)
+    cells = CellMaker(pieces=pieces_of(vocabulary.__getitem__, lambda id: id % 50 == 0), palette=palette)
     for id in range(PIECES):
         stage = id % 3
         for cell in cells.token(id, stage, False) or cells.byte_run([id], [stage], [False])[0]:
