@@ -181,7 +181,8 @@ def sources() -> list[Path]:
 
 def pages() -> list[Path]:
     """The first page of each package; that of `localdiff` is `docs/code.md`, and skills are a list already."""
-    return [path for path in sources() if path.stem == "__init__" and path.parent.name not in {"localdiff", "skills"}]
+    found = [path for path in sources() if path.stem == "__init__" and path.parent.name not in {"localdiff", "skills"}]
+    return [*found, ROOT / "tests" / "__init__.py"]
 
 
 def room(path: Path) -> str:
@@ -263,8 +264,9 @@ def test_the_page_about_the_code_has_every_room_above_what_it_imports() -> None:
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.parent.relative_to(ROOT)))
 def test_the_first_page_of_a_large_package_names_its_modules(page: Path) -> None:
     words = re.findall(r"\w+", ast.get_docstring(ast.parse(page.read_text())) or "")
-    modules = {path.stem for path in page.parent.glob("*.py") if path != page}
+    modules = {path.stem for path in page.parent.glob("*.py") if path.stem not in ("__init__", "conftest")}
     modules |= {path.parent.name for path in page.parent.glob("*/__init__.py")}
+    modules -= {name for name in modules if name.startswith("test_")}
     if len(modules) >= LARGE:
         assert not {name for name in modules if not {name, name.removesuffix("_kernels")} & {*words}}
 
