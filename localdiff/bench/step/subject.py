@@ -16,12 +16,11 @@ import torch
 from quant.codec import stored_bytes
 from quant.codecs import CODECS
 from quant.cpu.choice import prepare as prepare_cpu
-from quant.errors import RecipeError
 from quant.memory import SLACK, Held, MemoryAccount
 from quant.recipe import Recipe, recipe_named
 from quant.released import LAYERS, MODEL
 
-from ...errors import ResourceError, UsageError
+from ...errors import ResourceError
 from ...hub import resolve
 from ...load import account, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
 from ...load.accounting import checkpoint_name
@@ -93,10 +92,11 @@ def random_subject(
         configure: returns the configuration with a number of layers.
 
     Raises:
-        UsageError: no such recipe, or an unsupported dtype.
+        RecipeError: no such recipe.
+        UsageError: an unsupported dtype.
         ResourceError: it does not fit.
     """
-    chosen, where = _recipe(recipe), resolve_device(device)
+    chosen, where = recipe_named(recipe), resolve_device(device)
     kind = torch.bfloat16 if dtype == "auto" else dtype_named(dtype)
     built, stands_for = (_blueprint(configure(count), chosen) for count in (layers, all_layers))
     _refuse_if_too_large(built, chosen.name, context, where, kind)
@@ -170,13 +170,6 @@ def _blueprint(config: ModelConfig, recipe: Recipe) -> Blueprint:
 def _sketch(config: ModelConfig) -> DiffusionGemma:
     with torch.device("meta"):
         return DiffusionGemma(config)
-
-
-def _recipe(name: str) -> Recipe:
-    try:
-        return recipe_named(name)
-    except RecipeError as error:
-        raise UsageError(error.message, error.hint) from error
 
 
 def _refuse_if_too_large(built: Blueprint, recipe: str, context: int, device: torch.device, dtype: torch.dtype) -> None:

@@ -24,6 +24,7 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.projections import fuse_projections
 from localdiff.static import Denoiser, denoiser
 from localdiff.static.reading import read_through_torch
+from quant.errors import RecipeError
 from quant.recipe import RECIPES
 from quant.released import LAYERS
 from quant.switch import SwitchError
@@ -250,10 +251,13 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(monkeypatch: pytes
     assert callable(random_subject(recipe="4bit", layers=6, context=1024, device="cpu", dtype="auto"))
 
 
-@pytest.mark.parametrize(("given", "words"), [({"recipe": "3bit"}, "no recipe `3bit`"), ({"dtype": "fp16"}, "fp16")])
-def test_words_that_mean_nothing(given: dict[str, str], words: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "kind", "words"),
+    [({"recipe": "3bit"}, RecipeError, "no recipe `3bit`"), ({"dtype": "fp16"}, UsageError, "fp16")],
+)
+def test_words_that_mean_nothing(given: dict[str, str], kind: type[Exception], words: str) -> None:
     arguments = {"recipe": "4bit", "dtype": "auto"} | given
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(kind, match=words):
         random_subject(layers=LAYERS, context=16, device="cpu", configure=released_config, **arguments)
 
 
