@@ -128,6 +128,10 @@ class KeyboardReader:
             event.app.erase_when_done = True  # it is drawn again with what the editor made of it
             event.app.exit(result=_EDITED)
 
+        @keys.add(Keys.Vt100MouseEvent)
+        def _no_mouse(_event: KeyPressEvent) -> None:
+            """Nothing: a pasted colour code looks like a mouse event, and prompt-toolkit fails on it."""
+
         @keys.add("c-c", filter=typing)
         @keys.add("<sigint>")
         def _interrupt(event: KeyPressEvent) -> None:

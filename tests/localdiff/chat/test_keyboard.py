@@ -82,6 +82,11 @@ def test_an_open_quote_goes_on_until_it_is_closed(typed: Desk) -> None:
     assert typed(f'"""one{ENTER}two{ENTER}"""{ENTER}') == '"""one\ntwo\n"""'
 
 
+@pytest.mark.parametrize("code", ["\x1b[31m", "\x1b[0m", "\x1b[38;5;1m", "\x1b[<0;1;2M", "\x1b[M !!"])
+def test_what_looks_like_a_mouse_is_ignored(typed: Desk, code: str) -> None:
+    assert typed(f"a{code}b" + ENTER) == "ab"
+
+
 def test_a_paste_is_one_message(typed: Desk) -> None:
     assert typed(pasted("one\r\ntwo\rthree\n") + "!" + ENTER) == "one\ntwo\nthree\n!"
 
