@@ -40,7 +40,7 @@ class KeyboardReader:
         completer: what Tab offers.
         multiline: whether Enter begins a new line of a message, asked at every Enter.
         edit: opens the line in an editor and returns what to go on with; it shows its own errors.
-        early: what was typed already, as a terminal sends it.
+        ahead: takes what was typed while no line was read, as a terminal sends it.
         input, output: the terminal; by default that of the process.
     """
 
@@ -51,13 +51,14 @@ class KeyboardReader:
         completer: Completer,
         multiline: Callable[[], bool],
         edit: Callable[[str], str],
-        early: str = "",
+        ahead: Callable[[], str] = str,
         input: Input | None = None,
         output: Output | None = None,
     ) -> None:
         self._history = history
         self._multiline = multiline
         self._edit = edit
+        self._ahead = ahead
         self._pastes = Pastes()
         self._line = ""
         self._session: PromptSession[Any] = PromptSession(
@@ -74,8 +75,6 @@ class KeyboardReader:
             input=input,
             output=output,
         )
-        if early:
-            store_typeahead(self._session.app.input, _presses(early))
         self._session.default_buffer.on_text_changed += self._mend
         self._before = ""
 
@@ -89,6 +88,7 @@ class KeyboardReader:
             self._pastes.clear()
             self._session.app.erase_when_done = False
             self._before = self._pastes.fold(text)
+            store_typeahead(self._session.app.input, _presses(self._ahead()))
             typed = self._session.prompt(default=self._before)
             if typed is not _EDITED:
                 return None if typed is _INTERRUPTED else typed

@@ -1,8 +1,9 @@
 """Type-ahead: keys typed while no line is being read, kept as typed.
 
-Knows two modes of a terminal; knows nothing about lines. Outside of a prompt a terminal echoes keys into whatever is
-on the screen, and turns Enter into a line feed. What is typed ahead is read key by key later on, and shown then;
-there a line feed is Ctrl-J, which begins a new line instead of sending.
+Knows three modes of a terminal; knows nothing about lines. Outside of a prompt a terminal echoes keys into whatever is
+on the screen, turns Enter into a line feed, and sends a paste as if it were typed. What is typed ahead is read key by
+key later on, and shown then; there a line feed is Ctrl-J, which begins a new line instead of sending, and a paste
+without marks would be sent line by line.
 """
 
 from __future__ import annotations
@@ -13,15 +14,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
+from localdiff.ui.output import Stream
+from localdiff.ui.region import PASTES_OFF, PASTES_ON
+
 if sys.platform != "win32":
     import termios
 
 
+_PASTE, _PASTE_END = b"\x1b[200~", b"\x1b[201~"
+# Of a paste that is still coming, in tenths of a second.
+_PATIENCE = 3
+
+
 @contextmanager
-def typing_ahead(keyboard: BinaryIO | None) -> Iterator[None]:
-    """Inside it, keys are not echoed and Enter stays Enter; does nothing where `keyboard` is no terminal."""
+def typing_ahead(keyboard: BinaryIO | None, screen: Stream) -> Iterator[None]:
+    """Inside it, keys are not echoed, Enter stays Enter, and pastes are marked; without a keyboard it does nothing.
+
+    Args:
+        keyboard: standard input; None if it is no terminal, or nobody sees what is typed.
+        screen: the same terminal, for output.
+    """
+    marks = keyboard is not None and screen.moving
     with _habits(keyboard, wanted=False):
-        yield
+        try:
+            if marks:
+                screen.write(PASTES_ON)
+            yield
+        finally:
+            if marks:
+                screen.write(PASTES_OFF)
 
 
 @contextmanager
@@ -37,6 +58,15 @@ def typed_early(keyboard: BinaryIO | None) -> str:
     Python starts and imports for half a second, during which the terminal makes a line feed of Enter, and nobody types
     Ctrl-J before there is a line.
     """
+    return typed_ahead(keyboard).replace("\n", "\r")
+
+
+def typed_ahead(keyboard: BinaryIO | None) -> str:
+    """What was typed inside `typing_ahead` so far, which is now taken from the terminal; every paste in it has an end.
+
+    A terminal keeps 4,095 bytes until a line is read. The end of a longer paste is lost, and its mark with it: whoever
+    waits for that takes all further keys for pasted text.
+    """
     if keyboard is None or sys.platform == "win32" or not keyboard.isatty():
         return ""
     descriptor, data = keyboard.fileno(), b""
@@ -45,15 +75,24 @@ def typed_early(keyboard: BinaryIO | None) -> str:
         at_once = [*settings[:6], [*settings[6]]]
         at_once[3] &= ~termios.ICANON
         at_once[6][termios.VMIN] = at_once[6][termios.VTIME] = 0
-        termios.tcsetattr(descriptor, termios.TCSANOW, at_once)
         try:
+            termios.tcsetattr(descriptor, termios.TCSANOW, at_once)
             while more := os.read(descriptor, 4096):
                 data += more
+                at_once[6][termios.VTIME] = _PATIENCE if _is_open(data) else 0
+                termios.tcsetattr(descriptor, termios.TCSANOW, at_once)
         finally:
             termios.tcsetattr(descriptor, termios.TCSANOW, settings)
     except (OSError, ValueError, termios.error):
         pass  # the terminal is gone
-    return data.decode(errors="surrogateescape").replace("\n", "\r")
+    if _is_open(data):
+        data += _PASTE_END
+    return data.decode(errors="surrogateescape")
+
+
+def _is_open(data: bytes) -> bool:
+    """Whether a paste in it has no end."""
+    return data.rfind(_PASTE) > data.rfind(_PASTE_END)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from localdiff.chat.session_file import Opened
 from localdiff.chat.session_store import SessionStore
 from localdiff.chat.settings import ChatSettings, Looks, Think
 from localdiff.chat.talker import Talker
-from localdiff.chat.typeahead import typed_early, typing_ahead, typing_as_usual
+from localdiff.chat.typeahead import typed_ahead, typed_early, typing_ahead, typing_as_usual
 from localdiff.chat.typed import LineReader
 from localdiff.commands.chat_trace import Headers, Recorded, reply_recorder, trace_saver
 from localdiff.commands.interrupt import cancel_on_interrupt
@@ -130,11 +130,33 @@ def _talk(
     session = opened.session
     request, typed = _continued(request, session), request
     keyboard = _keyboard(stdin, spoken)
-    with typing_ahead(keyboard), _remembered(session, request.choice, typed.choice):
+    # All of it, since there is time to type before the first prompt, too.
+    with typing_ahead(keyboard, spoken.stderr):
         early = typed_early(keyboard)
-        partner = _load(request, output, load)
-    engine = partner.engine
-    _remember(session, engine.identity, request.choice)
+        with _remembered(session, request.choice, typed.choice):
+            partner = _load(request, output, load)
+        _remember(session, partner.engine.identity, request.choice)
+        desk = _desk(request, output, spoken, trace, keyboard, partner=partner, store=store, session=session)
+        reader = LineReader(stdin) if keyboard is None else _keyboard_reader(request, desk, keyboard, early)
+        _greet(desk, partner.engine.identity, opened)
+        Chat(desk, reader).run()
+    if spoken.notes and session is desk.session and desk.saves and session.turns and session.name is not None:
+        desk.say(f"Saved as `{session.name}`; `localdiff chat -c` continues it.")
+    return desk.failure if keyboard is None else 0
+
+
+def _desk(
+    request: ChatRequest,
+    output: Output,
+    spoken: Output,
+    trace: TraceFile | None,
+    keyboard: BinaryIO | None,
+    *,
+    partner: Speaker,
+    store: SessionStore,
+    session: Session,
+) -> Desk:
+    """What commands act on, from its parts."""
     settings = ChatSettings(
         replace(request.options, system=None),
         replace(request.looks, think=_think(request, session)),
@@ -147,10 +169,10 @@ def _talk(
         partner,
         output,
         open_view=_views(request, output, partner),
-        interruptible=_interruptible(keyboard),
+        interruptible=_interruptible(keyboard, spoken),
         record=None if trace is None else reply_recorder(partner, headers, trace),
     )
-    desk = Desk(
+    return Desk(
         partner=partner,
         talker=talker,
         settings=settings,
@@ -162,20 +184,18 @@ def _talk(
         save_trace=trace_saver(partner, headers),
         lend_keyboard=lambda: typing_as_usual(keyboard),
     )
-    reader = LineReader(stdin) if keyboard is None else _keyboard_reader(request, desk, early)
+
+
+def _greet(desk: Desk, identity: ModelIdentity, opened: Opened) -> None:
+    """Say which model answers, and what became of the session that is continued."""
+    spoken = desk.output
     if spoken.notes:
-        identity = engine.identity
         line = f"{shown_model(identity)}, {identity.recipe} weights, {identity.dtype} on {identity.device}"
         desk.say(spoken.stderr.styled(f"{line} {spoken.stderr.dot()} /help lists keys and commands", DIM))
-    if opened.damage is not None and session.name is not None:
-        spoken.warning(damage_line(session.name, opened))
-    if spoken.notes and session.turns:
-        desk.say(opened_line(session))
-    with typing_ahead(keyboard):
-        Chat(desk, reader).run()
-    if spoken.notes and session is desk.session and desk.saves and session.turns and session.name is not None:
-        desk.say(f"Saved as `{session.name}`; `localdiff chat -c` continues it.")
-    return desk.failure if keyboard is None else 0
+    if opened.damage is not None and opened.session.name is not None:
+        spoken.warning(damage_line(opened.session.name, opened))
+    if spoken.notes and opened.session.turns:
+        desk.say(opened_line(opened.session))
 
 
 def _continued(request: ChatRequest, session: Session) -> ChatRequest:
@@ -288,13 +308,13 @@ def _views(request: ChatRequest, output: Output, partner: Speaker) -> Callable[.
     return open_view
 
 
-def _interruptible(keyboard: BinaryIO | None) -> Interruptible:
+def _interruptible(keyboard: BinaryIO | None, spoken: Output) -> Interruptible:
     """Lets Ctrl-C stop a run, and keeps what is typed during it for the next line."""
 
     @contextmanager
     def interruptible(cancel: threading.Event) -> Iterator[None]:
-        # Once more: after Ctrl-Z the shell has set the terminal to its own modes.
-        with typing_ahead(keyboard), cancel_on_interrupt(cancel):
+        # Once more: a prompt ends the marks of pastes, and after Ctrl-Z the shell has set modes of its own.
+        with typing_ahead(keyboard, spoken.stderr), cancel_on_interrupt(cancel):
             yield
 
     return interruptible
@@ -305,8 +325,13 @@ def _keyboard(stdin: BinaryIO | None, spoken: Output) -> BinaryIO | None:
     return stdin if stdin is not None and stdin.isatty() and spoken.stderr.terminal else None
 
 
-def _keyboard_reader(request: ChatRequest, desk: Desk, early: str) -> Reader:
+def _keyboard_reader(request: ChatRequest, desk: Desk, keyboard: BinaryIO, early: str) -> Reader:
     """A reader of single keys, of which some were typed early."""
+    waiting = [early]
+
+    def ahead() -> str:
+        return (waiting.pop() if waiting else "") + typed_ahead(keyboard)
+
     from prompt_toolkit.output import create_output
 
     from localdiff.chat.completing import ChatCompleter
@@ -326,7 +351,7 @@ def _keyboard_reader(request: ChatRequest, desk: Desk, early: str) -> Reader:
         completer=ChatCompleter(lambda: [entry.name for entry in desk.store.entries()]),
         multiline=lambda: desk.settings.looks.multiline,
         edit=edit,
-        early=early,
+        ahead=ahead,
         output=create_output(stdout=desk.output.stderr.file),
     )
 

@@ -19,6 +19,7 @@ from localdiff.view.layout import Size
 SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"
 WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 CURSOR_OFF, CURSOR_ON = "\x1b[?25l", "\x1b[?25h"
+PASTES_ON, PASTES_OFF = "\x1b[?2004h", "\x1b[?2004l"
 ERASE_REST_OF_ROW, ERASE_BELOW = "\x1b[K", "\x1b[J"
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -30,8 +31,8 @@ _ERASE_FROM_FIRST_COLUMN = "\x1b[K\x1b[C\x1b[J"
 ERASE_REGION = f"\r{_ERASE_FROM_FIRST_COLUMN}\r"
 """Removes a region, from where the cursor rests between frames."""
 
-LEAVE = RESTORE + ERASE_REGION
-"""Restores everything, and removes a region."""
+LEAVE = RESTORE + PASTES_OFF + ERASE_REGION
+"""Restores everything, the marks of pastes that a chat asks for included, and removes a region."""
 
 
 class Region:

@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from localdiff.trace.reader import read_trace
-from localdiff.ui.region import RESTORE
+from localdiff.ui.region import PASTES_OFF, PASTES_ON, RESTORE
 from tests.processes import TIMEOUT, Terminal, environment, process, terminal
 
 HELLO = {"replies": [[{"text": "Hello there."}]]}
 BLOCKS: dict[str, Any] = {"replies": [[{"text": "First part, done."}, {"text": "Second.", "steps": 40}]], "pause": 0.1}
+PASTE = b"\x1b[200~one\n/exit\nthree\x1b[201~"
 CTRL_C, CTRL_D, CTRL_G, CTRL_U, ENTER = b"\x03", b"\x04", b"\x07", b"\x15", b"\r"
 
 
@@ -267,7 +268,7 @@ def test_the_window_may_be_pulled_at(chats: Chats) -> None:
 
 def test_a_paste_is_one_message_and_nothing_in_it_is_a_command(chats: Chats) -> None:
     chat = chats(script=HELLO)
-    chat.type(b"\x1b[200~one\n/exit\nthree\x1b[201~")
+    chat.type(PASTE)
     chat.wait_for("three")
     chat.type(ENTER)
     wait_for_prompt(chat, 2)
@@ -299,6 +300,55 @@ def test_keys_typed_while_the_model_loads_are_shown_once(chats: Chats) -> None:
     assert "Hello there." in chat.lines()
     chat.type(CTRL_D)
     assert chat.finish() == 0
+
+
+def test_no_key_is_echoed_between_loading_and_the_first_prompt(chats: Chats) -> None:
+    chat = terminal("chat", script=HELLO | {"loading": 0.2}, env=chats.environment)
+    chats.running.append(chat)
+    chat.wait_for("loading")
+    while ">>>" not in chat.raw.decode(errors="replace"):  # prompt-toolkit is imported meanwhile
+        assert not mode(chat) & termios.ECHO
+        settle(chat, 0.002)
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
+
+
+@pytest.mark.parametrize("live", ["on", "off"])
+def test_a_paste_during_a_reply_is_one_message(chats: Chats, live: str) -> None:
+    chat = chats("--live", live, script=BLOCKS | {"pause": 0.03})
+    say(chat, "Hi")
+    chat.wait_for("First part")
+    chat.type(PASTE)
+    chat.wait_for("... three")
+    chat.type(ENTER)
+    wait_for_prompt(chat, 3)
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
+    assert [line.get("text") for line in chats.session()] == [None, "Hi", "one\n/exit\nthree"]
+    assert chat.raw.rindex(PASTES_OFF.encode()) > chat.raw.rindex(PASTES_ON.encode())
+
+
+def test_a_paste_while_the_model_loads_is_one_message(chats: Chats) -> None:
+    chat = terminal("chat", script=HELLO | {"loading": 1.0}, env=chats.environment)
+    chats.running.append(chat)
+    chat.wait_for("loading")
+    chat.type(PASTE + ENTER)
+    wait_for_prompt(chat, 2)
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
+    assert chats.session()[1]["text"] == "one\n/exit\nthree"
+
+
+def test_a_paste_that_a_terminal_does_not_keep_whole_does_not_swallow_the_keys_after_it(chats: Chats) -> None:
+    chat = chats(script=BLOCKS | {"pause": 0.03})
+    say(chat, "Hi")
+    chat.wait_for("First part")
+    chat.type(b"\x1b[200~" + b"word " * 1200 + b"\x1b[201~")
+    chat.wait_for("word word")
+    chat.type(b" and more" + ENTER + CTRL_D)
+    assert chat.finish() == 0
+    assert chats.session()[2]["text"].startswith("word word")
+    assert chats.session()[2]["text"].endswith(" and more")
 
 
 def test_enter_sends_however_early_it_is_typed(chats: Chats) -> None:
