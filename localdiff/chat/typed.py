@@ -5,6 +5,7 @@ Knows lines, and messages in triple quotes that go on over several; knows no key
 
 from __future__ import annotations
 
+import codecs
 from typing import BinaryIO
 
 from localdiff.chat.slash import is_open
@@ -20,31 +21,39 @@ class LineReader:
 
     def __init__(self, file: BinaryIO | None) -> None:
         self._file = file
+        self._begun = False
 
     def read(self, text: str = "") -> str:
         """The next line, or all lines of a message in triple quotes; `text` is ignored.
 
         Raises:
             EOFError: there is no more input.
-            UsageError: a line is not UTF-8.
+            UsageError: a line is not text. All lines of its message have been read then: none of them is a command.
         """
-        line = self._line()
-        while is_open(line):
+        lines = [self._line()]
+        while is_open(b"\n".join(lines).decode(errors="replace")):
             try:
-                line += "\n" + self._line()
+                lines.append(self._line())
             except EOFError:
                 break
-        return line
+        return "\n".join(_text(line) for line in lines)
 
-    def _line(self) -> str:
-        data = b"" if self._file is None else self._file.readline()
-        if not data:
+    def _line(self) -> bytes:
+        line = b"" if self._file is None else self._file.readline()
+        if not line:
             raise EOFError
-        try:
-            line = data.decode()
-        except UnicodeDecodeError as error:
-            raise UsageError(
-                f"a line is not text: its byte {error.start} is not UTF-8",
-                "a message is UTF-8 text; `iconv` converts other encodings",
-            ) from None
-        return line.removesuffix("\n").removesuffix("\r")
+        if not self._begun:
+            self._begun, line = True, line.removeprefix(codecs.BOM_UTF8)
+        return line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _text(line: bytes) -> str:
+    if b"\0" in line:
+        raise UsageError("a line is not text: it contains a null byte", "a message is UTF-8 text")
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"a line is not text: its byte {error.start} is not UTF-8",
+            "a message is UTF-8 text; `iconv` converts other encodings",
+        ) from None

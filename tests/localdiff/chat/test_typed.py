@@ -36,6 +36,22 @@ def test_what_is_not_utf_8_is_refused_and_the_next_line_is_not() -> None:
     assert reader.read() == "next"
 
 
+@pytest.mark.parametrize("bad", [b"\xff", b"a\0b"])
+def test_no_line_of_a_message_that_is_refused_is_a_command(bad: bytes) -> None:
+    reader = LineReader(io.BytesIO(b'"""one\n' + bad + b'\n/clear\nend"""\nnext\n'))
+    with pytest.raises(UsageError, match="a line is not text: it"):
+        reader.read()
+    assert reader.read() == "next"
+
+
+def test_a_null_byte_is_no_text_and_a_byte_order_mark_no_part_of_it() -> None:
+    reader = LineReader(io.BytesIO("\ufeff/undo\na\0b\nnext\ufeff\n".encode()))
+    assert reader.read() == "/undo"
+    with pytest.raises(UsageError, match="a line is not text: it contains a null byte"):
+        reader.read()
+    assert reader.read() == "next\ufeff"
+
+
 def test_nothing_is_read_where_there_is_no_input() -> None:
     with pytest.raises(EOFError):
         LineReader(None).read()
