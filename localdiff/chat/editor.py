@@ -9,6 +9,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,17 +26,17 @@ def edit_text(text: str, env: Mapping[str, str] = os.environ) -> str:
     Raises:
         UsageError: there is no editor, or it left with an error.
     """
-    command = _command(env)
+    command, variable = _command(env)
     with tempfile.TemporaryDirectory(prefix="localdiff-") as directory:  # private to its owner
         path = Path(directory) / "message.md"
         path.write_text(text + "\n", encoding="utf-8", errors="replace")
         # Ctrl-C belongs to the editor while it runs; a handler, unlike `SIG_IGN`, is not inherited.
         before = signal.signal(signal.SIGINT, lambda *_: None)
         try:
-            code = subprocess.call([*command, str(path)])
+            code = subprocess.call([*command, str(path)], stdin=_keys(), stdout=_screen())
         except OSError as error:
             raise UsageError(
-                f"the editor `{command[0]}` cannot be started: {error.strerror}", "set `EDITOR` to the one to use"
+                f"the editor `{command[0]}` cannot be started: {error.strerror}", f"set `{variable}` to the one to use"
             ) from error
         finally:
             signal.signal(signal.SIGINT, before)
@@ -44,7 +45,20 @@ def edit_text(text: str, env: Mapping[str, str] = os.environ) -> str:
         return path.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
 
 
-def _command(env: Mapping[str, str]) -> list[str]:
+def _keys() -> int | None:
+    """What the editor reads from: lines that are not typed are the messages that come next, and not for it."""
+    return None if sys.stdin is not None and sys.stdin.isatty() else subprocess.DEVNULL
+
+
+def _screen() -> int | None:
+    """What the editor draws on: where stdout is no terminal, it takes answers and nothing else."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        return None
+    return subprocess.DEVNULL if sys.stderr is None else 2
+
+
+def _command(env: Mapping[str, str]) -> tuple[list[str], str]:
+    """The editor's command, and the variable that names another one."""
     for variable in ("VISUAL", "EDITOR"):
         wish = env.get(variable)
         if not wish:
@@ -55,8 +69,8 @@ def _command(env: Mapping[str, str]) -> list[str]:
             words = []
         if not words:
             raise UsageError(f"`{variable}={wish:.60}` is not a command", f"set `{variable}` to the one to use")
-        return words
+        return words, variable
     for name in _FALLBACKS:
         if which(name, path=env.get("PATH")):
-            return [name]
+            return [name], "EDITOR"
     raise UsageError("there is no editor", "set `EDITOR` to the one to use")

@@ -491,6 +491,16 @@ def test_lines_from_a_pipe_are_messages_and_commands(chats: Chats) -> None:
     assert [line.get("text") for line in chats.session()] == [None, "a\nb", "last, without an end"]
 
 
+def test_an_editor_takes_no_lines_of_a_pipe_and_writes_nothing_among_the_answers(chats: Chats, tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho drawn\ncat >> "$1"\n')
+    editor.chmod(0o755)
+    chats.extra = {"EDITOR": str(editor), "VISUAL": ""}
+    done = process("chat", "-m", "demo", script=HELLO, stdin=b"Hi\n/edit\nnext\n", env=chats.environment)
+    assert done.stdout == "Hello there.\nHello there.\n"
+    assert done.stderr == "drawn\nNothing was changed.\n"
+
+
 def test_a_reader_that_goes_away_is_no_bug(chats: Chats) -> None:
     script = {"replies": [[{"text": "x" * 100_000}]]}
     chat = terminal("chat", "-m", "demo", script=script, env=chats.environment, under=("sh", "-c", '"$@" | true', "-"))

@@ -260,6 +260,12 @@ def test_editors_that_change_nothing(room: Room, monkeypatch: pytest.MonkeyPatch
     assert room.asked == [["Hi"]]
 
 
+def test_the_variable_that_named_the_editor_is_the_one_to_set(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUAL", "/nowhere/ed")
+    monkeypatch.setenv("EDITOR", "true")
+    assert "No such file or directory\nhint: set `VISUAL` to the one to use\n" in room("Hi", "/edit")
+
+
 def test_save_load_and_list(room: Room) -> None:
     room.speaker = ScriptedSpeaker(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
     shown = room("First", "/save plans", "More", "/clear", "Other", "/load plans", "Last", "/sessions", looks=QUIET)
