@@ -18,6 +18,7 @@ from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.status_line import status_line
 from localdiff.errors import ArgumentError, UsageError
+from localdiff.hub.reference import resolve_local
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
@@ -64,6 +65,8 @@ def bench_quality(request: QualityRequest, output: Output) -> int:
         raise UsageError("`--prompts` and `--skill` exclude each other", "leave out one of the two")
     if len(set(request.models)) < len(request.models):
         raise UsageError("a model cannot be compared with itself", "name each model once")
+    for model in request.models:
+        resolve_local(model)  # a slip in the last name must not cost the answers of the first model
     with status_line(output) as status:
         _measure(request, output, status)
     return 0

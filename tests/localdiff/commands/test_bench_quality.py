@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from localdiff.commands.model_choice import ModelChoice
 from tests.checkpoints import Spec, write_checkpoint
 from tests.processes import Cli
 from tests.quantized import quantize
@@ -97,6 +98,15 @@ def test_a_model_against_itself(cli: Cli, models: tuple[Path, Path]) -> None:
     result = cli("bench", "quality", *map(str, models), str(models[0]))
     assert result.code == 2
     assert "a model cannot be compared with itself" in result.stderr
+
+
+def test_a_name_that_is_no_model_is_found_before_the_first_model_answers(
+    cli: Cli, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ModelChoice, "load", None)
+    result = cli("bench", "quality", str(models[0]), "demo-5bit")
+    assert result.code == 3
+    assert "error: `demo-5bit` is neither `demo`, nor a quantized model" in result.stderr
 
 
 def test_one_seed_is_one(cli: Cli, asked: list[str]) -> None:
