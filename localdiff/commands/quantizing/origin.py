@@ -18,6 +18,7 @@ from localdiff.hub.problems import UnreachableError
 from localdiff.hub.reference import TEXT_FILES, resolve_local
 from localdiff.hub.repository import LEGAL_FILES, Repository, is_license, look_up
 from localdiff.model_store import MANIFEST
+from localdiff.ui.output import shell_word
 from quant.recipe import Recipe
 from quant.source import (
     INDEX_FILE,
@@ -197,7 +198,7 @@ def _refuse_quantized(reference: str, names: Iterable[str]) -> None:
     if MANIFEST in names:
         raise UsageError(
             f"`{reference}` is already quantized",
-            f"`localdiff run -m {reference}` runs it; `localdiff quantize` starts from published weights",
+            f"`localdiff run -m {shell_word(reference)}` runs it; `localdiff quantize` starts from published weights",
         )
 
 

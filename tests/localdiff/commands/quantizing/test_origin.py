@@ -128,6 +128,11 @@ def test_what_is_quantized_already_is_refused(directory: Path, use_hub: UseHub) 
     (directory / "quant.json").touch()
     with pytest.raises(UsageError, match="is already quantized"):
         find_origin(str(directory), RECIPE)
+    spaced = directory.rename(directory.with_name("two words"))
+    with pytest.raises(UsageError) as caught:
+        find_origin(str(spaced), RECIPE)
+    assert f"`localdiff run -m '{spaced}'` runs it" in (caught.value.hint or "")
+    directory = spaced
     with hub(small=repository(directory)) as server:
         use_hub(server)
         with pytest.raises(UsageError, match="`owner/small` is already quantized"):
