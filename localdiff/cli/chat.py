@@ -15,6 +15,7 @@ import typer
 from localdiff.cli import options
 from localdiff.cli.configured import GENERATING, configured, live_wish, origins_of
 from localdiff.cli.exits import decide_streams
+from localdiff.cli.names import file_name
 from localdiff.cli.requests import generate_options, model_choice
 from localdiff.config import is_set
 
@@ -52,6 +53,7 @@ def chat_command(
         Path | None,
         typer.Option(
             metavar="FILE",
+            parser=file_name,
             help="Keep a trace of the latest answer in FILE while it comes, for `localdiff replay`. It holds the "
             "conversation and is readable by its owner alone.",
             rich_help_panel="Output",

@@ -15,6 +15,7 @@ import typer
 from localdiff.cli import options
 from localdiff.cli.configured import GENERATING, configured, live_wish
 from localdiff.cli.exits import decide_streams
+from localdiff.cli.names import events_name, file_name
 from localdiff.cli.requests import generate_options, model_choice
 from localdiff.errors import UsageError
 
@@ -75,6 +76,7 @@ def run_command(
             "-o",
             "--output",
             metavar="FILE",
+            parser=file_name,
             help="Write to FILE what would go to stdout; FILE appears when it is complete.",
             rich_help_panel=options.OUTPUT,
         ),
@@ -89,6 +91,7 @@ def run_command(
         str | None,
         typer.Option(
             metavar="FILE",
+            parser=events_name,
             help="Write every event to FILE as a line of JSON; - is stdout, in place of the text.",
             rich_help_panel=options.OUTPUT,
         ),
@@ -97,6 +100,7 @@ def run_command(
         Path | None,
         typer.Option(
             metavar="FILE",
+            parser=file_name,
             help="Keep a trace of the run in FILE, for `localdiff replay`. It holds the prompt and is readable by its "
             "owner alone.",
             rich_help_panel=options.OUTPUT,

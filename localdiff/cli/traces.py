@@ -17,6 +17,7 @@ from localdiff.cli import options
 from localdiff.cli.configured import configured
 from localdiff.cli.exits import decide_streams
 from localdiff.cli.help import Command, Group
+from localdiff.cli.names import directory_name, file_name
 from localdiff.cli.requests import generate_options, model_choice
 from localdiff.ui.output import Color
 from localdiff.view.palette import PaletteName
@@ -59,6 +60,7 @@ def replay_command(
             "-o",
             "--output",
             metavar="FILE",
+            parser=file_name,
             help="Write to FILE; without --to, its suffix decides the form.",
             rich_help_panel=_FORM,
         ),
@@ -122,7 +124,7 @@ def diff_command(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write to FILE; .html makes it a page."),
+        typer.Option("-o", "--output", metavar="FILE", parser=file_name, help="Write to FILE; .html makes it a page."),
     ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only on stderr.")] = False,
 ) -> int:
@@ -233,13 +235,19 @@ def pair_command(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="Write to FILE; .html makes it a page.", rich_help_panel=_RESULT
+            "-o",
+            "--output",
+            metavar="FILE",
+            parser=file_name,
+            help="Write to FILE; .html makes it a page.",
+            rich_help_panel=_RESULT,
         ),
     ] = None,
     keep: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
+            parser=directory_name,
             help="Keep both traces in DIR, as RECIPE.jsonl, or base.jsonl and adapted.jsonl.",
             rich_help_panel=_RESULT,
         ),

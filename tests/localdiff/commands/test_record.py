@@ -115,7 +115,7 @@ def test_a_run_that_fails_later_leaves_what_happened(cli: Cli, file: Path) -> No
         (["--record", "{file}", "--events", "{file}"], "`--events` and `--record` both name"),
         (["--events", "{file}", "-o", "{file}"], "`-o` and `--events` both name"),
         (["--record", "/no/such/folder/x"], "`/no/such/folder/x` cannot be written: No such file"),
-        (["--record", "/"], "`/` cannot be written: Is a directory"),
+        (["--record", "/dev"], "`/dev` cannot be written: Is a directory"),
     ],
 )
 def test_what_cannot_be(cli: Cli, engine: ScriptedEngine, file: Path, arguments: list[str], words: str) -> None:
