@@ -17,6 +17,7 @@ Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int]
 """A user message, a conversation as `role` and `content`, or token ids used as they are."""
 
 _MESSAGE = 'a message is `{"role": "user", "content": "…"}`'
+_PART = 'only text is read: a part is `{"type": "text", "text": "…"}`'
 ROLES = ("user", "assistant", "model", "system", "developer", "tool")
 IDS = "ids"
 """Field of a reply for the ids that the model wrote, `RunFinished.token_ids`; a `Conversation` reads it."""
@@ -90,7 +91,17 @@ def as_messages(prompt: Sequence[Any]) -> list[Mapping[str, Any]]:
             raise UsageError(f"a message has the role {message.get('role')!r:.60}", f"roles are {', '.join(ROLES)}")
         if "content" not in given and not any(message.get(field) for field in _INSTEAD):
             raise UsageError("a message has no `content`", _MESSAGE)
+        _require_text(message.get("content"))
     return list(prompt)
+
+
+def _require_text(content: Any) -> None:
+    """Refuse parts other than text, of which a template makes a token for an image, or nothing at all."""
+    for part in content if isinstance(content, list | tuple) else ():
+        if not isinstance(part, Mapping):
+            raise UsageError(f"a part of a message is {kind_of(part)}", _PART)
+        if part.get("type") != "text":
+            raise UsageError(f"a part of a message has the type {part.get('type')!r:.60}", _PART)
 
 
 def _beyond(ids: Sequence[int], vocab_size: int) -> int | None:

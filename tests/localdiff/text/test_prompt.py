@@ -28,6 +28,9 @@ HI = {"role": "user", "content": "hi"}
         ({"role": "assistant", "tool_calls": []}, "a message has no `content`"),
         ({"role": "user", "contents": "hi"}, "a message has an unknown field 'contents'"),
         ({"role": "user", "content": "hi", 5: "hi"}, "a message has an unknown field 5"),
+        ({"role": "user", "content": [{"type": "image"}]}, "a part of a message has the type 'image'"),
+        ({"role": "user", "content": [{"text": "hi"}]}, "a part of a message has the type None"),
+        ({"role": "user", "content": ["hi"]}, "a part of a message is a `str`"),
     ],
 )
 def test_a_message_that_a_template_would_misread_is_refused(tmp_path: Path, message: Any, words: str) -> None:
