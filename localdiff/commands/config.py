@@ -72,14 +72,18 @@ def set_setting(output: Output, name: str, text: str | None, *, env: Mapping[str
     shown = paths.shown(path, env)
     before = read_text(path, shown)
     after = edited(before, name, value)
-    settings = check_file(after, shown)
+    setting = Setting(key=key, value=key.default)
+    try:
+        setting = check_file(after, shown, name)[name]
+    except UsageError:
+        if value is not None:
+            raise  # while a file with several slips is repaired by taking out one after the other
     if after != before:
         _save(path, shown, after)
     try:
-        settings = load_settings(env)
-    except UsageError as error:  # of a variable: the file is in order, and written
+        setting = load_settings(env)[name]
+    except UsageError as error:  # of a variable, or of the rest of the file, which is written
         output.stderr.write(f"{output.stderr.styled('warning:', YELLOW)} {printable(error.message)}\n")
-    setting = settings[name]
     _write_table(output, [(name, _value(setting), setting.where)])
     return 0
 

@@ -72,8 +72,13 @@ def load_settings(env: Mapping[str, str] = os.environ) -> Settings:
     return _in_force(read_file(path, shown), shown, env)
 
 
-def check_file(text: str, shown: str) -> Settings:
+def check_file(text: str, shown: str, changed: str) -> Settings:
     """The settings of a configuration file of this text, without variables.
+
+    Args:
+        text: what the file will hold.
+        shown: what the file is called.
+        changed: the setting that is being changed in it.
 
     Raises:
         UsageError: it holds an invalid setting, or settings that exclude each other.
@@ -82,7 +87,10 @@ def check_file(text: str, shown: str) -> Settings:
     try:
         return _in_force(entries, shown, {})
     except UsageError as error:  # its hint counts the lines of a text that is not in the file
-        error.hint = "`localdiff config unset KEY` takes a setting out of the file"
+        together = error.__cause__.values if isinstance(error.__cause__, ArgumentError) else {}
+        others = [name for name in entries if KEYS[name].option in together and name != changed]
+        ways = " or ".join(f"`localdiff config unset {name}`" for name in others)
+        error.hint = f"{ways} takes the other one out of the file" if ways else None
         raise
 
 

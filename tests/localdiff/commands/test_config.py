@@ -233,7 +233,11 @@ def test_set_keeps_a_link_and_the_mode_of_the_file(cli: Cli, home: Path, tmp_pat
         (["xyzzy", "1"], "there is no setting `xyzzy`", "`localdiff config` lists every setting"),
         (["generate.steps", "0"], "steps=0 must be >= 1", "what it sets: most denoise steps a block may take"),
         (["max_memory", "lots"], "max_memory='lots' is not an amount of memory", ""),
-        (["generate.temperature", "0.5"], "temperature=0.5 excludes t_min=0.1", "`localdiff config unset KEY` takes"),
+        (
+            ["generate.temperature", "0.5"],
+            "temperature=0.5 excludes t_min=0.1",
+            "`localdiff config unset generate.t_min` takes the other",
+        ),
         (["generate.system", "a\udcffb"], "the system prompt is not text: its character 2", "a system prompt is"),
     ],
 )
@@ -247,6 +251,25 @@ def test_what_cannot_be_set_leaves_the_file_as_it_was(
     assert f"error: {message}" in result.stderr
     assert f"hint: {hint}" in result.stderr
     assert file.read_text() == "[generate]\nt_min = 0.1\n"
+
+
+def test_several_slips_are_taken_out_one_after_the_other(cli: Cli, home: Path) -> None:
+    file = home / "config.toml"
+    file.write_text("[generate]\nsteps = 'x'\nseed = -1\n")
+    result = cli("config", "unset", "generate.steps")
+    assert (result.code, result.stdout) == (0, "generate.steps  (as the model says)  default\n")
+    assert result.stderr == f"warning: {file}:2: seed=-1 must be >= 0\n"
+    result = cli("config", "unset", "generate.seed")
+    assert (result.code, result.stderr) == (0, "")
+    assert file.read_text() == "[generate]\n"
+
+
+def test_any_of_three_that_exclude_each_other_may_be_taken_out(cli: Cli, home: Path) -> None:
+    file = home / "config.toml"
+    file.write_text("[generate]\ntemperature = 0.5\nt_min = 0.1\nt_max = 0.4\n")
+    assert "warning: temperature=0.5 excludes t_max=0.4\n" in cli("config", "unset", "generate.t_min").stderr
+    assert cli("config", "unset", "generate.t_max").stderr == ""
+    assert file.read_text() == "[generate]\ntemperature = 0.5\n"
 
 
 def test_set_repairs_a_value_and_names_another_that_is_wrong(cli: Cli, home: Path) -> None:
