@@ -15,6 +15,9 @@ from pathlib import Path
 from localdiff.errors import ResourceError, UsageError
 from localdiff.paths import expanded, is_same
 
+_OPEN = frozenset({"/dev", "/dev/fd", "/proc/self/fd"})
+"""Folders of links to what the process has open, such as /dev/stdout."""
+
 
 class OutputFile:
     """The file of `-o`: opened before anything is computed, and given its name only by `save`."""
@@ -69,7 +72,8 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Iter
         inputs: files that the work reads, or keeps, which this one must not replace; `-` and None are no file.
 
     Raises:
-        UsageError: the path is empty, `-`, a directory or one of the inputs, or its folder is missing or not writable.
+        UsageError: the path is empty, `-`, a directory, one of the inputs, or open already as /dev/stdout is, or its
+            folder is missing or not writable.
     """
     if path == Path("-"):
         raise UsageError("`-o -` names no file", "without `-o` it goes to stdout")
@@ -79,6 +83,9 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Iter
     # A link to a pipe or a device, such as /dev/stdout, has a real path that need not exist.
     special = given.exists() and not given.is_file() and not given.is_dir()
     target = given if special else Path(os.path.realpath(given))
+    if not special and str(given.parent) in _OPEN and given.exists():
+        # A file of its name in its place would leave the open one, with what a shell writes to it next, without a name.
+        raise UsageError(f"`-o {path}` is a file that is open already", "without `-o` it goes to stdout")
     for name in inputs:
         if name is not None and name != "-" and is_same(name, path):
             raise UsageError(f"`-o {path}` would replace `{name}`", "give `-o` another name")

@@ -65,6 +65,20 @@ def test_a_link_keeps_pointing(tmp_path: Path) -> None:
     assert target.read_text() == "new"
 
 
+@pytest.mark.parametrize("folder", ["/dev/fd", "/proc/self/fd"])
+def test_a_file_that_is_open_is_not_replaced(tmp_path: Path, folder: str) -> None:
+    path = tmp_path / "log"
+    with open(path, "w") as log:
+        with (
+            pytest.raises(UsageError, match="is a file that is open already"),
+            output_file(Path(f"{folder}/{log.fileno()}")),
+        ):
+            pytest.fail("it was opened")
+        log.write("what comes next")
+    assert path.read_text() == "what comes next"
+    assert os.listdir(tmp_path) == ["log"]
+
+
 def test_a_pipe_and_a_device_are_written_to(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
