@@ -94,6 +94,8 @@ class Key:
     def _require_range(self, value: Value) -> None:
         if self.choices and value not in self.choices:
             raise self._bad(value, f"must be one of {', '.join(self.choices)}")
+        if self.name == "model" and not str(value).strip():
+            raise self._bad(value, "must name a model")
         if self.kind == "device" and not _DEVICE.fullmatch(str(value)):
             raise self._bad(value, "must be auto, cpu, cuda, cuda:N or mps")
         if self.kind == "size":
