@@ -162,13 +162,22 @@ def _lacking() -> str | None:
     """What keeps the reference from being measured."""
     try:
         import transformers
-    except ImportError:
-        return "it is not installed"
+    except ModuleNotFoundError as error:
+        return "it is not installed" if error.name == "transformers" else f"it does not load ({_reason(error)})"
+    except ImportError as error:  # it takes some versions of other packages alone
+        return f"it does not load ({_reason(error)})"
     try:
         from transformers import DiffusionGemmaForBlockDiffusion  # noqa: F401
-    except ImportError:
-        return f"transformers {transformers.__version__} has no DiffusionGemmaForBlockDiffusion"
+    except ImportError as error:
+        what = f"transformers {transformers.__version__}"
+        if error.__cause__ is None:
+            return f"{what} has no DiffusionGemmaForBlockDiffusion"
+        return f"{what} does not load DiffusionGemmaForBlockDiffusion ({_reason(error.__cause__)})"
     return None
+
+
+def _reason(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def main() -> None:

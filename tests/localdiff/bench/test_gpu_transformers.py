@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,6 +103,36 @@ def test_without_the_reference_ours_is_measured_alone(
     if older is not None:
         older.__dict__["__version__"] = version
     monkeypatch.setitem(sys.modules, "transformers", older)
+    code, out = said(monkeypatch, capsys, 80_000_000_000)
+    assert code == 0
+    assert f"  transformers: left out, {words}\n" in out
+    assert out.count("row of 30 layers") == 2
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (
+            "raise ImportError('huggingface-hub<2.0 is required, but found huggingface-hub==2.4.0.\\nTry: more')",
+            "it does not load (huggingface-hub<2.0 is required, but found huggingface-hub==2.4.0.)",
+        ),
+        ("import no_such_package", "it does not load (No module named 'no_such_package')"),
+        (
+            "__version__ = '5.17.0'\n"
+            "def __getattr__(name):\n"
+            "    if name != 'DiffusionGemmaForBlockDiffusion': raise AttributeError(name)\n"
+            "    raise ModuleNotFoundError('Could not import module') from RuntimeError('no operator nms')\n",
+            "transformers 5.17.0 does not load DiffusionGemmaForBlockDiffusion (no operator nms)",
+        ),
+    ],
+    ids=["versions", "package", "model"],
+)
+def test_a_reference_that_is_installed_and_does_not_load_is_not_called_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, program: str, words: str
+) -> None:
+    (tmp_path / "transformers.py").write_text(program)
+    monkeypatch.delitem(sys.modules, "transformers", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
     code, out = said(monkeypatch, capsys, 80_000_000_000)
     assert code == 0
     assert f"  transformers: left out, {words}\n" in out
