@@ -15,7 +15,8 @@
 
 Each part is a process of its own, and so is every step that is measured: what one leaves on the card, or breaks there,
 is gone with it. One that is not done after `--minutes` is ended; of `steps` and `transformers`, one measurement. Needs
-torch and Triton, safetensors for the steps, and for the tests what tests need; what is missing is said and left out.
+torch and Triton, safetensors and rich for the steps, and for the tests what tests need; what is missing is said and
+left out.
 `--vram-limit` caps torch's allocator, so that a large card behaves like a small one, and the peak that is reported is
 the whole device's: context, libraries and workspaces included, and whatever else was on it before.
 """
@@ -108,9 +109,7 @@ def device() -> int:
 
 def run_tests(marked: str, where: Sequence[str]) -> int:
     """Tests with a mark, side by side where pytest-xdist is installed; those whose imports are missing fail alone."""
-    lacking = [name for name in ("pytest", "hypothesis") if importlib.util.find_spec(name) is None]
-    if lacking:
-        print(f"left out: there is no {lacking[0]} here")
+    if _lacks("pytest", "hypothesis"):
         return 0
     side_by_side = ["--numprocesses", str(min(8, os.cpu_count() or 1))]
     has_xdist = importlib.util.find_spec("xdist") is not None
@@ -118,6 +117,14 @@ def run_tests(marked: str, where: Sequence[str]) -> int:
 
     options = ["-q", "--continue-on-collection-errors", "-m", marked, *(side_by_side if has_xdist else [])]
     return int(pytest.main([*options, *where]))
+
+
+def _lacks(*needed: str) -> bool:
+    """Whether one of these packages is not installed, which is said."""
+    lacking = [name for name in needed if importlib.util.find_spec(name) is None]
+    if lacking:
+        print(f"left out: there is no {' and no '.join(lacking)} here")
+    return bool(lacking)
 
 
 @torch.inference_mode()
@@ -241,8 +248,7 @@ def attention(options: argparse.Namespace) -> int:
 
 def steps(options: argparse.Namespace) -> int:
     """A process for each recipe and context, so that one that does not fit leaves nothing behind."""
-    if importlib.util.find_spec("safetensors") is None:
-        print("steps: left out, there is no safetensors here")
+    if _lacks("safetensors", "rich"):  # to read weights, and to write a table
         return 0
     failed = 0
     for recipe in options.recipe:
@@ -263,6 +269,8 @@ def against(options: argparse.Namespace) -> int:
     """Milliseconds a step of the reference and of ours, in bf16 and in each recipe, over layers that fit in bf16."""
     from .gpu_transformers import against_transformers
 
+    if _lacks("safetensors"):
+        return 0
     return against_transformers(["bf16", *options.recipe], options.context, options.steps, seconds=60 * options.minutes)
 
 

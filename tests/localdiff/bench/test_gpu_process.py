@@ -17,6 +17,9 @@ from localdiff.errors import ResourceError
 from tests.bench import gpu
 from tests.bench.gpu_process import TOLD, Ended, ended
 
+BEYOND = ("bitsandbytes", "peft", "prompt_toolkit", "pyte", "tomlkit", "typer")
+"""Packages that neither steps nor checks need."""
+
 
 def python(program: str, *, seconds: float | None = 60) -> Ended:
     return ended([sys.executable, "-c", program], seconds=seconds, captured=True)
@@ -34,7 +37,7 @@ def test_the_checks_need_little_more_than_torch() -> None:
     """A machine with a card may have neither what the command line imports nor what results are compared with."""
     found = python(
         "import sys\n"
-        "for name in ('bitsandbytes', 'peft', 'prompt_toolkit', 'pyte', 'rich', 'tomlkit', 'typer'):\n"
+        f"for name in {('rich', *BEYOND)}:\n"
         "    sys.modules[name] = None\n"
         "import pytest\n"
         f"raise SystemExit(pytest.main(['--collect-only', '-q', '-m', 'gpu', *{gpu.CHECKS}]))",
@@ -64,6 +67,33 @@ def test_without_what_tests_need_they_are_left_out(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "hypothesis" else name)
     assert gpu.run_tests("gpu", gpu.CHECKS) == 0
     assert capsys.readouterr().out == "left out: there is no hypothesis here\n"
+
+
+@pytest.mark.parametrize(
+    ("part", "lacking"), [("steps", "safetensors"), ("steps", "rich"), ("transformers", "safetensors")]
+)
+def test_without_what_a_step_needs_steps_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], part: str, lacking: str
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == lacking else name)
+    monkeypatch.setattr(gpu, "ended", lambda *_, **__: pytest.fail("a process is started"))
+    monkeypatch.setattr(sys, "argv", ["gpu", part, "--here"])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert gpu.main() == 0
+    assert capsys.readouterr().out == f"left out: there is no {lacking} here\n"
+
+
+@pytest.mark.slow
+def test_steps_need_little_more_than_torch() -> None:
+    """Beside it those that are asked for before a process is started."""
+    found = python(
+        "import sys\n"
+        f"for name in {(*BEYOND, 'accelerate', 'huggingface_hub', 'jinja2', 'tokenizers', 'transformers')}:\n"
+        "    sys.modules[name] = None\n"
+        "import localdiff.bench.step.run, localdiff.bench.step.subject, localdiff.bench.step.words\n"
+        "import localdiff.bench.step.measure, tests.bench.gpu_attention, tests.bench.gpu_transformers"
+    )
+    assert found.failure is None, found.err
 
 
 @pytest.mark.parametrize("seconds", [60, None])
