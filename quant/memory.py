@@ -28,7 +28,7 @@ _READING = 2 * 4
 """Bytes per element while logits are read: scores and probabilities in fp32."""
 _SCORES = 3 * 4
 """Bytes per attention score: fp32 scores and their softmax, and both in 16 bits."""
-_SHARES = 8 * 4
+_SHARES = 11 * 4
 """Bytes per element of a soft embedding while its shares are summed in fp32, on a GPU."""
 _DECODE_ROWS = 4096
 _DECODE_BYTES = 8

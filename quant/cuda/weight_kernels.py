@@ -160,15 +160,20 @@ _SCALE_2, _SCALE_4 = tl.constexpr(SCALE[2]), tl.constexpr(SCALE[4])
 
 
 @triton.jit
-def int8_weights(codes, scale, COMPUTE: tl.constexpr, PACK: tl.constexpr):
-    """Codes [N, K] times scales, broadcast to them, rounded to COMPUTE: the products are exact before that."""
+def int8_weights(codes, scale, COMPUTE: tl.constexpr, PACK: tl.constexpr, ONCE: tl.constexpr = False):
+    """Codes [N, K] times scales, broadcast to them, rounded to COMPUTE: the products are exact before that.
+
+    Args:
+        ONCE: decode each weight in one warp, for all to read it in shared memory. Otherwise every warp that multiplies
+            with it decodes it: Triton moves what it knows to be pure behind that exchange.
+    """
     if PACK == 0 or not COMPUTE.is_bf16():
         weights = (codes.to(tl.float32) * scale.to(tl.float32)).to(COMPUTE)
     elif PACK == 2:
         weights = tl.inline_asm_elementwise(_SCALE_2, "=r,r,r", [codes, scale], dtype=tl.bfloat16, is_pure=True, pack=2)
     else:
         weights = tl.inline_asm_elementwise(
-            _SCALE_4, "=&r,=&r,r,r,r", [codes, scale], dtype=tl.bfloat16, is_pure=True, pack=4
+            _SCALE_4, "=&r,=&r,r,r,r", [codes, scale], dtype=tl.bfloat16, is_pure=not ONCE, pack=4
         )
     return weights
 

@@ -58,13 +58,15 @@ def name_of(instruction: str) -> str:
 
 
 def mflop(launch: Launch) -> float | None:
-    """Of one pass through the loop: a group of 64 inputs, or some keys; None where a kernel has no matrix product."""
+    """Of one pass through the loop: a group of 64 inputs, some keys or ids; None where there is no matrix product."""
     sizes = dict(launch.constants)
     if launch.kernel == "attention_kernel":
         return 4e-6 * sizes["ROWS"] * sizes["KEYS"] * sizes["WIDTH"]
     if launch.kernel in ("linear_kernel", "gate_up_kernel", "down_kernel"):
         twice = launch.kernel == "gate_up_kernel" or sizes.get("GATED", False)
         return 2e-6 * sizes["ROWS"] * sizes["COLUMNS"] * GROUP * (1 + twice)
+    if launch.kernel == "soft_kernel":
+        return 2e-6 * sizes["ROWS"] * sizes["GROUPS"] * GROUP * sizes["IDS"]
     return None
 
 

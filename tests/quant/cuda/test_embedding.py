@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from quant.codecs import CODECS
 from quant.cuda import embedding as module
 from quant.cuda.embedding import CudaEmbedding
+from quant.cuda.tiles import Tile
 from quant.modules import QuantEmbedding, QuantTensor
 from tests.kernels import DEVICE, HAS_CARD, needs_triton
 
@@ -27,10 +28,10 @@ TOLERANCE = {
 DTYPES = [torch.float32, torch.float16, *[torch.bfloat16] * HAS_CARD]
 
 
-def plain_embedding(vocab_size: int, dtype: torch.dtype = torch.float32) -> QuantEmbedding:
+def plain_embedding(vocab_size: int, dtype: torch.dtype = torch.float32, width: int = WIDTH) -> QuantEmbedding:
     with torch.device("meta"):
-        plain = QuantEmbedding(CODECS["int8"], vocab_size, WIDTH, dtype)
-    weight = torch.randn(vocab_size, WIDTH, generator=torch.Generator().manual_seed(4))
+        plain = QuantEmbedding(CODECS["int8"], vocab_size, width, dtype)
+    weight = torch.randn(vocab_size, width, generator=torch.Generator().manual_seed(4))
     plain.weight = QuantTensor.of(CODECS["int8"], weight.to(DEVICE))
     return plain
 
@@ -121,6 +122,23 @@ def test_shares_of_the_vocabulary_add_up(shares: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(module, "SHARES", shares)
     found = CudaEmbedding(plain).soft(logits, normalizer_of(logits))
     torch.testing.assert_close(found, plain.soft(logits, normalizer_of(logits)), atol=1e-6, rtol=2e-5)
+
+
+@pytest.mark.parametrize("width", [128, 192])
+@pytest.mark.parametrize("vocab_size", [640, 600])
+@pytest.mark.parametrize("rows", [1, 16, 17, 40])
+def test_two_groups_of_columns_share_their_probabilities(
+    rows: int, vocab_size: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the width has an even number of them; and whether or not a vocabulary divides into what programs read."""
+    plain, logits = plain_embedding(vocab_size, width=width), random_logits(rows, vocab_size)
+    expected = plain.soft(logits, normalizer_of(logits))
+    fast, found = CudaEmbedding(plain), []
+    for columns in (64, 128):
+        monkeypatch.setitem(module.SUMS, 4, (Tile(16, 64, 4), Tile(32, columns, 4)))
+        found.append(fast.soft(logits, normalizer_of(logits)))
+        torch.testing.assert_close(found[-1], expected, **TOLERANCE[torch.float32])
+    assert torch.equal(*found)
 
 
 def test_it_is_the_same_every_time() -> None:
