@@ -20,7 +20,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ from tests.specializations import Launch, launched
 CARDS = {80: "A100", 86: "RTX 30", 89: "RTX 40", 90: "H100, H200", 100: "B200", 120: "RTX 50"}
 SHARED = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
 """KiB of shared memory that a block may take at most (CUDA programming guide, technical specifications)."""
+COLUMNS = 512
+"""Columns of tensor memory that a multiprocessor of a B200 has (PTX ISA, `tcgen05`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,16 +46,19 @@ class Use:
     registers: int
     spilled: int
     shared: int
+    columns: int = 0
     seconds: float = field(compare=False)
 
     def fits(self, card: int) -> bool:
-        """Whether nothing is spilled and the card has the shared memory."""
-        return not self.spilled and self.shared <= 1024 * SHARED[card]
+        """Whether nothing is spilled and the card has the shared memory and the columns of tensor memory."""
+        return not self.spilled and self.shared <= 1024 * SHARED[card] and self.columns <= COLUMNS
 
     def words(self, *, fits: bool) -> str:
         """Registers, and what does not fit."""
         if fits:
             return f"{self.registers}"
+        if self.columns > COLUMNS:
+            return f"{self.columns} columns"
         return f"{self.registers} ({self.spilled})" if self.spilled else f"{self.shared / 1024:.0f} KiB"
 
 
@@ -117,7 +122,9 @@ def compiled(launch: Launch, card: int) -> Use:
     """Compiles one kernel for one kind of card."""
     began = time.perf_counter()
     made = build(launch, card)
-    return _use(made.asm["cubin"], made.metadata.shared, time.perf_counter() - began)
+    # Where a kernel asks for more tensor memory than there is, Triton compiles a trap, which spills nothing.
+    columns = getattr(made.metadata, "tmem_size", 0)
+    return replace(_use(made.asm["cubin"], made.metadata.shared, time.perf_counter() - began), columns=columns)
 
 
 def build(launch: Launch, card: int) -> Any:

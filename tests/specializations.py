@@ -22,7 +22,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from localdiff.bench.step.random_weights import stored_as
 from localdiff.bench.step.released import released_config
-from localdiff.kernels import attention
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
@@ -270,7 +269,7 @@ def _try_kernels() -> None:
 
 
 def _run(network: DiffusionGemma, processors: int) -> None:
-    with mock.patch.object(attention, "_processors", lambda _: processors):
+    with mock.patch.object(tiles, "processors", lambda _: processors):
         cache = KVCache(network.config, CONTEXT, torch.bfloat16, NOWHERE)
         for rows in PROMPTS:
             read_prompt(network, cache, rows)

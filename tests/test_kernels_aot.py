@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -50,7 +51,7 @@ def test_few_kernels_are_compiled_before_a_first_run(feeding: Feeding, processor
     from tests import specializations as on_cards
 
     with (
-        mock.patch("localdiff.kernels.attention._processors", lambda _: processors),
+        mock.patch("quant.cuda.tiles.processors", lambda _: processors),
         mock.patch("quant.cuda.tiles.feeding", lambda _: feeding),
         on_cards.noted() as launches,
         on_cards.without_numbers(),
@@ -128,3 +129,12 @@ def test_too_much_shared_memory_is_seen() -> None:
     use = Use(registers=100, spilled=0, shared=120_000, seconds=0.5)
     assert [use.fits(card) for card in (80, 86, 90, 120)] == [True, False, True, False]
     assert use.words(fits=False) == "117 KiB"
+
+
+def test_too_much_tensor_memory_is_seen() -> None:
+    from tests.kernels_aot import Use
+
+    use = Use(registers=4, spilled=0, shared=98_000, columns=544, seconds=0.5)
+    assert not use.fits(100)
+    assert use.words(fits=False) == "544 columns"
+    assert replace(use, columns=512).fits(100)

@@ -10,7 +10,6 @@ Shape letters: N rows (C commit + L canvas), H query heads, K key-value heads, G
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -177,10 +176,5 @@ def _splits(programs: int, device: torch.device) -> int:
 
     Each number of splits is compiled separately, so only powers of 2 are used.
     """
-    wanted = max(1, min(MOST_SPLITS, _processors(device) // programs))
+    wanted = max(1, min(MOST_SPLITS, tiles.processors(device) // programs))
     return 1 << (wanted.bit_length() - 1)
-
-
-@lru_cache(maxsize=8)
-def _processors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..codec import GROUP
 from ..modules.embedding import QuantEmbedding
-from . import linear
+from . import linear, tiles
 from .launch_arguments import is_interpreted, triton_type
 from .linear import Weight
 from .tiles import Tile, tile_of
@@ -82,6 +82,7 @@ class CudaEmbedding(QuantEmbedding):
                     IDS=IDS,
                     EVEN=vocab_size % IDS == 0,
                     PACK=0 if is_interpreted() else 4,
+                    ONCE=tiles.feeding(logits.device) == "warp",
                     num_warps=tile.warps,
                     num_stages=STAGES,
                 )

@@ -14,14 +14,16 @@ _LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _embeddings(codes, scales, id, vocab_size, COMPUTE: tl.constexpr, EVEN: tl.constexpr, PACK: tl.constexpr):
+def _embeddings(
+    codes, scales, id, vocab_size, COMPUTE: tl.constexpr, EVEN: tl.constexpr, PACK: tl.constexpr, ONCE: tl.constexpr
+):
     """A group of 64 columns of the embeddings of ids; those of ids that there are not are 0."""
     if EVEN:
         code, scale = tl.load(codes), tl.load(scales)
     else:
         code = tl.load(codes, mask=id[:, None] < vocab_size, other=0)
         scale = tl.load(scales, mask=id < vocab_size, other=0.0)
-    return int8_weights(code, scale[:, None], COMPUTE, PACK, True)
+    return int8_weights(code, scale[:, None], COMPUTE, PACK, ONCE)
 
 
 @triton.jit(do_not_specialize=("rows",))
@@ -42,6 +44,7 @@ def soft_kernel(
     IDS: tl.constexpr,
     EVEN: tl.constexpr,
     PACK: tl.constexpr,
+    ONCE: tl.constexpr,
 ):
     """What each share of the ids adds to the mean: `partial` [S, N, D] fp32. Grid: (D / 64 GROUPS, N / ROWS up, S).
 
@@ -71,10 +74,10 @@ def soft_kernel(
         score = tl.load(at) if EVEN else tl.load(at, mask=known, other=float("-inf"))
         # `tl.exp` is this and four instructions for results below 1e-38, which are 0 here.
         probability = tl.exp2((score.to(tl.float32) - normalizer) * _LOG2E).to(COMPUTE)
-        embedding = _embeddings(of_ids, of_groups, id, vocab_size, COMPUTE, EVEN, PACK)
+        embedding = _embeddings(of_ids, of_groups, id, vocab_size, COMPUTE, EVEN, PACK, ONCE)
         total = tl.dot(probability, embedding, total, input_precision="ieee")
         if GROUPS == 2:
-            embedding = _embeddings(of_ids + 64, of_groups + 1, id, vocab_size, COMPUTE, EVEN, PACK)
+            embedding = _embeddings(of_ids + 64, of_groups + 1, id, vocab_size, COMPUTE, EVEN, PACK, ONCE)
             second = tl.dot(probability, embedding, second, input_precision="ieee")
     valid = row[:, None] < rows
     to = partial + (tl.program_id(2) * rows + row[:, None]).to(tl.int64) * width + column[None, :]

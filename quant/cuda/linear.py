@@ -123,7 +123,11 @@ class Weight:
         source, source_scales = x.contiguous(), x
         is_int8 = self.activations == "a8"
         feeding = tiles.feeding(x.device)
-        tile = tiles.tile_of(rows, columns, tiles.GATED[feeding][self.activations] if gated else tiles.LINEAR[feeding])
+        fitting = tiles.GATED[feeding][self.activations] if gated else tiles.LINEAR[feeding]
+        # In fp32, the largest tile takes more shared memory than an RTX GPU has, and with int8 nearly all registers.
+        is_small = x.element_size() == 2 and not is_int8
+        processors = tiles.processors(x.device) if is_small else None
+        tile = tiles.tile_of(rows, columns, fitting, processors)
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
             if is_int8:
                 quantized = quantize_groups(source)

@@ -165,7 +165,8 @@ def int8_weights(codes, scale, COMPUTE: tl.constexpr, PACK: tl.constexpr, ONCE: 
 
     Args:
         ONCE: decode each weight in one warp, for all to read it in shared memory. Otherwise every warp that multiplies
-            with it decodes it: Triton moves what it knows to be pure behind that exchange.
+            with it decodes it: Triton moves what it knows to be pure behind that exchange. Where four warps share an
+            operand, it is in shared memory anyway.
     """
     if PACK == 0 or not COMPUTE.is_bf16():
         weights = (codes.to(tl.float32) * scale.to(tl.float32)).to(COMPUTE)

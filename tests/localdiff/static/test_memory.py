@@ -14,12 +14,11 @@ import pytest
 import torch
 
 from localdiff.bench.step.released import FEWEST_LAYERS, released_config
-from localdiff.kernels import attention
 from localdiff.model.cache import KVCache
 from localdiff.static.buffers import StepBuffers
 from localdiff.static.program import Program, Shape
 from localdiff.static.reading import read_through_triton
-from quant.cuda import choice
+from quant.cuda import choice, tiles
 from quant.memory import PREFILL_CHUNK, Held, MemoryAccount
 from quant.released import released_shapes
 from tests.allocations import Allocations
@@ -66,7 +65,7 @@ def test_two_steps_or_a_step_and_a_chunk_of_the_prompt_are_within_the_account(re
 
     config = released_config(FEWEST_LAYERS)
     held = [Held(name=name, shape=shape, nbytes=0) for name, shape in released_shapes(FEWEST_LAYERS).items()]
-    processors = mock.patch.object(attention, "_processors", lambda _: 132)
+    processors = mock.patch.object(tiles, "processors", lambda _: 132)
     with noted(), torch.inference_mode(), processors, Allocations() as watched:
         network = on_card(config, recipe, {})
         for context in CONTEXTS:

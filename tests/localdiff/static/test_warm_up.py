@@ -7,7 +7,6 @@ from unittest import mock
 
 import pytest
 
-from localdiff.kernels import attention
 from quant.cuda import tiles
 from quant.cuda.tiles import Feeding
 from tests import tiny
@@ -34,7 +33,7 @@ def test_nothing_is_left_to_compile_for_a_run_whose_first_step_reads_the_prompt(
     canvas = network_of.canvas_length
     with (
         mock.patch.object(tiles, "feeding", lambda _: feeding),
-        mock.patch.object(attention, "_processors", lambda _: PROCESSORS[feeding][0]),
+        mock.patch.object(tiles, "processors", lambda _: PROCESSORS[feeding][0]),
         without_numbers(),
     ):
         network = on_card(network_of, recipe, {})

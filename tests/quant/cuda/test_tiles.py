@@ -28,6 +28,35 @@ def test_tiles_follow_rows_and_columns(rows: int, columns: int, tile: Tile) -> N
     assert tile_of(rows, columns, LINEAR["warp"]) == tile
 
 
+HEAD, QKV, OUT = 262144, 8192, 2816
+
+
+@pytest.mark.parametrize(
+    ("name", "processors", "rows", "columns", "largest"),
+    [
+        ("warpgroup", 132, 256, HEAD, True),
+        ("warpgroup", 132, 256, QKV, True),
+        ("warpgroup", 132, 512, QKV, True),
+        ("warpgroup", 132, 256, OUT, False),
+        ("warpgroup", 132, 65, QKV, False),  # 64 programs, on 132 multiprocessors
+        ("warpgroup", 132, 65, HEAD, True),
+        ("warpgroup", 132, 64, HEAD, False),  # half of each tile would be empty
+        ("warpgroup", None, 256, HEAD, False),
+        ("warp", 128, 256, HEAD, True),
+        ("warp", 128, 256, QKV, False),
+        ("warp", 82, 512, QKV, True),
+        ("warp", 128, 64, HEAD, False),
+    ],
+)
+def test_the_largest_tile_is_for_weights_that_give_every_multiprocessor_a_program(
+    name: Feeding, processors: int | None, rows: int, columns: int, largest: bool
+) -> None:
+    tile = tile_of(rows, columns, LINEAR[name], processors)
+    assert (tile == Tile(128, 128, 8, programs=LINEAR[name][-1].programs)) == largest
+    if not largest:
+        assert tile == tile_of(rows, columns, LINEAR[name][:-1])
+
+
 @pytest.mark.parametrize(
     ("capability", "expected"),
     [
@@ -50,8 +79,9 @@ def test_capabilities(capability: tuple[int, int], expected: Feeding, monkeypatc
 def test_every_width_that_can_be_multiplied_has_a_tile() -> None:
     for name in get_args(Feeding):
         for several in (LINEAR[name], *GATED[name].values()):
-            assert [tile.rows for tile in several] == sorted({tile.rows for tile in several})
-            assert all(tile_of(rows, 64, several).columns == 64 for rows in (1, 256, 512))
+            modest = [tile.rows for tile in several if not tile.programs]
+            assert modest == sorted(set(modest)) and max(modest) <= several[-1].rows
+            assert all(tile_of(rows, 64, several, 1).columns == 64 for rows in (1, 256, 512))
         assert all(few <= many for few, many in EXPERTS[name].values())
 
 
@@ -66,3 +96,7 @@ def test_results_do_not_depend_on_the_tile(codec: str, name: Feeding, monkeypatc
     fast = CudaLinear(plain, "a16")
     for count in (3, 30, 70, 130):
         torch.testing.assert_close(fast(x[:count]), expected[:count], atol=3e-6, rtol=2e-5)
+    taken = [tile_of(130, 128, LINEAR[name], 1)]
+    monkeypatch.setattr(tiles, "tile_of", lambda *_: taken[0])
+    torch.testing.assert_close(fast(x), expected, atol=3e-6, rtol=2e-5)
+    assert taken[0].programs
