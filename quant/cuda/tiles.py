@@ -42,10 +42,10 @@ LINEAR: dict[Feeding, tuple[Tile, ...]] = {
     "warp": (Tile(16, 64, 4), Tile(32, 64, 4), Tile(64, 128, 8), Tile(128, 128, 8, programs=2)),
     "warpgroup": (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 4), Tile(128, 128, 8, programs=0.75)),
 }
-"""The last of each is for weights of many rows: what programs read of activations and codes comes from the L2 cache, 16
-to 20 KB for each MFLOP of the result with the tile before it and 12 with this one, and fewer weights are decoded twice.
-An H100's tensor cores do a MFLOP in 1 ns, in which its L2 cache gives 7 KB at most. There it replaces two programs of
-four warps. With RTX GPUs, whose tensor cores take 5 to 14 ns, it is for the head alone, which fills them anyway."""
+"""The last of each is for weights of many rows. A MFLOP of the result takes 12 KB of activations and codes from the L2
+cache with it, 16 to 20 with the tile before, and fewer weights are decoded twice. An H100's tensor cores do a MFLOP in
+1 ns, and 20 KB in that time are 20 TB/s; there the tile takes the place of two programs of four warps. The tensor cores
+of RTX GPUs take 5 to 14 ns, so that it may not leave any of those without work: it is for the head."""
 GATED: dict[Feeding, dict[Activations, tuple[Tile, ...]]] = {
     "warp": {"a16": (Tile(16, 64, 4), Tile(32, 64, 4)), "a8": (Tile(16, 64, 4), Tile(32, 64, 4))},
     "warpgroup": {"a16": (Tile(16, 64, 4), Tile(64, 64, 4)), "a8": (Tile(16, 64, 4), Tile(32, 64, 4))},

@@ -2,7 +2,8 @@
 
 Compiles the GEMM and attention kernels that the released model launches in `4bit` (`tests.specializations`) and counts
 the machine instructions of their innermost loops. All warps of a program issue them, so instructions per MFLOP of the
-result compare tiles of different shapes; the counts say what a GPU has to issue, not how long it takes.
+result compare tiles of different shapes, and so do the bytes that a program reads, all of them from the L2 cache; the
+counts say what a GPU has to issue and to read, not how long it takes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from tests.kernels_aot import build, feeding_of, names
 from tests.specializations import WAYS, Launch, launched
 
 GROUP = 64
+WIDTHS = {"*bf16": 2, "*fp16": 2, "*fp32": 4, "*i8": 1, "*u8": 1}
+"""Bytes of what a pointer of a launch points to."""
 TENSOR = ("HMMA", "IMMA", "HGMMA", "IGMMA", "UTCHMMA")
 DECODING = ("I2F", "I2FP", "SHFL", "PRMT")
 
@@ -70,9 +73,22 @@ def mflop(launch: Launch) -> float | None:
     return None
 
 
+def kilobytes(launch: Launch) -> float:
+    """That one pass through the loop reads of activations, logits, codes, keys and values; scales are left out."""
+    sizes, types = dict(launch.constants), dict(launch.types)
+    if launch.kernel == "attention_kernel":
+        return 2e-3 * sizes["KEYS"] * sizes["WIDTH"] * WIDTHS[types["keys"]]
+    if launch.kernel == "soft_kernel":
+        return 1e-3 * sizes["IDS"] * (sizes["ROWS"] * WIDTHS[types["logits"]] + sizes["GROUPS"] * GROUP)
+    rows = types["x"] if "x" in types else types["hidden"]
+    weights = WIDTHS[types["codes"]] * GROUP * (0.5 if sizes["NF4"] else 1)
+    twice = launch.kernel == "gate_up_kernel" or sizes.get("GATED", False)
+    return 1e-3 * (sizes["ROWS"] * GROUP * WIDTHS[rows] + sizes["COLUMNS"] * weights * (1 + twice))
+
+
 def main(cards: list[int]) -> None:
     """Prints a line a kernel and card."""
-    print("instructions of all warps per MFLOP; of one warp: all, on tensor cores, decoding; KiB of shared memory")
+    print("per MFLOP: instructions of all warps, KB read; of one warp: all, on tensor cores, decoding; KiB shared")
     for card in cards:
         launches = [one for one in launched(WAYS[1:2], feeding_of(card), [128]) if mflop(one) is not None]
         for launch, name in sorted(zip(launches, names(launches), strict=True), key=lambda pair: pair[1]):
@@ -81,7 +97,8 @@ def main(cards: list[int]) -> None:
             found = Counter(map(name_of, body))
             work = mflop(launch) or 1.0
             print(
-                f"sm_{card}  {name:75} {len(body) * launch.warps / work:6.0f}   {len(body):5} "
+                f"sm_{card}  {name:75} {len(body) * launch.warps / work:6.0f} {kilobytes(launch) / work:5.1f}  "
+                f"{len(body):5} "
                 f"{sum(found[kind] for kind in TENSOR):4} {sum(found[kind] for kind in DECODING):4} "
                 f"{made.metadata.shared / 1024:5.0f}",
                 flush=True,
