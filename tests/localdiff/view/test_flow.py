@@ -81,6 +81,14 @@ def test_rows_know_their_positions() -> None:
     assert [shown.row_of(position) for position in range(4)] == [0, 0, 1, 2]
 
 
+@given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(4, 20))
+def test_a_row_knows_the_position_that_it_begins_with(words: list[bool], columns: int) -> None:
+    pieces = [f" {position:02}" if is_word else "\n" for position, is_word in enumerate(words)]
+    shown = page(pieces, columns)
+    begun = [row_text(row).split(" ")[0][:2] for row in shown.rows]
+    assert begun == [pieces[position].strip(" ").replace("\n", "↵") for position in shown.first_positions]
+
+
 PIECE = st.sampled_from(
     [" a", "b", " word", "ing", "\n", "\n\n", "日", " 🙂", "    ", "x" * 30, "\u0301", "", " e\u0301"]
 )

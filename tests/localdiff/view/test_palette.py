@@ -111,9 +111,10 @@ def test_contrast_grows_with_certainty_and_is_never_faint(palette: Palette) -> N
 
 
 @pytest.mark.parametrize("name", [name for name in PALETTE_NAMES if name != "auto"])
-def test_settled_and_noise_never_look_alike(name: str) -> None:
+def test_settled_leaning_and_forming_never_look_alike_nor_settled_and_noise(name: str) -> None:
     palette = resolve_palette(name, env=TERM256, encoding="utf-8")
     assert palette.stages[SETTLED] != palette.stages[NOISE]
+    assert palette.stages[SETTLED] != palette.stages[LEANING] != palette.stages[FORMING]
     assert palette.name == name
 
 

@@ -132,6 +132,18 @@ def test_one_line(columns: int, text: str) -> None:
     assert row_text(status_row(SCENE, columns, DARK)) == text
 
 
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        (48, "block 3 · step 5/48 · 201/256 settled · stopping"),
+        (47, "block 3 · step 5/48 · stopping"),
+        (29, "stopping"),
+    ],
+)
+def test_one_line_says_that_ctrl_c_was_received(columns: int, text: str) -> None:
+    assert row_text(status_row(replace(SCENE, stopping=True), columns, DARK)) == text
+
+
 def test_before_the_first_canvas() -> None:
     def text(scene: Scene) -> str:
         return row_text(prompt_row(scene, 79, DARK))

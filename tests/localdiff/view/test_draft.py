@@ -1,0 +1,56 @@
+"""The cells of a draft: each belongs to the position that it stands for, whatever is drawn around it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localdiff.view.canvas_state import CanvasState
+from localdiff.view.cells import Cell, CellMaker
+from localdiff.view.draft import draft_cells
+from localdiff.view.palette import DARK, NOISE
+
+PIECES = (" one", "two", "a\nb", "", "日本", "<0xE2>", "<0x96>", "<0x80>", "<turn>", "<pad>")
+END, PAD = 8, 9
+MAKER = CellMaker(piece_of=PIECES.__getitem__, is_special=lambda token: token >= END, palette=DARK)
+
+
+def drawn(ids: list[int], stages: list[int], end: int) -> dict[int, tuple[Cell, ...]]:
+    """Cells by position."""
+    state = CanvasState(length=len(ids), stages=tuple(stages), settled=0, renoised=(False,) * len(ids), end=end)
+    cells, owners = draft_cells(ids, state, before=None, end_ids=(END,), pad_id=PAD, cells=MAKER)
+    assert owners == sorted(owners)
+    return {
+        place: tuple(cell for cell, owner in zip(cells, owners, strict=True) if owner == place)
+        for place in range(len(ids))
+    }
+
+
+@given(st.lists(st.tuples(st.integers(0, len(PIECES) - 1), st.integers(0, NOISE)), min_size=1, max_size=20), st.data())
+def test_every_cell_belongs_to_its_position(canvas: list[tuple[int, int]], data: st.DataObject) -> None:
+    ids, stages = [token for token, _ in canvas], [stage for _, stage in canvas]
+    end = data.draw(st.integers(0, len(canvas)))
+    found = drawn(ids, stages, end)
+    for place, (token, stage) in enumerate(canvas):
+        if place >= end:
+            assert found[place] == ((MAKER.end,) if place == end else ())
+        elif stage == NOISE:
+            assert found[place] == (MAKER.noise,)
+        elif token == END:
+            assert found[place] == (MAKER.end,)
+        elif token == PAD:
+            assert found[place] == ()
+        elif MAKER.byte(token) is None:
+            assert found[place] == MAKER.token(token, stage, False)
+
+
+def test_noise_between_bytes_ends_a_character() -> None:
+    assert [cell.span.text for cell in drawn([5, 6, 7], [0, 0, 0], 3)[0]] == ["▀"]
+    torn = drawn([5, 6, 7], [0, NOISE, 0], 3)
+    assert [[cell.span.text for cell in torn[place]] for place in range(3)] == [["▯"], ["··"], ["▯"]]
+
+
+def test_an_untouched_canvas_is_all_noise() -> None:
+    state = CanvasState(length=3, stages=(NOISE,) * 3, settled=0, renoised=(False,) * 3, end=3)
+    cells, owners = draft_cells((), state, before=None, end_ids=(END,), pad_id=PAD, cells=MAKER)
+    assert (cells, owners) == ([MAKER.noise] * 3, [0, 1, 2])
