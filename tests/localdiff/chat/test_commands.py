@@ -105,7 +105,8 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
 )
 def test_answers(room: Room, typed: str, answer: str) -> None:
     shown = room(typed, options=GenerateOptions(max_tokens=77), origins={"max_tokens": "command line"})
-    assert f">>> {typed}\n{answer}\n" in shown
+    end = "" if answer.startswith("error: ") else ">>> \n"  # an error may have a hint
+    assert f">>> {typed}\n{answer}\n{end}" in shown
     assert room.asked == []
 
 
@@ -221,6 +222,22 @@ def test_copies_are_raw_and_private(room: Room) -> None:
     assert mode(copy) == 0o600
     room("Hi", "/copy code", looks=QUIET)
     assert copy.read_text() == "y = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ("1. Run:\n\n   ```sh\n   ls\n   ```\n\nDone.", "   ls\n"),
+        ("````\n```\nx\n```\n````", "```\nx\n```\n"),
+        ("~~~\n```\n~~~ no end\n~~~~", "```\n~~~ no end\n"),
+        ("```py\nx = 1\ny", "x = 1\ny\n"),
+        ("```a``` is no fence\n```\nb\n```", "b\n"),
+    ],
+)
+def test_the_last_code_block_is_copied_as_it_is_fenced(room: Room, answer: str, code: str) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said(answer)])
+    room("Hi", "/copy code", looks=QUIET)
+    assert (paths.state_dir() / "copy.txt").read_text() == code
 
 
 def test_an_answer_without_code_has_none_to_copy(room: Room) -> None:

@@ -11,7 +11,7 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from localdiff.chat.completing import ChatCompleter, candidates
+from localdiff.chat.completing import MOST_PATHS, ChatCompleter, candidates
 from localdiff.chat.history import open_history
 from localdiff.chat.keyboard import KeyboardReader
 from localdiff.chat.pastes import LONG, Pastes
@@ -118,6 +118,21 @@ def test_a_folded_paste_is_deleted_whole_or_not_at_all(typed: Desk, keys: str, l
     assert typed(f"see {pasted(text)}{keys}{ENTER}") == line.replace("PASTE", text)
 
 
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ("\x01\x1b[3~", " and SECOND."),  # Home, Delete
+        ("\x01\x1b[Cab", "FIRSTab and SECOND."),  # Home, right
+        ("\x7f\x7f", "FIRST and "),  # Backspace
+        ("\x1b[D" * 3 + "\x15", "."),  # left, Ctrl-U
+    ],
+)
+def test_of_two_folded_pastes_the_one_that_was_touched_is_deleted(typed: Desk, keys: str, line: str) -> None:
+    first, second = "x\n" * 30, "y\n" * 40
+    expected = line.replace("FIRST", first).replace("SECOND", second)
+    assert typed(f"{pasted(first)} and {pasted(second)}.{keys}{ENTER}") == expected
+
+
 def test_a_message_that_comes_back_stands_in_the_line(typed: Desk) -> None:
     assert typed(f"!{ENTER}", "hello") == "hello!"
     long = "x\n" * 30
@@ -208,6 +223,13 @@ def test_paths_are_completed_as_they_have_to_be_typed(tmp_path: Path, monkeypatc
     assert candidates("/file .h", none) == (2, [".hidden"])
     assert candidates("/file nowhere/x", none) == (0, [])
     assert candidates(f"/trace {tmp_path}/mo", none) == (len(str(tmp_path)) + 3, [f"{tmp_path}/more/"])
+
+
+def test_of_very_many_paths_the_first_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(MOST_PATHS + 1):
+        (tmp_path / f"{number:03}").touch()
+    monkeypatch.chdir(tmp_path)
+    assert candidates("/file ", list) == (0, [f"{number:03}" for number in range(MOST_PATHS)])
 
 
 def test_the_history_is_private_and_shared(tmp_path: Path) -> None:

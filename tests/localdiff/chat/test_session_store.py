@@ -305,6 +305,16 @@ def test_thinking_is_gone_on_with_as_well(room: Room) -> None:
     assert not room.speaker.calls[-1][1].think
 
 
+@pytest.mark.parametrize(
+    ("begun", "before", "after"), [("show", "off", "show"), ("show", "hide", "hide"), ("off", "hide", "off")]
+)
+def test_a_session_that_is_opened_thinks_as_it_did(room: Room, begun: str, before: str, after: str) -> None:
+    room(f"/set think {begun}", "First", "/save plans")
+    shown = room(f"/set think {before}", "/load plans", "Second", "/set think")
+    assert room.speaker.calls[-1][1].think == (begun == "show")
+    assert f">>> /set think\nthink {after} " in shown
+
+
 def test_a_session_by_name_is_begun_or_gone_on_with(room: Room) -> None:
     room("First", session="plans")
     room("Second", session="plans")

@@ -211,12 +211,21 @@ def test_a_retry_after_an_empty_reply_draws_beyond_the_seeds_that_gave_nothing(r
 
 
 def test_undo_takes_back_a_message_without_an_answer_first(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said("First."), said(""), said(""), said(""), said("Last.")])
-    room.typist = None
-    shown = room("Hi", "lost", "/undo", looks=QUIET)
+    room.speaker = ScriptedSpeaker(
+        replies=[said("First."), said("Second."), said(""), said(""), said(""), said("Last.")]
+    )
+    shown = room("Hi", "and?", "lost", INTERRUPT, "/undo", "/undo", "Again", looks=QUIET)
     assert room.typist is not None
-    assert room.typist.given == ["", "", "lost", ""]
-    assert ">>> lost/undo\n" in shown  # the typist types behind what stands in the line
+    assert room.typist.given == ["", "", "", "lost", "", "", "", ""]
+    assert ">>> /undo\nTook back the message that has no answer.\n>>> /undo\nTook back 1 turn; 1 turn left.\n" in shown
+    assert room.asked[-1] == ["Hi", "First.", "Again"]
+
+
+def test_undo_of_several_counts_a_message_without_an_answer(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[said("First."), said("Second."), said("")])
+    shown = room("Hi", "and?", "lost", INTERRUPT, "/undo 4", "/undo 2", looks=QUIET)
+    assert "error: there are 3 turns to take back, not 4\n" in shown
+    assert ">>> /undo 2\nTook back the message that has no answer.\nTook back 1 turn; 1 turn left.\n" in shown
 
 
 def test_a_block_that_did_not_settle_is_marked(room: Room) -> None:
@@ -303,6 +312,12 @@ def test_a_device_that_is_full_ends_a_reply_and_not_the_conversation(room: Room)
     shown = room("Hi", "continue", looks=QUIET)
     assert ">>> Hi\nHalf\nerror: out of memory\nhint: close what else uses the device, or free" in shown
     assert room.asked[-1] == ["Hi", "Half", "continue"]
+
+
+def test_a_fault_of_the_program_is_not_taken_for_a_full_device(room: Room) -> None:
+    room.speaker = ScriptedSpeaker(replies=[Said(error=RuntimeError("shapes do not match"))])
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        room("Hi")
 
 
 def test_thoughts_are_shown_apart_and_never_part_of_the_conversation(room: Room) -> None:
