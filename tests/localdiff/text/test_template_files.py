@@ -156,14 +156,19 @@ class Role(StrEnum):
 
 def nested(depth: int) -> Any:
     value: Any = "x"
-    for _ in range(depth):
-        value = [value]
+    for level in range(depth):
+        value = [value] if (depth - level) % 2 else {"in": value}
     return value
 
 
 def test_subclasses_of_plain_types_are_plain(tmp_path: Path) -> None:
     assert render(tmp_path, BASIC, {"role": Role.USER, "content": "Hi"}) == "<bos>user:Hi;"
     assert render(tmp_path, BASIC, {"role": "user", "content": ("a", "b")}) == "<bos>user:['a', 'b'];"
+
+
+def test_a_message_may_be_nested_as_deep_as_is_said(tmp_path: Path) -> None:
+    message = {"role": "user", "content": nested(MAX_DEPTH)}
+    assert render(tmp_path, BASIC, message) == f"<bos>user:{message['content']};"
 
 
 @pytest.mark.parametrize(
