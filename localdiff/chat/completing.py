@@ -64,7 +64,7 @@ def _paths(argument: str) -> tuple[int, list[str]]:
     folder, name = os.path.split(typed)
     found = []
     try:
-        with os.scandir(expanded(folder or ".")) as entries:
+        with os.scandir(expanded(folder)) as entries:
             for entry in entries:
                 if entry.name.startswith(name) and (name.startswith(".") or not entry.name.startswith(".")):
                     path = os.path.join(folder, entry.name) + ("/" if entry.is_dir() else "")

@@ -20,7 +20,7 @@ GROUPS = ("Chat", "Answers", "Message", "Sessions")
 _LABEL, _USAGE = 10, 21
 
 
-def help_page(stream: Stream, *, multiline: bool = False) -> str:
+def help_page(stream: Stream, *, multiline: bool) -> str:
     """The page, without a newline at its end; `multiline` says what Enter does, as in `Looks`."""
     keys = (SENDING_LINES if multiline else SENDING, *KEYS)
     lines = [f"{stream.styled(f'{key:<{_LABEL}}', BOLD)}{meaning}" for key, meaning in keys]

@@ -206,7 +206,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     ) -> str:
         if isinstance(value, Undefined):
             raise UndefinedError("tojson is given a value that is not defined")
-        margin = indent if isinstance(indent, int) else _length(indent or "")
+        margin = indent if isinstance(indent, int) else _length(indent)
         self.charge(_measure(value) * (1 + max(margin, 0)))
         text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys)
         if not ensure_ascii:
