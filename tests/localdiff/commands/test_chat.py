@@ -10,6 +10,7 @@ import pytest
 from localdiff.chat.settings import Looks
 from localdiff.commands import chat as command
 from localdiff.commands.chat import ChatRequest
+from localdiff.commands.live import LiveOptions
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import RecordOptions
 from localdiff.options import GenerateOptions
@@ -42,7 +43,7 @@ def test_every_option_arrives(cli: Cli, requests: list[ChatRequest]) -> None:
     options = (
         "-m demo -s Brief. --think -c --no-history --no-markdown --device cpu --dtype fp32 --max-memory 2GB --offline "
         "--revision abc --max-tokens 9 --context 99 --steps 8 --cap 7 --entropy-bound 0.2 --t-min 0.3 --t-max 0.9 "
-        "--stability 2 --confidence 0.1 --seed 5 --live off --palette mono --fps 5 "
+        "--stability 2 --confidence 0.1 --seed 5 --live off --palette mono --fps 5 --color never "
         "--record run.jsonl --record-top-k 3"
     )
     assert cli("chat", *options.split()).code == 0
@@ -66,7 +67,7 @@ def test_every_option_arrives(cli: Cli, requests: list[ChatRequest]) -> None:
     assert request.choice == ModelChoice(
         model="demo", device="cpu", dtype="fp32", max_memory=2_000_000_000, offline=True, revision="abc"
     )
-    assert (request.live.wish, request.live.palette, request.live.fps) == ("off", "mono", 5)
+    assert request.live == LiveOptions(wish="off", palette="mono", fps=5, color="never")
     assert request.looks == Looks(live="off", think="show", markdown=False)
     assert (request.resume, request.private) == (True, True)
     assert {request.origins[name] for name in ("steps", "think", "system", "seed", "context")} == {"command line"}

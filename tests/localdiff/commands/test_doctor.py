@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import termios
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,30 @@ def test_words_come_before_colours(cli: Cli, found: list[Finding]) -> None:
     lines = cli("doctor", "--color", "always").stdout.splitlines()
     assert lines[0] == "\x1b[32mok   \x1b[0m a: fine"
     assert lines[2] == "\x1b[33mwarn \x1b[0m b: hm"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "terminals", "is_shown"),
+    [
+        ([], "stdout stderr", True),
+        ([], "stderr", False),  # the lines go through a pipe, perhaps to the same screen
+        (["--json"], "stderr", True),
+        (["--json"], "stdout", False),
+        (["-q"], "stdout stderr", False),
+    ],
+)
+def test_what_is_being_checked_is_shown_where_no_line_can_be_drawn_over(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str], terminals: str, is_shown: bool
+) -> None:
+    def findings(_self: Examination, progress: Callable[[str], None]) -> Iterator[Finding]:
+        progress("something")
+        yield OK
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(Examination, "findings", findings)
+    result = cli("doctor", *arguments, terminals=terminals)
+    assert ("checking: something" in result.stderr) == is_shown
+    assert "checking" not in result.stdout
 
 
 @pytest.mark.parametrize(("findings", "code"), [([OK], 0), ([OK, WARN, SKIP], 0), ([WARN, FAIL], 3)])

@@ -7,13 +7,14 @@ import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from localdiff.commands import record as record_command
 from localdiff.commands import trace_check, trace_pair
 from localdiff.commands.model_choice import ModelChoice
-from localdiff.errors import LocaldiffError, TraceError, UsageError, WeightsError
+from localdiff.errors import LocaldiffError, ResourceError, TraceError, UsageError, WeightsError
 from localdiff.events import BlockCommitted, DenoiseStep, Event
 from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
@@ -23,7 +24,7 @@ from localdiff.ui.output import Output, Stream
 from quant.errors import RecipeError
 from tests.fakes import IDENTITY, Block, ScriptedEngine
 from tests.processes import CapturedStream, Cli
-from tests.traces import condensing, record, word_pieces
+from tests.traces import HEADER, condensing, record, word_pieces
 
 
 @pytest.fixture
@@ -100,8 +101,6 @@ class Rerun:
 
 def nameless(file: Path) -> None:
     """The trace without hashes, so that any model will do."""
-    from tests.traces import HEADER
-
     header = dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, weights=None, tokenizer=None))
     file.write_bytes(record(condensing(), header, pieces=word_pieces()))
 
@@ -143,9 +142,42 @@ def test_rerun_of_a_run_that_was_stopped(file: Path, streams: Output) -> None:
 def test_rerun_refuses_other_weights(file: Path, streams: Output, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     (tmp_path / "model.safetensors").write_text("other")
-    request = trace_check.CheckRequest(file=str(file), rerun=True)
-    with pytest.raises(WeightsError, match="`scripted` has other weights than the run was recorded with"):
-        trace_check.trace_check(request, streams, load=Rerun(dataclasses.replace(IDENTITY, directory=tmp_path)))
+    load = Rerun(dataclasses.replace(IDENTITY, directory=tmp_path))
+    for model, hint in ((None, "`-m` names the model that has them"), ("other", "leave out `-m`")):
+        request = trace_check.CheckRequest(file=str(file), model=model, rerun=True)
+        with pytest.raises(WeightsError, match="`scripted` has other weights than the run was recorded with") as caught:
+            trace_check.trace_check(request, streams, load=load)
+        assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("asked", "loaded"),
+    [
+        ({}, ModelChoice(model="scripted", revision="abc", device="cuda", dtype="fp32")),
+        ({"offline": True}, ModelChoice(model="scripted", revision="abc", device="cuda", dtype="fp32", offline=True)),
+        ({"model": "other", "device": "cpu"}, ModelChoice(model="other", device="cpu", dtype="fp32")),
+    ],
+)
+def test_rerun_loads_what_the_trace_names_unless_told_otherwise(
+    streams: Output, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], loaded: ModelChoice
+) -> None:
+    header = dataclasses.replace(
+        HEADER,
+        model=dataclasses.replace(HEADER.model, revision="abc"),
+        machine=dataclasses.replace(HEADER.machine, device="cuda"),
+    )
+    (tmp_path / "run.jsonl").write_bytes(record(condensing(), header, pieces=word_pieces()))
+    choices: list[tuple[ModelChoice, int]] = []
+
+    def load(choice: ModelChoice, *, context: int, progress: object) -> None:
+        choices.append((choice, context))
+        raise WeightsError("it is not here")
+
+    monkeypatch.setattr(ModelChoice, "load", load)
+    request = trace_check.CheckRequest(file=str(tmp_path / "run.jsonl"), rerun=True, **asked)
+    with pytest.raises(WeightsError, match="it is not here"):
+        trace_check.trace_check(request, streams)
+    assert choices == [(loaded, HEADER.context)]
 
 
 def test_rerun_shows_how_far_large_weights_are_hashed(
@@ -227,6 +259,14 @@ def test_pair_runs_a_model_without_an_adapter_and_with_it(streams: Output, tmp_p
     assert load.adapters == [None, "sudoku"]
     assert text_of(streams.stdout).startswith("A  base     demo, bf16 · seed 5")
     assert sorted(path.name for path in tmp_path.glob("*.jsonl")) == ["adapted.jsonl", "base.jsonl"]
+
+
+def test_pair_ends_where_a_trace_cannot_be_written(quantized: Path, streams: Output, tmp_path: Path) -> None:
+    (tmp_path / "bf16.jsonl").symlink_to("/dev/full")
+    load = PairLoad()
+    with pytest.raises(ResourceError, match="`.*bf16.jsonl` cannot be written: No space left on device"):
+        trace_pair.trace_pair(pair_request(keep=tmp_path), streams, stdin=None, load=load)
+    assert load.models == ["demo"], "the other run would be compared with nothing"
 
 
 def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_path: Path) -> None:

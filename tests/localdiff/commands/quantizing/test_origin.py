@@ -46,6 +46,7 @@ def test_a_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (found.reference, found.model, found.revision, found.license) == (reference, "small", None, "apache-2.0")
         assert found.files == read_source(directory)
         assert found.texts == ("LICENSE", "NOTICE.txt", "chat_template.jinja", "config.json", "tokenizer.json")
+        assert found.text_bytes == sum(len(found.read(name)) for name in found.texts) > 0
         assert found.read("LICENSE") == b"LICENSE"
         assert found.config["canvas_length"] == 8
 
@@ -89,7 +90,7 @@ def test_a_repository_says_the_same_as_the_directory(directory: Path, use_hub: U
         assert [file.tensors for file in found.files] == [file.tensors for file in local.files]
         assert [(file.name, file.nbytes) for file in found.files] == [(file.name, file.nbytes) for file in local.files]
         assert all(file.sha256 and file.modified_ns is None for file in found.files)
-        assert found.texts == local.texts
+        assert (found.texts, found.text_bytes) == (local.texts, local.text_bytes)
         assert found.config == local.config
         assert [found.here(file) for file in found.files] == [None] * 3
         assert [request for request in server.requests if request.startswith("GET cdn")] == []
