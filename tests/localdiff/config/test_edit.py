@@ -51,6 +51,8 @@ def test_one_statement_changes(name: str, value: Value | None, old: str, new: st
         ("# mine", "model", '# mine\nmodel = "x"\n'),
         ("[ui]", "model", 'model = "x"\n\n[ui]\n'),
         ("# mine\n\n# look\n[ui]\n", "model", '# mine\n\nmodel = "x"\n\n# look\n[ui]\n'),
+        ("ui.fps = 1\n[generate]\n", "model", 'ui.fps = 1\nmodel = "x"\n[generate]\n'),
+        ("# look\n[ui]\nfps = 3\n[generate]\n", "model", 'model = "x"\n\n# look\n[ui]\nfps = 3\n[generate]\n'),
         ("[generate]\n[ui]\nfps = 3\n", "generate.system", '[generate]\nsystem = "x"\n[ui]\nfps = 3\n'),
         ("generate.system = 1\n", "generate.system", 'generate.system = "x"\n'),
         ("ui.fps = 1\n# look\n[generate]\n", "ui.color", 'ui.fps = 1\nui.color = "x"\n# look\n[generate]\n'),

@@ -60,6 +60,13 @@ def test_a_pipe_gets_exact_utf_8_whatever_the_locale() -> None:
     assert pipe.buffer.getvalue() == "✓\n".encode()  # type: ignore[attr-defined]
 
 
+def test_a_terminal_gets_what_its_encoding_has() -> None:
+    screen = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    screen.buffer.isatty = lambda: True  # type: ignore[method-assign]
+    decide(stdout=screen, stderr=CapturedStream(), env={}).stdout.write("é✓")
+    assert screen.buffer.getvalue() == b"\xe9\\u2713"  # type: ignore[attr-defined]
+
+
 def test_a_path_is_written_in_its_very_bytes() -> None:
     pipe = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     path = Path(os.fsdecode(b"/a\xff\x1b[31m"))
@@ -121,6 +128,7 @@ def test_errors_have_one_form() -> None:
         ("a\nb\r", "a\\nb\\r"),
         ("\u202eabc", "\\u202eabc"),
         ("n\udce9.txt", "n\\xe9.txt"),
+        ("\udc80\udcff\udd00", "\\x80\\xff\\udd00"),
         ("\ud83d", "\\ud83d"),
     ],
 )

@@ -39,6 +39,9 @@ def test_a_steady_rate_foretells_the_end(clock: Clock) -> None:
 def test_nothing_is_foretold_at_first(clock: Clock) -> None:
     rate = Rate(clock)
     assert rate.per_second() is None
+    clock.now += 1
+    assert rate.per_second() == 0
+    clock.now -= 1
     go(rate, clock, 2.5, 50e6)
     assert rate.seconds_left(10**9) is None
     go(rate, clock, 1, 50e6, 125e6)
@@ -86,7 +89,7 @@ def test_what_is_done_is_not_awaited(clock: Clock) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.2, "0s"), (41.4, "41s"), (59.7, "1m00s"), (161, "2m41s"), (3599, "59m59s"), (3725, "1h02m")],
+    [(0.2, "0s"), (41.4, "41s"), (59.7, "1m00s"), (161, "2m41s"), (3599, "59m59s"), (3600, "1h00m"), (3725, "1h02m")],
 )
 def test_times_are_short(seconds: float, text: str) -> None:
     assert shown_time(seconds) == text

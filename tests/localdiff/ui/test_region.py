@@ -48,6 +48,14 @@ def test_frames_stand_below_what_was_there(before: int) -> None:
     assert drawing.terminal.screen.cursor.x == 0
 
 
+@pytest.mark.parametrize("before", [3, 8, 9, 30], ids=lambda n: f"{n} lines before")
+def test_rows_are_added_below_rows_that_stay(before: int) -> None:
+    drawing = Drawing(before)
+    drawing.frame("a", "b", "c")
+    drawing.frame("a", "b", "c", "d", "", "f")
+    assert drawing.terminal.everything() == [*(f"old {i}" for i in range(before)), "a", "b", "c", "d", "", "f"]
+
+
 def test_only_rows_that_changed_are_sent() -> None:
     drawing = Drawing()
     drawing.frame("one", "two", "three")
