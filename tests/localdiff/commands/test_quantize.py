@@ -86,6 +86,15 @@ def test_a_dry_run_shows_the_plan_on_stdout_and_writes_nothing(
     assert tree(tmp_path) == before
 
 
+def test_what_is_looked_at_is_no_longer_shown_above_the_plan(
+    cli: Cli, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    result = cli("quantize", str(source), "--dry-run", stdin=b"", terminals="stderr")
+    assert result.stderr.startswith("\rlooking at ")
+    assert result.stderr.endswith(" \r"), "the line is blank again"
+
+
 def test_where_nobody_can_answer_it_wants_the_word_in_advance(cli: Cli, source: Path, output: Path) -> None:
     result = cli("quantize", str(source), stdin=b"y\n")
     assert (result.code, result.stdout) == (2, "")

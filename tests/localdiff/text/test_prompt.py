@@ -42,6 +42,12 @@ def test_a_message_that_a_template_would_misread_is_refused(tmp_path: Path, mess
             list(Conversation(engine).answer(messages))
 
 
+@pytest.mark.parametrize(("prompt", "kind"), [(5, "an `int`"), (None, "a `NoneType`"), (HI, "a `dict`")])
+def test_what_is_no_sequence_is_no_prompt(tmp_path: Path, prompt: Any, kind: str) -> None:
+    with pytest.raises(UsageError, match=f"a prompt is text, messages or token ids, not {kind}"):
+        list(tiny.engine(tmp_path).generate(prompt))
+
+
 @pytest.mark.parametrize(
     "message",
     [
