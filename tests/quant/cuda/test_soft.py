@@ -55,6 +55,16 @@ def test_of_a_certain_row_nothing_is_left_out() -> None:
     assert not found.tail.any()
 
 
+@pytest.mark.parametrize("block", [64, 256, 4096])
+def test_where_no_id_is_probable_it_is_the_mean_embedding(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(module, "BLOCK", block)
+    plain, scores = embedding(), logits(0.0)
+    found = SparseSoft(plain, threshold=1e-2)(scores, scores.logsumexp(dim=-1), block=256)
+    mean = plain.weight.decode(torch.float32).mean(dim=0).expand(ROWS, WIDTH)
+    torch.testing.assert_close(found.embedding, mean, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(found.tail, torch.ones_like(found.tail))
+
+
 def test_rows_with_too_many_probable_ids_are_told() -> None:
     plain, scores = embedding(), logits(0.1)
     scores[2, 100] = 50.0
