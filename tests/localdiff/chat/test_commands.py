@@ -11,6 +11,7 @@ import pytest
 
 from localdiff import paths
 from localdiff.chat import catalog
+from localdiff.chat.files import MAX_BYTES
 from localdiff.chat.settings import Looks
 from localdiff.commands.record import RecordOptions
 from localdiff.errors import ResourceError, UsageError
@@ -70,6 +71,7 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/set steps 12", "steps 12 (/set)"),
         ("/set steps default", "steps 48 (the model)"),
         ("/set live off", "live off (/set)"),
+        ("/set live default", "live auto (default)"),
         ("/set steps none", f"error: `steps none` must be a whole number{UNCHANGED}"),
         ("/set steps 0", f"error: `steps 0` must be >= 1{UNCHANGED}"),
         ("/set t-min warm", f"error: `t-min warm` must be a number{UNCHANGED}"),
@@ -92,6 +94,7 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/copy", "error: there is no answer to copy"),
         ("/copy all", "error: unknown argument in `/copy all`\nhint: `/copy` copies the answer, `/copy code` its code"),
         ("/save x", "error: there is nothing to save yet"),
+        ("/save", "error: `/save` needs a name\nhint: `/save NAME`; turns are saved automatically"),
         ("/load", "error: `/load` needs a name\nhint: `/sessions` lists the saved sessions"),
         ("/load ../x", "error: `../x` cannot name a session"),
         ("/load gone", "error: there is no session `gone`\nhint: `/sessions` lists the saved sessions"),
@@ -144,6 +147,7 @@ def test_an_answer_that_was_taken_back_is_not_recorded(room: Room, tmp_path: Pat
 
 def test_settings_are_listed_with_their_values_and_origins(room: Room) -> None:
     shown = room("/set", options=GenerateOptions(t_min=0.2), origins={"t_min": "LOCALDIFF_T_MIN"})
+    assert "error: " not in shown
     rows = [line.split("  ") for line in shown.split("\n") if line.startswith(("t-min", "t-max", "cap", "think"))]
     assert [[word.strip() for word in row if word.strip()] for row in rows] == [
         ["cap", "none", "default"],
@@ -194,6 +198,7 @@ def test_files_can_be_left_out_again(room: Room, tmp_path: Path) -> None:
         ("a.txt", b"caf\xe9", "is not text: byte 3 is not UTF-8"),
         ("a.txt", b" \n", "is empty"),
         ("a.PNG", b"\x89PNG", "is an image, and this program handles text only"),
+        ("a.txt", bytes(MAX_BYTES + 1), "has 16.0 MB, more than any context holds"),
         ("a.txt", b"a " * 50, "has 53 tokens, and 30 of 30 are free"),
     ],
 )
@@ -281,6 +286,28 @@ def test_the_variable_that_named_the_editor_is_the_one_to_set(room: Room, monkey
     monkeypatch.setenv("VISUAL", "/nowhere/ed")
     monkeypatch.setenv("EDITOR", "true")
     assert "No such file or directory\nhint: set `VISUAL` to the one to use\n" in room("Hi", "/edit")
+
+
+def test_without_a_setting_the_first_editor_that_there_is_is_taken(
+    room: Room, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for variable in ("VISUAL", "EDITOR"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "error: there is no editor\nhint: set `EDITOR` to the one to use\n" in room("Hi", "/edit")
+    for name in ("vi", "nano"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} > "$1"\n')
+        (tmp_path / name).chmod(0o755)
+    room("Hi", "/edit")
+    assert room.asked[-1] == ["nano"]
+
+
+def test_a_copy_that_cannot_be_written_is_an_error(room: Room) -> None:
+    (paths.state_dir() / "copy.txt").mkdir(parents=True)
+    shown = room("Hi", "/copy", "Go on")
+    assert f"error: `{paths.state_dir() / 'copy.txt'}` cannot be written: " in shown
+    assert "\x1b]52" not in shown
+    assert len(room.asked) == 2
 
 
 def test_save_load_and_list(room: Room) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from dataclasses import replace
 from datetime import datetime
@@ -18,6 +19,7 @@ from localdiff.chat.session import Attachment, Session, Turn
 from localdiff.chat.session_file import encode, read
 from localdiff.chat.session_store import MAX_NAME_BYTES, SessionStore
 from localdiff.errors import ResourceError, UsageError
+from localdiff.options import GenerateOptions
 from localdiff.private_file import write_private
 from tests.localdiff.chat.conftest import Room
 
@@ -414,6 +416,39 @@ def test_a_damaged_session_is_gone_on_with_as_far_as_it_goes(room: Room) -> None
         "the original file is kept as `plans.jsonl.damaged`\n"
     ) in shown
     assert room.asked[-1] == ["First", "Hello.", "Third"]
+
+
+def test_a_damaged_session_may_be_opened_from_another(room: Room) -> None:
+    room("First", "Second", session="plans")
+    path = room.sessions / "plans.jsonl"
+    path.write_bytes(path.read_bytes()[:-10])
+    shown = room("/load plans", "Third")
+    assert "warning: session `plans` is damaged: in line 3, it is not JSON; 1 turn is lost; " in shown
+    assert "Session `plans`, 1 turn; the last message was: First\n" in shown
+    assert room.asked[-1] == ["First", "Hello.", "Third"]
+
+
+def test_a_session_may_begin_with_a_system_prompt_alone(room: Room) -> None:
+    room("/system Brief.", session="plans")
+    assert "Session `plans`, no turns yet.\n" in room("/load plans", "First")
+    assert room.speaker.calls[-1][1].system == "Brief."
+
+
+def test_a_session_that_nobody_can_read_is_listed_with_the_others(room: Room) -> None:
+    room("First", session="plans")
+    (room.sessions / "later.jsonl").write_text('{"session":99}\n')
+    shown = room("/sessions")
+    assert re.search("later .* cannot be read\n", shown)
+    assert re.search("plans .* 1 turn  First\n", shown)
+
+
+@pytest.mark.parametrize(
+    ("origin", "system"), [("command line", "Long."), ("~/.config/localdiff/config.toml:1", "Brief.")]
+)
+def test_a_system_prompt_that_was_typed_wins_over_that_of_the_session(room: Room, origin: str, system: str) -> None:
+    room("First", options=GenerateOptions(system="Brief."))
+    room("Second", options=GenerateOptions(system="Long."), origins={"system": origin}, resume=True)
+    assert room.speaker.calls[-1][1].system == system
 
 
 def test_a_session_that_cannot_be_saved_goes_on(room: Room) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localdiff import paths
 from localdiff.chat.typed import LineReader
 from localdiff.errors import UsageError
 from tests.processes import Cli
@@ -58,10 +59,12 @@ def test_nothing_is_read_where_there_is_no_input() -> None:
 
 
 def test_a_chat_says_so_and_goes_on(cli: Cli) -> None:
-    result = cli("chat", "-m", "demo", "--no-history", stdin=b"caf\xe9\nSpell the word planet.\n")
+    result = cli("chat", "-m", "demo", "--no-history", stdin=b"caf\xe9\nSpell the word planet.\n/copy\n")
     assert result.code == 2
     assert "error: a line is not text" in result.stderr
     assert "p-l-a-n-e-t" in result.stdout
+    assert f"\nCopied to {paths.state_dir() / 'copy.txt'}\n" in result.stderr
+    assert "\x1b" not in result.stderr, "there is no terminal whose clipboard it could be"
 
 
 @pytest.mark.parametrize(
