@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+
 import pytest
 
 from localdiff.commands.live import LiveOptions, mode_of
+from localdiff.errors import UsageError
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.terminal import LiveMode, LiveWish
 from tests.fakes import Block, ScriptedEngine
@@ -38,6 +42,16 @@ def test_where_it_cannot_be_drawn_it_is_not() -> None:
     assert mode(quiet=True) == "off"
     assert mode(lines=True) == "off"
     assert mode(lines=True, stdout=False) == "canvas"
+
+
+def test_who_reads_the_events_may_print_them_where_the_canvas_is() -> None:
+    reading, writing = os.pipe()
+    with open(reading), open(writing, "w") as pipe:
+        streams = replace(output(), stdout=Stream(file=pipe))
+        for wish, lines, drawn in ((None, True, "off"), ("on", True, "canvas"), (None, False, "canvas")):
+            assert mode_of(LiveOptions(wish=wish), streams, lines_on_stdout=lines, env={"TERM": "xterm"}) == drawn
+        with pytest.raises(UsageError, match="the reader of `--events -` may print on the same screen"):
+            mode_of(LiveOptions(slow=1.0), streams, lines_on_stdout=True, env={"TERM": "xterm"})
 
 
 def test_the_settings_wish_and_the_option_insists() -> None:

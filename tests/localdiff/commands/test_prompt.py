@@ -83,6 +83,7 @@ def test_no_prompt(stdin: io.BytesIO | None) -> None:
     [
         ("a", "b.txt", b"", "two prompts: the argument and `-f b.txt`"),
         ("a", "-", b"b", "two prompts: the argument and `-f -`"),
+        (None, "", b"a", "`-f` is empty"),
         ("  \n", None, b"", "the prompt is empty"),
         (None, None, b"", "no prompt, and standard input is empty"),
         (None, None, b"\n", "standard input is empty"),

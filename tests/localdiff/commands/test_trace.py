@@ -150,6 +150,18 @@ def test_rerun_refuses_other_weights(file: Path, streams: Output, tmp_path: Path
         assert caught.value.hint == hint
 
 
+def test_a_rerun_that_is_stopped_says_nothing_about_the_trace(file: Path, streams: Output) -> None:
+    class Stopped(Rerun):
+        def run(self, cancel: threading.Event) -> Iterator[Event]:
+            cancel.set()
+            yield from list(super().run(cancel))[:3]
+
+    nameless(file)
+    request = trace_check.CheckRequest(file=str(file), rerun=True)
+    assert trace_check.trace_check(request, streams, load=Stopped(IDENTITY)) == 130
+    assert len(text_of(streams.stdout).splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("asked", "loaded"),
     [
@@ -267,6 +279,23 @@ def test_pair_ends_where_a_trace_cannot_be_written(quantized: Path, streams: Out
     with pytest.raises(ResourceError, match="`.*bf16.jsonl` cannot be written: No space left on device"):
         trace_pair.trace_pair(pair_request(keep=tmp_path), streams, stdin=None, load=load)
     assert load.models == ["demo"], "the other run would be compared with nothing"
+
+
+def test_a_pair_that_is_stopped_compares_nothing(quantized: Path, streams: Output, tmp_path: Path) -> None:
+    class Stopped(PairLoad):
+        def __call__(self, *asked: Any) -> tuple[ScriptedEngine, trace_pair.Run]:
+            engine, run = super().__call__(*asked)
+
+            def stopped(prompt: str, options: GenerateOptions, cancel: threading.Event) -> Iterator[Event]:
+                cancel.set()
+                return run(prompt, options, cancel)
+
+            return engine, stopped
+
+    load = Stopped()
+    assert trace_pair.trace_pair(pair_request(keep=tmp_path), streams, stdin=None, load=load) == 130
+    assert load.models == ["demo"]
+    assert text_of(streams.stdout) == ""
 
 
 def test_pair_keeps_nothing_unless_asked(quantized: Path, streams: Output, tmp_path: Path) -> None:
