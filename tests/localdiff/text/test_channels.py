@@ -42,6 +42,16 @@ def test_an_empty_channel_shows_nothing(tokenizer: Tokenizer, empty: str) -> Non
     assert split(tokenizer, f"{empty}Four.") == [("answer", "Four.")]
 
 
+@pytest.mark.parametrize(("piece", "is_thought"), [("thought\nhm", True), ("thought\n ", False), ("\n", False)])
+def test_the_token_that_ends_a_name_may_begin_the_thought(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, piece: str, is_thought: bool
+) -> None:
+    (first,), rest, opening = tokenizer.encode("x"), tokenizer.encode("y"), tokenizer.encode("<|channel>")
+    monkeypatch.setattr(tokenizer, "decode", lambda ids: piece if ids == [first] else "y")
+    expected = [first, *rest] if is_thought else rest
+    assert ChannelSplitter(tokenizer).push([*opening, first, *rest]) == [("thought", expected)]
+
+
 def test_a_channel_that_never_closes_is_thought_to_the_end(tokenizer: Tokenizer) -> None:
     assert split(tokenizer, "a<|channel>thought\nhm hm") == [("answer", "a"), ("thought", "hm hm")]
 

@@ -125,6 +125,7 @@ def test_a_malformed_template_is_a_weights_error(tmp_path: Path, source: str, re
         "{{ messages[99].content.text }}",
         "{{ nothing.here }}",
         "{{ 1 // 0 }}",
+        "{{ nothing | tojson }}",
         "{{ ''.__class__.__mro__ }}",
         "{{ messages.append(1) }}",
         "{% include 'x' %}",
