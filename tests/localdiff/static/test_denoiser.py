@@ -152,9 +152,22 @@ def test_a_cancelled_block_leaves_the_buffers_at_once(tmp_path: Path) -> None:
             assert not made.denoiser._is_busy
 
 
-def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path) -> None:
+def test_the_time_of_a_run_is_that_of_its_steps_and_of_what_is_between_them(tmp_path: Path) -> None:
+    events = list(engine(tmp_path, static=True, fuses_commits=True).generate(PROMPT, options()))
+    steps = [event for event in events if isinstance(event, DenoiseStep)]
+    elapsed = [step.elapsed for step in steps]
+    assert elapsed == sorted(elapsed)
+    assert all(0 < step.seconds <= step.elapsed for step in steps)
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert sum(step.seconds for step in steps) <= elapsed[-1] <= finished.stats.seconds
+
+
+def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     expected = [list(engine(tmp_path).generate(PROMPT, options(seed=seed))) for seed in (1, 2)]
     made = engine(tmp_path, static=True, fuses_commits=True)
+    list(made.generate(PROMPT, options()))
+    assert not caplog.records, "one run after the other is no reason for a warning"
     runs = [made.generate(PROMPT, options(seed=seed)) for seed in (1, 2)]
     found: list[list[Event]] = [[], []]
     for events in zip_longest(*runs):
@@ -162,6 +175,8 @@ def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path) -> None:
             into += [event] if event is not None else []
     for ours, theirs in zip(found, expected, strict=True):
         assert_same(ours, theirs)
+    (warning,) = caplog.messages
+    assert warning.startswith("another answer of this model is still being generated")
 
 
 @needs_interpreter
