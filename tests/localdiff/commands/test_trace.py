@@ -274,11 +274,25 @@ def test_pair_runs_a_model_without_an_adapter_and_with_it(streams: Output, tmp_p
 
 
 def test_pair_ends_where_a_trace_cannot_be_written(quantized: Path, streams: Output, tmp_path: Path) -> None:
+    """At once: what it went on to answer would be compared with nothing."""
+    told: list[Event] = []
+
+    class Watched(PairLoad):
+        def __call__(self, *asked: Any) -> tuple[ScriptedEngine, trace_pair.Run]:
+            engine, run = super().__call__(*asked)
+
+            def watched(*arguments: Any) -> Iterator[Event]:
+                for event in run(*arguments):
+                    told.append(event)
+                    yield event
+
+            return engine, watched
+
     (tmp_path / "bf16.jsonl").symlink_to("/dev/full")
-    load = PairLoad()
+    load = Watched()
     with pytest.raises(ResourceError, match="`.*bf16.jsonl` cannot be written: No space left on device"):
         trace_pair.trace_pair(pair_request(keep=tmp_path), streams, stdin=None, load=load)
-    assert load.models == ["demo"], "the other run would be compared with nothing"
+    assert (load.models, len(told)) == (["demo"], 1)
 
 
 def test_a_pair_that_is_stopped_compares_nothing(quantized: Path, streams: Output, tmp_path: Path) -> None:
