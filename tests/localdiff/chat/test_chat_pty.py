@@ -463,6 +463,19 @@ def test_no_history_leaves_nothing(chats: Chats) -> None:
     assert not chats.home.exists() or not any(path.is_file() for path in chats.home.rglob("*"))
 
 
+@pytest.mark.parametrize("live", ["on", "line", "off"])
+def test_markdown_is_laid_out_whatever_draws_the_answer(chats: Chats, live: str) -> None:
+    chat = chats("--live", live, script={"replies": [[{"text": "**One**\n\n- two\n"}]]})
+    say(chat, "Hi")
+    wait_for_prompt(chat, 2)
+    assert "One" in chat.lines() and not any("**" in line for line in chat.lines())
+    say(chat, "/set markdown off")
+    wait_for_prompt(chat, 3)
+    say(chat, "Hi")
+    wait_for_prompt(chat, 4)
+    assert "**One**" in chat.lines()
+
+
 def test_answers_go_where_stdout_goes_and_everything_else_stays(chats: Chats, tmp_path: Path) -> None:
     with (tmp_path / "answers").open("wb") as file:
         chat = chats(script={"replies": [[{"text": "**One**\n\n"}], [{"text": "two"}]]}, stdout=file.fileno())
