@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import termios
@@ -11,6 +12,8 @@ from typing import BinaryIO
 import pytest
 
 from localdiff.chat.typeahead import typed_early, typing_ahead, typing_as_usual
+from localdiff.ui.output import Stream
+from localdiff.ui.region import PASTES_OFF, PASTES_ON
 
 INPUT, LOCAL = 0, 3  # places of their flags in what `tcgetattr` gives
 
@@ -26,13 +29,15 @@ def terminal() -> Iterator[tuple[int, BinaryIO]]:
 
 def test_only_the_echo_and_the_meaning_of_enter_change(terminal: tuple[int, BinaryIO]) -> None:
     _, keyboard = terminal
-    before = termios.tcgetattr(keyboard)
-    with typing_ahead(keyboard):
+    before, screen = termios.tcgetattr(keyboard), io.StringIO()
+    with typing_ahead(keyboard, Stream(file=screen, moving=True)):
+        assert screen.getvalue() == PASTES_ON
         during = termios.tcgetattr(keyboard)
         with typing_as_usual(keyboard):
             assert termios.tcgetattr(keyboard) == before
         assert termios.tcgetattr(keyboard) == during
     assert termios.tcgetattr(keyboard) == before
+    assert screen.getvalue() == PASTES_ON + PASTES_OFF
     assert before[INPUT] ^ during[INPUT] == termios.ICRNL
     assert before[LOCAL] ^ during[LOCAL] == termios.ECHO
     assert [flags for at, flags in enumerate(before) if at not in (INPUT, LOCAL)] == [
@@ -54,8 +59,9 @@ def test_a_pipe_is_left_alone() -> None:
     reading, writing = os.pipe()
     with open(reading, "rb") as keyboard, open(writing, "wb", buffering=0) as other:
         other.write(b"one\n")
-        with typing_ahead(keyboard):
+        with typing_ahead(keyboard, Stream(file=io.StringIO())):
             assert typed_early(keyboard) == ""
         assert keyboard.readline() == b"one\n"
-    with typing_ahead(None):
-        assert typed_early(None) == ""
+    screen = io.StringIO()
+    with typing_ahead(None, Stream(file=screen, moving=True)):
+        assert typed_early(None) == screen.getvalue() == ""

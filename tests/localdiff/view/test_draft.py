@@ -9,10 +9,11 @@ from localdiff.view.canvas_state import CanvasState
 from localdiff.view.cells import Cell, CellMaker
 from localdiff.view.draft import draft_cells
 from localdiff.view.palette import DARK, NOISE
+from tests.fakes_canvas import pieces_of
 
 PIECES = (" one", "two", "a\nb", "", "日本", "<0xE2>", "<0x96>", "<0x80>", "<turn>", "<pad>")
 END, PAD = 8, 9
-MAKER = CellMaker(piece_of=PIECES.__getitem__, is_special=lambda token: token >= END, palette=DARK)
+MAKER = CellMaker(pieces=pieces_of(PIECES.__getitem__, lambda token: token >= END), palette=DARK)
 
 
 def drawn(ids: list[int], stages: list[int], end: int) -> dict[int, tuple[Cell, ...]]:
