@@ -29,7 +29,7 @@ if __name__ == "__main__":  # ahead of any device code: what is interpreted cann
 
 import localdiff.kernels
 import quant.cuda
-from quant.cuda.tiles import WARPGROUPS, Feeding
+from quant.cuda.tiles import FEEDING, Feeding
 from tests.specializations import Launch, launched
 
 CARDS = {80: "A100", 86: "RTX 30", 89: "RTX 40", 90: "H100, H200", 100: "B200", 120: "RTX 50"}
@@ -75,7 +75,7 @@ def all_kernels() -> set[tuple[str, str]]:
 
 def feeding_of(card: int) -> Feeding:
     """How a GPU of this compute capability feeds its tensor cores, which tiles depend on."""
-    return "warpgroup" if card // 10 in WARPGROUPS else "warp"
+    return FEEDING.get(card // 10, "warp")
 
 
 def names(launches: Sequence[Launch]) -> list[str]:

@@ -47,8 +47,12 @@ NOWHERE = torch.device("meta")
 """Stands for the card: the one device that fake tensors can be on, and be told apart from the host's, everywhere."""
 
 CONTEXT = 8192
-PROCESSORS: dict[Feeding, tuple[int, ...]] = {"warp": (82, 108, 128, 170), "warpgroup": (132, 148)}
-"""Of RTX 3090, A100, RTX 4090, RTX 5090, and of H100, B200; attention is split among them."""
+PROCESSORS: dict[Feeding, tuple[int, ...]] = {
+    "warp": (82, 108, 128, 170),
+    "warpgroup": (132,),
+    "tensor memory": (148,),
+}
+"""Of RTX 3090, A100, RTX 4090, RTX 5090, of H100, and of B200; attention is split among them."""
 PROMPTS = (12, 40, 77, 512, 1024, 2048)
 """Rows of a pass over a prompt; by default they are no more than 1,024."""
 COMMITS = (0, 256, 77)

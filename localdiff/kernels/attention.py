@@ -33,10 +33,19 @@ class Tile:
     warps: int
 
 
-SMALL_HEADS: dict[Feeding, Tile] = {"warp": Tile(32, 64, 4), "warpgroup": Tile(64, 32, 4)}
-LARGE_HEADS = Tile(32, 32, 8)
-"""Head sizes up to 256, and up to 512: at most 100 KB of shared memory on GPUs that have 101. `quant.cuda.tiles` says
-why the small ones depend on the GPU."""
+SMALL_HEADS: dict[Feeding, Tile] = {
+    "warp": Tile(32, 64, 4),
+    "warpgroup": Tile(64, 32, 4),
+    "tensor memory": Tile(64, 32, 4),
+}
+"""Head sizes up to 256. `quant.cuda.tiles` says why they depend on the GPU."""
+LARGE_HEADS: dict[Feeding, Tile] = {
+    "warp": Tile(32, 32, 8),
+    "warpgroup": Tile(64, 32, 8),
+    "tensor memory": Tile(32, 32, 8),
+}
+"""Head sizes up to 512: at most 100 KB of shared memory on GPUs that have 101. Of 64 rows the matrix instructions of an
+H100 read the keys from shared memory, of fewer every warp does; on a B200, 64 rows spill registers."""
 
 
 def can_attend(dtype: torch.dtype, head_dim: int) -> bool:
@@ -168,7 +177,7 @@ def _width(size: int) -> int:
 
 def tile_of(head_dim: int, device: torch.device) -> Tile:
     """Rows and keys of a program, and its warps."""
-    return SMALL_HEADS[tiles.feeding(device)] if head_dim <= 256 else LARGE_HEADS
+    return (SMALL_HEADS if head_dim <= 256 else LARGE_HEADS)[tiles.feeding(device)]
 
 
 def _splits(programs: int, device: torch.device) -> int:

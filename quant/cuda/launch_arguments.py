@@ -44,7 +44,7 @@ def pack(device: torch.device) -> int:
     """Bytes next to each other that a lane of a matrix instruction's operand has: `PACK` of `weight_kernels`."""
     if is_interpreted():
         return 0
-    return 2 if tiles.feeding(device) == "warpgroup" else 4
+    return 4 if tiles.feeding(device) == "warp" else 2
 
 
 def power_of_two(number: int) -> int:

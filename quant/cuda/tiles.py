@@ -17,10 +17,10 @@ from typing import Literal, TypeAlias
 import torch
 
 Activations: TypeAlias = Literal["a16", "a8"]
-Feeding: TypeAlias = Literal["warp", "warpgroup"]
-"""Who fetches the operands of a matrix instruction."""
+Feeding: TypeAlias = Literal["warp", "warpgroup", "tensor memory"]
+"""Who fetches the operands of a matrix instruction, or that the result has a memory of its own."""
 
-WARPGROUPS = (9, 10)
+FEEDING: dict[int, Feeding] = {9: "warpgroup", 10: "tensor memory"}
 """Major compute capabilities whose matrix instructions belong to four warps: Hopper, and Blackwell in data centers."""
 
 
@@ -38,22 +38,30 @@ class Tile:
     programs: float = 0.0
 
 
+_SHARED = (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 4), Tile(128, 128, 8, programs=0.75))
 LINEAR: dict[Feeding, tuple[Tile, ...]] = {
     "warp": (Tile(16, 64, 4), Tile(32, 64, 4), Tile(64, 128, 8), Tile(128, 128, 8, programs=2)),
-    "warpgroup": (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 64, 4), Tile(128, 128, 8, programs=0.75)),
+    "warpgroup": _SHARED,
+    "tensor memory": _SHARED,
 }
 """The last of each is for weights of many rows. A MFLOP of the result takes 12 KB of activations and codes from the L2
 cache with it, 16 to 20 with the tile before, and fewer weights are decoded twice. An H100's tensor cores do a MFLOP in
 1 ns, and 20 KB in that time are 20 TB/s; there the tile takes the place of two programs of four warps. The tensor cores
 of RTX GPUs take 5 to 14 ns, so that it may not leave any of those without work: it is for the head."""
+_SHARED_GATED: dict[Activations, tuple[Tile, ...]] = {
+    "a16": (Tile(16, 64, 4), Tile(64, 64, 4)),
+    "a8": (Tile(16, 64, 4), Tile(32, 64, 4)),
+}
 GATED: dict[Feeding, dict[Activations, tuple[Tile, ...]]] = {
     "warp": {"a16": (Tile(16, 64, 4), Tile(32, 64, 4)), "a8": (Tile(16, 64, 4), Tile(32, 64, 4))},
-    "warpgroup": {"a16": (Tile(16, 64, 4), Tile(64, 64, 4)), "a8": (Tile(16, 64, 4), Tile(32, 64, 4))},
+    "warpgroup": _SHARED_GATED,
+    "tensor memory": _SHARED_GATED,
 }
 """With a gate there are twice the sums, and half the columns; 64 rows in int8 spill registers on some GPUs."""
 EXPERTS: dict[Feeding, dict[Activations, tuple[int, int]]] = {
     "warp": {"a16": (16, 32), "a8": (32, 32)},
     "warpgroup": {"a16": (32, 64), "a8": (32, 32)},
+    "tensor memory": {"a16": (32, 64), "a8": (32, 32)},
 }
 """Rows of a block where an expert gets few, and where it gets many. Uniform routing of 256 rows gives each of 128
 experts 16 on average; whatever does not fit a block decodes the expert's weights again, and empty rows keep tensor
@@ -63,8 +71,9 @@ cores busy. To `wgmma`, decoding 64 columns is as long a loop with 16 rows as wi
 @lru_cache(maxsize=8)
 def feeding(device: torch.device) -> Feeding:
     """How a GPU feeds its tensor cores; anything else, such as Triton's interpreter, counts as `warp`."""
-    is_shared = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in WARPGROUPS
-    return "warpgroup" if is_shared else "warp"
+    if device.type != "cuda":
+        return "warp"
+    return FEEDING.get(torch.cuda.get_device_capability(device)[0], "warp")
 
 
 @lru_cache(maxsize=8)

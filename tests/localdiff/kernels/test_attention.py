@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -11,7 +13,9 @@ from torch import Tensor
 from localdiff.model.attention import attend_cached as attend_plainly
 from localdiff.model.cache import LayerCache
 from localdiff.model.config import LayerConfig, RopeConfig
-from tests.kernels import DEVICE, HAS_CARD, needs_triton
+from quant.cuda import tiles
+from quant.cuda.tiles import Feeding
+from tests.kernels import DEVICE, HAS_CARD, needs_interpreter, needs_triton
 
 pytestmark = needs_triton
 
@@ -116,12 +120,15 @@ def test_it_is_the_plain_attention(
     torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
 
 
-@pytest.mark.parametrize("splits", [1, 2])
-@pytest.mark.parametrize(
+RELEASED = pytest.mark.parametrize(
     ("window", "kv_heads", "group", "head_dim"),
     [(64, 8, 2, 256), (None, 2, 8, 512)],
     ids=["a sliding layer", "a full layer"],
 )
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+@RELEASED
 def test_the_released_heads(window: int | None, kv_heads: int, group: int, head_dim: int, splits: int) -> None:
     found, expected = both(
         window=window,
@@ -135,6 +142,28 @@ def test_the_released_heads(window: int | None, kv_heads: int, group: int, head_
         dtype=torch.float16,
     )
     torch.testing.assert_close(found, expected, atol=6e-3, rtol=6e-3)
+
+
+@needs_interpreter
+@pytest.mark.parametrize("feeding", get_args(Feeding))
+@RELEASED
+def test_the_tiles_of_every_kind_of_gpu(
+    window: int | None, kv_heads: int, group: int, head_dim: int, feeding: Feeding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More rows than a tile has, in fp32, in which sums of any order are nearly the same."""
+    monkeypatch.setattr(tiles, "feeding", lambda _: feeding)
+    found, expected = both(
+        window=window,
+        length=80,
+        commit=8,
+        canvas=16,
+        kv_heads=kv_heads,
+        group=group,
+        head_dim=head_dim,
+        splits=2,
+        dtype=torch.float32,
+    )
+    torch.testing.assert_close(found, expected, atol=5e-5, rtol=5e-5)
 
 
 @given(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 from unittest import mock
 
 import pytest
@@ -25,7 +26,7 @@ def test_a_run_behind_it_is_the_same(tmp_path: Path) -> None:
 
 
 @needs_triton
-@pytest.mark.parametrize("feeding", ["warp", "warpgroup"])
+@pytest.mark.parametrize("feeding", get_args(Feeding))
 @pytest.mark.parametrize("recipe", ["4bit", "4bit-small"])
 def test_nothing_is_left_to_compile_for_a_run_whose_first_step_reads_the_prompt(recipe: str, feeding: Feeding) -> None:
     """The released model, whose first steps read up to 768 ids of a prompt."""

@@ -64,7 +64,7 @@ def test_the_largest_tile_is_for_weights_that_give_every_multiprocessor_a_progra
         ((8, 6), "warp"),
         ((8, 9), "warp"),
         ((9, 0), "warpgroup"),
-        ((10, 0), "warpgroup"),
+        ((10, 0), "tensor memory"),
         ((12, 0), "warp"),
     ],
 )
