@@ -5,13 +5,38 @@ Knows what an address is; asks nothing.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-ADDRESS = "it begins with `https://` or `http://`; without it the Hub itself is asked"
+from localdiff.errors import UsageError
+
+ADDRESS = "it is `https://HOST` or `http://HOST:PORT`; without it the Hub itself is asked"
 """The hint for an endpoint that is no address."""
 
 
 def is_address(endpoint: str) -> bool:
-    """Whether an endpoint can be asked at all: it has a scheme of the web, and a host."""
+    """Whether an endpoint can be asked at all: it has a scheme of the web, a host, and a port if any."""
+    if not _is_readable(endpoint):
+        return False
     parts = urlsplit(endpoint)
     return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def require_readable(env: Mapping[str, str] = os.environ) -> None:
+    """Refuse an `HF_ENDPOINT` that `huggingface_hub` cannot even be imported with, whatever it is asked for then.
+
+    Raises:
+        UsageError: its port is no number of a port, or its brackets hold no address.
+    """
+    endpoint = env.get("HF_ENDPOINT", "")
+    if not _is_readable(endpoint):
+        raise UsageError(f"`HF_ENDPOINT={endpoint}` is no address", ADDRESS)
+
+
+def _is_readable(endpoint: str) -> bool:
+    try:
+        urlsplit(endpoint).port  # noqa: B018  (a property that checks)
+    except ValueError:
+        return False
+    return True

@@ -45,12 +45,17 @@ def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
     Args:
         model: `owner/name`; the Hub is also fine if it knows no such model.
         timeout: seconds for a connection, and for the answer.
+
+    Raises:
+        UsageError: `HF_ENDPOINT` is so far from an address that `huggingface_hub` cannot be imported.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    from localdiff.hub.endpoint import is_address, require_readable
+
+    require_readable()
     from huggingface_hub import HfApi, constants, get_token
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 
-    from localdiff.hub.endpoint import is_address
     from localdiff.hub.problems import UnreachableError, explain
 
     endpoint = constants.ENDPOINT

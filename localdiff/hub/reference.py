@@ -13,6 +13,7 @@ from pathlib import Path
 
 from localdiff import paths
 from localdiff.errors import ArgumentError, WeightsError
+from localdiff.hub.endpoint import require_readable
 from localdiff.hub.problems import KINDS, explain
 from localdiff.model_store import DEMO, MANIFEST, PARTIAL, is_finished
 
@@ -66,7 +67,7 @@ def resolve(reference: str, *, revision: str | None = None, offline: bool = Fals
 
     Raises:
         WeightsError: nothing exists under that name, or the Hub refuses access.
-        UsageError: a revision of something that has none.
+        UsageError: a revision of something that has none, or `HF_ENDPOINT` is no address.
         ResourceError: the disk is full.
     """
     local = resolve_local(reference, revision=revision)
@@ -142,6 +143,7 @@ def _demo_directory() -> Path:
 
 def _fetch(reference: str, revision: str | None, offline: bool) -> ModelSource:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    require_readable()
     from huggingface_hub import snapshot_download
 
     try:

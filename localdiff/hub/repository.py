@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from localdiff.errors import WeightsError
+from localdiff.hub.endpoint import require_readable
 from localdiff.hub.problems import KINDS, UnreachableError, explain, not_downloaded
 from localdiff.hub.reference import NEEDED
 
@@ -142,10 +143,12 @@ def look_up(reference: str, *, revision: str | None = None, offline: bool = Fals
         offline: do not ask the Hub.
 
     Raises:
+        UsageError: `HF_ENDPOINT` is no address.
         UnreachableError: the Hub may not or cannot be asked, and the cache has nothing of it.
         WeightsError: there is no such repository or revision, or access to it is refused.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    require_readable()
     from huggingface_hub import constants
 
     if offline or constants.is_offline_mode():

@@ -231,11 +231,13 @@ def test_every_wait_is_short() -> None:
     assert sum(module._WAITS) < 10
 
 
-def test_an_endpoint_that_is_no_address_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("endpoint", ["localhost:8000", "http://localhost:80000", "http://[localhost"])
+@pytest.mark.parametrize("command", [["quantize", "owner/model"], ["run", "-m", "owner/model", "Hi."]])
+def test_an_endpoint_that_is_no_address_is_named(tmp_path: Path, endpoint: str, command: list[str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "localdiff", "quantize", "owner/model"],
-        env=environment(HF_ENDPOINT="localhost:8000", HF_HOME=str(tmp_path)),
+        [sys.executable, "-m", "localdiff", *command],
+        env=environment(HF_ENDPOINT=endpoint, HF_HOME=str(tmp_path)),
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: `HF_ENDPOINT=localhost:8000` is no address")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, f"error: `HF_ENDPOINT={endpoint}` is no address")
