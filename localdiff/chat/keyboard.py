@@ -24,6 +24,7 @@ from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
 from prompt_toolkit.shortcuts import CompleteStyle
+from prompt_toolkit.utils import is_dumb_terminal
 
 from localdiff.chat.pastes import Pastes
 from localdiff.chat.slash import is_command, is_open
@@ -90,9 +91,16 @@ class KeyboardReader:
             self._before = self._pastes.fold(text)
             store_typeahead(self._session.app.input, _presses(self._ahead()))
             typed = self._session.prompt(default=self._before)
+            self._mark_pastes()
             if typed is not _EDITED:
                 return None if typed is _INTERRUPTED else typed
             text = self._edit(self._line)
+
+    def _mark_pastes(self) -> None:
+        """Has the terminal mark pastes again, which a prompt ends: one that comes while a command runs is whole."""
+        if not is_dumb_terminal():
+            self._session.app.output.enable_bracketed_paste()
+            self._session.app.output.flush()
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()

@@ -34,21 +34,14 @@ def typing_ahead(keyboard: BinaryIO | None, screen: Stream) -> Iterator[None]:
         keyboard: standard input; None if it is no terminal, or nobody sees what is typed.
         screen: the same terminal, for output.
     """
-    marks = keyboard is not None and screen.moving
-    with _habits(keyboard, wanted=False):
-        try:
-            if marks:
-                screen.write(PASTES_ON)
-            yield
-        finally:
-            if marks:
-                screen.write(PASTES_OFF)
+    with _habits(keyboard, wanted=False), _marks(keyboard, screen, PASTES_ON, PASTES_OFF):
+        yield
 
 
 @contextmanager
-def typing_as_usual(keyboard: BinaryIO | None) -> Iterator[None]:
-    """Inside it, for another program that reads from this terminal, both modes are as outside of a chat."""
-    with _habits(keyboard, wanted=True):
+def typing_as_usual(keyboard: BinaryIO | None, screen: Stream) -> Iterator[None]:
+    """Inside it, for another program that reads from this terminal, all three modes are as outside of a chat."""
+    with _habits(keyboard, wanted=True), _marks(keyboard, screen, PASTES_OFF, PASTES_ON):
         yield
 
 
@@ -93,6 +86,18 @@ def typed_ahead(keyboard: BinaryIO | None) -> str:
 def _is_open(data: bytes) -> bool:
     """Whether a paste in it has no end."""
     return data.rfind(_PASTE) > data.rfind(_PASTE_END)
+
+
+@contextmanager
+def _marks(keyboard: BinaryIO | None, screen: Stream, before: str, after: str) -> Iterator[None]:
+    if keyboard is None or not screen.moving:
+        yield
+        return
+    try:
+        screen.write(before)
+        yield
+    finally:
+        screen.write(after)
 
 
 @contextmanager

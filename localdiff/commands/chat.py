@@ -182,7 +182,7 @@ def _desk(
         output=spoken,
         state=paths.state_dir(),
         save_trace=trace_saver(partner, headers),
-        lend_keyboard=lambda: typing_as_usual(keyboard),
+        lend_keyboard=lambda: typing_as_usual(keyboard, spoken.stderr),
     )
 
 
@@ -313,7 +313,7 @@ def _interruptible(keyboard: BinaryIO | None, spoken: Output) -> Interruptible:
 
     @contextmanager
     def interruptible(cancel: threading.Event) -> Iterator[None]:
-        # Once more: a prompt ends the marks of pastes, and after Ctrl-Z the shell has set modes of its own.
+        # Once more: after Ctrl-Z the shell has set modes of its own.
         with typing_ahead(keyboard, spoken.stderr), cancel_on_interrupt(cancel):
             yield
 

@@ -32,13 +32,14 @@ class Desk:
         self.history = InMemoryHistory()
         self.multiline = False
         self.edited: list[str] = []
+        self.screen = Screen()
         self.reader = KeyboardReader(
             history=self.history,
             completer=ChatCompleter(lambda: ["plans", "plots", "other"]),
             multiline=lambda: self.multiline,
             edit=self.edit,
             input=keys,
-            output=DummyOutput(),
+            output=self.screen,
         )
 
     def edit(self, text: str) -> str:
@@ -48,6 +49,18 @@ class Desk:
     def __call__(self, keys: str, text: str = "") -> str | None:
         self.keys.send_text(keys)
         return self.reader.read(text)
+
+
+class Screen(DummyOutput):
+    """A terminal, of which one mode is noted."""
+
+    marks = False
+
+    def enable_bracketed_paste(self) -> None:
+        self.marks = True
+
+    def disable_bracketed_paste(self) -> None:
+        self.marks = False
 
 
 @pytest.fixture
@@ -85,6 +98,18 @@ def test_an_open_quote_goes_on_until_it_is_closed(typed: Desk) -> None:
 @pytest.mark.parametrize("code", ["\x1b[31m", "\x1b[0m", "\x1b[38;5;1m", "\x1b[<0;1;2M", "\x1b[M !!"])
 def test_what_looks_like_a_mouse_is_ignored(typed: Desk, code: str) -> None:
     assert typed(f"a{code}b" + ENTER) == "ab"
+
+
+def test_pastes_are_marked_while_no_line_is_read_too(typed: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    typed("/trace" + ENTER)
+    assert typed.screen.marks
+    with pytest.raises(EOFError):
+        typed(CTRL_D)
+    assert not typed.screen.marks
+    monkeypatch.setenv("TERM", "dumb")
+    typed("/trace" + ENTER)
+    assert not typed.screen.marks
 
 
 def test_a_paste_is_one_message(typed: Desk) -> None:

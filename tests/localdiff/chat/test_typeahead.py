@@ -1,4 +1,4 @@
-"""What a terminal does with keys while nobody reads them: two of its habits change, and come back."""
+"""What a terminal does with keys while nobody reads them: three of its habits change, and come back."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ def test_only_the_echo_and_the_meaning_of_enter_change(terminal: tuple[int, Bina
     with typing_ahead(keyboard, Stream(file=screen, moving=True)):
         assert screen.getvalue() == PASTES_ON
         during = termios.tcgetattr(keyboard)
-        with typing_as_usual(keyboard):
+        with typing_as_usual(keyboard, Stream(file=screen, moving=True)):
             assert termios.tcgetattr(keyboard) == before
+            assert screen.getvalue() == PASTES_ON + PASTES_OFF
         assert termios.tcgetattr(keyboard) == during
     assert termios.tcgetattr(keyboard) == before
-    assert screen.getvalue() == PASTES_ON + PASTES_OFF
+    assert screen.getvalue() == (PASTES_ON + PASTES_OFF) * 2
     assert before[INPUT] ^ during[INPUT] == termios.ICRNL
     assert before[LOCAL] ^ during[LOCAL] == termios.ECHO
     assert [flags for at, flags in enumerate(before) if at not in (INPUT, LOCAL)] == [
