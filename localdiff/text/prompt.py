@@ -96,12 +96,14 @@ def as_messages(prompt: Sequence[Any]) -> list[Mapping[str, Any]]:
 
 
 def _require_text(content: Any) -> None:
-    """Refuse parts other than text, of which a template makes a token for an image, or nothing at all."""
+    """Refuse parts other than text, and without one: a template makes a token for an image of them, or nothing."""
     for part in content if isinstance(content, list | tuple) else ():
         if not isinstance(part, Mapping):
             raise UsageError(f"a part of a message is {kind_of(part)}", _PART)
         if part.get("type") != "text":
             raise UsageError(f"a part of a message has the type {part.get('type')!r:.60}", _PART)
+        if not isinstance(text := part.get("text"), str):
+            raise UsageError(f"the text of a part of a message is {kind_of(text)}", _PART)
 
 
 def _beyond(ids: Sequence[int], vocab_size: int) -> int | None:

@@ -31,6 +31,8 @@ HI = {"role": "user", "content": "hi"}
         ({"role": "user", "content": [{"type": "image"}]}, "a part of a message has the type 'image'"),
         ({"role": "user", "content": [{"text": "hi"}]}, "a part of a message has the type None"),
         ({"role": "user", "content": ["hi"]}, "a part of a message is a `str`"),
+        ({"role": "user", "content": [{"type": "text"}]}, "the text of a part of a message is a `NoneType`"),
+        ({"role": "user", "content": [{"type": "text", "text": 5}]}, "the text of a part of a message is an `int`"),
     ],
 )
 def test_a_message_that_a_template_would_misread_is_refused(tmp_path: Path, message: Any, words: str) -> None:
