@@ -83,7 +83,7 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Iter
     # A link to a pipe or a device, such as /dev/stdout, has a real path that need not exist.
     special = given.exists() and not given.is_file() and not given.is_dir()
     target = given if special else Path(os.path.realpath(given))
-    if not special and str(given.parent) in _OPEN and given.exists():
+    if not special and str(given.parent) in _OPEN and given.is_file():
         # A file of its name in its place would leave the open one, with what a shell writes to it next, without a name.
         raise UsageError(f"`-o {path}` is a file that is open already", "without `-o` it goes to stdout")
     for name in inputs:

@@ -79,6 +79,11 @@ def test_a_file_that_is_open_is_not_replaced(tmp_path: Path, folder: str) -> Non
     assert os.listdir(tmp_path) == ["log"]
 
 
+def test_a_folder_among_what_is_open_is_a_folder() -> None:
+    with pytest.raises(UsageError, match="`/dev/fd` is a directory"), output_file(Path("/dev/fd")):
+        pytest.fail("it was opened")
+
+
 def test_a_pipe_and_a_device_are_written_to(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
