@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
@@ -24,6 +24,10 @@ if sys.platform != "win32":
 _PASTE, _PASTE_END = b"\x1b[200~", b"\x1b[201~"
 # Of a paste that is still coming, in tenths of a second.
 _PATIENCE = 3
+
+
+def _nothing() -> None:
+    """Nobody is told."""
 
 
 @contextmanager
@@ -54,11 +58,15 @@ def typed_early(keyboard: BinaryIO | None) -> str:
     return typed_ahead(keyboard).replace("\n", "\r")
 
 
-def typed_ahead(keyboard: BinaryIO | None) -> str:
+def typed_ahead(keyboard: BinaryIO | None, cut: Callable[[], None] = _nothing) -> str:
     """What was typed inside `typing_ahead` so far, which is now taken from the terminal; every paste in it has an end.
 
     A terminal keeps 4,095 bytes until a line is read. The end of a longer paste is lost, and its mark with it: whoever
     waits for that takes all further keys for pasted text.
+
+    Args:
+        keyboard: as in `typing_ahead`.
+        cut: called where the end of a paste is lost.
     """
     if keyboard is None or sys.platform == "win32" or not keyboard.isatty():
         return ""
@@ -80,6 +88,7 @@ def typed_ahead(keyboard: BinaryIO | None) -> str:
         pass  # the terminal is gone
     if _is_open(data):
         data += _PASTE_END
+        cut()
     return data.decode(errors="surrogateescape")
 
 

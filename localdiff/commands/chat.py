@@ -329,8 +329,11 @@ def _keyboard_reader(request: ChatRequest, desk: Desk, keyboard: BinaryIO, early
     """A reader of single keys, of which some were typed early."""
     waiting = [early]
 
+    def cut() -> None:
+        desk.output.warning("the terminal kept the beginning of this paste alone; the rest has to be pasted again")
+
     def ahead() -> str:
-        return (waiting.pop() if waiting else "") + typed_ahead(keyboard)
+        return (waiting.pop() if waiting else "") + typed_ahead(keyboard, cut)
 
     from prompt_toolkit.output import create_output
 
