@@ -39,6 +39,7 @@ class Talker:
         open_view: makes the canvas of a run.
         interruptible: lets Ctrl-C stop a run.
         record: makes the observer that records a run; None records nothing.
+        marks: whether the terminal marks pastes during a run.
 
     Attributes:
         latest: the reply of the last run, as far as it got; None where it did not begin.
@@ -53,12 +54,14 @@ class Talker:
         open_view: OpenView,
         interruptible: Interruptible,
         record: RecordReply | None = None,
+        marks: bool = False,
     ) -> None:
         self._partner = partner
         self._output = output
         self._open_view = open_view
         self._interruptible = interruptible
         self._record = record
+        self._marks = marks
         self._is_first = True
         self.latest: Reply | None = None
         self.events: Sequence[Event] = ()
@@ -128,7 +131,7 @@ class Talker:
         if view is None:
             if stderr.terminal:
                 # As with a canvas: keys are not echoed into the text, and every way out restores the terminal.
-                guard = TerminalGuard(stream=stderr.file, keyboard=stderr.file)
+                guard = TerminalGuard(stream=stderr.file, keyboard=stderr.file, marks=self._marks)
                 guard.start()
                 stack.callback(guard.stop)
             return (page,)

@@ -165,12 +165,14 @@ def _desk(
     )
     session.think = settings.options.think
     headers = Headers(partner, spoken)
+    marks = keyboard is not None and spoken.stderr.moving
     talker = Talker(
         partner,
         output,
-        open_view=_views(request, output, partner),
+        open_view=_views(request, output, partner, marks=marks),
         interruptible=_interruptible(keyboard, spoken),
         record=None if trace is None else reply_recorder(partner, headers, trace),
+        marks=marks,
     )
     return Desk(
         partner=partner,
@@ -276,7 +278,7 @@ def _load(request: ChatRequest, output: Output, load: Load) -> Speaker:
         return load(request, show_loading(status, request.choice.model))
 
 
-def _views(request: ChatRequest, output: Output, partner: Speaker) -> Callable[..., View | None]:
+def _views(request: ChatRequest, output: Output, partner: Speaker, *, marks: bool) -> Callable[..., View | None]:
     """A factory of canvases for replies, wherever one can be drawn."""
 
     piped: tuple[Channel, ...] = ("answer",) if output.stdout.piped else ()
@@ -303,6 +305,7 @@ def _views(request: ChatRequest, output: Output, partner: Speaker) -> Callable[.
             cancelled=cancelled,
             legend=legend,
             render=render,
+            marks=marks,
         )
 
     return open_view

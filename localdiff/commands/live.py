@@ -88,6 +88,7 @@ def live_view(
     cancelled: Callable[[], bool],
     legend: bool = True,
     render: Callable[[Passage, int], str] | None = None,
+    marks: bool = False,
 ) -> LiveView:
     """The canvas on stderr.
 
@@ -101,6 +102,7 @@ def live_view(
         cancelled: whether the run has been asked to stop.
         legend: explain the colours.
         render: renders final text.
+        marks: whether pastes are marked meanwhile.
     """
     stderr = output.stderr
     return LiveView(
@@ -117,6 +119,7 @@ def live_view(
         legend=legend,
         render=render,
         keyboard=stderr.file,
+        marks=marks,
     )
 
 

@@ -73,6 +73,7 @@ class LiveView:
         render: renders final text of the answer for a number of columns; None leaves it as it is.
         size: current size of the terminal; by default the terminal is asked.
         keyboard: the terminal whose echo is turned off while the canvas is drawn, or None to leave it alone.
+        marks: whether pastes on it are marked, as in `TerminalGuard`.
         env: environment.
         clock: seconds, monotonic.
         sleep: waits some seconds.
@@ -95,6 +96,7 @@ class LiveView:
         render: Callable[[Passage, int], str] | None = None,
         size: Callable[[], Size] | None = None,
         keyboard: TextIO | None = None,
+        marks: bool = False,
         env: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -122,7 +124,7 @@ class LiveView:
             stopping=cancelled,
             clock=clock,
         )
-        self._guard = TerminalGuard(stream=stream, keyboard=keyboard, resumed=self._on_resumed)
+        self._guard = TerminalGuard(stream=stream, keyboard=keyboard, marks=marks, resumed=self._on_resumed)
         self._scene = Scene(slowed=slow > 0, legend=legend)
         self._transcript = Transcript(finished_lines if render is None else finished_length)
         self._mailbox: Mailbox[Frame] = Mailbox()

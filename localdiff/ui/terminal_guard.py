@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-from localdiff.ui.region import LEAVE
+from localdiff.ui.region import LEAVE, PASTES_ON
 from localdiff.ui.terminal import takes_output
 from localdiff.ui.terminal_signals import TerminalSignals
 
@@ -32,14 +32,21 @@ class TerminalGuard:
     Args:
         stream: the terminal that is drawn on.
         keyboard: the terminal that echoes keys, or None to leave its echo alone.
+        marks: whether pastes are marked meanwhile, which is restored too, and set up again after Ctrl-Z.
         resumed: called after the process was stopped and continued, from a signal handler.
     """
 
     def __init__(
-        self, *, stream: TextIO, keyboard: TextIO | None = None, resumed: Callable[[], None] | None = None
+        self,
+        *,
+        stream: TextIO,
+        keyboard: TextIO | None = None,
+        marks: bool = False,
+        resumed: Callable[[], None] | None = None,
     ) -> None:
         self._stream = stream
         self._keyboard = keyboard
+        self._marks = marks
         self._resumed = resumed
         self._signals = TerminalSignals(give_back=self.restore, take=self._on_continued)
         self._echo: list[object] | None = None
@@ -66,15 +73,20 @@ class TerminalGuard:
     def restore(self) -> None:
         """Remove the canvas and restore the terminal, now; never waits long for a terminal that is stuck."""
         self._echo_keys()
+        self._write(LEAVE)
+
+    def _write(self, codes: str) -> None:
         try:
             if takes_output(self._stream, patience=_PATIENCE):
-                os.write(self._stream.fileno(), LEAVE.encode())
+                os.write(self._stream.fileno(), codes.encode())
         except (OSError, ValueError):
             # The terminal is gone, and everything to restore with it.
             return
 
     def _on_continued(self) -> None:
         self._silence_keys()
+        if self._marks:
+            self._write(PASTES_ON)
         if self._resumed is not None:
             self._resumed()
 

@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 
 from localdiff.trace.reader import read_trace
-from localdiff.ui.region import PASTES_OFF, PASTES_ON, RESTORE
+from localdiff.ui.region import LEAVE, PASTES_OFF, PASTES_ON, RESTORE
 from tests.processes import TIMEOUT, Terminal, environment, process, terminal
 
 HELLO = {"replies": [[{"text": "Hello there."}]]}
 BLOCKS: dict[str, Any] = {"replies": [[{"text": "First part, done."}, {"text": "Second.", "steps": 40}]], "pause": 0.1}
+# Without a canvas, a paragraph is shown once it is complete.
+PARAGRAPHS = BLOCKS | {"replies": [[{"text": "First part, done.\n\n"}, {"text": "Second.", "steps": 40}]]}
 PASTE = b"\x1b[200~one\n/exit\nthree\x1b[201~"
 CTRL_C, CTRL_D, CTRL_G, CTRL_U, ENTER = b"\x03", b"\x04", b"\x07", b"\x15", b"\r"
 
@@ -315,9 +317,10 @@ def test_no_key_is_echoed_between_loading_and_the_first_prompt(chats: Chats) -> 
 
 @pytest.mark.parametrize("live", ["on", "off"])
 def test_a_paste_during_a_reply_is_one_message(chats: Chats, live: str) -> None:
-    chat = chats("--live", live, script=BLOCKS | {"pause": 0.03})
+    chat = chats("--live", live, script=PARAGRAPHS | {"pause": 0.03})
     say(chat, "Hi")
     chat.wait_for("First part")
+    assert prompts(chat) == 1, "the reply goes on"
     chat.type(PASTE)
     chat.wait_for("... three")
     chat.type(ENTER)
@@ -325,6 +328,23 @@ def test_a_paste_during_a_reply_is_one_message(chats: Chats, live: str) -> None:
     chat.type(CTRL_D)
     assert chat.finish() == 0
     assert [line.get("text") for line in chats.session()] == [None, "Hi", "one\n/exit\nthree"]
+    assert chat.raw.rindex(PASTES_OFF.encode()) > chat.raw.rindex(PASTES_ON.encode())
+
+
+@pytest.mark.parametrize("live", ["on", "off"])
+def test_pastes_are_marked_after_ctrl_z_during_a_reply_too(chats: Chats, live: str) -> None:
+    chat = chats("--live", live, script=PARAGRAPHS)
+    say(chat, "Hi")
+    chat.wait_for("First part")
+    marked = chat.raw.count(PASTES_ON.encode())
+    os.kill(chat.child.pid, signal.SIGTSTP)  # which does not stop it: nobody could continue it
+    chat.wait_for_bytes(PASTES_ON.encode(), times=marked + 1)
+    assert LEAVE.encode() in chat.raw, chat.raw[-300:]
+    assert prompts(chat) == 1, "the reply goes on"
+    chat.type(CTRL_C)
+    wait_for_prompt(chat, 2)
+    chat.type(CTRL_D)
+    assert chat.finish() == 0
     assert chat.raw.rindex(PASTES_OFF.encode()) > chat.raw.rindex(PASTES_ON.encode())
 
 

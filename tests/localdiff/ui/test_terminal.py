@@ -15,7 +15,7 @@ from typing import TextIO
 
 import pytest
 
-from localdiff.ui.region import LEAVE
+from localdiff.ui.region import LEAVE, PASTES_ON
 from localdiff.ui.terminal import FALLBACK, is_same_terminal, live_mode, terminal_size
 from localdiff.ui.terminal_guard import TerminalGuard
 from localdiff.view.layout import Size
@@ -124,6 +124,20 @@ def test_ctrl_z_that_stops_nothing_leaves_the_terminal_taken(terminal: tuple[int
         return resumed == [False, False] and echoes(stream.fileno())
 
     assert leads_its_session(stream, holds)
+
+
+@pytest.mark.parametrize("marks", [False, True])
+def test_pastes_are_marked_again_once_it_goes_on_where_they_were(terminal: tuple[int, TextIO], marks: bool) -> None:
+    master, stream = terminal
+    guard = TerminalGuard(stream=stream, marks=marks)
+    guard.start()
+    signal.raise_signal(signal.SIGCONT)
+    guard.stop()
+    print("end", end="", file=stream, flush=True)
+    found = ""
+    while not found.endswith("end"):
+        found += os.read(master, 100).decode()
+    assert found == PASTES_ON * marks + "end"
 
 
 def test_a_terminal_of_another_process_keeps_its_echo(terminal: tuple[int, TextIO]) -> None:
