@@ -32,7 +32,8 @@ class TerminalGuard:
     Args:
         stream: the terminal that is drawn on.
         keyboard: the terminal that echoes keys, or None to leave its echo alone.
-        marks: whether pastes are marked meanwhile, which is restored too, and set up again after Ctrl-Z.
+        marks: whether what is typed meanwhile is for a prompt: pastes are marked, and Enter stays Enter, which is set
+            up again after Ctrl-Z.
         resumed: called after the process was stopped and continued, from a signal handler.
     """
 
@@ -103,6 +104,8 @@ class TerminalGuard:
                 self._echo = list(settings)
             # Ctrl-C would discard what a slow terminal has not read yet: text of the answer, and half a frame.
             settings[3] = settings[3] & ~termios.ECHO | termios.NOFLSH
+            if self._marks:
+                settings[0] &= ~termios.ICRNL  # what is typed meanwhile is for a prompt, which Enter has to send
             termios.tcsetattr(descriptor, termios.TCSANOW, settings)
         except (OSError, ValueError, termios.error):
             self._echo = None

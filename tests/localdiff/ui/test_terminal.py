@@ -140,6 +140,24 @@ def test_pastes_are_marked_again_once_it_goes_on_where_they_were(terminal: tuple
     assert found == PASTES_ON * marks + "end"
 
 
+@pytest.mark.parametrize("marks", [False, True])
+def test_enter_stays_enter_once_it_goes_on_where_a_prompt_comes(terminal: tuple[int, TextIO], marks: bool) -> None:
+    _, stream = terminal
+
+    def holds() -> bool:
+        guard = TerminalGuard(stream=stream, keyboard=stream, marks=marks)
+        guard.start()
+        settings = termios.tcgetattr(stream)
+        settings[0] |= termios.ICRNL  # as a shell leaves it
+        termios.tcsetattr(stream, termios.TCSANOW, settings)
+        signal.raise_signal(signal.SIGCONT)
+        is_translated = bool(termios.tcgetattr(stream)[0] & termios.ICRNL)
+        guard.stop()
+        return is_translated is not marks and bool(termios.tcgetattr(stream)[0] & termios.ICRNL)
+
+    assert leads_its_session(stream, holds)
+
+
 def test_a_terminal_of_another_process_keeps_its_echo(terminal: tuple[int, TextIO]) -> None:
     _, stream = terminal
     guard = TerminalGuard(stream=stream, keyboard=stream)
