@@ -83,8 +83,8 @@ def test_what_has_to_be_installed_is_told(monkeypatch: pytest.MonkeyPatch, error
     [
         (PermissionError(13, "Permission denied", "/.triton"), "Permission denied: `/.triton`"),
         (
-            OSError(30, "Read-only file system", "/root/.triton/cache/AB"),
-            "Read-only file system: `/root/.triton/cache/AB`",
+            OSError(30, "Read-only file system", "/home/me/.triton/cache/AB"),
+            "Read-only file system: `/home/me/.triton/cache/AB`",
         ),
         (OSError(28, "No space left on device"), "No space left on device"),
     ],
