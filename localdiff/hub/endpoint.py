@@ -31,7 +31,12 @@ def require_readable(env: Mapping[str, str] = os.environ) -> None:
     """
     endpoint = env.get("HF_ENDPOINT", "")
     if not _is_readable(endpoint):
-        raise UsageError(f"`HF_ENDPOINT={endpoint}` is no address", ADDRESS)
+        raise no_address(endpoint)
+
+
+def no_address(endpoint: str) -> UsageError:
+    """The error that an endpoint is no address."""
+    return UsageError(f"`HF_ENDPOINT={endpoint}` is no address", ADDRESS)
 
 
 def _is_readable(endpoint: str) -> bool:

@@ -9,8 +9,8 @@ import errno
 from collections.abc import Iterator
 from pathlib import Path
 
-from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
-from localdiff.hub.endpoint import ADDRESS, is_address
+from localdiff.errors import LocaldiffError, ResourceError, WeightsError
+from localdiff.hub.endpoint import is_address, no_address
 
 KINDS = (
     "a model is `demo`, a name of `localdiff models`, the path of a directory, or a Hub id such as "
@@ -72,8 +72,6 @@ def explain(
     if offline and isinstance(error, (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled)):
         return not_downloaded(reference)
     for cause in _causes(error):
-        if _is_of_the_network(cause) and not is_address(constants.ENDPOINT):
-            return UsageError(f"`HF_ENDPOINT={constants.ENDPOINT}` is no address", ADDRESS)
         if _is_of_the_network(cause):
             return _explain_network(cause, reference)
     if isinstance(error, OSError):
@@ -117,9 +115,11 @@ def _explain_status(status: int, reference: str) -> WeightsError:
     )
 
 
-def _explain_network(error: BaseException, reference: str) -> WeightsError:
+def _explain_network(error: BaseException, reference: str) -> LocaldiffError:
     from huggingface_hub import constants
 
+    if not is_address(constants.ENDPOINT):
+        return no_address(constants.ENDPOINT)
     if _family(error) & {"ConnectError", "TimeoutException", "ConnectionError", "TimeoutError"}:
         return UnreachableError(f"`{reference}` could not be fetched: no answer from {constants.ENDPOINT}", _CAN_GO_ON)
     return WeightsError(
