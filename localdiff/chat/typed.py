@@ -9,7 +9,7 @@ import codecs
 from typing import BinaryIO
 
 from localdiff.chat.slash import is_open
-from localdiff.errors import UsageError
+from localdiff.utf8 import decoded
 
 
 class LineReader:
@@ -21,7 +21,6 @@ class LineReader:
 
     def __init__(self, file: BinaryIO | None) -> None:
         self._file = file
-        self._begun = False
 
     def read(self, text: str = "") -> str:
         """The next line, or all lines of a message in triple quotes; `text` is ignored.
@@ -36,24 +35,11 @@ class LineReader:
                 lines.append(self._line())
             except EOFError:
                 break
-        return "\n".join(_text(line) for line in lines)
+        return "\n".join(decoded(line, "a line", "a message is UTF-8 text") for line in lines)
 
     def _line(self) -> bytes:
         line = b"" if self._file is None else self._file.readline()
         if not line:
             raise EOFError
-        if not self._begun:
-            self._begun, line = True, line.removeprefix(codecs.BOM_UTF8)
-        return line.removesuffix(b"\n").removesuffix(b"\r")
-
-
-def _text(line: bytes) -> str:
-    if b"\0" in line:
-        raise UsageError("a line is not text: it contains a null byte", "a message is UTF-8 text")
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"a line is not text: its byte {error.start} is not UTF-8",
-            "a message is UTF-8 text; `iconv` converts other encodings",
-        ) from None
+        # Every file of several that are piped one after the other may begin with its mark.
+        return line.removeprefix(codecs.BOM_UTF8).removesuffix(b"\n").removesuffix(b"\r")
