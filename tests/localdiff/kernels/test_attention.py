@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -120,27 +120,21 @@ def test_it_is_the_plain_attention(
     torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
 
 
+ROWS: dict[str, Any] = {"length": 80, "commit": 8, "canvas": 16}
 RELEASED = pytest.mark.parametrize(
-    ("window", "kv_heads", "group", "head_dim"),
-    [(64, 8, 2, 256), (None, 2, 8, 512)],
+    "kind",
+    [
+        {"window": 64, "kv_heads": 8, "group": 2, "head_dim": 256},
+        {"window": None, "kv_heads": 2, "group": 8, "head_dim": 512},
+    ],
     ids=["a sliding layer", "a full layer"],
 )
 
 
 @pytest.mark.parametrize("splits", [1, 2])
 @RELEASED
-def test_the_released_heads(window: int | None, kv_heads: int, group: int, head_dim: int, splits: int) -> None:
-    found, expected = both(
-        window=window,
-        length=80,
-        commit=8,
-        canvas=16,
-        kv_heads=kv_heads,
-        group=group,
-        head_dim=head_dim,
-        splits=splits,
-        dtype=torch.float16,
-    )
+def test_the_released_heads(kind: dict[str, Any], splits: int) -> None:
+    found, expected = both(**kind, **ROWS, splits=splits, dtype=torch.float16)
     torch.testing.assert_close(found, expected, atol=6e-3, rtol=6e-3)
 
 
@@ -148,21 +142,11 @@ def test_the_released_heads(window: int | None, kv_heads: int, group: int, head_
 @pytest.mark.parametrize("feeding", get_args(Feeding))
 @RELEASED
 def test_the_tiles_of_every_kind_of_gpu(
-    window: int | None, kv_heads: int, group: int, head_dim: int, feeding: Feeding, monkeypatch: pytest.MonkeyPatch
+    kind: dict[str, Any], feeding: Feeding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More rows than a tile has, in fp32, in which sums of any order are nearly the same."""
     monkeypatch.setattr(tiles, "feeding", lambda _: feeding)
-    found, expected = both(
-        window=window,
-        length=80,
-        commit=8,
-        canvas=16,
-        kv_heads=kv_heads,
-        group=group,
-        head_dim=head_dim,
-        splits=2,
-        dtype=torch.float32,
-    )
+    found, expected = both(**kind, **ROWS, splits=2, dtype=torch.float32)
     torch.testing.assert_close(found, expected, atol=5e-5, rtol=5e-5)
 
 
