@@ -22,14 +22,15 @@ PREFILL_CHUNK = 1024
 SLACK = 500_000_000
 """What a CUDA context takes (0.3 to 0.4 GB) and what an allocator cannot use. A budget, not a measurement."""
 
+SOFT_SHARES = 11
+"""Sums in fp32 that a GPU makes a soft embedding of (`quant.cuda.embedding`)."""
+
 _BLOCK = 8 * 1024 * 1024
 """Elements of a block in which logits are read and attention scores are computed."""
 _READING = 2 * 4
 """Bytes per element while logits are read: scores and probabilities in fp32."""
 _SCORES = 3 * 4
 """Bytes per attention score: fp32 scores and their softmax, and both in 16 bits."""
-_SHARES = 11 * 4
-"""Bytes per element of a soft embedding while its shares are summed in fp32, on a GPU."""
 _DECODE_ROWS = 4096
 _DECODE_BYTES = 8
 """Decoding holds a weight as fp32, as the result, and its code as an index or a float."""
@@ -155,7 +156,7 @@ class _Step:
         reading = _READING * max(self._vocab_size, min(_BLOCK, self._canvas * self._vocab_size))
         decoding = min(_DECODE_ROWS, self._vocab_size) * self._width * _DECODE_BYTES
         belief = self._canvas * self._width * (self._itemsize + 4)
-        recorded = logits + self._canvas * self._width * (_SHARES + 4 + 2 * self._itemsize)
+        recorded = logits + self._canvas * self._width * (4 * SOFT_SHARES + 4 + 2 * self._itemsize)
         return belief + max(logits + max(reading, decoding), self._layer(), 2 * recorded)
 
     def _layer(self) -> int:

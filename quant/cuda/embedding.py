@@ -11,16 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from ..codec import GROUP
+from ..memory import SOFT_SHARES
 from ..modules.embedding import QuantEmbedding
 from . import linear, tiles
 from .launch_arguments import is_interpreted, triton_type
 from .linear import Weight
 from .tiles import Tile, tile_of
 
-SHARES = 11
-"""Parts of the vocabulary that programs of their own sum over: 484 programs for 256 rows at the released width. They go
-into six rounds of an RTX 3090's 82 multiprocessors, four of a 4090's 128 and three of a 5090's 170, one to each, and
-into two of an H100's 132, two to each, and fill 92 to 98 % of those rounds."""
+SHARES = SOFT_SHARES
+"""Parts of the vocabulary that programs of their own sum over: 484 programs for 256 rows at the released width. By the
+registers that they take, one fits a multiprocessor of an RTX GPU and two fit one of an H100, and so they go into six
+rounds of an RTX 3090's 82, four of a 4090's 128, three of a 5090's 170 and two of an H100's 132, each 92 to 98 % full.
+The account of memory knows the number, since a recorded step keeps these sums."""
 IDS = 64
 """Ids of a program at a time."""
 STAGES = 3

@@ -47,7 +47,9 @@ LINEAR: dict[Feeding, tuple[Tile, ...]] = {
 """The last of each is for weights of many rows. A MFLOP of the result takes 12 KB of activations and codes from the L2
 cache with it, 16 to 20 with the tile before, and fewer weights are decoded twice. An H100's tensor cores do a MFLOP in
 1 ns, and 20 KB in that time are 20 TB/s; there the tile takes the place of two programs of four warps. The tensor cores
-of RTX GPUs take 5 to 14 ns, so that it may not leave any of those without work: it is for the head."""
+of RTX GPUs take 5 to 14 ns (the rates are those of `docs/decisions/0022-dense-weights-from-their-codes.md`), and there
+it may not leave half of a multiprocessor's warps without work: it is for the head, and for some weights in a step with
+a commit."""
 _SHARED_GATED: dict[Activations, tuple[Tile, ...]] = {
     "a16": (Tile(16, 64, 4), Tile(64, 64, 4)),
     "a8": (Tile(16, 64, 4), Tile(32, 64, 4)),
