@@ -78,9 +78,9 @@ format: setup  ## let ruff repair what it can
 	$(BIN)/ruff format .
 
 docs: setup  ## write the generated pages and pictures of docs/
-	$(BIN)/python -m tests.cli_reference > docs/cli.md.partial && mv docs/cli.md.partial docs/cli.md
-	$(BIN)/python -m tests.terminal_page > docs/terminal.md.partial && mv docs/terminal.md.partial docs/terminal.md
-	$(BIN)/python -m tests.canvas_picture > docs/canvas.svg.partial && mv docs/canvas.svg.partial docs/canvas.svg
+	$(BIN)/python -m tests.pages.cli_reference > docs/cli.md.partial && mv docs/cli.md.partial docs/cli.md
+	$(BIN)/python -m tests.pages.terminal_page > docs/terminal.md.partial && mv docs/terminal.md.partial docs/terminal.md
+	$(BIN)/python -m tests.pages.canvas_picture > docs/canvas.svg.partial && mv docs/canvas.svg.partial docs/canvas.svg
 
 demo-model: setup  ## train a small model like the one that ships, about an hour on two cores
 	$(BIN)/python -m localdiff.demo.train build/demo-work --updates 1800 --decay 700
@@ -99,7 +99,7 @@ sudoku-pair: setup  ## record a puzzle without and with the adapter that ships, 
 	chmod 644 docs/sudoku/*
 
 full-width: setup  ## write a two-layer checkpoint with random weights at full width into build/ (5 GB)
-	$(BIN)/python -m tests.full_width build/full-width
+	$(BIN)/python -m tests.checkpoints.full_width build/full-width
 
 example-trace: setup  ## record the trace that ships with the package, after a new demo model, and draw it
 	rm -f $(EXAMPLE)
@@ -113,7 +113,7 @@ demo-values: setup  ## store what `localdiff doctor` compares with, after a new 
 	$(BIN)/python -m localdiff.doctor.write_values
 
 kernels-aot: setup  ## compile every GPU kernel for sm_80 to sm_120, without a GPU, and report registers and spills
-	$(BIN)/python -m tests.kernels_aot
+	$(BIN)/python -m tests.gpu.kernels_aot
 
 bench-gpu: setup  ## tests and measurements on a GPU: make bench-gpu GPU="steps --vram-limit 18GB"
 	$(BIN)/python -m tests.bench.gpu $(GPU)

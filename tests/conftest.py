@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from tests.processes import Cli
+    from tests.screens.processes import Cli
 
 # Threads of a sum that spin while they wait for each other stand still where other work has the cores: seconds become
 # minutes. It is read when torch is loaded, which is later than this.
@@ -22,7 +22,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Settles whether kernels are interpreted, before a library that some test imports has loaded Triton.
-import tests.kernels  # noqa: F401
+import tests.gpu.kernels  # noqa: F401
 
 # No test asserts how long something takes, and neither does hypothesis.
 settings.register_profile("localdiff", deadline=None)
@@ -47,7 +47,7 @@ def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.Temp
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
     """The command line inside the test."""
-    from tests.processes import Cli  # which imports what only the command line needs
+    from tests.screens.processes import Cli  # which imports what only the command line needs
 
     return Cli(monkeypatch)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from localdiff.hub import reference
-from tests import canvas_picture, terminal_page
-from tests.checkpoints import Spec, write_checkpoint
-from tests.cli_reference import render
-from tests.processes import ROOT
+from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.pages import canvas_picture, terminal_page
+from tests.pages.cli_reference import render
+from tests.screens.processes import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 

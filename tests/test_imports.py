@@ -180,9 +180,12 @@ def sources() -> list[Path]:
 
 
 def pages() -> list[Path]:
-    """The first page of each package; that of `localdiff` is `docs/code.md`, and skills are a list already."""
+    """The first page of each package, and of those that the tests share.
+
+    That of `localdiff` is `docs/code.md`, and skills are a list already.
+    """
     found = [path for path in sources() if path.stem == "__init__" and path.parent.name not in {"localdiff", "skills"}]
-    return [*found, ROOT / "tests" / "__init__.py"]
+    return [*found, ROOT / "tests" / "__init__.py", *sorted(ROOT.glob("tests/*/__init__.py"))]
 
 
 def room(path: Path) -> str:

@@ -26,7 +26,7 @@ from quant.cpu.choice import prepare
 from quant.recipe import recipe_named
 from quant.released import LAYERS
 from tests.bench.reference_weights import first_layers, random_reference
-from tests.reference import Reference
+from tests.models.reference import Reference
 
 CPU = torch.device("cpu")
 

@@ -36,7 +36,7 @@ import torch
 from .gpu_clock import REPEATS, median_microseconds
 from .gpu_process import ended
 
-TESTS = ("tests/localdiff/static", "tests/localdiff/kernels", "tests/quant/cuda", "tests/test_kernels_aot.py")
+TESTS = ("tests/localdiff/static", "tests/localdiff/kernels", "tests/quant/cuda", "tests/gpu/test_kernels_aot.py")
 CHECKS = (
     *TESTS,
     "tests/localdiff/load/test_full_width.py",

@@ -1,9 +1,9 @@
 """`python -m tests.bench.inner_loops [CARD ...]`: what the inner loops of the GEMM kernels are made of, without a GPU.
 
-Compiles the GEMM and attention kernels that the released model launches in `4bit` (`tests.specializations`) and counts
-the machine instructions of their innermost loops. All warps of a program issue them, so instructions per MFLOP of the
-result compare tiles of different shapes, and so do the bytes that a program reads, all of them from the L2 cache; the
-counts say what a GPU has to issue and to read, not how long it takes.
+Compiles the GEMM and attention kernels that the released model launches in `4bit` (`tests.gpu.specializations`) and
+counts the machine instructions of their innermost loops. All warps of a program issue them, so instructions per MFLOP
+of the result compare tiles of different shapes, and so do the bytes that a program reads, all of them from the L2
+cache; the counts say what a GPU has to issue and to read, not how long it takes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 
 os.environ.pop("TRITON_INTERPRET", None)  # ahead of any device code: what is interpreted cannot be compiled
 
-from tests.kernels_aot import build, feeding_of, names
-from tests.specializations import WAYS, Launch, launched
+from tests.gpu.kernels_aot import build, feeding_of, names
+from tests.gpu.specializations import WAYS, Launch, launched
 
 GROUP = 64
 WIDTHS = {"*bf16": 2, "*fp16": 2, "*fp32": 4, "*i8": 1, "*u8": 1}

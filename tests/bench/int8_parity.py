@@ -25,7 +25,7 @@ from localdiff.engine import Engine
 from localdiff.options import GenerateOptions
 from quant.cpu.switches import CPU_PATH
 from tests.bench.batching import run_batched
-from tests.quantized import quantize
+from tests.checkpoints.quantized import quantize
 
 
 def loaded(directory: str, path: str) -> Engine:

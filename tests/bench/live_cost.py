@@ -29,7 +29,7 @@ from localdiff.events import DenoiseStep, Event
 from localdiff.ui.live import DEFAULT_FPS, LiveView
 from localdiff.view.layout import Size
 from localdiff.view.pieces import Pieces
-from tests.fakes_canvas import LATIN, Script
+from tests.fakes.canvas import LATIN, Script
 
 STEP_SECONDS = 0.01
 PYTHON_SHARE = 0.1

@@ -25,9 +25,9 @@ from localdiff.view.canvas_view import CanvasView
 from localdiff.view.layout import Size
 from localdiff.view.palette import DARK
 from localdiff.view.scene import Scene, fold
-from tests.fakes_canvas import Script
-from tests.renderable import CanvasRenderable
-from tests.screens import FakeTerminal
+from tests.fakes.canvas import Script
+from tests.screens.renderable import CanvasRenderable
+from tests.screens.terminal import FakeTerminal
 
 BEFORE = [f"text {i}" for i in range(30)]
 

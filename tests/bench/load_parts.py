@@ -1,6 +1,6 @@
 """What a load on a processor does with weights before the first step, and how long that takes.
 
-    python -m tests.bench.load_parts DIR      a quantized model, for example of `tests.full_width` at thirty layers
+    python -m tests.bench.load_parts DIR      a quantized model, such as thirty layers of `tests.checkpoints.full_width`
 
 Prints the seconds of the whole load, of converting weights to int8 by rows (waiting for the disk included), of oneDNN's
 layout, and the rate of the conversion alone, on a matrix in memory. On an idle machine; the page cache matters.

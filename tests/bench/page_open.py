@@ -13,8 +13,8 @@ from pathlib import Path
 
 from localdiff.hardware import cpu_name
 from localdiff.trace.page.page import page
-from tests.browser import Browser
-from tests.traces import condensed
+from tests.fakes.traces import condensed
+from tests.screens.browser import Browser
 
 OPENINGS = 8
 

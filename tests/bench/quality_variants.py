@@ -20,7 +20,7 @@ from localdiff import hub
 from quant.codec import GROUP
 from quant.codecs import CODECS
 from quant.recipe import RECIPES, Recipe
-from tests.quantized import quantize
+from tests.checkpoints.quantized import quantize
 
 _OUTER = ("layers.0.experts", "layers.{last}.experts")
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from transformers import DiffusionGemmaConfig, DiffusionGemmaForBlockDiffusion
 
-from tests import released
-from tests.checkpoints import VISION
+from tests.checkpoints import released
+from tests.checkpoints.layouts import VISION
 
 SPREAD = 0.02
 

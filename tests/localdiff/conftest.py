@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pytest
 from huggingface_hub import constants
 
-from tests.fake_hub import Hub
+from tests.fakes.hub import Hub
 
 UseHub: TypeAlias = Callable[[Hub | str], Path]
 

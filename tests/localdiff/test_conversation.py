@@ -17,9 +17,9 @@ from localdiff.conversation import Conversation
 from localdiff.errors import UsageError
 from localdiff.events import BlockCommitted, DenoiseStep, Event, Prefilled, RunFinished, RunStarted
 from localdiff.options import GenerateOptions
-from tests.caches import assert_same, prefill
-from tests.chats import GENERATIONS
-from tests.speaking import OPTIONS, Dialogue
+from tests.checkpoints.chats import GENERATIONS
+from tests.models.caches import assert_same, prefill
+from tests.models.speaking import OPTIONS, Dialogue
 
 THOUGHT = "<|channel>thought\nlet me see, it may be this<channel|>"
 LONG = "the model thought the user turned; the user thought the model turned."

@@ -22,7 +22,7 @@ from localdiff.errors import WeightsError
 from localdiff.events import DenoiseStep
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from tests import tiny
+from tests.models import tiny
 
 CPU = torch.device("cpu")
 LENGTH, VOCAB = tiny.CANVAS, tiny.VOCAB_SIZE

@@ -16,8 +16,8 @@ from quant.pool import available_workers
 from quant.recipe import RECIPES
 from quant.run import run
 from quant.source import read_source
-from tests.full_width import write_full_width
-from tests.held import held_by_manifest
+from tests.checkpoints.full_width import write_full_width
+from tests.models.held import held_by_manifest
 
 STATUS = Path("/proc/self/status")
 

@@ -18,9 +18,9 @@ from quant.plan import describe_plan, make_plan
 from quant.recipe import RECIPES
 from quant.run import run
 from quant.source import read_source
-from tests.held import held_by_cache, held_by_manifest
-from tests.released import released_config
-from tests.small_weights import write_small_weights
+from tests.checkpoints.released import released_config
+from tests.checkpoints.weights import write_small_weights
+from tests.models.held import held_by_cache, held_by_manifest
 
 
 def released(recipe: str, context: int) -> MemoryAccount:

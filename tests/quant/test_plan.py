@@ -17,7 +17,7 @@ from quant.pool import MAX_GPU_WORKERS, MAX_WORKERS, available_workers
 from quant.recipe import RECIPES, Recipe, Rule
 from quant.released import released_shapes
 from quant.source import described, read_source
-from tests.small_weights import small_weights, write_small_weights
+from tests.checkpoints.weights import small_weights, write_small_weights
 
 
 @pytest.fixture

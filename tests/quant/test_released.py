@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from quant.released import released_shapes
-from tests.released import released_tensors
+from tests.checkpoints.released import released_tensors
 
 
 def test_names_and_shapes_are_the_published_ones() -> None:

@@ -37,7 +37,7 @@ from quant.recipe import RECIPES
 from quant.run import run
 from quant.source import SourceFile, read_source
 from quant.verify import verify, worst_tensors
-from tests.small_weights import small_weights, write_small_weights
+from tests.checkpoints.weights import small_weights, write_small_weights
 
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 

@@ -17,7 +17,7 @@ from quant.reader import SourceReader
 from quant.released import released_shapes
 from quant.slices import row_slices
 from quant.source import SourceFile, described, parse_header, read_source, read_start
-from tests.small_weights import small_weights, write_small_weights
+from tests.checkpoints.weights import small_weights, write_small_weights
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from quant.plan import make_plan
 from quant.recipe import RECIPES
 from quant.run import run
 from quant.source import SourceFile, SourceStoppedError, read_source
-from tests.small_weights import write_small_weights
+from tests.checkpoints.weights import write_small_weights
 
 
 @pytest.fixture

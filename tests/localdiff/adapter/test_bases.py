@@ -26,13 +26,13 @@ from quant.codecs import CODECS
 from quant.cpu.experts import CpuExperts
 from quant.cpu.products import DecodedProduct
 from quant.modules import QuantExperts, QuantLinear, QuantTensor
-from tests import tiny
-from tests.checkpoints import Spec, write_checkpoint
-from tests.kernels import DEVICE
+from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.checkpoints.quantized import quantize
+from tests.gpu.kernels import DEVICE
 from tests.localdiff.adapter.helpers import EVERYTHING, hidden, randomize
 from tests.localdiff.static.test_no_waiting import on_card, run
-from tests.quantized import quantize
-from tests.steps import denoiser_of
+from tests.models import tiny
+from tests.models.steps import denoiser_of
 
 CPU = torch.device("cpu")
 SPEC = Spec(layers="ssf", mlp=64, expert_mlp=64, head_dim=32, full_head_dim=32, stored=torch.bfloat16, seed=31)

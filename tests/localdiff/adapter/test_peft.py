@@ -17,9 +17,9 @@ from localdiff.adapter import add_adapter, open_adapter, save_adapter
 from localdiff.load import load_model, open_weights
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from tests.checkpoints import Spec, write_checkpoint
+from tests.checkpoints.layouts import Spec, write_checkpoint
 from tests.localdiff.adapter.helpers import EVERYTHING, randomize
-from tests.reference import Reference
+from tests.models.reference import Reference
 
 CPU = torch.device("cpu")
 SPEC = Spec(layers="ssf", hidden=40, heads=4, kv_heads=2, full_kv_heads=1, experts=6, top_k=2, expert_mlp=24, seed=21)

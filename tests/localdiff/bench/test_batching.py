@@ -15,9 +15,9 @@ from localdiff.bench.quality.questions import Question
 from localdiff.engine import Engine
 from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
-from tests import tiny
 from tests.bench import batching
 from tests.bench.batching import Wish, denoise, run_batched
+from tests.models import tiny
 
 TEXTS = ("hello there", "what is 2", "why", "one two three four", "a", "so what", "never")
 

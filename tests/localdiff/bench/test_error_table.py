@@ -9,7 +9,7 @@ import torch
 
 from localdiff import hub
 from tests.bench.error_table import FORMATS, checkpoint_weights, distributions, main, measure, table
-from tests.small_weights import write_small_weights
+from tests.checkpoints.weights import write_small_weights
 
 ROOT = Path(__file__).parents[3]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import ROOT, TIMEOUT
+from tests.screens.processes import ROOT, TIMEOUT
 
 FETCHING = """
 def get_kernel(*_, **__):

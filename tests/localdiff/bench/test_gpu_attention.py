@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 import torch
 
-from tests.kernels import DEVICE, needs_triton
+from tests.gpu.kernels import DEVICE, needs_triton
 
 pytestmark = needs_triton
 

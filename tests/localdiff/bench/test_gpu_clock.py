@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.bench import gpu_clock
-from tests.kernels import needs_interpreter
+from tests.gpu.kernels import needs_interpreter
 
 pytestmark = needs_interpreter
 
@@ -30,7 +30,7 @@ class Event:
 
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    from tests.graphs import imitated
+    from tests.gpu.graphs import imitated
 
     empty = torch.empty
     monkeypatch.setattr(torch, "empty", lambda *size, device, **how: empty(*size, **how))

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from tests import tiny
 from tests.bench import gpu_transformers
 from tests.bench.gpu_process import Ended
 from tests.bench.gpu_transformers import WARM_UP, StepClock, against_transformers, bytes_of, layers_that_fit
+from tests.models import tiny
 
 
 def test_it_times_whole_steps_of_the_last_block(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from localdiff.engine import Engine
 from localdiff.errors import UsageError
 from localdiff.events import DenoiseStep
 from localdiff.options import GenerateOptions
-from tests import tiny
+from tests.models import tiny
 
 OPTIONS = tuple(GenerateOptions(seed=seed, max_tokens=16, context=64) for seed in (1, 2, 3))
 

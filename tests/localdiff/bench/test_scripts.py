@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.kernels import needs_triton
+from tests.gpu.kernels import needs_triton
 
 ROOT = Path(__file__).parents[3]
 

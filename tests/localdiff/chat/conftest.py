@@ -17,7 +17,7 @@ from localdiff.commands.chat import ChatRequest
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import Output, Stream
-from tests.fakes_chat import ScriptedSpeaker
+from tests.fakes.partner import ScriptedSpeaker
 
 BANNER = "scripted, bf16 weights, fp32 on cpu · /help lists keys and commands"
 INTERRUPT = object()

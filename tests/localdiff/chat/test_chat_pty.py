@@ -17,7 +17,7 @@ import pytest
 
 from localdiff.trace.reader import read_trace
 from localdiff.ui.region import LEAVE, PASTES_OFF, PASTES_ON, RESTORE
-from tests.processes import TIMEOUT, Terminal, environment, process, terminal
+from tests.screens.processes import TIMEOUT, Terminal, environment, process, terminal
 
 HELLO = {"replies": [[{"text": "Hello there."}]]}
 BLOCKS: dict[str, Any] = {"replies": [[{"text": "First part, done."}, {"text": "Second.", "steps": 40}]], "pause": 0.1}

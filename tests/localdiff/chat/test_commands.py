@@ -17,7 +17,7 @@ from localdiff.commands.record import RecordOptions
 from localdiff.errors import ResourceError, UsageError
 from localdiff.options import GenerateOptions
 from localdiff.trace.reader import read_trace
-from tests.fakes_chat import ScriptedSpeaker, said
+from tests.fakes.partner import ScriptedSpeaker, said
 from tests.localdiff.chat.conftest import Room
 
 QUIET = Looks(stats=False)

@@ -16,7 +16,7 @@ from localdiff.chat.help import usage
 from localdiff.chat.session import Turn
 from localdiff.chat.session_file import Header
 from localdiff.chat.slash import COMMANDS
-from tests.chat_screens import PAGE, fill, take
+from tests.pages.chat_screens import PAGE, fill, take
 
 TEXT = PAGE.read_text()
 

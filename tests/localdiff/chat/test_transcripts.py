@@ -13,8 +13,8 @@ from localdiff.chat.slash import COMMANDS
 from localdiff.errors import ContextError, ResourceError
 from localdiff.events import FinishReason
 from localdiff.options import MAX_SEED, GenerateOptions
-from tests.fakes import Block
-from tests.fakes_chat import Said, ScriptedSpeaker, said
+from tests.fakes.engine import Block
+from tests.fakes.partner import Said, ScriptedSpeaker, said
 from tests.localdiff.chat.conftest import BANNER, INTERRUPT, Room
 
 END = ">>> \nSaved as `TIME`; `localdiff chat -c` continues it.\n"

@@ -10,7 +10,7 @@ import pytest
 from localdiff import paths
 from localdiff.chat.typed import LineReader
 from localdiff.errors import UsageError
-from tests.processes import Cli
+from tests.screens.processes import Cli
 
 
 def read_all(data: bytes) -> list[str]:

@@ -21,7 +21,7 @@ from localdiff.trace.reader import read_trace
 from localdiff.trace.repeat import options_of, prompt_of
 from localdiff.ui.output import Output, Stream
 from tests.localdiff.chat.conftest import Typist
-from tests.speaking import Dialogue
+from tests.models.speaking import Dialogue
 
 OPTIONS = GenerateOptions(max_tokens=24, context=1024, seed=3)
 

@@ -14,8 +14,8 @@ import pytest
 import localdiff
 from localdiff.errors import ResourceError, TraceError, WeightsError
 from quant.errors import DamagedError
-from tests.fakes import ScriptedEngine
-from tests.processes import ROOT, Cli, command, environment, process
+from tests.fakes.engine import ScriptedEngine
+from tests.screens.processes import ROOT, Cli, command, environment, process
 
 WITHOUT_TORCH = """
 import sys

@@ -15,7 +15,7 @@ import typer
 from localdiff.cli import app
 from localdiff.cli.completion import answer, candidates
 from localdiff.cli.shells import SCRIPTS
-from tests.processes import ROOT, Cli, environment, process
+from tests.screens.processes import ROOT, Cli, environment, process
 
 GROUP: Any = typer.main.get_command(app)
 

@@ -12,7 +12,7 @@ import typer
 from localdiff.cli import LATER, app
 from localdiff.cli.help import summary
 from localdiff.cli.later import loaded
-from tests.processes import ROOT, Cli, environment
+from tests.screens.processes import ROOT, Cli, environment
 
 GROUP: Any = typer.main.get_command(app)
 

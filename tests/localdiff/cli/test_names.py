@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import Cli
+from tests.screens.processes import Cli
 
 COMMANDS = [
     ["run", "-m", "demo", "hi", "--output"],

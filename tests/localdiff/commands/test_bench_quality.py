@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from localdiff.commands.model_choice import ModelChoice
-from tests.checkpoints import Spec, write_checkpoint
-from tests.processes import Cli
-from tests.quantized import quantize
+from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.checkpoints.quantized import quantize
+from tests.screens.processes import Cli
 
 SPEC = Spec(
     layers="sf",

@@ -11,7 +11,7 @@ from localdiff.bench.step.report import Report
 from localdiff.commands import bench_step as command
 from localdiff.commands.bench_step import StepRequest
 from tests.localdiff.bench.step.test_report import report
-from tests.processes import Cli
+from tests.screens.processes import Cli
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from localdiff.commands.live import LiveOptions
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import RecordOptions
 from localdiff.options import GenerateOptions
-from tests.fakes_chat import ScriptedSpeaker
-from tests.processes import Cli
+from tests.fakes.partner import ScriptedSpeaker
+from tests.screens.processes import Cli
 
 
 @pytest.fixture

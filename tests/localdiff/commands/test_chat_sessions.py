@@ -12,8 +12,8 @@ import pytest
 from localdiff.commands import chat as command
 from localdiff.commands.chat import ChatRequest
 from localdiff.errors import ResourceError, WeightsError
-from tests.fakes_chat import ScriptedSpeaker
-from tests.processes import Cli
+from tests.fakes.partner import ScriptedSpeaker
+from tests.screens.processes import Cli
 
 
 class Loading:

@@ -13,8 +13,8 @@ from localdiff.cli import weights as cli_weights
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.quantize import QuantizeRequest
 from localdiff.commands.run import RunRequest
-from tests.fakes import ScriptedEngine
-from tests.processes import Cli
+from tests.fakes.engine import ScriptedEngine
+from tests.screens.processes import Cli
 
 
 @pytest.fixture

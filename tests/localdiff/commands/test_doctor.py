@@ -18,8 +18,8 @@ from localdiff.commands import doctor as command
 from localdiff.doctor.checks import Examination
 from localdiff.doctor.finding import Finding
 from localdiff.errors import WeightsError
-from tests.fake_hub import Repository, hub
-from tests.processes import ROOT, Cli, environment, terminal
+from tests.fakes.hub import Repository, hub
+from tests.screens.processes import ROOT, Cli, environment, terminal
 
 OK = Finding(subject="a", status="ok", text="fine", details=["a detail"], facts={"bytes": 1})
 WARN = Finding(subject="b", status="warn", text="hm", advice="do this")

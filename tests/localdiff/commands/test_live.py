@@ -11,8 +11,8 @@ from localdiff.commands.live import LiveOptions, mode_of
 from localdiff.errors import UsageError
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.terminal import LiveMode, LiveWish
-from tests.fakes import Block, ScriptedEngine
-from tests.processes import CapturedStream, Cli
+from tests.fakes.engine import Block, ScriptedEngine
+from tests.screens.processes import CapturedStream, Cli
 
 
 def output(*, stdout: bool = True, stderr: bool = True, quiet: bool = False) -> Output:

@@ -13,7 +13,7 @@ import pytest
 from localdiff import paths
 from localdiff.commands.quantizing.lock import locked
 from localdiff.model_store import record_verified
-from tests.processes import Cli
+from tests.screens.processes import Cli
 
 
 @pytest.fixture(autouse=True)

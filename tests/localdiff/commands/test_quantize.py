@@ -17,8 +17,8 @@ from localdiff.model_store import find, stored_models
 from quant.disk import Disk
 from quant.errors import SpaceError
 from quant.manifest import read_manifest
-from tests.processes import Cli, Result
-from tests.small_weights import write_small_weights
+from tests.checkpoints.weights import write_small_weights
+from tests.screens.processes import Cli, Result
 
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 NAME = "small-4bit"

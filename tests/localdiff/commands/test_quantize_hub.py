@@ -16,11 +16,11 @@ from localdiff.hub.reference import DEMO_DIRECTORY
 from localdiff.model_store import MODEL
 from localdiff.ui.output import Output, Stream
 from quant.manifest import read_manifest
-from tests.fake_hub import COMMIT, TOKEN, Hub, Repository, hub
+from tests.checkpoints.weights import write_small_weights
+from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub
 from tests.localdiff.conftest import UseHub
 from tests.localdiff.hub.test_repository import nobody
-from tests.processes import Cli
-from tests.small_weights import write_small_weights
+from tests.screens.processes import Cli
 
 FIRST, VISION, LAST = (f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")

@@ -16,9 +16,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.fake_hub import Hub, Repository, hub
-from tests.processes import ROOT, Result, environment, terminal
-from tests.small_weights import write_small_weights
+from tests.checkpoints.weights import write_small_weights
+from tests.fakes.hub import Hub, Repository, hub
+from tests.screens.processes import ROOT, Result, environment, terminal
 
 FIRST, _, LAST = (f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))
 PATIENCE = 120.0

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from localdiff.model_store import find
-from tests.processes import Cli
-from tests.small_weights import write_small_weights
+from tests.checkpoints.weights import write_small_weights
+from tests.screens.processes import Cli
 
 NAME = "small-4bit"
 

@@ -15,8 +15,8 @@ import pytest
 
 from localdiff.errors import ResourceError
 from localdiff.trace.reader import read_trace
-from tests.fakes import IDENTITY, Block, ScriptedEngine
-from tests.processes import Cli, command, environment
+from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
+from tests.screens.processes import Cli, command, environment
 
 TWO = (Block(text="First."), Block(thought="Hm.", text=" Second."))
 

@@ -14,9 +14,9 @@ import pytest
 
 from localdiff.commands.replay import ReplayRequest
 from localdiff.trace import opening
-from tests import hostile
-from tests.processes import Cli, Terminal, environment, process, terminal
-from tests.traces import condensing, record, trace_of, word_pieces
+from tests.fakes.traces import condensing, record, trace_of, word_pieces
+from tests.screens import hostile
+from tests.screens.processes import Cli, Terminal, environment, process, terminal
 
 DATA = record(condensing(blocks=3, steps=4, length=24), pieces=word_pieces())
 TEXT = trace_of(condensing(blocks=3, steps=4, length=24), pieces=word_pieces()).text()

@@ -16,8 +16,8 @@ from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.run import RunRequest
 from localdiff.errors import ResourceError
 from localdiff.options import GenerateOptions
-from tests.fakes import IDENTITY, Block, ScriptedEngine
-from tests.processes import Cli
+from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
+from tests.screens.processes import Cli
 
 TWO = (Block(text="First line.\nSecond "), Block(text="line."))
 

@@ -22,9 +22,9 @@ from localdiff.trace.header import Header
 from localdiff.trace.reader import read_trace
 from localdiff.ui.output import Output, Stream
 from quant.errors import RecipeError
-from tests.fakes import IDENTITY, Block, ScriptedEngine
-from tests.processes import CapturedStream, Cli
-from tests.traces import HEADER, condensing, record, word_pieces
+from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
+from tests.fakes.traces import HEADER, condensing, record, word_pieces
+from tests.screens.processes import CapturedStream, Cli
 
 
 @pytest.fixture

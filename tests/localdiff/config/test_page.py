@@ -9,7 +9,7 @@ from localdiff.config import KEYS
 from localdiff.config.environment import OTHER_VARIABLES
 from localdiff.config.file import read_file
 from localdiff.config.keys import Key
-from tests.processes import ROOT
+from tests.screens.processes import ROOT
 
 PAGE = (ROOT / "docs" / "configuration.md").read_text()
 

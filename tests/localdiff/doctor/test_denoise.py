@@ -16,7 +16,7 @@ from localdiff.doctor.denoise import FixedNoise, check_denoise, first_step
 from localdiff.doctor.values import Values, demo_digest, load_values
 from localdiff.hub import reference
 from localdiff.hub.reference import DEMO_DIRECTORY
-from tests.checkpoints import Spec, write_checkpoint
+from tests.checkpoints.layouts import Spec, write_checkpoint
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ import pytest
 
 from localdiff.doctor.hub import finding_of
 from localdiff.hub.reach import PUBLIC_ENDPOINT, Reach
-from tests.fake_hub import TOKEN, Hub, Repository, hub
-from tests.processes import ROOT, environment
+from tests.fakes.hub import TOKEN, Hub, Repository, hub
+from tests.screens.processes import ROOT, environment
 
 ASK = """
 import dataclasses, json, sys

@@ -12,8 +12,8 @@ from localdiff.engine import Engine
 from localdiff.options import GenerateOptions
 from localdiff.static import Denoiser
 from quant.cuda.support import Lack
-from tests import tiny
-from tests.steps import denoiser_of
+from tests.models import tiny
+from tests.models.steps import denoiser_of
 
 CARD = torch.device("cuda", 0)
 

@@ -12,7 +12,7 @@ from localdiff.conversation import Conversation
 from localdiff.engine import Engine
 from localdiff.errors import UsageError, WeightsError
 from localdiff.hub.reference import DEMO_DIRECTORY
-from tests import tiny
+from tests.models import tiny
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from localdiff.engine.context import Context, common_length
 from localdiff.model.cache import MAX_SNAPSHOTS
-from tests import tiny
-from tests.caches import assert_same, prefill
+from tests.models import tiny
+from tests.models.caches import assert_same, prefill
 
 MODEL = tiny.model()
 RING = MODEL.config.sliding_window - 1

@@ -31,7 +31,7 @@ from localdiff.events import (
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
-from tests import tiny
+from tests.models import tiny
 
 A, B = (len(tiny.CONTROL) + tiny.LETTERS.index(letter) for letter in "ab")
 END, PAD = tiny.TURN_END, tiny.PAD

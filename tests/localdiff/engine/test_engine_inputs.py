@@ -16,7 +16,7 @@ from localdiff.errors import UsageError, WeightsError
 from localdiff.events import BlockCommitted, BlockStarted, DenoiseStep, Event, RunFinished, RunStarted, TextCommitted
 from localdiff.options import GenerateOptions
 from localdiff.text.template import ChatTemplate
-from tests import tiny
+from tests.models import tiny
 
 OPTIONS = GenerateOptions(seed=7, max_tokens=20)
 

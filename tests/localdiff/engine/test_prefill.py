@@ -17,8 +17,8 @@ from localdiff.engine.context import Context
 from localdiff.events import BlockStarted, DenoiseStep, Event, Prefilled, RunFinished
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
-from tests import caches, tiny
-from tests.steps import denoiser_of
+from tests.models import caches, tiny
+from tests.models.steps import denoiser_of
 
 FUSED = [{"fuses_commits": True}, {"fuses_commits": True, "static": True}]
 PROMPT = list(range(9, 28))

@@ -20,9 +20,9 @@ from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import look_up
 from localdiff.hub.worker import progress_bar
-from tests.fake_hub import COMMIT, TOKEN, Hub, Repository, hub
+from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub
 from tests.localdiff.conftest import UseHub
-from tests.processes import ROOT
+from tests.screens.processes import ROOT
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 FILES = {

@@ -16,8 +16,8 @@ from localdiff.errors import UsageError, WeightsError
 from localdiff.hub import ModelSource, resolve
 from localdiff.hub import reference as references
 from localdiff.hub.problems import KINDS
-from tests.fake_hub import COMMIT, TOKEN, Hub, Repository, hub
-from tests.processes import ROOT, environment
+from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub
+from tests.screens.processes import ROOT, environment
 
 FILES = {
     "config.json": b'{"model_type": "diffusion_gemma"}',

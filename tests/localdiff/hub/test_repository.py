@@ -17,9 +17,9 @@ from localdiff.errors import WeightsError
 from localdiff.hub import repository as module
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import RemoteFile, look_up
-from tests.fake_hub import COMMIT, TOKEN, Repository, hub
+from tests.fakes.hub import COMMIT, TOKEN, Repository, hub
 from tests.localdiff.conftest import UseHub
-from tests.processes import environment
+from tests.screens.processes import environment
 
 WEIGHTS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 FILES = {

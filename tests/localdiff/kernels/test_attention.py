@@ -15,7 +15,7 @@ from localdiff.model.cache import LayerCache
 from localdiff.model.config import LayerConfig, RopeConfig
 from quant.cuda import tiles
 from quant.cuda.tiles import Feeding
-from tests.kernels import DEVICE, HAS_CARD, needs_interpreter, needs_triton
+from tests.gpu.kernels import DEVICE, HAS_CARD, needs_interpreter, needs_triton
 
 pytestmark = needs_triton
 

@@ -13,7 +13,7 @@ from localdiff.diffusion.sampler import accept, renoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.diffusion.stopping import StopRule, StopTest
 from localdiff.kernels import decision
-from tests.kernels import DEVICE, needs_triton
+from tests.gpu.kernels import DEVICE, needs_triton
 
 LENGTH, PAD = 12, 3
 

@@ -13,9 +13,9 @@ from localdiff.model.formulas import rotary_table
 from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import PLAIN, LayerOps, set_layer_ops
 from quant.cuda.experts import CudaExperts
-from tests import tiny
-from tests.kernels import DEVICE, HAS_CARD, needs_triton
+from tests.gpu.kernels import DEVICE, HAS_CARD, needs_triton
 from tests.localdiff.bench.step.small import small_subject
+from tests.models import tiny
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 

@@ -7,7 +7,7 @@ import torch
 
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.reading import read_logits
-from tests.kernels import DEVICE, needs_triton
+from tests.gpu.kernels import DEVICE, needs_triton
 
 pytestmark = needs_triton
 

@@ -12,8 +12,8 @@ from localdiff.load import load_model, loader, open_weights
 from localdiff.load.placement import Demand, Placement
 from quant.cpu.experts import CpuExperts
 from quant.modules import QuantExperts
-from tests.checkpoints import Spec, write_checkpoint
-from tests.quantized import quantize
+from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.checkpoints.quantized import quantize
 
 CPU = torch.device("cpu")
 SPEC = Spec(layers="sf", mlp=64, expert_mlp=64, head_dim=32, full_head_dim=32, stored=torch.bfloat16)

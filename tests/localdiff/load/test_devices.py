@@ -13,7 +13,7 @@ from localdiff.errors import LocaldiffError, ResourceError, UsageError
 from localdiff.load import devices, further_devices, load_model, open_weights, resolve_device, resolve_dtype
 from localdiff.load.stored import StoredWeights
 from localdiff.load.threads import SMALL
-from tests.checkpoints import Spec, write_checkpoint
+from tests.checkpoints.layouts import Spec, write_checkpoint
 
 CPU = torch.device("cpu")
 SPEC = Spec(layers="sf", vocab=32, hidden=32, mlp=16, canvas=4)

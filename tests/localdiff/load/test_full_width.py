@@ -15,9 +15,9 @@ from localdiff.load import load_model, loader, open_weights
 from localdiff.model.cache import KVCache
 from quant.manifest import read_manifest
 from quant.memory import MemoryAccount
-from tests.full_width import write_full_width
-from tests.held import held_by_cache, held_by_manifest
-from tests.quantized import quantize
+from tests.checkpoints.full_width import write_full_width
+from tests.checkpoints.quantized import quantize
+from tests.models.held import held_by_cache, held_by_manifest
 
 STATUS = Path("/proc/self/status")
 CONTEXT = 8192

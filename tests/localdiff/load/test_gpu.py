@@ -10,7 +10,7 @@ import torch
 from localdiff.load import gpu
 from quant.cuda.choice import Prepared
 from quant.switch import SwitchError
-from tests import tiny
+from tests.models import tiny
 
 CARD = torch.device("cuda", 0)
 

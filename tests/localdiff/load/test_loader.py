@@ -18,7 +18,7 @@ from localdiff.load.checkpoint import Checkpoint
 from localdiff.load.placement import Demand
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from tests.checkpoints import Spec, write_checkpoint
+from tests.checkpoints.layouts import Spec, write_checkpoint
 
 CPU = torch.device("cpu")
 SPEC = Spec(layers="sf", vocab=32, hidden=32, mlp=16, canvas=4)

@@ -19,10 +19,10 @@ from localdiff.options import GenerateOptions
 from localdiff.static import Denoiser
 from quant.cuda import choice
 from quant.cuda.experts import CudaExperts
-from tests.checkpoints import Spec, write_checkpoint
-from tests.kernels import needs_interpreter
-from tests.quantized import quantize
-from tests.steps import denoiser_of
+from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.checkpoints.quantized import quantize
+from tests.gpu.kernels import needs_interpreter
+from tests.models.steps import denoiser_of
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 GPU = pytest.param("cuda:0", marks=pytest.mark.gpu)

@@ -11,7 +11,7 @@ from localdiff.load.placement import Budget, Demand, place
 from localdiff.model.config import ModelConfig
 from quant.plan import describe_plan
 from quant.recipe import RECIPES
-from tests.released import released_config
+from tests.checkpoints.released import released_config
 
 CARD, SECOND = torch.device("cuda:0"), torch.device("cuda:1")
 GB = 10**9

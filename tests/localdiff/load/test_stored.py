@@ -24,8 +24,8 @@ from quant.codecs import CODECS
 from quant.manifest import MANIFEST_FILE, Manifest, read_manifest
 from quant.modules import QuantEmbedding, QuantExperts
 from quant.recipe import RECIPES
-from tests.checkpoints import Spec, write_checkpoint
-from tests.quantized import quantize
+from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.checkpoints.quantized import quantize
 
 CPU = torch.device("cpu")
 SPEC = Spec(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from localdiff.model import attention
 from localdiff.model.cache import KVCache, LayerCache
 from localdiff.model.config import LayerConfig, RopeConfig
-from tests import tiny
+from tests.models import tiny
 
 ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
 

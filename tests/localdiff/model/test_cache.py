@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from localdiff.model.cache import MAX_SNAPSHOTS, KVCache, LayerCache
 from localdiff.model.config import LayerConfig, ModelConfig, RopeConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from tests import tiny
-from tests.held import held_by_cache
-from tests.released import released_config
+from tests.checkpoints.released import released_config
+from tests.models import tiny
+from tests.models.held import held_by_cache
 
 CPU = torch.device("cpu")
 IDS = torch.randint(tiny.VOCAB_SIZE, (64,), generator=torch.Generator().manual_seed(1))

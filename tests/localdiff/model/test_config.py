@@ -10,8 +10,8 @@ import pytest
 
 from localdiff.errors import WeightsError
 from localdiff.model.config import ModelConfig, RopeConfig
-from tests import tiny
-from tests.released import released_config
+from tests.checkpoints.released import released_config
+from tests.models import tiny
 
 SHAPES = (
     "vocab_size",

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from tests import tiny
-from tests.kernels import DEVICE, needs_triton
+from tests.gpu.kernels import DEVICE, needs_triton
+from tests.models import tiny
 
 CPU = torch.device("cpu")
 TOLERANCE = 1e-4

@@ -23,8 +23,8 @@ from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.memory import PREFILL_CHUNK
 from quant.modules import experts
-from tests.allocations import Allocations
-from tests.released import released_config
+from tests.checkpoints.released import released_config
+from tests.models.allocations import Allocations
 
 META = torch.device("meta")
 CONTEXT = 8192

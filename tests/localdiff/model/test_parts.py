@@ -10,7 +10,7 @@ from torch.nn.functional import gelu, softmax
 
 from localdiff.model.embedding import TiedEmbedding
 from localdiff.model.formulas import rms_norm, rotary_table, rotate
-from tests import tiny
+from tests.models import tiny
 
 
 def test_experts_sum_what_each_row_chose() -> None:

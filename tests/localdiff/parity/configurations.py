@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tests.checkpoints import Spec
+from tests.checkpoints.layouts import Spec
 
 CONFIGURATIONS: dict[str, Spec] = {
     "plain": Spec(layers="ssf", seed=1),

@@ -13,8 +13,8 @@ from localdiff.load import load_model, open_weights
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from tests.checkpoints import Spec, write_checkpoint
-from tests.reference import Reference, ReferenceRun, reference_run
+from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.models.reference import Reference, ReferenceRun, reference_run
 
 CPU = torch.device("cpu")
 

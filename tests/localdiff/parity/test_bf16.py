@@ -22,7 +22,7 @@ import localdiff.model.attention
 import localdiff.model.layer_ops
 import quant.modules.experts
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from tests.checkpoints import Spec
+from tests.checkpoints.layouts import Spec
 from tests.localdiff.parity.conftest import MakePair, Pair
 
 # the width makes √D = 7.483 round to 7.469, by 0.2 %

@@ -21,9 +21,9 @@ from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import Engine
 from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
 from localdiff.options import GenerateOptions
-from tests.checkpoints import Spec
+from tests.checkpoints.layouts import Spec
 from tests.localdiff.parity.conftest import MakePair
-from tests.reference import Reference, ReferenceRun, reference_run
+from tests.models.reference import Reference, ReferenceRun, reference_run
 
 NO_END = {"eos_token_id": [1_000_000]}
 SEED = 7

@@ -9,7 +9,7 @@ import torch
 from localdiff.load import account
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from tests.released import released_config, released_tensors
+from tests.checkpoints.released import released_config, released_tensors
 
 TENSORS = 1047
 VISION_TENSORS = 356

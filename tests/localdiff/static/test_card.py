@@ -20,9 +20,9 @@ from quant.cuda import soft
 from quant.cuda.experts import CudaExperts
 from quant.cuda.tiles import Activations
 from quant.recipe import recipe_named
-from tests.kernels import DEVICE, HAS_CARD, needs_triton
+from tests.gpu.kernels import DEVICE, HAS_CARD, needs_triton
 from tests.localdiff.bench.step.small import small_config
-from tests.steps import denoiser_of
+from tests.models.steps import denoiser_of
 
 pytestmark = [pytest.mark.gpu, needs_triton]
 

@@ -26,9 +26,9 @@ from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
 from localdiff.static import Denoiser, StepPath, outcome
 from quant.switch import SwitchError
-from tests import tiny
-from tests.kernels import needs_interpreter
-from tests.steps import denoiser_of
+from tests.gpu.kernels import needs_interpreter
+from tests.models import tiny
+from tests.models.steps import denoiser_of
 
 CPU = torch.device("cpu")
 PROMPT = [2, 4, *range(10, 27)]

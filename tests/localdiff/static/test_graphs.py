@@ -1,4 +1,4 @@
-"""Whole generations with recorded steps against plain ones, over the stand-in for CUDA graphs of `tests.graphs`."""
+"""Whole generations with recorded steps against plain ones, over the stand-in for CUDA graphs of `tests.gpu.graphs`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from localdiff.model.formulas import gelu
 from localdiff.static.program import Program
 from localdiff.static.recording import Recorded, Recorder
 from quant.cuda import soft
-from tests.kernels import needs_interpreter
+from tests.gpu.kernels import needs_interpreter
 from tests.localdiff.bench.step.small import small_subject
 from tests.localdiff.static.test_denoiser import PROMPT, assert_same, engine, options
-from tests.steps import denoiser_of
+from tests.models.steps import denoiser_of
 
 pytestmark = needs_interpreter
 
@@ -61,7 +61,7 @@ def recorded(directory: Path, **how: Any) -> Engine:
 @pytest.fixture
 def graphs(caplog: pytest.LogCaptureFixture) -> Iterator[list[Any]]:
     """Those that were recorded; a step that could not be recorded fails the test."""
-    from tests.graphs import imitated
+    from tests.gpu.graphs import imitated
 
     with imitated() as made:
         yield made
@@ -192,7 +192,7 @@ def test_what_the_host_decides_is_recorded_for_good(graphs: list[Any]) -> None:
 
 
 def test_what_a_card_refuses_to_record_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    from tests.graphs import imitated
+    from tests.gpu.graphs import imitated
 
     out = torch.zeros(1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kernels import needs_interpreter
+from tests.gpu.kernels import needs_interpreter
 
 pytestmark = needs_interpreter
 
@@ -24,7 +24,7 @@ pytestmark = needs_interpreter
     ],
 )
 def test_of_a_layer_on_a_card(recipe: str, dense: str, projections: bool, sliding: int, full: int) -> None:
-    from tests.launches import count
+    from tests.gpu.launches import count
 
     found = count(recipe, dense=dense, projections=projections)
     assert [layer.total() for layer in found] == [sliding, full]
@@ -34,7 +34,7 @@ def test_of_a_layer_on_a_card(recipe: str, dense: str, projections: bool, slidin
 
 def test_they_are_counted_where_torch_makes_them() -> None:
     """Plain layer ops are many operations, which shows that operations are seen at all."""
-    from tests.launches import count
+    from tests.gpu.launches import count
 
     sliding, _ = count("bf16", layer_ops=False, projections=False)
     assert sliding["rms_norm"] == 11 and sliding["attention_kernel"] == 1

@@ -21,8 +21,8 @@ from localdiff.static.reading import read_through_triton
 from quant.cuda import choice, tiles
 from quant.memory import PREFILL_CHUNK, Held, MemoryAccount
 from quant.released import released_shapes
-from tests.allocations import Allocations
-from tests.kernels import needs_triton
+from tests.gpu.kernels import needs_triton
+from tests.models.allocations import Allocations
 
 pytestmark = needs_triton
 
@@ -32,7 +32,7 @@ CONTEXTS = (512, 8192, 32_768)
 @pytest.mark.parametrize("recipe", ["4bit", "int8"])
 def test_bringing_weights_into_the_order_of_kernels_takes_less_than_a_run(recipe: str) -> None:
     """It is done before there is a cache."""
-    from tests import specializations
+    from tests.gpu import specializations
 
     peaks = {}
     with specializations.noted(), torch.inference_mode(), Allocations() as watched:
@@ -61,7 +61,7 @@ def test_bringing_weights_into_the_order_of_kernels_takes_less_than_a_run(recipe
 @pytest.mark.parametrize("recipe", ["4bit", "4bit-small", "bf16"])
 def test_two_steps_or_a_step_and_a_chunk_of_the_prompt_are_within_the_account(recipe: str) -> None:
     """One of them is recorded and keeps what it takes."""
-    from tests.specializations import NOWHERE, noted, on_card, read_prompt
+    from tests.gpu.specializations import NOWHERE, noted, on_card, read_prompt
 
     config = released_config(FEWEST_LAYERS)
     held = [Held(name=name, shape=shape, nbytes=0) for name, shape in released_shapes(FEWEST_LAYERS).items()]

@@ -22,10 +22,10 @@ from localdiff.static.program import Program, Shape
 from localdiff.static.reading import read_through_torch
 from quant.codecs import CODECS
 from quant.modules import swap_modules
-from tests import tiny
-from tests.kernels import DEVICE
+from tests.gpu.kernels import DEVICE
+from tests.gpu.specializations import Unfused
 from tests.localdiff.bench.step.small import small_config
-from tests.specializations import Unfused
+from tests.models import tiny
 
 
 @pytest.fixture(autouse=True)

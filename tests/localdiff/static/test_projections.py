@@ -20,12 +20,12 @@ from localdiff.model.projections import Projections, fuse_projections
 from localdiff.static import Denoiser
 from quant.cuda import choice
 from quant.switch import SwitchError
-from tests import tiny
-from tests.allocations import Allocations
-from tests.kernels import DEVICE, needs_triton
-from tests.launches import dense_switch
+from tests.gpu.kernels import DEVICE, needs_triton
+from tests.gpu.launches import dense_switch
 from tests.localdiff.bench.step.small import small_subject
-from tests.steps import denoiser_of
+from tests.models import tiny
+from tests.models.allocations import Allocations
+from tests.models.steps import denoiser_of
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 

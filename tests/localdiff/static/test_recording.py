@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from localdiff.static.recording import Recorded, Recorder
-from tests.kernels import needs_triton
+from tests.gpu.kernels import needs_triton
 
 pytestmark = needs_triton
 
@@ -21,7 +21,7 @@ CARD = torch.device("cuda", 1)
 
 @pytest.fixture
 def graphs() -> Iterator[list[Any]]:
-    from tests.graphs import imitated
+    from tests.gpu.graphs import imitated
 
     with imitated() as made:
         yield made

@@ -14,9 +14,9 @@ from localdiff.events import DenoiseStep
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda import soft
-from tests.kernels import DEVICE, needs_triton
+from tests.gpu.kernels import DEVICE, needs_triton
 from tests.localdiff.bench.step.small import small_subject
-from tests.steps import denoiser_of
+from tests.models.steps import denoiser_of
 
 pytestmark = needs_triton
 

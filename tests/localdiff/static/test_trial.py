@@ -16,7 +16,7 @@ from localdiff.static import Denoiser, StepPath, runs
 from localdiff.static.program import Program
 from quant.cuda import support
 from quant.cuda.support import missing
-from tests.steps import denoiser_of
+from tests.models.steps import denoiser_of
 
 CPU = torch.device("cpu")
 OPTIONS = GenerateOptions(seed=1, max_tokens=64)

@@ -10,10 +10,10 @@ import pytest
 
 from quant.cuda import tiles
 from quant.cuda.tiles import Feeding
-from tests import tiny
-from tests.kernels import needs_triton
+from tests.gpu.kernels import needs_triton
+from tests.gpu.specializations import PROCESSORS, kinds_of_layers, noted, on_card, take_step, without_numbers
 from tests.localdiff.static.test_denoiser import PROMPT, assert_same, engine, options
-from tests.specializations import PROCESSORS, kinds_of_layers, noted, on_card, take_step, without_numbers
+from tests.models import tiny
 
 
 def test_a_run_behind_it_is_the_same(tmp_path: Path) -> None:

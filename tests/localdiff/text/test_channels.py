@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from localdiff.text.channels import NAME_LIMIT, ChannelSplitter
 from localdiff.text.tokenizer import Tokenizer
-from tests.small_tokenizers import CONTROL, gemma_like, size_of
+from tests.checkpoints.tokenizers import CONTROL, gemma_like, size_of
 
 Run = tuple[str, str]
 

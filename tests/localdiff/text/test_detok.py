@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from localdiff.text.channels import ChannelSplitter
 from localdiff.text.detok import ReplyDecoder, StreamDecoder, reach
 from localdiff.text.tokenizer import Tokenizer
-from tests.small_tokenizers import CONTROL, byte_level, gemma_like, metaspace, no_decoder, size_of, word_pieces
+from tests.checkpoints.tokenizers import CONTROL, byte_level, gemma_like, metaspace, no_decoder, size_of, word_pieces
 
 KINDS: dict[str, Callable[[Path], Path]] = {
     "gemma": gemma_like,

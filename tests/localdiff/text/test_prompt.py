@@ -12,7 +12,7 @@ from localdiff.conversation import Conversation
 from localdiff.errors import UsageError
 from localdiff.options import GenerateOptions
 from localdiff.text.template import ChatTemplate
-from tests import tiny
+from tests.models import tiny
 
 HI = {"role": "user", "content": "hi"}
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localdiff.text.shield import MARK, Segment, Shield
-from tests.small_tokenizers import CONTROL
+from tests.checkpoints.tokenizers import CONTROL
 
 shield = Shield(CONTROL)
 fragments = st.sampled_from([*CONTROL, "<", "|", ">", "<|", "|>", "turn", "channel", "a", " ", "\n", MARK])

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from localdiff.errors import UsageError
 from localdiff.text.template import ChatTemplate
 from localdiff.text.tokenizer import Tokenizer
-from tests.chats import (
+from tests.checkpoints.chats import (
     CALL,
     GENERATIONS,
     HISTORY,

@@ -12,7 +12,7 @@ import pytest
 
 from localdiff.errors import UsageError, WeightsError
 from localdiff.text.template import MAX_DEPTH, MAX_FILE_BYTES, ChatTemplate
-from tests.chats import USER
+from tests.checkpoints.chats import USER
 
 
 def write(directory: Path, source: str) -> Path:

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from localdiff.text.template import ChatTemplate
 from localdiff.text.tokenizer import Tokenizer
-from tests.chats import (
+from tests.checkpoints.chats import (
     CALL,
     GENERATIONS,
     RESULT,
@@ -24,7 +24,7 @@ from tests.chats import (
     text_part,
     write_chat_checkpoint,
 )
-from tests.small_tokenizers import CONTROL
+from tests.checkpoints.tokenizers import CONTROL
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from localdiff.errors import UsageError, WeightsError
 from localdiff.text.shield import Segment
 from localdiff.text.tokenizer import Tokenizer
-from tests.small_tokenizers import CONTROL, byte_level, gemma_like, metaspace
+from tests.checkpoints.tokenizers import CONTROL, byte_level, gemma_like, metaspace
 
 
 @pytest.fixture(scope="module")

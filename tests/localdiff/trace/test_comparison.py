@@ -13,9 +13,9 @@ from localdiff.trace.comparison.report import report
 from localdiff.trace.header import Adapter, Header
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.trace import Trace
-from tests import hostile
+from tests.fakes.traces import HEADER, condensed, condensing, record, trace_of, word_pieces
 from tests.localdiff.trace.test_page import Elements, hostile_trace, words_of
-from tests.traces import HEADER, condensed, condensing, record, trace_of, word_pieces
+from tests.screens import hostile
 
 A = condensed(blocks=3, steps=4, length=24)
 CHANGES = {1: (3, 9), 2: (), 3: (0,)}

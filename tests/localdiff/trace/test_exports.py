@@ -18,8 +18,8 @@ from localdiff.trace.timeline import Timeline
 from localdiff.view.layout import Size
 from localdiff.view.palette import DARK
 from localdiff.view.style import row_text
-from tests import hostile
-from tests.traces import condensed, condensing, trace_of
+from tests.fakes.traces import condensed, condensing, trace_of
+from tests.screens import hostile
 
 TRACE = condensed(blocks=2, steps=4, length=40)
 LINE = Timeline(TRACE.events)

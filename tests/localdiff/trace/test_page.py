@@ -16,9 +16,9 @@ from localdiff.trace.header import Message
 from localdiff.trace.page.page import page
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.trace import Trace
-from tests import hostile
-from tests.fakes import Block, ScriptedEngine
-from tests.traces import HEADER, condensed, condensing, record, scripted, trace_of, word_pieces
+from tests.fakes.engine import Block, ScriptedEngine
+from tests.fakes.traces import HEADER, condensed, condensing, record, scripted, trace_of, word_pieces
+from tests.screens import hostile
 
 TRACE = condensed(blocks=3, steps=5, length=32)
 

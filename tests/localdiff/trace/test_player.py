@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from localdiff.trace.player import SPEEDS, Player
 from localdiff.trace.timeline import Timeline
-from tests.fakes import Block, ScriptedEngine
-from tests.traces import scripted
+from tests.fakes.engine import Block, ScriptedEngine
+from tests.fakes.traces import scripted
 
 LINE = Timeline(scripted(ScriptedEngine(blocks=(Block(text="One", steps=2), Block(text=" two.", steps=3)))))
 LAST = len(LINE) - 1

@@ -16,7 +16,7 @@ from localdiff.trace.probe import again, paired
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.recorder import Recorder
 from localdiff.trace.repeat import first_difference
-from tests import tiny
+from tests.models import tiny
 
 PROMPT = "what is a canvas?"
 

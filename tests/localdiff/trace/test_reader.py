@@ -16,8 +16,8 @@ from localdiff.errors import TraceError, UsageError
 from localdiff.events import DenoiseStep, Event
 from localdiff.trace.reader import parse_trace, read_trace
 from localdiff.trace.trace import Trace
-from tests.fakes import Block, ScriptedEngine
-from tests.traces import HEADER, condensing, record, scripted, single, trace_of, word_pieces
+from tests.fakes.engine import Block, ScriptedEngine
+from tests.fakes.traces import HEADER, condensing, record, scripted, single, trace_of, word_pieces
 
 DATA = record(condensing(), pieces=word_pieces())
 

@@ -19,8 +19,8 @@ from localdiff.trace.header import Header
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.recorder import Recorder
 from localdiff.trace.repeat import first_difference, options_of, prompt_of, without_times
-from tests import tiny
-from tests.traces import HEADER, condensed, condensing, scripted
+from tests.fakes.traces import HEADER, condensed, condensing, scripted
+from tests.models import tiny
 
 QUESTION = "what is a canvas?"
 SETTINGS: list[dict[str, Any]] = [

@@ -15,8 +15,8 @@ from localdiff.view.ansi import encode_row
 from localdiff.view.layout import Size
 from localdiff.view.palette import ASCII, DARK, MONO, Palette
 from localdiff.view.style import row_text, row_width
-from tests import hostile
-from tests.traces import HEADER, condensed, condensing, trace_of
+from tests.fakes.traces import HEADER, condensed, condensing, trace_of
+from tests.screens import hostile
 
 TRACE = condensed(blocks=3, steps=4, length=40)
 SIZES = [Size(20, 5), Size(24, 6), Size(40, 8), Size(76, 24), Size(120, 60), Size(3, 2)]

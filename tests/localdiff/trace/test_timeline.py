@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from localdiff.trace.timeline import Timeline
-from tests.fakes import Block, ScriptedEngine
-from tests.traces import condensing, scripted
+from tests.fakes.engine import Block, ScriptedEngine
+from tests.fakes.traces import condensing, scripted
 
 BLOCKS = (Block(thought="Hm.", text="One", steps=2), Block(text=" two.", steps=3))
 

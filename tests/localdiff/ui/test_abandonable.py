@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from localdiff.ui.abandonable import leave
-from tests.processes import ROOT, environment
+from tests.screens.processes import ROOT, environment
 
 PROGRAM = """
 import atexit, sys, threading, time

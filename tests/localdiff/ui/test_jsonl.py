@@ -14,8 +14,8 @@ import pytest
 from localdiff import events
 from localdiff.options import GenerateOptions
 from localdiff.ui.jsonl import JsonLines, line
-from tests.fakes import Block, ScriptedEngine
-from tests.processes import ROOT
+from tests.fakes.engine import Block, ScriptedEngine
+from tests.screens.processes import ROOT
 
 KINDS = typing.get_args(events.Event)
 

@@ -13,8 +13,8 @@ from localdiff.ui.live import LiveView
 from localdiff.ui.region import RESTORE
 from localdiff.view.layout import Size
 from localdiff.view.paragraphs import Passage
-from tests.fakes_canvas import SCRIPTS, Script, pieces_of
-from tests.screens import FakeTerminal
+from tests.fakes.canvas import SCRIPTS, Script, pieces_of
+from tests.screens.terminal import FakeTerminal
 
 
 class BlockedTerminal(FakeTerminal):

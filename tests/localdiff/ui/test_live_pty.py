@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from localdiff.ui.region import RESTORE, SYNC_ON
-from tests.fakes_canvas import SCRIPTS
-from tests.processes import TIMEOUT, Terminal, environment, terminal
+from tests.fakes.canvas import SCRIPTS
+from tests.screens.processes import TIMEOUT, Terminal, environment, terminal
 
 TEXT = SCRIPTS["latin"]
 RUN = ("run", "-m", "demo", "hi")

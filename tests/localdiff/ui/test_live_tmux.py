@@ -14,8 +14,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.fakes_canvas import SCRIPTS
-from tests.processes import ROOT, environment
+from tests.fakes.canvas import SCRIPTS
+from tests.screens.processes import ROOT, environment
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here")
 
@@ -60,7 +60,7 @@ class Tmux:
 @contextmanager
 def playing(columns: int, rows: int, *options: str, env: str = "", **script: object) -> Iterator[Tmux]:
     """A made-up run in a window of its own."""
-    program = [sys.executable, "-m", "tests.scripted_cli", json.dumps({"canvas": "latin", "rate": 15} | script)]
+    program = [sys.executable, "-m", "tests.fakes.cli", json.dumps({"canvas": "latin", "rate": 15} | script)]
     line = f"exec env {env} {shlex.join([*program, 'run', '-m', 'demo', 'hi', *options])}"
     # A server takes its environment from whoever starts it, and keeps dead windows only once it is told to.
     tmux = Tmux(f"localdiff-live-{os.getpid()}-{columns}x{rows}-{time.monotonic_ns()}")

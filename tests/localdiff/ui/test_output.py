@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from localdiff.ui.output import Output, Stream, decide, printable, shell_word
-from tests.processes import CapturedStream
+from tests.screens.processes import CapturedStream
 
 
 def looked_at(env: dict[str, str], *, terminals: str = "", **wishes: bool) -> Output:

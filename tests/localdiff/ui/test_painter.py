@@ -14,8 +14,8 @@ from localdiff.view.palette import DARK
 from localdiff.view.paragraphs import Passage
 from localdiff.view.scene import Scene, fold
 from localdiff.view.style import row_text
-from tests.fakes_canvas import Script
-from tests.screens import FakeTerminal
+from tests.fakes.canvas import Script
+from tests.screens.terminal import FakeTerminal
 
 
 class Clock:

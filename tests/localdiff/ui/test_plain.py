@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import environment, process, terminal
+from tests.screens.processes import environment, process, terminal
 
 SCRIPT = {"blocks": [{"text": "First line.\nSecond "}, {"text": "line."}]}
 ANSWER = "First line.\nSecond line."

@@ -10,7 +10,7 @@ import pytest
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.progress import Bars, Lines, Silent, board
 from tests.localdiff.ui.test_rate import Clock
-from tests.screens import FakeTerminal
+from tests.screens.terminal import FakeTerminal
 
 GB = 10**9
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from localdiff.ui.region import CURSOR_ON, LEAVE, RESTORE, SYNC_OFF, SYNC_ON, WRAP_OFF, WRAP_ON, Region
 from localdiff.view.layout import Size
-from tests.screens import FakeTerminal
+from tests.screens.terminal import FakeTerminal
 
 SIZE = Size(20, 10)
 

@@ -8,8 +8,8 @@ import pytest
 
 from localdiff.options import GenerateOptions
 from localdiff.ui.summary import Summary
-from tests.fakes import IDENTITY, Block, ScriptedEngine
-from tests.processes import ROOT
+from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
+from tests.screens.processes import ROOT
 
 
 def summarized(engine: ScriptedEngine) -> Summary:

@@ -19,7 +19,7 @@ from localdiff.ui.region import LEAVE, PASTES_ON
 from localdiff.ui.terminal import FALLBACK, is_same_terminal, live_mode, terminal_size
 from localdiff.ui.terminal_guard import TerminalGuard
 from localdiff.view.layout import Size
-from tests.screens import FakeTerminal
+from tests.screens.terminal import FakeTerminal
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ from localdiff.view.palette import ASCII, DARK, PALETTE_NAMES, Palette, resolve_
 from localdiff.view.paragraphs import Transcript, finished_lines
 from localdiff.view.scene import Scene, fold
 from localdiff.view.style import PLAIN, Row, Style, row_text, row_width
-from tests.fakes_canvas import SCRIPTS, Script, pieces_of
+from tests.fakes.canvas import SCRIPTS, Script, pieces_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "live"
 SIZES = [Size(120, 40), Size(80, 24), Size(50, 20), Size(40, 12), Size(80, 8), Size(20, 6)]

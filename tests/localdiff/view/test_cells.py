@@ -10,7 +10,7 @@ import pytest
 from localdiff.view.cells import Cell, CellMaker, byte_of, sign_name
 from localdiff.view.palette import ASCII, DARK, FORMING, LEANING, NOISE, SETTLED, Palette
 from localdiff.view.widths import text_width
-from tests.fakes_canvas import Vocabulary, pieces_of
+from tests.fakes.canvas import Vocabulary, pieces_of
 
 PIECES = [" the", "\u2581the", "ing", "\n\n", "    ", "日本", "internationalization", "\u093f", "a\tb", "", "🙂"]
 VOCABULARY = Vocabulary()

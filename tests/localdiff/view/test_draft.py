@@ -9,7 +9,7 @@ from localdiff.view.canvas_state import CanvasState
 from localdiff.view.cells import Cell, CellMaker
 from localdiff.view.draft import draft_cells
 from localdiff.view.palette import DARK, NOISE
-from tests.fakes_canvas import pieces_of
+from tests.fakes.canvas import pieces_of
 
 PIECES = (" one", "two", "a\nb", "", "日本", "<0xE2>", "<0x96>", "<0x80>", "<turn>", "<pad>")
 END, PAD = 8, 9

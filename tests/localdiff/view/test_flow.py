@@ -10,7 +10,7 @@ from localdiff.view.cells import CellMaker
 from localdiff.view.flow import COMMITTED, Page, lay_out, window
 from localdiff.view.palette import DARK, SETTLED
 from localdiff.view.style import row_text, row_width
-from tests.fakes_canvas import pieces_of
+from tests.fakes.canvas import pieces_of
 
 MAKER = CellMaker(pieces=pieces_of(lambda token: ""), palette=DARK)
 

@@ -23,8 +23,8 @@ from localdiff.view.layout import Size
 from localdiff.view.palette import DARK, MONO, Palette
 from localdiff.view.paragraphs import Passage
 from localdiff.view.scene import Scene
-from tests.fakes_canvas import Script, pieces_of
-from tests.screens import FakeTerminal
+from tests.fakes.canvas import Script, pieces_of
+from tests.screens.terminal import FakeTerminal
 
 PIECES = 100_000
 CANVAS = 250

@@ -8,7 +8,7 @@ from localdiff.events import BlockCommitted, BlockStarted, DenoiseStep, Prefille
 from localdiff.view.canvas_state import state_of
 from localdiff.view.palette import LEANING, NOISE, SETTLED
 from localdiff.view.scene import REMEMBERED_STEPS, Scene, fold
-from tests.fakes_canvas import END, Script
+from tests.fakes.canvas import END, Script
 
 EVENTS = list(Script(canvas=32).events())
 RUN = next(event for event in EVENTS if isinstance(event, RunStarted))

@@ -13,7 +13,7 @@ from localdiff.view.palette import ASCII, DARK, Palette
 from localdiff.view.scene import Scene, fold
 from localdiff.view.style import PLAIN, Row, row_text, row_width
 from localdiff.view.words import footer_row, header_rows, legend_row, prompt_row, status_row
-from tests.fakes_canvas import Script
+from tests.fakes.canvas import Script
 
 EVENTS = list(Script(canvas=256).events())
 RUN = next(event for event in EVENTS if isinstance(event, RunStarted))

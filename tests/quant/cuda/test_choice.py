@@ -12,7 +12,7 @@ from quant.cuda.experts import CudaExperts
 from quant.cuda.support import Lack, missing
 from quant.modules import QuantExperts, QuantLinear
 from quant.switch import SwitchError
-from tests.kernels import DEVICE, needs_triton
+from tests.gpu.kernels import DEVICE, needs_triton
 from tests.localdiff.bench.step.small import small_subject
 from tests.quant.cuda.test_experts import plain_experts
 

@@ -14,7 +14,7 @@ from quant.cuda.layout import tiled
 from quant.modules import QuantLinear
 from quant.modules.tensor import QuantTensor
 from quant.nf4 import Nf4
-from tests.kernels import DEVICE, HAS_CARD, needs_triton
+from tests.gpu.kernels import DEVICE, HAS_CARD, needs_triton
 
 pytestmark = needs_triton
 # The interpreter cuts bf16 off where a card rounds it.

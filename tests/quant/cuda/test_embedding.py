@@ -14,7 +14,7 @@ from quant.cuda import embedding as module
 from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.tiles import Tile
 from quant.modules import QuantEmbedding, QuantTensor
-from tests.kernels import DEVICE, HAS_CARD, needs_triton
+from tests.gpu.kernels import DEVICE, HAS_CARD, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 

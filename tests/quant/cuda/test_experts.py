@@ -16,7 +16,7 @@ from quant.cuda.layout import tiled
 from quant.cuda.rows import quantize_groups
 from quant.modules import QuantExperts, QuantTensor
 from quant.nf4 import LEVELS
-from tests.kernels import DEVICE, needs_triton
+from tests.gpu.kernels import DEVICE, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 

@@ -13,7 +13,7 @@ from quant.cuda import tiles
 from quant.cuda.fused_projections import FusedProjections, stack
 from quant.cuda.linear import CudaLinear
 from quant.modules import QuantLinear, QuantTensor
-from tests.kernels import DEVICE, needs_triton
+from tests.gpu.kernels import DEVICE, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 

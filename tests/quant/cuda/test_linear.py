@@ -11,7 +11,7 @@ from quant.cuda import tiles
 from quant.cuda.linear import MOST_ROWS, CudaLinear
 from quant.modules import QuantLinear, QuantTensor
 from quant.released import CANVAS
-from tests.kernels import DEVICE, needs_triton
+from tests.gpu.kernels import DEVICE, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 

@@ -9,7 +9,7 @@ from quant.codecs import CODECS
 from quant.cuda import soft as module
 from quant.cuda.soft import CAPACITY, SparseSoft
 from quant.modules import QuantEmbedding, QuantTensor
-from tests.kernels import DEVICE, needs_triton
+from tests.gpu.kernels import DEVICE, needs_triton
 
 pytestmark = needs_triton
 

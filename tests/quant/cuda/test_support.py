@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from quant.cuda import linear, support
-from tests.kernels import DEVICE, needs_triton
+from tests.gpu.kernels import DEVICE, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 

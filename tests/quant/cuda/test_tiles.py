@@ -10,7 +10,7 @@ import torch
 from quant.cuda import tiles
 from quant.cuda.linear import CudaLinear
 from quant.cuda.tiles import EXPERTS, GATED, LINEAR, Feeding, Tile, feeding, tile_of
-from tests.kernels import needs_interpreter
+from tests.gpu.kernels import needs_interpreter
 from tests.quant.cuda.test_linear import IN, plain_linear
 
 

@@ -25,8 +25,8 @@ from quant.memory import PREFILL_CHUNK, Held, MemoryAccount
 from quant.modules import experts, swap_modules
 from quant.recipe import RECIPES
 from quant.released import released_shapes
-from tests.allocations import Allocations
-from tests.released import released_config
+from tests.checkpoints.released import released_config
+from tests.models.allocations import Allocations
 
 META = torch.device("meta")
 LAYERS = 6

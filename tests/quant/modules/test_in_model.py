@@ -24,7 +24,7 @@ from quant.plan import make_plan
 from quant.recipe import RECIPES
 from quant.run import run
 from quant.source import read_source
-from tests.checkpoints import Spec, write_checkpoint
+from tests.checkpoints.layouts import Spec, write_checkpoint
 
 SPEC = Spec(layers="sf", mlp=64, expert_mlp=64, head_dim=32, full_head_dim=32, stored=torch.bfloat16)
 

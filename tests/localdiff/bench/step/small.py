@@ -5,7 +5,7 @@ from __future__ import annotations
 from localdiff.bench.step.ceilings import Ceilings
 from localdiff.bench.step.subject import Subject, random_subject
 from localdiff.model.config import ModelConfig
-from tests import tiny
+from tests.models import tiny
 
 CEILINGS = Ceilings(copied=1e10, products={"fp32": 1e11, "bf16": 2e11, "int8": 4e11})
 ALL_LAYERS = 7

@@ -28,9 +28,9 @@ from quant.errors import RecipeError
 from quant.recipe import RECIPES
 from quant.released import LAYERS
 from quant.switch import SwitchError
-from tests.kernels import needs_triton
+from tests.gpu.kernels import needs_triton
 from tests.localdiff.bench.step.small import CANVAS, CEILINGS, small_subject
-from tests.steps import denoiser_of
+from tests.models.steps import denoiser_of
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -148,7 +148,7 @@ def test_every_part_of_a_step_is_clocked_whichever_way_it_is_computed(
 
 @needs_triton
 def test_clocked_steps_are_computed_as_the_timed_ones_but_for_the_recording() -> None:
-    from tests.graphs import imitated
+    from tests.gpu.graphs import imitated
 
     network = small_subject().network
     how = {"static": True, "logits": True, "attention": True, "fuses_commits": True, "sparse": True}

@@ -11,7 +11,7 @@ from localdiff.bench.step import parts
 from localdiff.bench.step.parts import IN_LAYERS, PARTS, PartClock
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from tests import tiny
+from tests.models import tiny
 
 
 @pytest.fixture

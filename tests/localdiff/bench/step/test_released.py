@@ -10,7 +10,7 @@ from localdiff.load.accounting import account
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.released import LAYERS, released_shapes
-from tests import released
+from tests.checkpoints import released
 
 
 def test_the_configuration_is_the_published_one() -> None:

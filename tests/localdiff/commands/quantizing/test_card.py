@@ -14,8 +14,8 @@ from localdiff.commands.quantizing.prospect import accounts
 from localdiff.hub.repository import Repository
 from quant.plan import Plan, make_plan
 from quant.recipe import RECIPES
-from tests.processes import ROOT
-from tests.small_weights import write_small_weights
+from tests.checkpoints.weights import write_small_weights
+from tests.screens.processes import ROOT
 
 
 @pytest.fixture

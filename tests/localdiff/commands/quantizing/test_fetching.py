@@ -16,10 +16,10 @@ from quant.errors import SourceError
 from quant.reader import SourceReader
 from quant.recipe import RECIPES
 from quant.source import SourceFile, SourceStoppedError
-from tests.fake_hub import Hub, Repository, hub
+from tests.checkpoints.weights import write_small_weights
+from tests.fakes.hub import Hub, Repository, hub
 from tests.localdiff.conftest import UseHub
 from tests.localdiff.hub.test_downloads import Log
-from tests.small_weights import write_small_weights
 
 RECIPE = RECIPES["4bit"]
 FIRST = "model-00001-of-00003.safetensors"

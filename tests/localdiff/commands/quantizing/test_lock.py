@@ -11,7 +11,7 @@ import pytest
 from localdiff.commands.quantizing import lock as lock_module
 from localdiff.commands.quantizing.lock import is_locked, lock_path, locked
 from localdiff.errors import UsageError
-from tests.processes import ROOT
+from tests.screens.processes import ROOT
 
 HOLD = """
 import sys

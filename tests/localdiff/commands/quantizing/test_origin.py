@@ -17,9 +17,9 @@ from quant.errors import SourceError
 from quant.plan import make_plan
 from quant.recipe import RECIPES
 from quant.source import read_source
-from tests.fake_hub import COMMIT, Repository, hub
+from tests.checkpoints.weights import write_small_weights
+from tests.fakes.hub import COMMIT, Repository, hub
 from tests.localdiff.conftest import UseHub
-from tests.small_weights import write_small_weights
 
 RECIPE = RECIPES["4bit"]
 FILES = [f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3)]

@@ -16,7 +16,7 @@ from quant.gpu import Gpu
 from quant.plan import describe_plan, make_plan
 from quant.recipe import RECIPES
 from quant.source import read_source
-from tests.small_weights import write_small_weights
+from tests.checkpoints.weights import write_small_weights
 
 GB = 10**9
 HUB = Download(files=11, nbytes=52 * GB, missing=2, missing_bytes=9 * GB, place=Path("/hub"), streamed=False)

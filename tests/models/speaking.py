@@ -16,8 +16,8 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
 from localdiff.text.template import ChatTemplate
 from localdiff.text.tokenizer import Tokenizer
-from tests import tiny
-from tests.chats import write_chat_checkpoint
+from tests.checkpoints.chats import write_chat_checkpoint
+from tests.models import tiny
 
 VOCAB_SIZE = 448
 OPTIONS = GenerateOptions(max_tokens=200, context=1024, seed=7)

@@ -1,11 +1,11 @@
-"""The real command line with a scripted engine, as a process: `python -m tests.scripted_cli SCRIPT ARGUMENTS…`.
+"""The real command line with a scripted engine, as a process: `python -m tests.fakes.cli SCRIPT ARGUMENTS…`.
 
 SCRIPT is a JSON object: fields of `ScriptedEngine`, with blocks as objects, whose text is repeated `times` times; or,
 where it says `canvas`, fields of `CanvasPlayer`; or, where it says `replies`, fields of `ScriptedSpeaker` for a chat,
 and how many seconds `loading` takes.
 To look at the live canvas without a model:
 
-    python -m tests.scripted_cli '{"canvas": "latin", "length": 256, "rate": 4}' run -m demo hi
+    python -m tests.fakes.cli '{"canvas": "latin", "length": 256, "rate": 4}' run -m demo hi
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from localdiff.commands import chat as commands_chat
 from localdiff.commands import run as commands_run
 from localdiff.commands.chat import chat
 from localdiff.commands.run import Generator, run
-from tests.canvas_player import CanvasPlayer
-from tests.fakes import Block, ScriptedEngine
-from tests.fakes_chat import ScriptedSpeaker, speaker_of
+from tests.fakes.engine import Block, ScriptedEngine
+from tests.fakes.partner import ScriptedSpeaker, speaker_of
+from tests.fakes.player import CanvasPlayer
 
 
 def engine_of(script: dict[str, object]) -> Generator:

@@ -13,9 +13,9 @@ from localdiff.view.layout import Size
 from localdiff.view.palette import DARK
 from localdiff.view.scene import Scene, fold
 from localdiff.view.style import row_text
-from tests.fakes_canvas import Script
-from tests.renderable import CanvasRenderable
-from tests.screens import FakeTerminal
+from tests.fakes.canvas import Script
+from tests.screens.renderable import CanvasRenderable
+from tests.screens.terminal import FakeTerminal
 
 
 def scenes() -> tuple[CanvasView, list[Scene]]:

@@ -25,10 +25,10 @@ import pytest
 from localdiff import cli
 from localdiff.commands import run as commands_run
 from localdiff.commands.run import run
-from tests.fakes import ScriptedEngine
-from tests.screens import CuttingScreen
+from tests.fakes.engine import ScriptedEngine
+from tests.screens.terminal import CuttingScreen
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TIMEOUT = 120.0
 """Seconds; nothing takes so long, but on a machine that is busy with other things everything takes its time."""
 
@@ -112,7 +112,7 @@ def command(script: Mapping[str, object] | None, arguments: Sequence[str]) -> li
     """`localdiff` as a command, with a scripted engine if there is a script."""
     if script is None:
         return [sys.executable, "-m", "localdiff", *arguments]
-    return [sys.executable, "-m", "tests.scripted_cli", json.dumps(script), *arguments]
+    return [sys.executable, "-m", "tests.fakes.cli", json.dumps(script), *arguments]
 
 
 def process(

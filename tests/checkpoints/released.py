@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-_DATA = Path(__file__).parent / "data"
+_DATA = Path(__file__).parents[1] / "data"
 _FULL = (5, 11, 17, 23, 29)
 _LAYERS = {
     "all": tuple(range(30)),

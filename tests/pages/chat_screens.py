@@ -1,4 +1,4 @@
-"""Takes the screens of `docs/chat.md`: `python -m tests.chat_screens` holds a chat with the demo model in tmux.
+"""Takes the screens of `docs/chat.md`: `python -m tests.pages.chat_screens` holds a chat with the demo model in tmux.
 
 Each screen of the page stands behind a line `<!-- screen: NAME -->` and is replaced; the words around it stay. The
 figures on the screens are those of the machine that took them, which the page names.
@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.processes import ROOT
+from tests.screens.processes import ROOT
 
 PAGE = ROOT / "docs" / "chat.md"
 TIMEOUT = 120.0

@@ -1,4 +1,4 @@
-"""What a layer of a static step launches, counted without a card: `python -m tests.launches`.
+"""What a layer of a static step launches, counted without a card: `python -m tests.gpu.launches`.
 
 The step runs on a CPU, over a small model; kernels in Triton are counted and do nothing, so that what is computed means
 nothing. Counted besides are torch's operations that write memory (views and allocations write none), one launch each.
@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import tests.kernels  # noqa: F401  # kernels are interpreted, and can be replaced
+import tests.gpu.kernels  # noqa: F401  # kernels are interpreted, and can be replaced
 from localdiff.bench.step.random_weights import random_model
 from localdiff.model.cache import KVCache
 from localdiff.model.fused_layer_ops import FusedLayerOps
@@ -32,7 +32,7 @@ from localdiff.static.program import Program, Shape
 from localdiff.static.reading import read_through_torch
 from quant.cuda import choice
 from quant.recipe import recipe_named
-from tests import tiny
+from tests.models import tiny
 
 CPU = torch.device("cpu")
 ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "_unsafe_view", "detach"}

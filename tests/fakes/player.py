@@ -1,4 +1,4 @@
-"""An engine that plays a made-up canvas in real time: `tests.fakes_canvas` behind the command line.
+"""An engine that plays a made-up canvas in real time: `tests.fakes.canvas` behind the command line.
 
 Knows time and cancellation; knows nothing about what is played.
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from localdiff.events import BlockCommitted, BlockStarted, BlockStats, DenoiseStep, Event, RunFinished, TextCommitted
 from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
-from tests.fakes import IDENTITY
-from tests.fakes_canvas import SCRIPTS, Script, Vocabulary
+from tests.fakes.canvas import SCRIPTS, Script, Vocabulary
+from tests.fakes.engine import IDENTITY
 
 
 @dataclass(kw_only=True)

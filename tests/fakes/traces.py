@@ -27,8 +27,8 @@ from localdiff.trace.header import VERSION, Header, Machine, Message, Model, Sam
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.recorder import Recorder
 from localdiff.trace.trace import Trace
-from tests.fakes import ScriptedEngine
-from tests.fakes_canvas import pieces_of
+from tests.fakes.canvas import pieces_of
+from tests.fakes.engine import ScriptedEngine
 
 HEADER = Header(
     trace=VERSION,

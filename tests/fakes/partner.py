@@ -12,7 +12,7 @@ from typing import Any
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.events import Event, FinishReason, Prefilled, RunFinished, RunStarted, RunStats
 from localdiff.options import GenerateOptions
-from tests.fakes import IDENTITY, Block, FakePieces, ScriptedEngine
+from tests.fakes.engine import IDENTITY, Block, FakePieces, ScriptedEngine
 
 TOKENS_A_MESSAGE = 6
 

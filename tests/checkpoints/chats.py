@@ -8,9 +8,9 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerFast
 
-from tests.small_tokenizers import gemma_like
+from tests.checkpoints.tokenizers import gemma_like
 
-TEMPLATES = Path(__file__).parent / "data" / "chat_templates"
+TEMPLATES = Path(__file__).parents[1] / "data" / "chat_templates"
 GENERATIONS = ("v1", "v3")
 
 

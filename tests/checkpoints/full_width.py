@@ -1,4 +1,4 @@
-"""`python -m tests.full_width DIRECTORY [--layers N]`: random weights in the released layout at full width.
+"""`python -m tests.checkpoints.full_width DIRECTORY [--layers N]`: random weights in the released layout at full width.
 
 Knows the published names, shapes and configuration through their descriptions; the last layer is a full one, the others
 slide. One file a layer, 1.7 GB each, and 1.5 GB for the rest; the vision tower is left out. The vocabulary has the
@@ -23,7 +23,7 @@ from quant.disk import Disk
 from quant.released import Shape, released_shapes
 from quant.slices import row_slices
 from quant.writer import Layout, Part, ShardWriter
-from tests.released import released_config
+from tests.checkpoints.released import released_config
 
 SPREAD = 0.02
 _FULL = 5
@@ -105,7 +105,7 @@ def _parts(tensors: Mapping[str, Shape]) -> Iterable[Part]:
 
 def main() -> None:
     """Write a checkpoint to the directory that is named."""
-    parser = argparse.ArgumentParser(prog="python -m tests.full_width", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.checkpoints.full_width", description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--layers", type=int, default=2)
     arguments = parser.parse_args()

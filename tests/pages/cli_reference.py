@@ -1,4 +1,4 @@
-"""Writes `docs/cli.md` from the command line itself: `python -m tests.cli_reference`. A test holds the page to it."""
+"""Writes `docs/cli.md` from the command line itself: `python -m tests.pages.cli_reference`."""
 
 from __future__ import annotations
 

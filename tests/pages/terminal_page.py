@@ -1,7 +1,7 @@
-"""Writes `docs/terminal.md`: `python -m tests.terminal_page`. Its screens are those of a terminal in memory.
+"""Writes `docs/terminal.md`: `python -m tests.pages.terminal_page`. Its screens are those of a terminal in memory.
 
 The run on them is the recorded one that ships with the package, drawn by the same painter as in a terminal. A test
-holds the page to it. `tests/canvas_picture.py` makes the picture in it.
+holds the page to it. `tests/pages/canvas_picture.py` makes the picture in it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from localdiff.view.palette import DARK, HEAT, LIGHT, MONO, SIXTEEN, STAGE_NAMES
 from localdiff.view.paragraphs import Passage, Transcript, finished_lines
 from localdiff.view.scene import Scene, fold
 from localdiff.view.style import Style
-from tests.screens import FakeTerminal
+from tests.screens.terminal import FakeTerminal
 
-TEMPLATE = Path(__file__).parent / "data" / "terminal.md"
+TEMPLATE = Path(__file__).parents[1] / "data" / "terminal.md"
 COMMAND = "$ localdiff run -m demo '{prompt}'"
 
 

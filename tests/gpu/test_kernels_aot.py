@@ -15,7 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from quant.cuda.tiles import Feeding
-from tests.kernels import needs_triton
+from tests.gpu.kernels import needs_triton
 
 if TYPE_CHECKING:
     import triton.language as tl
@@ -25,7 +25,7 @@ pytestmark = needs_triton
 
 def report(*cards: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", "tests.kernels_aot", *cards]
+    command = [sys.executable, "-m", "tests.gpu.kernels_aot", *cards]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -39,7 +39,7 @@ def test_nothing_spills() -> None:
 
 def test_the_released_model_waits_for_nothing_and_stays_on_its_card() -> None:
     """Its passes, over tensors that have no numbers; the slow test does this for all recipes, and compiles."""
-    from tests.specializations import WAYS, launched
+    from tests.gpu.specializations import WAYS, launched
 
     kernels = {launch.kernel for launch in launched(WAYS[1:2], processors=[128])}
     assert {"linear_kernel", "gate_up_kernel", "attention_kernel", "decide_kernel", "soft_kernel"} < kernels
@@ -48,7 +48,7 @@ def test_the_released_model_waits_for_nothing_and_stays_on_its_card() -> None:
 @pytest.mark.parametrize(("feeding", "processors", "expected"), [("warp", 128, 30), ("warpgroup", 132, 34)])
 def test_few_kernels_are_compiled_before_a_first_run(feeding: Feeding, processors: int, expected: int) -> None:
     """The numbers of `docs/gpu.md`: those of a step, of one with a commit, and of one with the end of a prompt."""
-    from tests import specializations as on_cards
+    from tests.gpu import specializations as on_cards
 
     with (
         mock.patch("quant.cuda.tiles.processors", lambda _: processors),
@@ -65,7 +65,7 @@ def test_few_kernels_are_compiled_before_a_first_run(feeding: Feeding, processor
 @pytest.mark.parametrize("fault", ["a number on the host", "a tensor on the host", "a launch with one"])
 def test_what_would_wait_or_fail_on_a_card_is_seen(fault: str) -> None:
     from quant.cuda.rows import quantize_groups
-    from tests.specializations import NOWHERE, noted, without_numbers
+    from tests.gpu.specializations import NOWHERE, noted, without_numbers
 
     with noted(), without_numbers():
         there, here = torch.empty(4, 64, device=NOWHERE), torch.zeros(4, 64)
@@ -85,7 +85,7 @@ def test_launches_are_specialized_as_triton_does() -> None:
     backends = pytest.importorskip("triton.backends.compiler")
     if not hasattr(jit, "create_function_from_signature"):
         pytest.skip("this Triton reads arguments in another way")
-    from tests.specializations import Launch
+    from tests.gpu.specializations import Launch
 
     kernel = jit.JITFunction(_kernel, do_not_specialize=("length",), do_not_specialize_on_alignment=("stride",))
     backend = compiler.make_backend(backends.GPUTarget("cuda", 90, 32))
@@ -105,8 +105,8 @@ def _kernel(x: Any, number: Any, length: Any, stride: Any, SIZE: tl.constexpr) -
 
 
 def test_names_tell_launches_apart() -> None:
-    from tests.kernels_aot import names
-    from tests.specializations import WAYS, launched
+    from tests.gpu.kernels_aot import names
+    from tests.gpu.specializations import WAYS, launched
 
     named = names(launched(WAYS[1:2], processors=[128]))
     assert len(set(named)) == len(named)
@@ -115,7 +115,7 @@ def test_names_tell_launches_apart() -> None:
 
 def test_spills_are_seen() -> None:
     """What the tool says of a kernel that spills is read as that, and not only what it says of others."""
-    from tests.kernels_aot import use_of
+    from tests.gpu.kernels_aot import use_of
 
     line = " Function f:\n  REG:255 STACK:96 SHARED:0 LOCAL:0 CONSTANT[0]:380 TEXTURE:0 SURFACE:0 SAMPLER:0\n"
     use = use_of(line, shared=4, seconds=0.5)
@@ -124,7 +124,7 @@ def test_spills_are_seen() -> None:
 
 
 def test_too_much_shared_memory_is_seen() -> None:
-    from tests.kernels_aot import Use
+    from tests.gpu.kernels_aot import Use
 
     use = Use(registers=100, spilled=0, shared=120_000, seconds=0.5)
     assert [use.fits(card) for card in (80, 86, 90, 120)] == [True, False, True, False]
@@ -132,7 +132,7 @@ def test_too_much_shared_memory_is_seen() -> None:
 
 
 def test_too_much_tensor_memory_is_seen() -> None:
-    from tests.kernels_aot import Use
+    from tests.gpu.kernels_aot import Use
 
     use = Use(registers=4, spilled=0, shared=98_000, columns=544, seconds=0.5)
     assert not use.fits(100)

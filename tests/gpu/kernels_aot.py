@@ -1,6 +1,6 @@
 """Compiles every kernel for the cards that there are, without one, and reports what each takes: `make kernels-aot`.
 
-What is compiled is what the released model launches (`tests.specializations`), each kernel as for that launch.
+What is compiled is what the released model launches (`tests.gpu.specializations`), each kernel as for that launch.
 Registers, spilled bytes and shared memory are what the machine code says, read back from it with `cuobjdump`; Triton
 ships that and the assembler. It says nothing about speed. Exits with 1 where a kernel spills, takes more shared memory
 than the card has, or does not compile.
@@ -30,7 +30,7 @@ if __name__ == "__main__":  # ahead of any device code: what is interpreted cann
 import localdiff.kernels
 import quant.cuda
 from quant.cuda.tiles import FEEDING, Feeding
-from tests.specializations import Launch, launched
+from tests.gpu.specializations import Launch, launched
 
 CARDS = {80: "A100", 86: "RTX 30", 89: "RTX 40", 90: "H100, H200", 100: "B200", 120: "RTX 50"}
 SHARED = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}

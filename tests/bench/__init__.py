@@ -1,0 +1,21 @@
+"""Measurements, each run as `python -m tests.bench.NAME`.
+
+    gpu                                     all that wants a GPU, in one call: `make bench-gpu`
+    gpu_attention, gpu_transformers         parts of it: attention of a layer, and a step beside `transformers`
+    gpu_clock, gpu_process                  its clock, and its processes: one that crashes leaves the GPU to the next
+    inner_loops                             instructions of the kernels' inner loops, without a GPU
+
+    against_transformers, reference_weights one forward both ways, on random weights in the released shapes
+    expert_decode, native_product           experts on a processor: where time goes, what a native kernel would gain
+    load_parts                              a load on a processor, by its parts
+
+    quality_table, quality_variants         what each number format costs the demo model in answers
+    int8_parity, error_table                the same of int8 activations; errors of each codec
+    batching                                several generations in one pass, for these tables
+    first_prompts, live_prompts             what the demo model says to first prompts; which show best what a canvas is
+
+    live_cost, live_writer                  what the live canvas costs, and with which writer
+    page_open                               how large the page of a trace is, and how long it takes to open
+
+What they gave stands in `docs/`, with the machine. No test asserts a time.
+"""

@@ -1,0 +1,12 @@
+"""Checkpoints, and parts of them, that a test can write.
+
+    layouts         random ones, written by `transformers` in every layout that localdiff must read
+    weights         small weight files in the published layout, without a model that could run them
+    quantized       what a job makes of a checkpoint
+    tokenizers      small `tokenizer.json` files of every kind
+    chats           the released templates, with chats that use every feature of theirs
+    released        the released 26B: names, shapes and configuration
+    full_width      random weights at its full width: `python -m tests.checkpoints.full_width DIRECTORY`
+
+`layouts`, `weights` and `released` know nothing of localdiff or of its packages.
+"""

@@ -1,0 +1,10 @@
+"""What can be said of GPUs without one.
+
+    kernels             where tests of kernels run: on a GPU, else in Triton's interpreter
+    kernels_aot         every kernel compiled for every kind of GPU: `make kernels-aot`
+    specializations     what the released model launches, found without numbers
+    launches            what a layer of a step launches: `python -m tests.gpu.launches`
+    graphs              a stand-in for CUDA graphs
+
+Where there is one, kernels run on it.
+"""

@@ -1,0 +1,12 @@
+"""Models that a test can run, and what is said of them.
+
+    tiny            three layers with random weights, for whole generations
+    speaking        real weights and a real cache, with a script in its mouth
+    steps           denoisers of a path that a device would not choose by itself
+    reference       what `transformers` computes from a checkpoint: the referee
+    caches          what was read in pieces against what was read at once
+    held            what a model holds, for comparison with its plan
+    allocations     bytes that a computation holds at once
+
+`reference` knows nothing of localdiff, so that it cannot agree with it by accident.
+"""

@@ -1,0 +1,10 @@
+"""What a user would sit at.
+
+    processes       the command line as a process: in this one with captured streams, or on pipes and pseudo-terminals
+    terminal        one in memory: what stands on its screen and in the scrollback
+    browser         a headless Chromium
+    renderable      the rows of a canvas for `rich`, to compare with
+    hostile         text that would like to do something to whoever shows it
+
+Where there is no browser, tests that want one are skipped.
+"""
