@@ -1,15 +1,16 @@
 """Quantized weights: recipes, codecs, jobs, verification, run-time modules.
 
-    recipe, codec, codecs, int8, nf4       which tensor is stored how, and the number formats
-    dtypes, released                       names of dtypes; the released checkpoint's tensors and shapes
-    source, reader, slices                 weight files as their headers describe them, read in order, cut to pieces
-    plan, memory, gpu                      what a recipe makes of a checkpoint, and what that needs to run
-    job, run, shard, pool, output          a job that can be stopped anywhere, and its directory
-    writer, disk, manifest                 how a shard, any file, and `quant.json` are written
-    verify                                 a directory against its manifest
-    events, errors                         what is told of a job, and what can go wrong
-    bitsandbytes_tensor                    what bitsandbytes stored
-    modules, cpu, cuda, switch             modules over stored codes, fast forms of them, and what turns those off
+    cuda, cpu            fast forms of the modules on a GPU and on a processor
+    modules              linear layers, experts and embedding over stored codes
+    jobs                 from a checkpoint to a quantized one, and its verification
+    planning             what a recipe makes of a checkpoint, and what that takes to run
+    files                files of weights, and the manifest
+    codecs               the number formats
+
+    recipe               which tensor is stored how
+    released             the released checkpoint's tensors and shapes
+    dtypes, switch       names of dtypes; variables that choose a path of the code
+    errors               what can go wrong
 
 Reads and writes tensors by name; does not know what a canvas is, and imports nothing of `localdiff`. This module
 itself is light, so that recipes and errors can be named without loading torch; everything else is imported from its

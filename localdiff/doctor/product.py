@@ -18,8 +18,8 @@ from localdiff.bench.step.paths import path_of
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.pattern import uniform, words
 from localdiff.doctor.values import Values
-from quant.codec import Codec, Encoded, codes_shape, scales_shape
 from quant.codecs import CODECS
+from quant.codecs.codec import Codec, Encoded, codes_shape, scales_shape
 from quant.cpu import choice as cpu
 from quant.cuda import choice as cuda
 from quant.modules import swap_modules

@@ -13,8 +13,8 @@ from localdiff.doctor.disk import Need
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.torch_devices import Device
 from localdiff.sizes import shown_size
-from quant.memory import SLACK, MemoryAccount, held_by_plan
-from quant.plan import Plan, describe_plan
+from quant.planning.memory import SLACK, MemoryAccount, held_by_plan
+from quant.planning.plan import Plan, describe_plan
 from quant.recipe import RECIPES
 
 LONG_CONTEXT = 32_768

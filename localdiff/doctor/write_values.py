@@ -18,8 +18,8 @@ from localdiff.doctor.denoise import first_step
 from localdiff.doctor.product import PRODUCTS, Product, inputs, stored_weights
 from localdiff.doctor.values import VALUES_FILE, DenoiseValues, Values, demo_digest
 from localdiff.hub.reference import DEMO_DIRECTORY
-from quant.codec import GROUP, Encoded
-from quant.nf4 import LEVELS
+from quant.codecs.codec import GROUP, Encoded
+from quant.codecs.nf4 import LEVELS
 
 
 def write_values(path: Path = VALUES_FILE) -> Values:

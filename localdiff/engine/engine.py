@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quant.memory import PREFILL_CHUNK
+from quant.planning.memory import PREFILL_CHUNK
 
 from ..denoising import BlockSettings, Step
 from ..diffusion.noise import Noise, ReferenceNoise, SeededNoise

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from quant.dtypes import HEADER_DTYPES
-from quant.manifest import MANIFEST_FILE
+from quant.files.manifest import MANIFEST_FILE
 
 from ..errors import WeightsError
 

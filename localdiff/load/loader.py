@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from quant.cpu.choice import prepare as prepare_cpu
-from quant.memory import SLACK, Held, MemoryAccount, cache_bytes
 from quant.modules import swap_modules
+from quant.planning.memory import SLACK, Held, MemoryAccount, cache_bytes
 
 from ..adapter import Adapter, StoredAdapter
 from ..errors import ResourceError, WeightsError

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
-from quant.memory import MemoryAccount
+from quant.planning.memory import MemoryAccount
 
 from ..errors import ResourceError
 from ..sizes import shown_size

@@ -1,8 +1,8 @@
 """bitsandbytes' CPU library: NF4 decoded by its vector code, to the same bits as our own decoder.
 
 The shared library is loaded directly: importing its package takes seconds, and where a package `kernels` is installed
-that import fetches code from the Hub. Its results are compared with `quant.nf4` before it is used; a library that is
-missing, differs, or is too old to have the functions is not used.
+that import fetches code from the Hub. Its results are compared with `quant.codecs.nf4` before it is used; a library
+that is missing, differs, or is too old to have the functions is not used.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..codec import GROUP, Encoded
-from ..nf4 import Nf4
+from ..codecs.codec import GROUP, Encoded
+from ..codecs.nf4 import Nf4
 
 SUFFIX = {"darwin": "dylib", "win32": "dll"}
 FUNCTIONS = {torch.bfloat16: "cdequantize_blockwise_cpu_nf4_bf16", torch.float32: "cdequantize_blockwise_cpu_nf4_fp32"}
@@ -111,7 +111,7 @@ def nf4_library() -> Nf4Library | None:
 
 
 def decodes_alike(library: Nf4Library) -> bool:
-    """Whether a library decodes to the same bits as `quant.nf4`, with scales of either sign."""
+    """Whether a library decodes to the same bits as `quant.codecs.nf4`, with scales of either sign."""
     generator = torch.Generator().manual_seed(0)
     rows, columns = _CHECKED_SHAPE
     codes = torch.randint(0, 256, (rows, columns // 2), dtype=torch.uint8, generator=generator)

@@ -15,7 +15,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from ..codec import GROUP, Codec, Encoded
+from ..codecs.codec import GROUP, Codec, Encoded
 from ..modules.tensor import QuantTensor
 from .rows import LARGEST, Int8Rows
 from .sharing import MOST, share_out

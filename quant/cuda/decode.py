@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..codec import GROUP, Encoded
+from ..codecs.codec import GROUP, Encoded
+from ..codecs.nf4 import Nf4
 from ..modules.linear import QuantLinear
-from ..nf4 import Nf4
 from .launch_arguments import levels
 
 GROUPS = 16

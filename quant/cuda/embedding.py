@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..codec import GROUP
-from ..memory import SOFT_SHARES
+from ..codecs.codec import GROUP
 from ..modules.embedding import QuantEmbedding
+from ..planning.memory import SOFT_SHARES
 from . import linear, tiles
 from .launch_arguments import is_interpreted, triton_type
 from .linear import Weight

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..codec import GROUP
+from ..codecs.codec import GROUP
 from ..dtypes import short_name
 from ..modules.experts import QuantExperts
 from ..modules.tensor import QuantTensor

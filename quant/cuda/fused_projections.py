@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..codec import Encoded
+from ..codecs.codec import Encoded
 from ..dtypes import short_name
 from ..modules.linear import QuantLinear
 from .linear import CudaLinear, Weight

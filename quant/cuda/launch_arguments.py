@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..nf4 import LEVELS
+from ..codecs.nf4 import LEVELS
 from . import tiles
 from .tiles import Activations
 

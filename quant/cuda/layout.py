@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..codec import GROUP, Codec, Encoded
+from ..codecs.codec import GROUP, Codec, Encoded
 
 HALF = GROUP // 2
 

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..codec import GROUP, Codec, Encoded
+from ..codecs.codec import GROUP, Codec, Encoded
 from ..modules.linear import QuantLinear
 from ..modules.tensor import QuantTensor
 from . import tiles

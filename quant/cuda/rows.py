@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..codec import GROUP
+from ..codecs.codec import GROUP
 
 _GROUPS = 4
 

@@ -15,10 +15,10 @@ import struct
 import triton
 import triton.language as tl
 
-from ..nf4 import LEVELS
+from ..codecs.nf4 import LEVELS
 
 LEVELS_INT8 = (-127, -88, -67, -50, -36, -23, -12, 0, 10, 20, 31, 43, 56, 71, 92, 127)
-"""`quant.nf4.LEVELS` times 127, rounded."""
+"""`quant.codecs.nf4.LEVELS` times 127, rounded."""
 
 
 def _word(levels: tuple[int, ...]) -> str:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..codec import Codec
+from ..codecs.codec import Codec
 from .tensor import QuantTensor
 
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..codec import Codec
+from ..codecs.codec import Codec
 from .adapter_hook import AdapterHook
 from .tensor import QuantTensor
 

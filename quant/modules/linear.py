@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..codec import Codec
+from ..codecs.codec import Codec
 from .tensor import QuantTensor
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from ..codec import Codec
 from ..codecs import CODECS
+from ..codecs.codec import Codec
 from .embedding import QuantEmbedding
 from .experts import QuantExperts
 from .linear import QuantLinear

@@ -14,14 +14,14 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from quant.codec import GROUP, SOURCE_DTYPES, squared_error
 from quant.codecs import CODECS
+from quant.codecs.codec import GROUP, SOURCE_DTYPES, squared_error
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import QuantError
-from quant.plan import tensor_class
-from quant.reader import SourceReader
-from quant.slices import row_slices
-from quant.source import read_source
+from quant.files.reader import SourceReader
+from quant.files.slices import row_slices
+from quant.files.source import read_source
+from quant.planning.plan import tensor_class
 
 _WIDTH = 2816
 _QUANTIZED = ("experts", "attention", "dense MLP", "embedding and head", "self-conditioning")

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from localdiff.hardware import cpu_name
-from quant.codec import GROUP
 from quant.codecs import CODECS
+from quant.codecs.codec import GROUP
 from quant.cpu.bitsandbytes_library import Nf4Library, nf4_library
 from quant.cpu.products import LibraryProduct
 from quant.modules import QuantTensor

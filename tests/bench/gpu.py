@@ -42,7 +42,7 @@ CHECKS = (
     "tests/localdiff/load/test_full_width.py",
     "tests/localdiff/load/test_offload.py",
     "tests/quant/modules/test_modules.py",
-    "tests/quant/test_nf4.py",
+    "tests/quant/codecs/test_nf4.py",
 )
 """Where all tests marked `gpu` are."""
 ROWS, TOP_K, EXPERTS, WIDTH, INNER, OUT, VOCAB_SIZE = 256, 8, 128, 2816, 704, 4096, 262_144

@@ -20,7 +20,7 @@ import torch
 
 import quant.cpu.int8_weight as int8_weight
 from localdiff.engine import Engine
-from quant.int8 import Int8
+from quant.codecs.int8 import Int8
 from quant.modules import QuantTensor
 
 OUT, IN = 4096, 2816  # queries of a sliding layer, released size

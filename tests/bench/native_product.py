@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from localdiff.hardware import cpu_name
-from quant.codec import GROUP
+from quant.codecs.codec import GROUP
+from quant.codecs.nf4 import LEVELS
 from quant.cpu.bitsandbytes_library import nf4_library
-from quant.nf4 import LEVELS
 from tests.bench.expert_decode import EXPERTS, REPEATS, ROWS, SHAPES, as_it_is_done, milliseconds, random_experts
 
 SOURCE = Path(__file__).with_name("native_product.cpp")

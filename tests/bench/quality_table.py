@@ -32,9 +32,9 @@ from localdiff.bench.quality.report import table
 from localdiff.demo.skills import SKILLS
 from localdiff.engine import Engine
 from localdiff.options import GenerateOptions
-from quant.disk import Disk, put
-from quant.pool import available_workers
-from quant.writer import file_sha256
+from quant.files.disk import Disk, put
+from quant.files.writer import file_sha256
+from quant.jobs.pool import available_workers
 from tests.bench.batching import run_batched
 from tests.bench.quality_variants import write_variants
 

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from localdiff import hub
-from quant.codec import GROUP
 from quant.codecs import CODECS
+from quant.codecs.codec import GROUP
 from quant.recipe import RECIPES, Recipe
 from tests.checkpoints.quantized import quantize
 

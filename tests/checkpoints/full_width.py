@@ -19,10 +19,10 @@ from typing import Any
 import torch
 
 from localdiff import hub
-from quant.disk import Disk
+from quant.files.disk import Disk
+from quant.files.slices import row_slices
+from quant.files.writer import Layout, Part, ShardWriter
 from quant.released import Shape, released_shapes
-from quant.slices import row_slices
-from quant.writer import Layout, Part, ShardWriter
 from tests.checkpoints.released import released_config
 
 SPREAD = 0.02

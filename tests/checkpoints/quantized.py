@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 
-from quant.job import Job
-from quant.plan import make_plan
+from quant.files.source import read_source
+from quant.jobs.job import Job
+from quant.jobs.run import run
+from quant.planning.plan import make_plan
 from quant.recipe import RECIPES, Recipe
-from quant.run import run
-from quant.source import read_source
 
 
 def quantize(source: Path, output: Path, recipe: str | Recipe) -> Path:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from localdiff.model.cache import KVCache
-from quant.manifest import Manifest
-from quant.memory import Held
+from quant.files.manifest import Manifest
+from quant.planning.memory import Held
 
 
 def held_by_manifest(manifest: Manifest) -> tuple[Held, ...]:

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from quant.dtypes import HEADER_DTYPES, HEADER_NAMES, short_name
-from quant.source import read_source
+from quant.files.source import read_source
 
 
 @pytest.mark.parametrize("name", HEADER_DTYPES)

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from quant.job import Job
-from quant.manifest import read_manifest
-from quant.plan import make_plan, working_bytes
-from quant.pool import available_workers
+from quant.files.manifest import read_manifest
+from quant.files.source import read_source
+from quant.jobs.job import Job
+from quant.jobs.pool import available_workers
+from quant.jobs.run import run
+from quant.planning.plan import make_plan, working_bytes
 from quant.recipe import RECIPES
-from quant.run import run
-from quant.source import read_source
 from tests.checkpoints.full_width import write_full_width
 from tests.models.held import held_by_manifest
 

@@ -7,12 +7,12 @@ import sys
 
 
 def test_naming_a_recipe_or_an_event_loads_neither_torch_nor_bitsandbytes() -> None:
-    program = "import sys, quant, quant.events, quant.recipe; print({'torch', 'bitsandbytes'} & set(sys.modules))"
+    program = "import sys, quant, quant.jobs.events, quant.recipe; print({'torch', 'bitsandbytes'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"
 
 
 def test_a_job_never_loads_bitsandbytes() -> None:
-    program = "import sys, quant.run, quant.memory, quant.modules; print('bitsandbytes' in sys.modules)"
+    program = "import sys, quant.jobs.run, quant.planning.memory, quant.modules; print('bitsandbytes' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"

@@ -6,8 +6,8 @@ from math import prod
 
 import pytest
 
-from quant.codec import stored_bytes
 from quant.codecs import CODECS
+from quant.codecs.codec import stored_bytes
 from quant.errors import RecipeError
 from quant.recipe import RECIPES, Recipe, Rule, recipe_named
 from quant.released import released_shapes

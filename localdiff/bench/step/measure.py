@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import torch
 
-from quant.memory import PREFILL_CHUNK
+from quant.planning.memory import PREFILL_CHUNK
 
 from ...denoising import BlockSettings, Step
 from ...diffusion.noise import SeededNoise

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from quant.codecs.nf4 import LEVELS
 from quant.modules import QuantTensor, swap_modules
-from quant.nf4 import LEVELS
 from quant.recipe import Recipe
 
 from ...load.accounting import checkpoint_name

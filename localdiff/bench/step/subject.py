@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 import torch
 
-from quant.codec import stored_bytes
 from quant.codecs import CODECS
+from quant.codecs.codec import stored_bytes
 from quant.cpu.choice import prepare as prepare_cpu
-from quant.memory import SLACK, Held, MemoryAccount
+from quant.planning.memory import SLACK, Held, MemoryAccount
 from quant.recipe import Recipe, recipe_named
 from quant.released import LAYERS, MODEL
 

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from quant.codec import stored_bytes
 from quant.codecs import CODECS
+from quant.codecs.codec import stored_bytes
 
 from ...model.config import LayerConfig, ModelConfig
 from .parts import Part, Place

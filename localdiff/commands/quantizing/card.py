@@ -11,8 +11,8 @@ from pathlib import Path
 from localdiff.commands.quantizing.origin import Origin
 from localdiff.model_store import MODEL
 from localdiff.sizes import shown_size
-from quant.memory import MemoryAccount
-from quant.plan import Plan, tensor_class
+from quant.planning.memory import MemoryAccount
+from quant.planning.plan import Plan, tensor_class
 
 CARD, CHANGES, LICENSE = "README.md", "CHANGES.md", "LICENSE"
 APACHE = "apache-2.0"

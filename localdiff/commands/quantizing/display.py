@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 
 from localdiff.ui.progress import Board
-from quant.events import (
+from quant.jobs.events import (
     BytesDone,
     FileChecked,
     JobEvent,

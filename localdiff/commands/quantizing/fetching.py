@@ -15,8 +15,8 @@ from localdiff.errors import WeightsError
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.repository import CONFIG
 from quant.errors import SourceError
-from quant.source import INDEX_FILE, SourceFile, SourceStoppedError
-from quant.writer import file_sha256
+from quant.files.source import INDEX_FILE, SourceFile, SourceStoppedError
+from quant.files.writer import file_sha256
 
 
 class Fetching:

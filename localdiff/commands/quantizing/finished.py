@@ -12,8 +12,8 @@ from localdiff import paths
 from localdiff.commands.quantizing.request import QuantizeRequest
 from localdiff.hub.reference import resolve_local
 from localdiff.model_store import DEMO
-from quant.manifest import MANIFEST_FILE, Manifest
-from quant.writer import file_sha256
+from quant.files.manifest import MANIFEST_FILE, Manifest
+from quant.files.writer import file_sha256
 
 
 def difference(manifest: Manifest, target: Path, request: QuantizeRequest) -> str | None:

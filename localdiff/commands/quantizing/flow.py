@@ -36,12 +36,12 @@ from localdiff.ui.rate import shown_time
 from localdiff.ui.status import StatusLine
 from quant import recipe_named
 from quant.errors import DamagedError, OutputError
-from quant.events import JobFinished, JobStopped
-from quant.manifest import read_manifest
-from quant.output import require_free
-from quant.plan import describe_plan, make_plan
+from quant.files.manifest import read_manifest
+from quant.jobs.events import JobFinished, JobStopped
+from quant.jobs.output import require_free
+from quant.jobs.run import run
+from quant.planning.plan import describe_plan, make_plan
 from quant.recipe import Recipe
-from quant.run import run
 
 
 class Quantization:

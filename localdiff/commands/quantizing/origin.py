@@ -19,8 +19,7 @@ from localdiff.hub.reference import TEXT_FILES, resolve_local
 from localdiff.hub.repository import LEGAL_FILES, Repository, is_license, look_up
 from localdiff.model_store import MANIFEST
 from localdiff.ui.output import shell_word
-from quant.recipe import Recipe
-from quant.source import (
+from quant.files.source import (
     INDEX_FILE,
     SINGLE_FILE,
     SourceFile,
@@ -31,6 +30,7 @@ from quant.source import (
     parse_index,
     read_source,
 )
+from quant.recipe import Recipe
 
 MODEL_TYPE = "diffusion_gemma"
 EMBEDDING = "model.decoder.embed_tokens.weight"

@@ -20,15 +20,15 @@ from localdiff.hub.problems import UnreachableError
 from localdiff.sizes import counted
 from localdiff.ui.output import printable
 from quant import RECIPES
-from quant.disk import Disk
 from quant.errors import RecipeError
-from quant.gpu import Gpu, encoding_device, first_gpu
-from quant.job import Job
-from quant.memory import MemoryAccount, held_by_plan
-from quant.output import SCRATCH, Output, partial_directory
-from quant.plan import Plan, PlannedShard, describe_plan, working_bytes
-from quant.pool import available_workers
-from quant.source import SourceFile
+from quant.files.disk import Disk
+from quant.files.source import SourceFile
+from quant.jobs.job import Job
+from quant.jobs.output import SCRATCH, Output, partial_directory
+from quant.jobs.pool import available_workers
+from quant.planning.gpu import Gpu, encoding_device, first_gpu
+from quant.planning.memory import MemoryAccount, held_by_plan
+from quant.planning.plan import Plan, PlannedShard, describe_plan, working_bytes
 
 CONTEXTS = (8192, 32768)
 TOOL = f"localdiff {__version__}"

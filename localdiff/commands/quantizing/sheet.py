@@ -13,9 +13,9 @@ from localdiff import paths
 from localdiff.commands.quantizing.space import Mount
 from localdiff.sizes import counted, shown_size
 from localdiff.view.columns import aligned
-from quant.gpu import Gpu
-from quant.memory import MemoryAccount
-from quant.plan import Plan
+from quant.planning.gpu import Gpu
+from quant.planning.memory import MemoryAccount
+from quant.planning.plan import Plan
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,6 @@
 """Verification of a quantized directory against its manifest, with its messages.
 
-Knows what a user is told and what is remembered; `quant.verify` defines what sound means.
+Knows what a user is told and what is remembered; `quant.jobs.verify` defines what sound means.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from localdiff.ui.output import Output, printable
 from localdiff.ui.progress import Board, board
 from quant.codecs import CODECS
 from quant.errors import DamagedError
-from quant.events import FileChecked
-from quant.manifest import Manifest, read_manifest
-from quant.verify import verify, worst_tensors
+from quant.files.manifest import Manifest, read_manifest
+from quant.jobs.events import FileChecked
+from quant.jobs.verify import verify, worst_tensors
 
 AGAIN = "run the `localdiff quantize` command that made it again: only what is damaged is rebuilt"
 

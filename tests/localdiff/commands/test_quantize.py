@@ -14,9 +14,9 @@ from localdiff import paths
 from localdiff.commands.quantizing import space
 from localdiff.commands.quantizing.lock import locked
 from localdiff.model_store import find, stored_models
-from quant.disk import Disk
 from quant.errors import SpaceError
-from quant.manifest import read_manifest
+from quant.files.disk import Disk
+from quant.files.manifest import read_manifest
 from tests.checkpoints.weights import write_small_weights
 from tests.screens.processes import Cli, Result
 

@@ -15,7 +15,7 @@ from localdiff.commands.quantizing import space
 from localdiff.hub.reference import DEMO_DIRECTORY
 from localdiff.model_store import MODEL
 from localdiff.ui.output import Output, Stream
-from quant.manifest import read_manifest
+from quant.files.manifest import read_manifest
 from tests.checkpoints.weights import write_small_weights
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub
 from tests.localdiff.conftest import UseHub

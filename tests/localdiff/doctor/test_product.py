@@ -23,8 +23,8 @@ from localdiff.doctor.product import (
     relative_error,
 )
 from localdiff.doctor.values import Values, load_values
-from quant.codec import Encoded
 from quant.codecs import CODECS
+from quant.codecs.codec import Encoded
 from quant.cpu.experts import CpuExperts
 from quant.cuda.switches import EXPERTS
 from quant.modules import QuantExperts, QuantLinear

@@ -13,8 +13,8 @@ from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.load import load_model, loader, open_weights
 from localdiff.model.cache import KVCache
-from quant.manifest import read_manifest
-from quant.memory import MemoryAccount
+from quant.files.manifest import read_manifest
+from quant.planning.memory import MemoryAccount
 from tests.checkpoints.full_width import write_full_width
 from tests.checkpoints.quantized import quantize
 from tests.models.held import held_by_cache, held_by_manifest

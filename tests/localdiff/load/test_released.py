@@ -9,7 +9,7 @@ from localdiff.errors import ResourceError
 from localdiff.load import StoredWeights, loader
 from localdiff.load.placement import Budget, Demand, place
 from localdiff.model.config import ModelConfig
-from quant.plan import describe_plan
+from quant.planning.plan import describe_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.released import released_config
 

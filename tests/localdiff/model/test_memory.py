@@ -21,8 +21,8 @@ from localdiff.diffusion.settings import SamplerSettings
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from quant.memory import PREFILL_CHUNK
 from quant.modules import experts
+from quant.planning.memory import PREFILL_CHUNK
 from tests.checkpoints.released import released_config
 from tests.models.allocations import Allocations
 

@@ -19,7 +19,7 @@ from localdiff.static.buffers import StepBuffers
 from localdiff.static.program import Program, Shape
 from localdiff.static.reading import read_through_triton
 from quant.cuda import choice, tiles
-from quant.memory import PREFILL_CHUNK, Held, MemoryAccount
+from quant.planning.memory import PREFILL_CHUNK, Held, MemoryAccount
 from quant.released import released_shapes
 from tests.gpu.kernels import needs_triton
 from tests.models.allocations import Allocations

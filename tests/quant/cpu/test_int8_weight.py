@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quant.codec import GROUP
 from quant.codecs import CODECS
+from quant.codecs.codec import GROUP
 from quant.cpu import int8_weight
 from quant.cpu.int8_weight import RowWeight, requantized
 from quant.cpu.rows import quantize_rows

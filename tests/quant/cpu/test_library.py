@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from quant.codecs.nf4 import Nf4
 from quant.cpu import bitsandbytes_library as module
 from quant.cpu.bitsandbytes_library import FUNCTIONS, Nf4Library, decodes_alike, nf4_library
-from quant.nf4 import Nf4
 
 
 @pytest.fixture

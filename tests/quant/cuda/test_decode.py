@@ -7,13 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quant.codec import Encoded
+from quant.codecs.codec import Encoded
+from quant.codecs.nf4 import Nf4
 from quant.cuda import choice
 from quant.cuda.decode import CudaNf4, DecodedLinear, decode_tiled
 from quant.cuda.layout import tiled
 from quant.modules import QuantLinear
 from quant.modules.tensor import QuantTensor
-from quant.nf4 import Nf4
 from tests.gpu.kernels import DEVICE, HAS_CARD, needs_triton
 
 pytestmark = needs_triton

@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from quant.codecs import CODECS
+from quant.codecs.nf4 import LEVELS
 from quant.cuda.experts import CudaExperts, can_group
 from quant.cuda.layout import tiled
 from quant.cuda.rows import quantize_groups
 from quant.modules import QuantExperts, QuantTensor
-from quant.nf4 import LEVELS
 from tests.gpu.kernels import DEVICE, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]

@@ -21,8 +21,8 @@ from localdiff.load.accounting import account
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from quant.memory import PREFILL_CHUNK, Held, MemoryAccount
 from quant.modules import experts, swap_modules
+from quant.planning.memory import PREFILL_CHUNK, Held, MemoryAccount
 from quant.recipe import RECIPES
 from quant.released import released_shapes
 from tests.checkpoints.released import released_config

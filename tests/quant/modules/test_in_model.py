@@ -15,15 +15,15 @@ from localdiff.load.checkpoint import Checkpoint
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from quant.codec import Encoded
 from quant.codecs import CODECS
-from quant.job import Job
-from quant.manifest import Manifest, read_manifest
+from quant.codecs.codec import Encoded
+from quant.files.manifest import Manifest, read_manifest
+from quant.files.source import read_source
+from quant.jobs.job import Job
+from quant.jobs.run import run
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, swap_modules
-from quant.plan import make_plan
+from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
-from quant.run import run
-from quant.source import read_source
 from tests.checkpoints.layouts import Spec, write_checkpoint
 
 SPEC = Spec(layers="sf", mlp=64, expert_mlp=64, head_dim=32, full_head_dim=32, stored=torch.bfloat16)

@@ -9,7 +9,7 @@ from localdiff.bench.step.released import released_config
 from localdiff.bench.step.subject import _sketch
 from localdiff.bench.step.work import NORM_PASSES, Pass, Work, by_part
 from localdiff.model.config import ModelConfig
-from quant.plan import describe_plan
+from quant.planning.plan import describe_plan
 from quant.recipe import RECIPES, Recipe
 from tests.localdiff.bench.step.small import small_config
 

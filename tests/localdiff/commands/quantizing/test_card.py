@@ -12,7 +12,7 @@ from localdiff.commands.quantizing.card import documents, license_of
 from localdiff.commands.quantizing.origin import Origin, find_origin
 from localdiff.commands.quantizing.prospect import accounts
 from localdiff.hub.repository import Repository
-from quant.plan import Plan, make_plan
+from quant.planning.plan import Plan, make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.weights import write_small_weights
 from tests.screens.processes import ROOT

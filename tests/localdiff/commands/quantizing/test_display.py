@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from localdiff.commands.quantizing.display import Display
-from quant.events import BytesDone, FileChecked, JobStarted, ShardStarted, ShardWritten, TensorDone
+from quant.jobs.events import BytesDone, FileChecked, JobStarted, ShardStarted, ShardWritten, TensorDone
 
 
 class Board:

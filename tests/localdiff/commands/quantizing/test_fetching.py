@@ -13,9 +13,9 @@ from localdiff.commands.quantizing.origin import Origin, find_origin
 from localdiff.errors import WeightsError
 from localdiff.hub.downloads import Downloads
 from quant.errors import SourceError
-from quant.reader import SourceReader
+from quant.files.reader import SourceReader
+from quant.files.source import SourceFile, SourceStoppedError
 from quant.recipe import RECIPES
-from quant.source import SourceFile, SourceStoppedError
 from tests.checkpoints.weights import write_small_weights
 from tests.fakes.hub import Hub, Repository, hub
 from tests.localdiff.conftest import UseHub

@@ -14,9 +14,9 @@ from localdiff.commands.quantizing.origin import find_origin
 from localdiff.errors import UsageError, WeightsError
 from localdiff.hub.problems import UnreachableError
 from quant.errors import SourceError
-from quant.plan import make_plan
+from quant.files.source import read_source
+from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
-from quant.source import read_source
 from tests.checkpoints.weights import write_small_weights
 from tests.fakes.hub import COMMIT, Repository, hub
 from tests.localdiff.conftest import UseHub

@@ -12,10 +12,10 @@ from localdiff.commands.quantizing.prospect import accounts
 from localdiff.commands.quantizing.sheet import Download, Sheet, shortage
 from localdiff.commands.quantizing.space import Mount
 from localdiff.hub.problems import UnreachableError
-from quant.gpu import Gpu
-from quant.plan import describe_plan, make_plan
+from quant.files.source import read_source
+from quant.planning.gpu import Gpu
+from quant.planning.plan import describe_plan, make_plan
 from quant.recipe import RECIPES
-from quant.source import read_source
 from tests.checkpoints.weights import write_small_weights
 
 GB = 10**9

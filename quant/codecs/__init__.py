@@ -1,0 +1,19 @@
+"""The codecs by name.
+
+    codec                   the interface of all, and what they make of a weight
+    nf4, int8               the formats of this package
+    bitsandbytes_tensor     that of bitsandbytes, which is read only
+
+They know numbers; they know no names and no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from .codec import Codec
+from .int8 import Int8
+from .nf4 import Nf4
+
+CODECS: Mapping[str, Codec] = MappingProxyType({codec.name: codec for codec in (Nf4(), Int8())})

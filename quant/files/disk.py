@@ -1,0 +1,97 @@
+"""All disk writes of this package, one operation per method.
+
+Knows files and directories; knows nothing about what is in them. Tests substitute a disk that stops after any number of
+operations.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from ..errors import OutputError, SpaceError
+
+_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
+
+
+class Disk:
+    """The real disk. What was written has reached it when `sync` returns.
+
+    Every method raises `SpaceError` where the disk is full, and `OutputError` where an operation is refused or fails.
+    """
+
+    def make_directory(self, path: Path) -> None:
+        """Create a directory and its parents; it may exist."""
+        with _worded(path):
+            path.mkdir(parents=True, exist_ok=True)
+
+    def create(self, path: Path) -> BinaryIO:
+        """Create an empty file, replacing an old one."""
+        with _worded(path):
+            return path.open("wb", buffering=0)
+
+    def write(self, file: BinaryIO, offset: int, data: bytes | memoryview) -> None:
+        """Write all of `data` at a position."""
+        view = memoryview(data)
+        with _worded(file.name):
+            file.seek(offset)
+            while view:
+                view = view[file.write(view) :]
+
+    def sync(self, file: BinaryIO) -> None:
+        """Wait until the file is on the disk."""
+        with _worded(file.name):
+            os.fsync(file.fileno())
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Rename a file or directory, replacing a file of that name."""
+        with _worded(new):
+            os.replace(old, new)
+            _sync_directory(new.parent)
+
+    def remove(self, path: Path) -> None:
+        """Delete a file that may be gone already, or a whole directory."""
+        with _worded(path):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _worded(path: Path | str) -> Iterator[None]:
+    """Turns an `OSError` into an error of this package that names the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise SpaceError(
+                f"the disk is full while writing `{path}`", "free some space and run the same command again"
+            ) from error
+        raise OutputError(
+            f"`{path}` cannot be written: {error.strerror or error}", "choose a directory that you may write to"
+        ) from error
+
+
+def put(disk: Disk, path: Path, content: bytes) -> None:
+    """Write a small file atomically."""
+    partial = path.with_name(path.name + ".partial")
+    with disk.create(partial) as file:
+        disk.write(file, 0, content)
+        disk.sync(file)
+    disk.rename(partial, path)
+
+
+def _sync_directory(path: Path) -> None:
+    if os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,231 @@
+"""`quant.json`: what a quantized directory holds and where it came from.
+
+Knows the schema of `docs/format.md` and nothing about how the content is made. A manifest is text that may have been
+downloaded: everything in it is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from ..codecs import CODECS
+from ..codecs.codec import codes_shape, scales_shape
+from ..dtypes import HEADER_DTYPES, HEADER_NAMES
+from ..errors import DamagedError
+from ..recipe import Recipe, Rule
+from .writer import Part
+
+MANIFEST_FILE = "quant.json"
+FORMAT = "localdiff-quant"
+VERSION = 1
+_HASH = re.compile(r"[0-9a-f]{64}")
+_HINT = "rebuild it with the `localdiff quantize` command that made it, and `--force`"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileEntry:
+    """A file's size and SHA-256."""
+
+    nbytes: int
+    sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"bytes": self.nbytes, "sha256": self.sha256}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        if value["bytes"] < 0 or not _HASH.fullmatch(value["sha256"]):
+            raise ValueError(f"{value=}")
+        return cls(nbytes=int(value["bytes"]), sha256=value["sha256"])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardEntry:
+    """A shard's size, SHA-256 and the source file it was made from."""
+
+    nbytes: int
+    sha256: str
+    source: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"bytes": self.nbytes, "sha256": self.sha256, "source": self.source}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        file = FileEntry.from_json(value)
+        return cls(nbytes=file.nbytes, sha256=file.sha256, source=_file_name(value["source"]))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorEntry:
+    """How a tensor of the source is stored.
+
+    Attributes:
+        fate: `keep` or a codec's name.
+        shape: shape in the source.
+        dtype: type in the source, as a safetensors word.
+        shard: file that holds it.
+        error: relative RMSE of the decoded values.
+    """
+
+    fate: str
+    shape: tuple[int, ...]
+    dtype: str
+    shard: str
+    error: float
+
+    def parts(self, name: str) -> tuple[Part, ...]:
+        """What is stored for the tensor `name`."""
+        return stored_parts(name, self.fate, self.shape, self.dtype)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "fate": self.fate,
+            "shape": list(self.shape),
+            "dtype": self.dtype,
+            "shard": self.shard,
+            "error": self.error,
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        shape = tuple(int(size) for size in value["shape"])
+        if value["fate"] not in ("keep", *CODECS) or value["dtype"] not in HEADER_DTYPES or min(shape, default=0) < 0:
+            raise ValueError(f"{value=}")
+        return cls(
+            fate=value["fate"],
+            shape=shape,
+            dtype=value["dtype"],
+            shard=_file_name(value["shard"]),
+            error=float(value["error"]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest:
+    """All of `quant.json`; the attributes are its keys."""
+
+    tool: str
+    model: str | None
+    revision: str | None
+    sources: Mapping[str, FileEntry]
+    recipe: Recipe
+    tensors: Mapping[str, TensorEntry]
+    dropped: tuple[str, ...]
+    shards: Mapping[str, ShardEntry]
+    files: Mapping[str, FileEntry]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all shards."""
+        return sum(shard.nbytes for shard in self.shards.values())
+
+    def to_text(self) -> str:
+        """The content of the file."""
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "tool": self.tool,
+            "source": {"model": self.model, "revision": self.revision, "files": _json(self.sources)},
+            "recipe": {
+                "name": self.recipe.name,
+                "rules": [[rule.pattern, rule.fate] for rule in self.recipe.rules],
+            },
+            "tensors": _json(self.tensors),
+            "dropped": sorted(self.dropped),
+            "shards": _json(self.shards),
+            "files": _json(self.files),
+        }
+        content["checksum"] = hashlib.sha256(_text(content).encode()).hexdigest()
+        return _text(content)
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read the content of the file.
+
+        Raises:
+            DamagedError: it is not what `to_text` writes, or of another version.
+        """
+        try:
+            content = json.loads(text)
+            if content["format"] != FORMAT or content["version"] != VERSION:
+                raise DamagedError(
+                    f"`{MANIFEST_FILE}` has format {content['format']} {content['version']}, not {FORMAT} {VERSION}",
+                    "it was written by another version of localdiff",
+                )
+            manifest = cls._from_json(content)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise DamagedError(f"`{MANIFEST_FILE}` is damaged ({type(error).__name__}: {error})", _HINT) from error
+        if manifest.to_text() != text:
+            raise DamagedError(f"`{MANIFEST_FILE}` is damaged (its checksum does not match)", _HINT)
+        return manifest
+
+    @classmethod
+    def _from_json(cls, content: dict[str, Any]) -> Self:
+        source, recipe = content["source"], content["recipe"]
+        rules = tuple(Rule(pattern=pattern, fate=fate) for pattern, fate in recipe["rules"])
+        return cls(
+            tool=content["tool"],
+            model=source["model"],
+            revision=source["revision"],
+            sources={_file_name(name): FileEntry.from_json(entry) for name, entry in source["files"].items()},
+            recipe=Recipe(name=recipe["name"], rules=rules),
+            tensors={name: TensorEntry.from_json(entry) for name, entry in content["tensors"].items()},
+            dropped=tuple(content["dropped"]),
+            shards={_file_name(name): ShardEntry.from_json(entry) for name, entry in content["shards"].items()},
+            files={_file_name(name): FileEntry.from_json(entry) for name, entry in content["files"].items()},
+        )
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of a quantized directory.
+
+    Raises:
+        DamagedError: there is none, or it is damaged.
+    """
+    path = directory / MANIFEST_FILE
+    try:
+        return Manifest.from_text(path.read_bytes().decode("utf-8"))
+    except FileNotFoundError as error:
+        raise DamagedError(f"`{directory}` has no `{MANIFEST_FILE}`: unfinished, or not quantized", _HINT) from error
+    except OSError as error:
+        raise DamagedError(
+            f"`{path}` cannot be read ({error.strerror})", "look at the disk and its permissions"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DamagedError(f"`{path}` is damaged (it is not text)", _HINT) from error
+
+
+def stored_parts(name: str, fate: str, shape: tuple[int, ...], dtype: str) -> tuple[Part, ...]:
+    """The parts that a tensor is stored as.
+
+    Raises:
+        ValueError: its shape does not divide into groups.
+    """
+    if fate not in CODECS:
+        return (Part(name=name, dtype=dtype, shape=shape),)
+    codec = CODECS[fate]
+    return (
+        Part(name=f"{name}.codes", dtype=HEADER_NAMES[codec.codes_dtype], shape=codes_shape(codec, shape)),
+        Part(name=f"{name}.scales", dtype="BF16", shape=scales_shape(shape)),
+    )
+
+
+def _json(entries: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: entry.to_json() for name, entry in entries.items()}
+
+
+def _text(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _file_name(name: Any) -> str:
+    if not isinstance(name, str) or name in ("", ".", "..") or re.search(r"[/\\\0]", name):
+        raise ValueError(f"{name!r} is not a file name")
+    return name

@@ -1,0 +1,106 @@
+"""One weight file, read in order.
+
+Knows bytes, hashes and headers. Weights are read with plain reads into fresh buffers, never mapped, so that what has
+been used does not pile up in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from ..dtypes import HEADER_DTYPES
+from ..errors import SourceError
+from .source import HINT, SourceFile, StoredTensor, parse_header, read_start
+
+_READ = 8_000_000
+
+
+class SourceReader:
+    """One weight file, read from front to back and hashed on the way.
+
+    Args:
+        file: what it should be.
+        path: where it is.
+
+    Raises:
+        SourceError: it is not there, or has another size or header.
+    """
+
+    def __init__(self, file: SourceFile, path: Path) -> None:
+        self.file = file
+        self._hash = hashlib.sha256()
+        self._position = 0
+        try:
+            self._stream = FileIO(path)
+        except OSError as error:
+            raise SourceError(f"the weight file `{path}` cannot be read ({error.strerror})", HINT) from error
+        if path.stat().st_size != file.nbytes:
+            self._stream.close()
+            raise SourceError(f"`{path}` has {path.stat().st_size} bytes instead of {file.nbytes}", HINT)
+        try:
+            self._require_header()
+        except SourceError:
+            self._stream.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stream.close()
+
+    def rows(self, tensor: StoredTensor, part: slice) -> Tensor:
+        """Rows `[n, last]` of a tensor, all axes but its last flattened; positions must not go back.
+
+        Raises:
+            SourceError: the file ends early.
+        """
+        last = tensor.shape[-1] if tensor.shape else 1
+        self._skip(tensor.start + part.start * last * tensor.itemsize)
+        buffer = self._read((part.stop - part.start) * last * tensor.itemsize)
+        return torch.frombuffer(buffer, dtype=HEADER_DTYPES[tensor.dtype]).view(-1, last)
+
+    def sha256(self) -> str:
+        """Read on to the end, and return the hash of the whole file.
+
+        Raises:
+            SourceError: it is not the expected one.
+        """
+        self._skip(self.file.nbytes)
+        digest = self._hash.hexdigest()
+        if self.file.sha256 not in (None, digest):
+            raise SourceError(f"`{self.file.name}` is damaged (its SHA-256 is not the published one)", HINT)
+        return digest
+
+    def _require_header(self) -> None:
+        """The tensors must lie where the plan saw them."""
+        start = read_start(self.file.name, lambda count: bytes(self._read(count)))
+        if parse_header(self.file.name, start, self.file.nbytes) != self.file.tensors:
+            raise SourceError(f"`{self.file.name}` has changed since the plan was made", "run the same command again")
+
+    def _skip(self, position: int) -> None:
+        if position < self._position:
+            raise ValueError(f"{position=} lies before {self._position}")
+        while self._position < position:
+            self._read(min(_READ, position - self._position))
+
+    def _read(self, count: int) -> bytearray:
+        buffer = bytearray(count)
+        view, filled = memoryview(buffer), 0
+        while filled < count:
+            got = self._stream.readinto(view[filled:])
+            if not got:
+                raise SourceError(f"`{self.file.name}` ends early", HINT)
+            filled += got
+        self._hash.update(buffer)
+        self._position += count
+        return buffer

@@ -1,0 +1,223 @@
+"""Safetensors files as their headers describe them.
+
+Knows the file format, not what a tensor is for; headers are enough for a plan, and nothing else is read here.
+
+A safetensors file is `u64 header length | JSON header | data`; offsets in the header count from the start of the data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from ..dtypes import HEADER_DTYPES
+from ..errors import SourceError
+
+INDEX_FILE = "model.safetensors.index.json"
+SINGLE_FILE = "model.safetensors"
+MAX_HEADER = 100_000_000
+HINT = "download the weights again, or point to a complete copy"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredTensor:
+    """A tensor's place in a file, and its type and shape.
+
+    Attributes:
+        name, shape: as in the header.
+        dtype: a key of `HEADER_DTYPES`.
+        file: name of its file, or "" where only the model's description is known.
+        start: first byte in the file.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    file: str
+    start: int
+
+    @property
+    def nbytes(self) -> int:
+        """Stored bytes."""
+        return prod(self.shape) * self.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return HEADER_DTYPES[self.dtype].itemsize
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceFile:
+    """One weight file that is there, or can be fetched.
+
+    Attributes:
+        name: its name, without a path.
+        nbytes: its size.
+        sha256: what it must hash to, or None where that is unknown.
+        tensors: its tensors in the order of their bytes.
+        modified_ns: when it was last written to, where that is what tells two versions of it apart.
+    """
+
+    name: str
+    nbytes: int
+    sha256: str | None
+    tensors: tuple[StoredTensor, ...]
+    modified_ns: int | None = None
+
+
+def parse_header(file: str, start: bytes, nbytes: int) -> tuple[StoredTensor, ...]:
+    """Tensors of a file, by position.
+
+    Args:
+        file: its name, for messages and for the tensors.
+        start: its first bytes, header included.
+        nbytes: size of the whole file.
+
+    Raises:
+        SourceError: the header is cut short, impossible, or speaks of bytes that the file does not have.
+    """
+    length = header_length(file, start)
+    try:
+        header = json.loads(start[8 : 8 + length].decode("utf-8"))
+        tensors = sorted(
+            (_stored(name, entry, file, 8 + length) for name, entry in header.items() if name != "__metadata__"),
+            key=lambda tensor: (tensor.start, tensor.nbytes, tensor.name),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise SourceError(f"`{file}` has a damaged header ({type(error).__name__}: {error})", HINT) from error
+    end = 8 + length
+    for tensor in tensors:
+        if tensor.start != end:
+            raise SourceError(f"`{file}` has a damaged header (`{tensor.name}` is out of place)", HINT)
+        end += tensor.nbytes
+    if end != nbytes:
+        raise SourceError(f"`{file}` has {nbytes} bytes, where its header asks for {end}", HINT)
+    return tuple(tensors)
+
+
+def header_length(file: str, start: bytes) -> int:
+    """Bytes of the JSON header, from the first eight bytes of the file.
+
+    Raises:
+        SourceError: they hold an impossible length.
+    """
+    length = int.from_bytes(start[:8], "little")
+    if len(start) < 8 or not 2 <= length <= MAX_HEADER:
+        raise SourceError(f"`{file}` is not a safetensors file", HINT)
+    return length
+
+
+def _stored(name: str, entry: dict[str, Any], file: str, base: int) -> StoredTensor:
+    shape = tuple(entry["shape"])
+    if not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise ValueError(f"{shape=}")
+    start, end = entry["data_offsets"]
+    tensor = StoredTensor(name=name, dtype=entry["dtype"], shape=shape, file=file, start=base + start)
+    if end - start != tensor.nbytes:
+        raise ValueError(f"`{name}` has {end - start} bytes, its shape asks for {tensor.nbytes}")
+    return tensor
+
+
+def read_source(directory: Path, sha256: dict[str, str] | None = None) -> tuple[SourceFile, ...]:
+    """The weight files of a checkpoint directory, from their headers.
+
+    Args:
+        directory: holds `model.safetensors`, or an index and the files that it names.
+        sha256: what files must hash to, by name, as far as known.
+
+    Raises:
+        SourceError: files are missing, damaged, or contradict the index.
+    """
+    names, promised = _files_of(directory)
+    files = []
+    for name in names:
+        path = directory / name
+        try:
+            status = path.stat()
+            with path.open("rb") as file:
+                start = read_start(name, file.read)
+        except OSError as error:
+            raise SourceError(f"the weight file `{path}` cannot be read ({error.strerror})", HINT) from error
+        files.append(
+            SourceFile(
+                name=name,
+                nbytes=status.st_size,
+                sha256=(sha256 or {}).get(name),
+                tensors=parse_header(name, start, status.st_size),
+                modified_ns=None if name in (sha256 or {}) else status.st_mtime_ns,
+            )
+        )
+    return complete(files, promised, str(directory))
+
+
+def complete(files: Iterable[SourceFile], promised: Mapping[str, str], where: str) -> tuple[SourceFile, ...]:
+    """The same files, if together they are a whole checkpoint.
+
+    Args:
+        files: from their headers.
+        promised: tensor → file, as the index says; empty where there is none.
+        where: a directory or a Hub id, for messages.
+
+    Raises:
+        SourceError: a tensor is in two files, or not where the index says.
+    """
+    files = tuple(files)
+    held = {tensor.name: file.name for file in files for tensor in file.tensors}
+    if len(held) != sum(len(file.tensors) for file in files):
+        raise SourceError(f"two files of `{where}` hold a tensor of the same name", HINT)
+    missing = sorted(name for name, file in promised.items() if held.get(name) != file)
+    if missing:
+        raise SourceError(f"`{promised[missing[0]]}` lacks `{missing[0]}`, which `{INDEX_FILE}` promises", HINT)
+    return files
+
+
+def read_start(file: str, read: Callable[[int], bytes]) -> bytes:
+    """The first bytes of a file, header included, from a function that reads on.
+
+    Raises:
+        SourceError: they are not those of a safetensors file.
+    """
+    start = read(8)
+    return start + read(header_length(file, start))
+
+
+def _files_of(directory: Path) -> tuple[list[str], dict[str, str]]:
+    """Weight file names, and the index: tensor → file."""
+    index = directory / INDEX_FILE
+    if (directory / SINGLE_FILE).exists():  # before an index, as in `localdiff.load.checkpoint` and transformers
+        return [SINGLE_FILE], {}
+    if not index.exists():
+        raise SourceError(f"`{directory}` has neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", HINT)
+    return parse_index(index.read_bytes())
+
+
+def parse_index(content: bytes) -> tuple[list[str], dict[str, str]]:
+    """File names in order, and tensor → file, of an index.
+
+    Raises:
+        SourceError: it is not an index, or names something that is not a file beside it.
+    """
+    try:
+        promised = json.loads(content.decode("utf-8"))["weight_map"]
+        names = sorted(set(promised.values()))
+        if not names or any(not isinstance(name, str) or Path(name).name != name for name in names):
+            raise ValueError("it names no files, or a path")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise SourceError(f"`{INDEX_FILE}` is damaged ({type(error).__name__}: {error})", HINT) from error
+    return names, promised
+
+
+class SourceStoppedError(Exception):
+    """Fetching weight files was stopped before this one arrived."""
+
+
+def described(shapes: Mapping[str, Sequence[int]]) -> tuple[StoredTensor, ...]:
+    """Tensors in BF16 of which only names and shapes are known."""
+    return tuple(
+        StoredTensor(name=name, dtype="BF16", shape=tuple(shape), file="", start=0) for name, shape in shapes.items()
+    )

@@ -1,0 +1,133 @@
+"""Writes one shard to the disk.
+
+Knows the safetensors layout and how a file is written atomically; knows nothing about codecs. The header is known
+before the first weight, so parts are written to their places as they come, and no shard is ever held in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from ..dtypes import HEADER_DTYPES
+from .disk import Disk
+
+ALIGNMENT = 64
+PARTIAL = ".partial"
+_READ = 8_000_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """A tensor as it is stored: the codes or the scales of a weight, or a weight that is kept.
+
+    Attributes:
+        name: stored name.
+        dtype: word for its type in a header.
+        shape: its shape.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Stored bytes."""
+        return prod(self.shape) * self.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return HEADER_DTYPES[self.dtype].itemsize
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """A shard's header and the place of each of its parts, in bytes from the start of the file."""
+
+    header: bytes
+    starts: dict[str, int]
+    nbytes: int
+
+    @classmethod
+    def of(cls, parts: Iterable[Part]) -> Self:
+        """The layout of `docs/format.md`: multiples of 64 bytes first, the rest by falling element size."""
+        ordered = sorted(parts, key=lambda part: (part.nbytes % ALIGNMENT != 0, -part.itemsize, part.name))
+        entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
+        end = 0
+        for part in ordered:
+            offsets = [end, end + part.nbytes]
+            entries[part.name] = {"dtype": part.dtype, "shape": list(part.shape), "data_offsets": offsets}
+            end += part.nbytes
+        text = json.dumps(entries, separators=(",", ":")).encode()
+        text += b" " * (-(8 + len(text)) % ALIGNMENT)
+        header = len(text).to_bytes(8, "little") + text
+        starts, position = {}, len(header)
+        for part in ordered:
+            starts[part.name] = position
+            position += part.nbytes
+        return cls(header=header, starts=starts, nbytes=len(header) + end)
+
+
+class ShardWriter:
+    """Writes one shard under a name that says it is unfinished.
+
+    Args:
+        disk: where to.
+        path: the shard's final path.
+        layout: its parts.
+    """
+
+    def __init__(self, disk: Disk, path: Path, layout: Layout) -> None:
+        self._disk, self._path, self._layout = disk, path, layout
+        self._partial = path.with_name(path.name + PARTIAL)
+        self._file = disk.create(self._partial)
+        disk.write(self._file, 0, layout.header)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def write(self, name: str, element: int, values: Tensor) -> None:
+        """Write `values` into a part, from its element number `element` on."""
+        offset = self._layout.starts[name] + element * values.itemsize
+        self._disk.write(self._file, offset, tensor_bytes(values))
+
+    def finish(self) -> str:
+        """Put the finished shard in its place; returns its SHA-256, taken from what was written."""
+        self._disk.sync(self._file)
+        self._file.close()
+        if self._partial.stat().st_size != self._layout.nbytes:
+            raise ValueError(f"{self._partial} should have {self._layout.nbytes} bytes")
+        digest = file_sha256(self._partial)
+        self._disk.rename(self._partial, self._path)
+        return digest
+
+
+def tensor_bytes(values: Tensor) -> memoryview:
+    """The bytes of a tensor, without a copy where it lies on the CPU in one piece."""
+    flat = values.detach().cpu().contiguous().view(-1).view(torch.uint8)
+    return flat.numpy().data
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_READ):
+            digest.update(block)
+    return digest.hexdigest()

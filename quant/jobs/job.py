@@ -1,0 +1,101 @@
+"""The description of a quantization job.
+
+Knows everything that decides the output, and what two runs must have in common; knows nothing about the disk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+
+from ..files.manifest import FileEntry, ShardEntry, TensorEntry
+from ..files.source import SourceFile
+from ..planning.plan import Plan
+
+JOB_FILE = "job.json"
+"""File that only an unfinished output has."""
+
+Content: TypeAlias = Path | bytes | Callable[[], bytes]
+"""A file to copy, its content, or what fetches it and may raise `SourceStoppedError`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Everything that decides the output, and how it is made.
+
+    Attributes:
+        plan: what is stored how.
+        output: directory that the result gets.
+        open_source: gives a weight file's path while its shard is made; raises `SourceStoppedError` if it was told
+            to stop before the file was there.
+        tool: name and version of the program, for the manifest.
+        model, revision: where the weights came from, for the manifest.
+        files: the other files of the output.
+        workers: slices that are encoded at a time.
+        device: where they are encoded; each run of a job may use another one.
+        force: replace a finished output, and drop an unfinished other job, of the same directory.
+    """
+
+    plan: Plan
+    output: Path
+    open_source: Callable[[SourceFile], AbstractContextManager[Path]]
+    tool: str
+    model: str | None = None
+    revision: str | None = None
+    files: Mapping[str, Content] = field(default_factory=dict)
+    workers: int = 1
+    device: torch.device = torch.device("cpu")
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise ValueError(f"{self.workers=} should be at least 1")
+        if not self.plan.shards:
+            raise ValueError("a plan without weight files cannot be carried out")
+
+    def identity(self) -> dict[str, Any]:
+        """What two runs must have in common for one to continue the other, as JSON values.
+
+        The device is not part of it: weights are encoded on a GPU only while it has room, and a GPU that is busy by now
+        is no reason to start over. A few nf4 scales may then differ in the last bit from those of the other device.
+        """
+        sources = [shard.source for shard in self.plan.shards]
+        return {
+            "tool": self.tool,
+            "model": self.model,
+            "revision": self.revision,
+            "rules": [[rule.pattern, rule.fate] for rule in self.plan.recipe.rules],
+            "sources": {file.name: [file.nbytes, file.sha256, file.modified_ns] for file in sources},
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Note:
+    """What the manifest will say about a finished shard."""
+
+    shard: ShardEntry
+    source: FileEntry
+    tensors: Mapping[str, TensorEntry]
+
+    def to_bytes(self) -> bytes:
+        content = {
+            "shard": self.shard.to_json(),
+            "source": self.source.to_json(),
+            "tensors": {name: entry.to_json() for name, entry in self.tensors.items()},
+        }
+        return json.dumps(content, indent=2).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Note:
+        value = json.loads(content)
+        return cls(
+            shard=ShardEntry.from_json(value["shard"]),
+            source=FileEntry.from_json(value["source"]),
+            tensors={name: TensorEntry.from_json(entry) for name, entry in value["tensors"].items()},
+        )

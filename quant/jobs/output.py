@@ -1,0 +1,292 @@
+"""The output directory of a job, from its unfinished to its published state.
+
+Knows the output directory in all its states; knows nothing about codecs. `prepare` can resume from every state between
+two operations:
+
+    (nothing) ─► NAME.partial/ with job.json ─► + shards and notes ─► + index, manifest ─► NAME/
+                       ▲                                                     │ damaged
+                       └──────────── sound shards keep their notes ◄─────────┘
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..errors import DamagedError, OutputError
+from ..files.disk import Disk, put
+from ..files.manifest import MANIFEST_FILE, Manifest, ShardEntry, read_manifest
+from ..files.writer import PARTIAL
+from .events import FileChecked
+from .job import JOB_FILE, Job, Note
+from .verify import verify
+
+NOTE = ".json"
+SCRATCH = "source.partial"
+"""Directory in the unfinished output where `Job.open_source` may keep files that it fetched."""
+
+
+_LITTER = {".DS_Store", "Thumbs.db", "desktop.ini"}
+"""Files that desktops leave in folders."""
+
+
+def partial_directory(output: Path) -> Path:
+    """Where an output lies while it is unfinished."""
+    return output.with_name(output.name + PARTIAL)
+
+
+def discarded_directory(output: Path) -> Path:
+    """The name of an output, or of what was to become one, that is being deleted."""
+    return output.with_name(output.name + ".discarded")
+
+
+def require_free(output: Path, *, force: bool = False) -> None:
+    """Refuse a path that is taken by something other than a quantized model, or that lies in one.
+
+    Args:
+        force: whether what is there will be replaced; it may then hold nothing that is not the model's.
+
+    Raises:
+        OutputError: it exists and is not a quantized model, or not only one, or is part of one.
+    """
+    if any((folder / MANIFEST_FILE).exists() for folder in output.absolute().parents):
+        raise OutputError(f"`{output}` is inside a quantized model", "choose a directory beside it")
+    if _occupied(output) and not (output / MANIFEST_FILE).exists():
+        raise OutputError(f"`{output}` exists and is not a quantized model", "choose another directory")
+    if force and (foreign := _foreign(output)):
+        raise OutputError(
+            f"`{foreign[0]}` in `{output}` is not the model's, and would be deleted with it",
+            "move it elsewhere, or choose another directory",
+        )
+
+
+class Output:
+    """The output directory of a job, finished or not.
+
+    Attributes:
+        directory: the unfinished one.
+        notes: the finished shards, once `prepare` has run.
+        promised: SHA-256 that source files had when an output under repair was made.
+    """
+
+    def __init__(self, job: Job, disk: Disk) -> None:
+        self._job, self._disk = job, disk
+        self._target = job.output
+        self._garbage = discarded_directory(job.output)
+        self.directory = partial_directory(job.output)
+        self.notes: dict[str, Note] = {}
+        self.promised: dict[str, str] = {}
+
+    def finished(self) -> frozenset[str]:
+        """Shards that need not be made again, as far as can be told without reading them; changes nothing."""
+        if (self.directory / MANIFEST_FILE).exists():
+            shards = (shard.file for shard in self._job.plan.shards)
+            return frozenset(shard for shard in shards if (self.directory / shard).exists())
+        if self._read_job()[0] != self._job.identity():
+            return frozenset()
+        return frozenset(self._noted())
+
+    def prepare(self) -> Iterator[FileChecked]:
+        """Make the directory ready to write into, and find out what an earlier run has finished.
+
+        Yields:
+            One event for each file of a finished output that had to be checked.
+
+        Raises:
+            OutputError: the output is there and sound, or something else is in the way.
+        """
+        require_free(self._target, force=self._job.force)
+        if self._garbage.exists():
+            self._disk.remove(self._garbage)
+        if (self.directory / MANIFEST_FILE).exists():
+            self._require_replaceable()
+            yield from self._reopen()
+        elif _occupied(self._target):
+            yield from self._look_at_target()
+        if _occupied(self.directory):
+            self._resume()
+        if not (self.directory / JOB_FILE).exists():
+            self._disk.make_directory(self.directory)
+            self._put_job()
+
+    def note(self, shard: str, note: Note) -> None:
+        """Mark a shard as finished."""
+        put(self._disk, self.directory / (shard + NOTE), note.to_bytes())
+        self.notes[shard] = note
+
+    def publish(self) -> None:
+        """Rename the finished, verified directory to its final name, replacing an old one.
+
+        Raises:
+            OutputError: something that may not be replaced has taken that name in the meantime.
+        """
+        self._require_replaceable()
+        for shard in self._job.plan.shards:
+            self._disk.remove(self.directory / (shard.file + NOTE))
+        self._disk.remove(self.directory / SCRATCH)
+        self._disk.remove(self.directory / JOB_FILE)
+        if _occupied(self._target):
+            self._disk.rename(self._target, self._garbage)
+        self._disk.rename(self.directory, self._target)
+        self._disk.remove(self._garbage)
+
+    def _require_replaceable(self) -> None:
+        """Refuse to replace anything but a quantized model, and that one too unless it was asked for."""
+        require_free(self._target, force=self._job.force)
+        if _occupied(self._target) and not self._job.force:
+            raise self._already_there()
+
+    def _already_there(self) -> OutputError:
+        return OutputError(f"`{self._target}` already exists", "`--force` replaces it")
+
+    def _look_at_target(self) -> Iterator[FileChecked]:
+        """A directory has the output's name: refuse it, replace it later, or repair it now."""
+        if self._job.force:
+            return
+        try:
+            manifest, problem = read_manifest(self._target), None
+            for checked in verify(self._target):
+                problem = problem or checked.problem
+                yield checked
+        except DamagedError as error:
+            raise OutputError(f"`{self._target}` exists, and {error.message}", "`--force` rebuilds it") from error
+        if problem is None or not self._belongs(manifest):
+            raise self._already_there()
+        if _occupied(self.directory):
+            raise OutputError(
+                f"`{self._target}` is damaged, and `{self.directory}` holds an unfinished job",
+                "`--force` finishes that job and puts it in its place",
+            )
+        self._disk.rename(self._target, self.directory)
+        yield from self._reopen()
+
+    def _reopen(self) -> Iterator[FileChecked]:
+        """Turn a directory with a manifest back into an unfinished one that keeps its sound shards."""
+        try:
+            manifest = read_manifest(self.directory)
+        except DamagedError:
+            if (self.directory / JOB_FILE).exists():
+                self._disk.remove(self.directory / MANIFEST_FILE)
+            else:
+                self._discard()
+            return
+        if not self._belongs(manifest):
+            if not self._job.force:
+                raise self._other_job()
+            self._discard()
+            return
+        sound = []
+        for checked in verify(self.directory):
+            sound += [checked.file] if checked.problem is None else []
+            yield checked
+        self.promised = {name: entry.sha256 for name, entry in manifest.sources.items()}
+        self._put_job()
+        for name, shard in manifest.shards.items():
+            if name in sound:
+                self.note(name, _note(manifest, name, shard))
+        self._disk.remove(self.directory / MANIFEST_FILE)
+
+    def _resume(self) -> None:
+        """Read the notes of an unfinished directory of this very job; drop another one if that was asked for."""
+        job, sources = self._read_job()
+        if job is None and any(path.suffix != PARTIAL for path in self.directory.iterdir()):
+            raise OutputError(f"`{self.directory}` is in the way", "move it, or choose another directory")
+        if job != self._job.identity():
+            if job is not None and not self._job.force:
+                raise self._other_job()
+            self._discard()
+            return
+        self.promised = sources
+        self.notes = self._noted()
+
+    def _noted(self) -> dict[str, Note]:
+        """Shards of the unfinished directory that are there with their notes."""
+        notes = {}
+        for shard in self._job.plan.shards:
+            note = _read_note(self.directory / (shard.file + NOTE))
+            path = self.directory / shard.file
+            if note and path.exists() and path.stat().st_size == shard.nbytes:
+                notes[shard.file] = note
+        return notes
+
+    def _discard(self) -> None:
+        """Delete the unfinished directory, under a name that says so should the deletion be cut short."""
+        self._disk.rename(self.directory, self._garbage)
+        self._disk.remove(self._garbage)
+
+    def _other_job(self) -> OutputError:
+        job = self._read_job()[0]
+        revision = job.get("revision") if isinstance(job, dict) else None
+        go_on = "finish that one"
+        if isinstance(revision, str) and revision != self._job.revision:
+            go_on = f"`--revision {revision}` continues it"
+        return OutputError(
+            f"`{self.directory}` holds an unfinished job with other settings or weights",
+            f"{go_on}, or `--force` starts over",
+        )
+
+    def _belongs(self, manifest: Manifest) -> bool:
+        """Whether this job would write that manifest."""
+        sources = {shard.source.name: shard.source for shard in self._job.plan.shards}
+        return (
+            manifest.tool == self._job.tool
+            and manifest.model == self._job.model
+            and manifest.revision == self._job.revision
+            and manifest.recipe == self._job.plan.recipe
+            and manifest.sources.keys() == sources.keys()
+            and all(
+                sources[name].nbytes == entry.nbytes and sources[name].sha256 in (None, entry.sha256)
+                for name, entry in manifest.sources.items()
+            )
+        )
+
+    def _put_job(self) -> None:
+        content = {"job": self._job.identity(), "sources": self.promised}
+        put(self._disk, self.directory / JOB_FILE, json.dumps(content, indent=2).encode())
+
+    def _read_job(self) -> tuple[Any, dict[str, str]]:
+        try:
+            content = json.loads((self.directory / JOB_FILE).read_bytes())
+            return content["job"], dict(content["sources"])
+        except (FileNotFoundError, NotADirectoryError):
+            return None, {}
+        except OSError as error:
+            raise OutputError(
+                f"`{self.directory}` cannot be read: {error.strerror}", "choose a directory that you may write to"
+            ) from error
+        except (ValueError, KeyError, TypeError):
+            return "unreadable", {}
+
+
+def _occupied(path: Path) -> bool:
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
+
+
+def _foreign(output: Path) -> list[str]:
+    """Names in a quantized model's directory that are not the model's; a damaged manifest tells of folders only."""
+    entries = sorted(output.iterdir()) if output.is_dir() else []
+    folders = [path.name for path in entries if path.is_dir()]
+    try:
+        manifest = read_manifest(output)
+    except DamagedError:
+        return folders
+    own = {MANIFEST_FILE, *manifest.shards, *manifest.files}
+    return [*folders, *(path.name for path in entries if not path.is_dir() and path.name not in own | _LITTER)]
+
+
+def _note(manifest: Manifest, name: str, shard: ShardEntry) -> Note:
+    return Note(
+        shard=shard,
+        source=manifest.sources[shard.source],
+        tensors={tensor: entry for tensor, entry in manifest.tensors.items() if entry.shard == name},
+    )
+
+
+def _read_note(path: Path) -> Note | None:
+    """A shard's note, or None where it is missing or invalid: then the shard is made again."""
+    try:
+        return Note.from_bytes(path.read_bytes())
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None

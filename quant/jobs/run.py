@@ -1,0 +1,153 @@
+"""Runs a quantization job, from the first byte to the renamed directory.
+
+    source files ─► shards and their notes ─► other files ─► index ─► manifest ─► verify ─► rename ─► NAME/
+
+Knows the order of steps; knows nothing about number formats or progress bars. Stopped anywhere, the same job resumes at
+the first unfinished shard, and its output is the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+from ..files.disk import Disk, put
+from ..files.manifest import MANIFEST_FILE, FileEntry, Manifest, read_manifest
+from ..files.source import INDEX_FILE, SourceStoppedError
+from ..files.writer import file_sha256
+from ..planning.plan import shard_layout
+from .events import JobEvent, JobFinished, JobStarted, JobStopped, ShardStarted, ShardWritten
+from .job import Content, Job
+from .output import Output
+from .pool import slice_pool
+from .shard import make_shard
+from .verify import require_sound, verify, worst_tensors
+
+
+def run(
+    job: Job,
+    *,
+    disk: Disk | None = None,
+    cancelled: Callable[[], bool] = lambda: False,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[JobEvent]:
+    """Carry out a job.
+
+    Args:
+        job: what to do.
+        disk: where to; the real one by default.
+        cancelled: asked between slices and between files; once it says yes, the job ends with `JobStopped`.
+        clock: seconds, for the rate.
+
+    Raises:
+        OutputError: the output is there already, or something is in its way.
+        SourceError: a weight file is missing, damaged, or holds values that are not finite.
+        SpaceError: the disk is full.
+        DamagedError: what was written does not verify.
+    """
+    disk = disk or Disk()
+    output = Output(job, disk)
+    shards = job.plan.shards
+    for checked in output.prepare():
+        yield checked
+        if cancelled():
+            yield JobStopped(finished=len(output.finished()), shards=len(shards))
+            return
+    try:
+        files = {name: _content(content) for name, content in job.files.items()}
+    except SourceStoppedError:
+        yield JobStopped(finished=len(output.notes), shards=len(shards))
+        return
+    missing = [shard for shard in shards if shard.file not in output.notes]
+    source_bytes = sum(shard.source.nbytes for shard in missing)
+    yield JobStarted(shards=len(shards), finished=len(output.notes), source_bytes=source_bytes, workers=job.workers)
+    watch = _Watch(clock)
+    with slice_pool(job.workers) as pool:
+        for number, shard in enumerate(shards, 1):
+            if shard.file not in output.notes:
+                yield ShardStarted(
+                    shard=shard.file, source=shard.source.name, number=number, source_bytes=shard.source.nbytes
+                )
+                with suppress(SourceStoppedError), watch.waiting(job.open_source(shard.source)) as path:
+                    yield from make_shard(job, output, shard, path, disk=disk, pool=pool, cancelled=cancelled)
+            if shard.file not in output.notes:
+                yield JobStopped(finished=len(output.notes), shards=len(shards))
+                return
+            if shard in missing:
+                yield ShardWritten(shard=shard.file, number=number, nbytes=shard.nbytes)
+    seconds = watch.seconds()
+    _finish(job, files, output, disk)
+    for checked in verify(output.directory):
+        yield checked
+        require_sound(checked)
+        if cancelled():
+            yield JobStopped(finished=len(shards), shards=len(shards))
+            return
+    output.publish()
+    manifest = read_manifest(job.output)
+    yield JobFinished(
+        directory=str(job.output),
+        nbytes=manifest.nbytes,
+        source_bytes=source_bytes,
+        seconds=seconds,
+        worst=worst_tensors(manifest),
+    )
+
+
+class _Watch:
+    """Seconds of work, without those of waiting for a source file."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._start = clock()
+        self._waited = 0.0
+
+    @contextmanager
+    def waiting(self, opening: AbstractContextManager[Path]) -> Iterator[Path]:
+        """Open a source file; the time that takes does not count."""
+        before = self._clock()
+        with opening as path:
+            self._waited += self._clock() - before
+            yield path
+
+    def seconds(self) -> float:
+        return self._clock() - self._start - self._waited
+
+
+def _content(content: Content) -> bytes:
+    if isinstance(content, bytes):
+        return content
+    return content.read_bytes() if isinstance(content, Path) else content()
+
+
+def _finish(job: Job, contents: Mapping[str, bytes], output: Output, disk: Disk) -> None:
+    """Write everything that is not a shard; the manifest last."""
+    files: dict[str, FileEntry] = {}
+    for name, content in {**contents, INDEX_FILE: _index(job)}.items():
+        put(disk, output.directory / name, content)
+        files[name] = FileEntry(nbytes=len(content), sha256=file_sha256(output.directory / name))
+    notes = [output.notes[shard.file] for shard in job.plan.shards]
+    manifest = Manifest(
+        tool=job.tool,
+        model=job.model,
+        revision=job.revision,
+        sources={note.shard.source: note.source for note in notes},
+        recipe=job.plan.recipe,
+        tensors={name: entry for note in notes for name, entry in note.tensors.items()},
+        dropped=job.plan.dropped,
+        shards={shard.file: note.shard for shard, note in zip(job.plan.shards, notes, strict=True)},
+        files=files,
+    )
+    put(disk, output.directory / MANIFEST_FILE, manifest.to_text().encode())
+
+
+def _index(job: Job) -> bytes:
+    weight_map = {name: shard.file for shard in job.plan.shards for name in shard_layout(shard.tensors).starts}
+    content: Mapping[str, object] = {
+        "metadata": {"total_size": job.plan.stored_bytes},
+        "weight_map": weight_map,
+    }
+    return (json.dumps(content, indent=2, sort_keys=True) + "\n").encode()

@@ -1,0 +1,161 @@
+"""One shard: a source file is read slice by slice, encoded, measured and written.
+
+    source file ─► slices ─► [encode, decode, measure] × workers ─► shard.partial ─► fsync, rename ─► note
+
+Knows how a tensor becomes its stored parts and how large its error is; knows nothing about the other shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..codecs import CODECS
+from ..codecs.codec import SOURCE_DTYPES, Encoded, NotFiniteError, squared_error
+from ..errors import DamagedError, SourceError
+from ..files.disk import Disk
+from ..files.manifest import FileEntry, ShardEntry, TensorEntry
+from ..files.reader import SourceReader
+from ..files.slices import row_slices
+from ..files.source import SourceFile
+from ..files.writer import ShardWriter
+from ..planning.plan import PlannedShard, PlannedTensor, shard_layout
+from .events import BytesDone, JobEvent, TensorDone
+from .job import Job, Note
+from .output import Output
+from .pool import SlicePool
+
+_DIGITS = 6
+
+
+def make_shard(
+    job: Job,
+    output: Output,
+    shard: PlannedShard,
+    path: Path,
+    *,
+    disk: Disk,
+    pool: SlicePool,
+    cancelled: Callable[[], bool],
+) -> Iterator[JobEvent]:
+    """Read the source file at `path`, write its shard and note it, unless the job is cancelled meanwhile.
+
+    Raises:
+        SourceError: the file is damaged, or holds values that are not finite.
+        DamagedError: a tensor's error is over its codec's limit.
+        SpaceError: the disk is full.
+    """
+    tensors: dict[str, TensorEntry] = {}
+    promised = output.promised.get(shard.source.name)
+    with (
+        SourceReader(_promising(shard.source, promised), path) as reader,
+        ShardWriter(disk, output.directory / shard.file, shard_layout(shard.tensors)) as writer,
+    ):
+        for tensor in shard.tensors:
+            total = _Error()
+            for rows in _rows(job, tensor, reader, writer, pool):
+                total += rows.error
+                yield BytesDone(name=tensor.name, source_bytes=rows.source_bytes)
+                if cancelled():
+                    return
+            error = round(total.relative, _DIGITS) if tensor.fate in CODECS else 0.0
+            _require_small(tensor, error)
+            tensors[tensor.name] = TensorEntry(
+                fate=tensor.fate,
+                shape=tensor.source.shape,
+                dtype=tensor.source.dtype,
+                shard=shard.file,
+                error=error,
+            )
+            yield TensorDone(name=tensor.name, fate=tensor.fate, error=error)
+        hashed = FileEntry(nbytes=shard.source.nbytes, sha256=reader.sha256())
+        digest = writer.finish()
+    entry = ShardEntry(nbytes=shard.nbytes, sha256=digest, source=shard.source.name)
+    output.note(shard.file, Note(shard=entry, source=hashed, tensors=tensors))
+
+
+@dataclass(slots=True)
+class _Error:
+    """A squared error and what it is relative to."""
+
+    squared: float = 0.0
+    norm: float = 0.0
+
+    def __iadd__(self, other: _Error) -> _Error:
+        self.squared += other.squared
+        self.norm += other.norm
+        return self
+
+    @property
+    def relative(self) -> float:
+        return float((self.squared / self.norm) ** 0.5) if self.norm else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of a tensor that have been written."""
+
+    error: _Error
+    source_bytes: int
+
+
+def _rows(
+    job: Job, tensor: PlannedTensor, reader: SourceReader, writer: ShardWriter, pool: SlicePool
+) -> Iterator[_Rows]:
+    """Process one tensor, a slice at a time."""
+    stored, name = tensor.source, tensor.name
+    read = (reader.rows(stored, part) for part in row_slices(stored.shape, stored.itemsize))
+    if tensor.fate == "keep":
+        element = 0
+        for rows in read:
+            if rows.dtype in SOURCE_DTYPES and not bool(torch.isfinite(rows).all()):
+                raise _not_finite(tensor)
+            writer.write(name, element, rows)
+            element += rows.numel()
+            yield _Rows(error=_Error(), source_bytes=rows.nbytes)
+        return
+    codes = scales = 0
+    try:
+        for encoded, error, source_bytes in pool.map(partial(_encode, tensor.fate, job.device), read):
+            writer.write(f"{name}.codes", codes, encoded.codes)
+            writer.write(f"{name}.scales", scales, encoded.scales)
+            codes, scales = codes + encoded.codes.numel(), scales + encoded.scales.numel()
+            yield _Rows(error=error, source_bytes=source_bytes)
+    except NotFiniteError as error:
+        raise _not_finite(tensor) from error
+
+
+def _encode(codec_name: str, device: torch.device, rows: Tensor) -> tuple[Encoded, _Error, int]:
+    codec = CODECS[codec_name]
+    there = rows.to(device)
+    encoded = codec.encode(there)
+    error = _Error(*squared_error(codec.decode(encoded), there))
+    return Encoded(codes=encoded.codes.cpu(), scales=encoded.scales.cpu()), error, rows.nbytes
+
+
+def _require_small(tensor: PlannedTensor, error: float) -> None:
+    limit = CODECS[tensor.fate].error_limit if tensor.fate in CODECS else 0.0
+    if error > limit:
+        raise DamagedError(
+            f"`{tensor.name}` loses {error:.1%} as {tensor.fate}, where {limit:.0%} is the limit",
+            "these weights do not suit that format: recipe `int8` keeps more of them, `bf16` everything",
+        )
+
+
+def _not_finite(tensor: PlannedTensor) -> SourceError:
+    return SourceError(
+        f"`{tensor.name}` in `{tensor.source.file}` holds values that are not finite",
+        "the weights are damaged: download them again",
+    )
+
+
+def _promising(file: SourceFile, sha256: str | None) -> SourceFile:
+    """The same file with what is known of its hash."""
+    if file.sha256 is not None or sha256 is None:
+        return file
+    return SourceFile(name=file.name, nbytes=file.nbytes, sha256=sha256, tensors=file.tensors)

@@ -1,0 +1,116 @@
+"""Verifies a quantized directory against its manifest.
+
+Knows what makes a directory sound (`docs/format.md`); repairs nothing. Every byte of every listed file is read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from ..codecs import CODECS
+from ..codecs.codec import SOURCE_DTYPES
+from ..dtypes import HEADER_DTYPES
+from ..errors import DamagedError, SourceError
+from ..files.manifest import FileEntry, Manifest, ShardEntry, read_manifest
+from ..files.reader import SourceReader
+from ..files.slices import row_slices
+from ..files.source import SourceFile, StoredTensor, parse_header, read_start
+from ..files.writer import Part, file_sha256
+from .events import FileChecked
+
+_WORST = 5
+"""Tensors that are named."""
+
+
+def verify(directory: Path) -> Iterator[FileChecked]:
+    """Check a directory, a file at a time.
+
+    Yields:
+        One event a file, damaged or not, shards first.
+
+    Raises:
+        DamagedError: the manifest is missing or damaged, so that nothing can be checked.
+    """
+    manifest = read_manifest(directory)
+    for name, shard in manifest.shards.items():
+        yield FileChecked(file=name, nbytes=shard.nbytes, problem=_shard_problem(directory, name, shard, manifest))
+    for name, file in manifest.files.items():
+        yield FileChecked(file=name, nbytes=file.nbytes, problem=_file_problem(directory / name, file))
+
+
+def require_sound(checked: FileChecked) -> None:
+    """Raise the problem that a check found, if it found one.
+
+    Raises:
+        DamagedError: with the problem as its sentence.
+    """
+    if checked.problem is not None:
+        raise DamagedError(
+            checked.problem, "run the `localdiff quantize` command that made it again; only damaged shards are rebuilt"
+        )
+
+
+def worst_tensors(manifest: Manifest) -> tuple[tuple[str, str, float], ...]:
+    """The tensors with the largest errors in units of what their codec should keep: name, fate, error."""
+    errors = [(name, tensor.fate, tensor.error) for name, tensor in manifest.tensors.items() if tensor.fate in CODECS]
+    errors.sort(key=lambda entry: (-entry[2] / CODECS[entry[1]].error_limit, entry[0]))
+    return tuple(errors[:_WORST])
+
+
+def _file_problem(path: Path, entry: FileEntry) -> str | None:
+    try:
+        return _content_problem(path, entry)
+    except OSError as error:
+        return f"`{path.name}` cannot be read: {error.strerror}"
+
+
+def _content_problem(path: Path, entry: FileEntry) -> str | None:
+    if not path.is_file():
+        return f"`{path.name}` is missing"
+    if path.stat().st_size != entry.nbytes:
+        return f"`{path.name}` has {path.stat().st_size} bytes instead of {entry.nbytes}"
+    if file_sha256(path) != entry.sha256:
+        return f"`{path.name}` does not match its manifest (SHA-256 differs)"
+    return None
+
+
+def _shard_problem(directory: Path, name: str, entry: ShardEntry, manifest: Manifest) -> str | None:
+    path = directory / name
+    if not path.is_file():
+        return f"`{name}` is missing"
+    if path.stat().st_size != entry.nbytes:
+        return f"`{name}` has {path.stat().st_size} bytes instead of {entry.nbytes}"
+    members = {tensor: stored for tensor, stored in manifest.tensors.items() if stored.shard == name}
+    expected = {part for tensor, stored in members.items() for part in stored.parts(tensor)}
+    try:
+        with path.open("rb") as file:
+            start = read_start(name, file.read)
+        tensors = parse_header(name, start, entry.nbytes)
+        if {Part(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape) for tensor in tensors} != expected:
+            return f"`{name}` does not hold the tensors that its manifest lists"
+        source = SourceFile(name=name, nbytes=entry.nbytes, sha256=None, tensors=tensors)
+        with SourceReader(source, path) as reader:
+            endless = [tensor.name for tensor in tensors if not _is_finite(reader, tensor)]
+            if reader.sha256() != entry.sha256:
+                return f"`{name}` does not match its manifest (SHA-256 differs)"
+    except SourceError as error:
+        return error.message
+    except OSError as error:
+        return f"`{name}` cannot be read: {error.strerror}"
+    if endless:
+        return f"`{name}` holds values that are not finite, in `{endless[0]}`"
+    for tensor, stored in members.items():
+        limit = CODECS[stored.fate].error_limit if stored.fate in CODECS else 0.0
+        if not 0 <= stored.error <= limit:
+            return f"`{tensor}` has a relative error of {stored.error:.4g}, over the limit {limit:.4g} of {stored.fate}"
+    return None
+
+
+def _is_finite(reader: SourceReader, tensor: StoredTensor) -> bool:
+    if HEADER_DTYPES[tensor.dtype] not in SOURCE_DTYPES:
+        return True
+    parts = row_slices(tensor.shape, tensor.itemsize)
+    return all(bool(torch.isfinite(reader.rows(tensor, part)).all()) for part in parts)

@@ -1,0 +1,177 @@
+"""Estimates how much device memory a model takes, from names and shapes alone.
+
+Knows the peak memory of a step of this model; allocates and measures nothing. The plan shows it before a download, the
+loader asks for it before it fills a GPU. GB is 10⁹ bytes.
+
+    weights (by class)  +  key-value cache (at a context)  +  step buffers  +  slack
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from ..released import CANVAS, WINDOW
+from .plan import Plan, tensor_class
+
+ACTIVATION_BYTES = 2
+PREFILL_CHUNK = 1024
+"""Most rows of a prompt in one pass: what the engine takes and this account assumes."""
+SLACK = 500_000_000
+"""What a CUDA context takes (0.3 to 0.4 GB) and what an allocator cannot use. A budget, not a measurement."""
+
+SOFT_SHARES = 11
+"""Sums in fp32 that a GPU makes a soft embedding of (`quant.cuda.embedding`)."""
+
+_BLOCK = 8 * 1024 * 1024
+"""Elements of a block in which logits are read and attention scores are computed."""
+_READING = 2 * 4
+"""Bytes per element while logits are read: scores and probabilities in fp32."""
+_SCORES = 3 * 4
+"""Bytes per attention score: fp32 scores and their softmax, and both in 16 bits."""
+_DECODE_ROWS = 4096
+_DECODE_BYTES = 8
+"""Decoding holds a weight as fp32, as the result, and its code as an index or a float."""
+
+_KEYS = re.compile(r"model\.decoder\.layers\.(\d+)\.self_attn\.k_proj\.weight")
+_EMBEDDING = "model.decoder.embed_tokens.weight"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """A tensor that a model holds: its name and shape in the source, and the bytes it is stored in."""
+
+    name: str
+    shape: tuple[int, ...]
+    nbytes: int
+
+
+def held_by_plan(plan: Plan) -> tuple[Held, ...]:
+    """What a model made by a plan will hold."""
+    return tuple(
+        Held(name=tensor.name, shape=tensor.source.shape, nbytes=tensor.stored_bytes)
+        for tensor in plan.tensors
+        if tensor.fate != "drop"
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryAccount:
+    """Bytes on one device, with one sequence.
+
+    Attributes:
+        weights: tensor class → bytes.
+        cache: keys and values of the whole context.
+        buffers: the most that one step or one chunk of a prompt holds besides.
+        slack: what the device and the allocator keep for themselves.
+    """
+
+    weights: dict[str, int]
+    cache: int
+    buffers: int
+    slack: int
+
+    @classmethod
+    def of(
+        cls,
+        held: Iterable[Held],
+        *,
+        context: int,
+        window: int = WINDOW,
+        canvas: int = CANVAS,
+        activation_bytes: int = ACTIVATION_BYTES,
+        slack: int = SLACK,
+    ) -> Self:
+        """The account of a model.
+
+        Args:
+            held: its tensors.
+            context: positions that the cache is made for.
+            window: positions that a sliding layer sees, itself included.
+            canvas: positions of a canvas.
+            activation_bytes: bytes of an activation, which keys and values are stored as too.
+            slack: bytes to leave.
+        """
+        held = tuple(held)
+        weights: dict[str, int] = {}
+        for tensor in held:
+            label = tensor_class(tensor.name)
+            weights[label] = weights.get(label, 0) + tensor.nbytes
+        return cls(
+            weights=weights,
+            cache=cache_bytes(held, context=context, window=window, itemsize=activation_bytes),
+            buffers=_Step(held, context, canvas, max(canvas, min(PREFILL_CHUNK, context)), activation_bytes).peak(),
+            slack=slack,
+        )
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return sum(self.weights.values()) + self.cache + self.buffers + self.slack
+
+
+def cache_bytes(held: Iterable[Held], *, context: int, window: int, itemsize: int = ACTIVATION_BYTES) -> int:
+    """Bytes of keys and values: full layers keep `context` positions, sliding ones the last `window - 1`.
+
+    A layer is full where it has no `v_proj`; its values are cached beside its keys all the same.
+    """
+    shapes = {tensor.name: tensor.shape for tensor in held}
+    total = 0
+    for name, shape in shapes.items():
+        if _KEYS.fullmatch(name):
+            slots = min(window - 1, context) if _is_sliding(name, shapes) else context
+            total += 2 * shape[0] * slots * itemsize
+    return total
+
+
+def _is_sliding(keys: str, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    return keys.replace("k_proj", "v_proj") in shapes
+
+
+class _Step:
+    """The most that a pass holds besides weights and cache.
+
+    Args:
+        held: tensors of the model.
+        context: positions of the cache.
+        canvas: rows of a canvas.
+        rows: most rows of one pass.
+        itemsize: bytes of an activation.
+    """
+
+    def __init__(self, held: Iterable[Held], context: int, canvas: int, rows: int, itemsize: int) -> None:
+        self._shapes = {tensor.name: tensor.shape for tensor in held}
+        self._vocab_size, self._width = self._shapes[_EMBEDDING]
+        self._context, self._canvas, self._rows, self._itemsize = context, canvas, rows, itemsize
+
+    def peak(self) -> int:
+        """The peak of a pass through the layers, of the head with the reading of its logits, or of two recorded steps.
+
+        A step frees its logits before the next one makes its own; its prediction stays as one embedding per row. On a
+        GPU, though, a recorded step keeps its memory while one of another shape is run.
+        """
+        logits = self._canvas * self._vocab_size * self._itemsize
+        reading = _READING * max(self._vocab_size, min(_BLOCK, self._canvas * self._vocab_size))
+        decoding = min(_DECODE_ROWS, self._vocab_size) * self._width * _DECODE_BYTES
+        belief = self._canvas * self._width * (self._itemsize + 4)
+        recorded = logits + self._canvas * self._width * (4 * SOFT_SHARES + 4 + 2 * self._itemsize)
+        return belief + max(logits + max(reading, decoding), self._layer(), 2 * recorded)
+
+    def _layer(self) -> int:
+        """One layer: rows of activations, one expert or projection decoded, keys and values it reads, scores."""
+        layers = {name: shape for name, shape in self._shapes.items() if name.startswith("model.decoder.layers.")}
+        two_axes = [shape for shape in layers.values() if len(shape) == 2]
+        experts = [shape[1:] for shape in layers.values() if len(shape) == 3]
+        decoded = max((out * in_ for out, in_ in (*two_axes, *experts)), default=0) * _DECODE_BYTES
+        widest = max((max(shape) for shape in two_axes), default=self._width)
+        activations = self._rows * (4 * widest * self._itemsize + 3 * self._width * 4)
+        seen = self._context + self._rows
+        full = [shape[0] for name, shape in layers.items() if _KEYS.fullmatch(name) and not _is_sliding(name, layers)]
+        read = 2 * max(full, default=0) * seen * self._itemsize
+        queries = [shape[0] for name, shape in layers.items() if name.endswith("self_attn.q_proj.weight")]
+        smallest_head = min((shape[0] for name, shape in layers.items() if name.endswith("q_norm.weight")), default=1)
+        heads = max(queries, default=0) // smallest_head
+        scores = _SCORES * min(_BLOCK, heads * self._rows * seen)
+        return max(decoded, read + scores) + activations

@@ -1,0 +1,192 @@
+"""A plan: how a recipe stores each tensor of a checkpoint, from file headers alone.
+
+Knows names, shapes and bytes; reads no weights and writes nothing. A plan is shown to the user before anything happens,
+and a job then carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from ..codecs import CODECS
+from ..codecs.codec import SOURCE_DTYPES
+from ..dtypes import HEADER_DTYPES
+from ..errors import RecipeError
+from ..files.manifest import stored_parts
+from ..files.slices import SLICE_BYTES
+from ..files.source import SourceFile, StoredTensor, described
+from ..files.writer import Layout
+from ..recipe import Fate, Recipe
+from ..released import released_shapes
+
+CLASSES = {
+    "experts": "model.decoder.layers.*.experts.*",
+    "attention": "model.decoder.layers.*.self_attn.?_proj.weight",
+    "dense MLP": "model.decoder.layers.*.mlp.*",
+    "embedding and head": "model.decoder.embed_tokens.weight",
+    "self-conditioning": "model.decoder.self_conditioning.*_proj.weight",
+    "vision": "model.encoder.*vision*",
+    "norms, router, scalars": "*",
+}
+"""Tensor classes in the order in which they are tried and shown."""
+
+_BUFFERS = 9
+"""Working memory of a slice in units of its source bytes: itself, its codes, three fp32 copies to measure the error."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedTensor:
+    """One tensor of the source and its fate."""
+
+    source: StoredTensor
+    fate: Fate
+    stored_bytes: int
+
+    @property
+    def name(self) -> str:
+        """Its name in the source."""
+        return self.source.name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedShard:
+    """One shard of the output.
+
+    Attributes:
+        file: its name.
+        source: the file it is made from.
+        tensors: what it stores, in the order of the source.
+        nbytes: its size, header included.
+    """
+
+    file: str
+    source: SourceFile
+    tensors: tuple[PlannedTensor, ...]
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassTotal:
+    """Sums over the tensors of one class."""
+
+    tensors: int
+    source_bytes: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """A recipe applied to a checkpoint.
+
+    Attributes:
+        recipe: with its layer numbers filled in.
+        tensors: every tensor of the source, dropped ones included.
+        shards: the output's shards; none where only the model's description is known.
+    """
+
+    recipe: Recipe
+    tensors: tuple[PlannedTensor, ...]
+    shards: tuple[PlannedShard, ...]
+
+    @property
+    def source_bytes(self) -> int:
+        """Bytes of all tensors of the source, or of the files to be read where they are known."""
+        if self.shards:
+            return sum(shard.source.nbytes for shard in self.shards)
+        return sum(tensor.source.nbytes for tensor in self.tensors)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of all stored tensors: the weights that a model of this recipe holds."""
+        return sum(tensor.stored_bytes for tensor in self.tensors)
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Names that are not stored, sorted."""
+        return tuple(sorted(tensor.name for tensor in self.tensors if tensor.fate == "drop"))
+
+    def by_class(self) -> dict[str, ClassTotal]:
+        """Totals of each tensor class that occurs."""
+        members: dict[str, list[PlannedTensor]] = {name: [] for name in CLASSES}
+        for tensor in self.tensors:
+            members[tensor_class(tensor.name)].append(tensor)
+        return {
+            name: ClassTotal(
+                tensors=len(group),
+                source_bytes=sum(tensor.source.nbytes for tensor in group),
+                stored_bytes=sum(tensor.stored_bytes for tensor in group),
+            )
+            for name, group in members.items()
+            if group
+        }
+
+
+def make_plan(recipe: Recipe, files: Iterable[SourceFile]) -> Plan:
+    """The plan for weight files of which the headers are known.
+
+    Raises:
+        RecipeError: a tensor has no rule, or cannot be stored as its rule says.
+    """
+    files = tuple(files)
+    resolved = recipe.resolved(tensor.name for file in files for tensor in file.tensors)
+    planned = {file.name: tuple(_planned(resolved, tensor) for tensor in file.tensors) for file in files}
+    stored = {file.name: tuple(tensor for tensor in planned[file.name] if tensor.fate != "drop") for file in files}
+    sources = [file for file in files if stored[file.name]]
+    shards = tuple(_shard(number, len(sources), file, stored[file.name]) for number, file in enumerate(sources, 1))
+    tensors = tuple(tensor for file in files for tensor in planned[file.name])
+    return Plan(recipe=resolved, tensors=tensors, shards=shards)
+
+
+def describe_plan(recipe: Recipe, tensors: Iterable[StoredTensor] | None = None) -> Plan:
+    """The plan for tensors of which only names and shapes are known; for the released checkpoint by default.
+
+    Raises:
+        RecipeError: as `make_plan`.
+    """
+    known = tuple(described(released_shapes()) if tensors is None else tensors)
+    resolved = recipe.resolved(tensor.name for tensor in known)
+    return Plan(recipe=resolved, tensors=tuple(_planned(resolved, tensor) for tensor in known), shards=())
+
+
+def tensor_class(name: str) -> str:
+    """The key of `CLASSES` that a tensor belongs to."""
+    return next(label for label, pattern in CLASSES.items() if fnmatchcase(name, pattern))
+
+
+def working_bytes(workers: int) -> int:
+    """Peak memory that a job allocates for weights, with `workers` slices being encoded and as many waiting."""
+    return SLICE_BYTES * workers * (_BUFFERS + 1)
+
+
+def _planned(recipe: Recipe, tensor: StoredTensor) -> PlannedTensor:
+    fate = recipe.fate(tensor.name)
+    if fate == "drop":
+        return PlannedTensor(source=tensor, fate=fate, stored_bytes=0)
+    if fate in CODECS and HEADER_DTYPES[tensor.dtype] not in SOURCE_DTYPES:
+        raise RecipeError(
+            f"`{tensor.name}` has the type {tensor.dtype}, which is not quantized to {fate}",
+            "quantize the original weights (BF16, F16 or F32)",
+        )
+    try:
+        parts = stored_parts(tensor.name, fate, tensor.shape, tensor.dtype)
+    except ValueError as error:
+        raise RecipeError(
+            f"`{tensor.name}` cannot be stored as {fate} ({error})", "recipe `bf16` keeps every tensor as it is"
+        ) from error
+    return PlannedTensor(source=tensor, fate=fate, stored_bytes=sum(part.nbytes for part in parts))
+
+
+def _shard(number: int, count: int, source: SourceFile, tensors: tuple[PlannedTensor, ...]) -> PlannedShard:
+    file = f"model-{number:05d}-of-{count:05d}.safetensors"
+    return PlannedShard(file=file, source=source, tensors=tensors, nbytes=shard_layout(tensors).nbytes)
+
+
+def shard_layout(tensors: Iterable[PlannedTensor]) -> Layout:
+    """Header and places of the parts of a shard."""
+    return Layout.of(
+        part
+        for tensor in tensors
+        for part in stored_parts(tensor.name, tensor.fate, tensor.source.shape, tensor.source.dtype)
+    )

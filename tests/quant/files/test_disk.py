@@ -1,0 +1,64 @@
+"""The disk in its one special state: full."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from quant.errors import OutputError, SpaceError
+from quant.files.disk import Disk
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_a_sentence_that_names_the_file() -> None:
+    with FULL.open("wb", buffering=0) as file, pytest.raises(SpaceError, match="/dev/full") as caught:
+        Disk().write(file, 0, b"x")
+    assert caught.value.exit_code == 4
+    assert "same command" in (caught.value.hint or "")
+
+
+def test_a_short_write_is_continued(tmp_path: Path) -> None:
+    class Slow:
+        """Takes three bytes at a time, as a pipe or a network disk may."""
+
+        name = "slow"
+
+        def __init__(self, file: BinaryIO) -> None:
+            self.file = file
+
+        def seek(self, offset: int) -> int:
+            return self.file.seek(offset)
+
+        def write(self, data: memoryview) -> int:
+            return self.file.write(data[:3])
+
+    with Disk().create(tmp_path / "a") as file:
+        Disk().write(Slow(file), 2, b"0123456789")  # type: ignore[arg-type]
+    assert (tmp_path / "a").read_bytes() == b"\0\x000123456789"
+
+
+def test_removes_files_directories_and_what_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "directory" / "inner").mkdir(parents=True)
+    (tmp_path / "file").write_text("x")
+    for name in ("directory", "file", "nothing"):
+        Disk().remove(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_disk_refuses_is_a_sentence_that_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    disk = Disk()
+    below = tmp_path / "file" / "below"
+    for attempt in (
+        lambda: disk.make_directory(below),
+        lambda: disk.create(below),
+        lambda: disk.rename(tmp_path / "file", below),
+        lambda: disk.rename(tmp_path / "nothing", tmp_path / "x"),
+    ):
+        with pytest.raises(OutputError, match="cannot be written: ") as caught:
+            attempt()
+        assert caught.value.hint

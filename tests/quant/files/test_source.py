@@ -1,0 +1,186 @@
+"""Reading safetensors files: headers, order, hashes, and everything that can be wrong with them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from localdiff.load.checkpoint import Checkpoint
+from quant.errors import SourceError
+from quant.files.reader import SourceReader
+from quant.files.slices import row_slices
+from quant.files.source import SourceFile, described, parse_header, read_source, read_start
+from quant.released import released_shapes
+from tests.checkpoints.weights import small_weights, write_small_weights
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return write_small_weights(tmp_path / "model")
+
+
+def test_finds_every_tensor_of_every_file(directory: Path) -> None:
+    files = {file.name: file for file in read_source(directory)}
+    expected = small_weights()
+    assert files.keys() == expected.keys()
+    for name, tensors in expected.items():
+        found = {tensor.name: (tensor.shape, tensor.dtype) for tensor in files[name].tensors}
+        assert found == {tensor: (tuple(value.shape), "BF16") for tensor, value in tensors.items()}
+        assert files[name].nbytes == (directory / name).stat().st_size
+
+
+def test_a_single_file_needs_no_index(tmp_path: Path) -> None:
+    save_file({"a": torch.zeros(3, 4)}, tmp_path / "model.safetensors")
+    (file,) = read_source(tmp_path)
+    assert [(tensor.name, tensor.shape, tensor.dtype) for tensor in file.tensors] == [("a", (3, 4), "F32")]
+
+
+def test_a_single_file_is_read_before_shards_as_the_loader_does(directory: Path) -> None:
+    save_file({"a": torch.zeros(3, 4)}, directory / "model.safetensors")
+    (directory / "config.json").write_text("{}")
+    tensors = [tensor.name for file in read_source(directory) for tensor in file.tensors]
+    assert tuple(tensors) == Checkpoint(directory).names() == ("a",)
+
+
+def test_reads_the_same_values_as_safetensors_and_hashes_the_file(directory: Path) -> None:
+    file = read_source(directory)[0]
+    expected = load_file(directory / file.name)
+    with SourceReader(file, directory / file.name) as reader:
+        for tensor in file.tensors:
+            rows = [reader.rows(tensor, part) for part in row_slices(tensor.shape, tensor.itemsize, limit=700)]
+            assert torch.equal(torch.cat(rows).view(tensor.shape), expected[tensor.name])
+        assert reader.sha256() == hashlib.sha256((directory / file.name).read_bytes()).hexdigest()
+
+
+def test_what_is_skipped_is_hashed_too(directory: Path) -> None:
+    file = read_source(directory)[0]
+    with SourceReader(file, directory / file.name) as reader:
+        reader.rows(file.tensors[3], slice(0, 1))
+        assert reader.sha256() == hashlib.sha256((directory / file.name).read_bytes()).hexdigest()
+
+
+def test_a_wrong_hash_is_an_error(directory: Path) -> None:
+    file = read_source(directory, {"model-00001-of-00003.safetensors": "0" * 64})[0]
+    with SourceReader(file, directory / file.name) as reader, pytest.raises(SourceError, match="SHA-256"):
+        reader.sha256()
+
+
+def test_a_file_that_shrank_since_it_was_planned_is_an_error(directory: Path) -> None:
+    file = read_source(directory)[0]
+    path = directory / file.name
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(SourceError, match="bytes instead of"):
+        SourceReader(file, path)
+
+
+def test_a_file_that_is_gone_is_an_error(directory: Path) -> None:
+    file = read_source(directory)[0]
+    with pytest.raises(SourceError, match="cannot be read"):
+        SourceReader(file, directory / "elsewhere")
+
+
+def header(entries: dict[str, Any]) -> bytes:
+    text = json.dumps(entries).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+def entry(start: int, end: int, **changes: Any) -> dict[str, Any]:
+    return {"dtype": "U8", "shape": [end - start], "data_offsets": [start, end]} | changes
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff" * 8,
+        (1 << 40).to_bytes(8, "little"),
+        (50).to_bytes(8, "little") + b"{}",
+        header({"a": entry(0, 9)}),
+        header({"a": entry(1, 4)}),
+        header({"a": entry(0, 3), "b": entry(2, 4)}),
+        header({"a": entry(0, 2), "b": entry(3, 4)}),
+        header({"a": entry(0, 4, dtype="Q4")}),
+        header({"a": entry(0, 4, shape=[5])}),
+        header({"a": entry(0, 4, shape=[-4])}),
+        header({"a": entry(0, 4, shape="4")}),
+        header({"a": entry(0, 4, data_offsets=[4])}),
+        header({"a": 7}),
+        header([]),  # type: ignore[arg-type]
+        b"\x04\0\0\0\0\0\0\0\xff\xff\xff\xff",
+        (100_000).to_bytes(8, "little") + b"[" * 100_000,
+    ],
+    ids=range(17),
+)
+def test_impossible_headers_are_named_errors(content: bytes) -> None:
+    with pytest.raises(SourceError, match="bad.safetensors"):
+        parse_header("bad.safetensors", content, len(content) + 4)
+
+
+@pytest.mark.parametrize("length", [0, 1, 100_000_001, 1 << 63])
+def test_no_more_is_read_of_a_header_than_one_can_have(length: int) -> None:
+    asked: list[int] = []
+
+    def read(count: int) -> bytes:
+        asked.append(count)
+        return length.to_bytes(8, "little")[:count]
+
+    with pytest.raises(SourceError, match="`bad.safetensors` is not a safetensors file"):
+        read_start("bad.safetensors", read)
+    assert asked == [8]
+
+
+def test_a_missing_file_is_named(directory: Path) -> None:
+    (directory / "model-00003-of-00003.safetensors").unlink()
+    with pytest.raises(SourceError, match="model-00003"):
+        read_source(directory)
+
+
+def test_an_empty_directory_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="neither"):
+        read_source(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "index",
+    ["{", "[]", '{"weight_map": {}}', '{"weight_map": {"a": "../x"}}', '{"weight_map": {"a": 1}}', "[" * 100_000],
+    ids=lambda index: index[:40],
+)
+def test_a_damaged_index_is_an_error(directory: Path, index: str) -> None:
+    (directory / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(SourceError, match="index.json` is damaged"):
+        read_source(directory)
+
+
+def test_an_index_that_promises_too_much_is_an_error(directory: Path) -> None:
+    path = directory / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    index["weight_map"]["ghost"] = "model-00001-of-00003.safetensors"
+    path.write_text(json.dumps(index))
+    with pytest.raises(SourceError, match="ghost"):
+        read_source(directory)
+
+
+def test_a_tensor_in_two_files_is_an_error(directory: Path) -> None:
+    name = "model-00002-of-00003.safetensors"
+    tensors = load_file(directory / name) | {"model.decoder.norm.weight": torch.zeros(1)}
+    save_file(tensors, directory / name)
+    with pytest.raises(SourceError, match="same name"):
+        read_source(directory)
+
+
+def test_described_tensors_have_sizes() -> None:
+    assert sum(tensor.nbytes for tensor in described(released_shapes())) == 51_647_562_456
+
+
+def test_a_hash_takes_the_place_of_the_time_of_change(directory: Path) -> None:
+    known = "model-00001-of-00003.safetensors"
+    files = {file.name: file for file in read_source(directory, {known: "0" * 64})}
+    assert (files[known].sha256, files[known].modified_ns) == ("0" * 64, None)
+    other: SourceFile = files["model-00003-of-00003.safetensors"]
+    assert (other.sha256, other.modified_ns) == (None, (directory / other.name).stat().st_mtime_ns)

@@ -1,0 +1,132 @@
+"""A job that is told to stop, at each of the places where it listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from quant.files.disk import Disk
+from quant.files.manifest import MANIFEST_FILE
+from quant.files.source import SourceFile, SourceStoppedError, read_source
+from quant.jobs.events import FileChecked, JobFinished, JobStarted, JobStopped, ShardStarted
+from quant.jobs.job import Job
+from quant.jobs.output import SCRATCH, Output, discarded_directory, partial_directory
+from quant.jobs.run import run
+from quant.planning.plan import make_plan
+from quant.recipe import RECIPES
+from tests.checkpoints.weights import write_small_weights
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    source = write_small_weights(tmp_path / "model")
+
+    @contextmanager
+    def open_source(file: SourceFile) -> Iterator[Path]:
+        yield source / file.name
+
+    return Job(
+        plan=make_plan(RECIPES["4bit"], read_source(source)),
+        output=tmp_path / "out",
+        open_source=open_source,
+        tool="test 1",
+        files={"config.json": source / "config.json"},
+    )
+
+
+def when(events: list[object], kind: type) -> Callable[[], bool]:
+    """Whether an event of that kind has been seen."""
+    return lambda: any(isinstance(event, kind) for event in events)
+
+
+def run_until(job: Job, kind: type) -> list[object]:
+    """Run a job and stop it at the first event of a kind."""
+    events: list[object] = []
+    for event in run(job, cancelled=when(events, kind)):
+        events.append(event)
+    return events
+
+
+def test_while_the_result_is_checked(job: Job) -> None:
+    events = run_until(job, FileChecked)
+    assert events[-1] == JobStopped(finished=2, shards=2)
+    assert sum(isinstance(event, FileChecked) for event in events) == 1
+    assert not job.output.exists()
+    again = list(run(job))
+    assert not [event for event in again if isinstance(event, ShardStarted)]
+    assert isinstance(again[-1], JobFinished)
+
+
+def test_while_a_finished_but_damaged_output_is_checked(job: Job) -> None:
+    list(run(job))
+    shard = job.output / "model-00002-of-00002.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-1] + b"!")
+    assert isinstance(run_until(job, FileChecked)[-1], JobStopped)
+    assert (job.output / MANIFEST_FILE).exists()
+    assert isinstance(list(run(job))[-1], JobFinished)
+
+
+def test_while_a_source_file_is_waited_for(job: Job) -> None:
+    opened = []
+
+    @contextmanager
+    def one_file_and_no_more(file: SourceFile) -> Iterator[Path]:
+        opened.append(file.name)
+        if len(opened) > 1:
+            raise SourceStoppedError
+        with job.open_source(file) as path:
+            yield path
+
+    events = list(run(replace(job, open_source=one_file_and_no_more)))
+    assert events[-1] == JobStopped(finished=1, shards=2)
+    assert len(opened) == 2
+    again = list(run(job))
+    assert [event for event in again if isinstance(event, JobStarted)][0].finished == 1
+
+
+def test_while_a_small_file_is_waited_for(job: Job) -> None:
+    def stopped() -> bytes:
+        raise SourceStoppedError
+
+    events = list(run(replace(job, files={"tokenizer.json": stopped})))
+    assert events == [JobStopped(finished=0, shards=2)]
+    assert isinstance(list(run(job))[-1], JobFinished)
+
+
+def test_what_is_finished_can_be_told_without_touching_anything(job: Job, tmp_path: Path) -> None:
+    def finished() -> frozenset[str]:
+        before = sorted(tmp_path.rglob("*"))
+        found = Output(job, Disk()).finished()
+        assert sorted(tmp_path.rglob("*")) == before
+        return found
+
+    assert finished() == frozenset()
+    run_until(job, ShardStarted)
+    assert finished() == frozenset()
+    events: list[object] = []
+    for event in run(job, cancelled=lambda: sum(isinstance(event, ShardStarted) for event in events) == 2):
+        events.append(event)
+    assert finished() == {"model-00001-of-00002.safetensors"}
+    assert Output(replace(job, tool="other"), Disk()).finished() == frozenset()
+    run_until(job, FileChecked)
+    assert finished() == {shard.file for shard in job.plan.shards}
+
+
+def test_what_was_fetched_for_the_job_is_not_part_of_the_output(job: Job, tmp_path: Path) -> None:
+    scratch = partial_directory(job.output) / SCRATCH
+
+    @contextmanager
+    def fetched(file: SourceFile) -> Iterator[Path]:
+        with job.open_source(file) as path:
+            scratch.mkdir(exist_ok=True)
+            (scratch / file.name).write_bytes(path.read_bytes())
+            yield scratch / file.name
+
+    list(run(replace(job, open_source=fetched)))
+    assert {path.name for path in tmp_path.iterdir()} == {"model", "out"}
+    assert not (job.output / SCRATCH).exists()
+    assert not discarded_directory(job.output).exists()
