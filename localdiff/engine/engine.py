@@ -39,7 +39,7 @@ from ..identity import ModelIdentity
 from ..loading import LoadProgress, tell_nobody
 from ..model.diffusion_gemma import DiffusionGemma
 from ..options import DRAWN_SEED_BITS, GenerateOptions
-from ..static import Denoiser
+from ..steps import Denoiser
 from ..text.detok import ReplyDecoder
 from ..text.prompt import Prompt, prompt_ids
 from ..text.template import ChatTemplate

@@ -35,7 +35,7 @@ from ..load import (
 )
 from ..loading import LoadProgress, tell_nobody
 from ..model.diffusion_gemma import DiffusionGemma
-from ..static import Denoiser, runs
+from ..steps import Denoiser, runs
 from ..text.template import ChatTemplate
 from ..text.tokenizer import Tokenizer
 from .arguments import device_of, positive, reference_of, text_of

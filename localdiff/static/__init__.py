@@ -8,15 +8,7 @@
     program      a step over one bucket of the cache
     recording    CUDA graphs, which a program's runs replay from the second one on
     outcome      what the host reads of a step
-    path         which parts of a step are static, captured, fused or in Triton
-    denoiser     blocks, through such programs or on the plain path
-    trial        whether its kernels run here
+    steps        the steps of a block: sent, run and asked for, each before the last one is over
 
 On a CPU the same code runs eagerly, and is tested there against `localdiff.denoising`.
 """
-
-from .denoiser import Denoiser
-from .path import StepPath
-from .trial import runs
-
-__all__ = ["Denoiser", "StepPath", "runs"]

@@ -29,7 +29,7 @@ from localdiff.engine import Engine
 from localdiff.model.attention import Attend, attend_cached
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.static import Denoiser
+from localdiff.steps import Denoiser
 
 R = TypeVar("R")
 

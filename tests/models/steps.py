@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.static import Denoiser, StepPath
+from localdiff.steps import Denoiser, StepPath
 
 
 def denoiser_of(model: DiffusionGemma, **parts: bool) -> Denoiser:

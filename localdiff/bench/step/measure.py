@@ -26,7 +26,7 @@ from ...diffusion.noise import SeededNoise
 from ...diffusion.settings import SamplerSettings
 from ...model.cache import KVCache
 from ...model.diffusion_gemma import DiffusionGemma
-from ...static import Denoiser
+from ...steps import Denoiser
 from .parts import PartClock, Place, waiter
 from .routing import Routing
 

@@ -10,7 +10,7 @@ import torch
 from localdiff.doctor import kernels
 from localdiff.engine import Engine
 from localdiff.options import GenerateOptions
-from localdiff.static import Denoiser
+from localdiff.steps import Denoiser
 from quant.cuda.support import Lack
 from tests.models import tiny
 from tests.models.steps import denoiser_of

@@ -16,7 +16,7 @@ from localdiff.load import LoadedModel, StoredWeights, load_model, loader, open_
 from localdiff.load.placement import Placement
 from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
-from localdiff.static import Denoiser
+from localdiff.steps import Denoiser
 from quant.cuda import choice
 from quant.cuda.experts import CudaExperts
 from tests.checkpoints.layouts import Spec, write_checkpoint

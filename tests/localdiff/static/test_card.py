@@ -15,7 +15,7 @@ from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.static import Denoiser
+from localdiff.steps import Denoiser
 from quant.cuda import soft
 from quant.cuda.experts import CudaExperts
 from quant.cuda.tiles import Activations

@@ -24,8 +24,9 @@ from localdiff.errors import WeightsError
 from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
 from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
-from localdiff.static import Denoiser, StepPath, outcome
-from quant.switch import SwitchError
+from localdiff.static import outcome
+from localdiff.static.steps import StaticSteps
+from localdiff.steps import Denoiser
 from tests.gpu.kernels import needs_interpreter
 from tests.models import tiny
 from tests.models.steps import denoiser_of
@@ -95,7 +96,7 @@ def test_a_ring_that_fills_up_on_the_way(tmp_path: Path, how: Any) -> None:
 def test_it_really_is_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = engine(tmp_path, static=True, fuses_commits=True)
     monkeypatch.setattr(type(made.model), "denoise", None)
-    monkeypatch.setattr("localdiff.static.denoiser.denoise_block", None)
+    monkeypatch.setattr("localdiff.steps.denoiser.denoise_block", None)
     finished = list(made.generate(PROMPT, options()))[-1]
     assert isinstance(finished, RunFinished)
     assert len(finished.stats.blocks) == 5
@@ -215,7 +216,7 @@ def test_with_attention_in_triton_one_program_serves_every_length() -> None:
             canvas = torch.arange(tiny.CANVAS)
             found += [step.event for step in denoiser.denoise_block(cache, canvas, SeededNoise(0), block)]
         assert_same([found[1]], [found[0]])
-    assert [shape.bucket for shape in denoisers[1]._programs] == [600]
+    assert [shape.bucket for shape in denoisers[1]._static._programs] == [600]
 
 
 @pytest.mark.parametrize("near", [0.0, outcome.NEAR])
@@ -224,12 +225,12 @@ def test_a_step_is_sent_for_nothing_only_where_nothing_told_of_the_end(
 ) -> None:
     launches: list[int] = []
 
-    def counted(denoiser: Denoiser, block: Any, step: int, *commit: Any) -> Any:
+    def counted(steps: StaticSteps, block: Any, step: int, *commit: Any) -> Any:
         launches.append(step)
-        return launch(denoiser, block, step, *commit)
+        return launch(steps, block, step, *commit)
 
-    launch = Denoiser._launch
-    monkeypatch.setattr(Denoiser, "_launch", counted)
+    launch = StaticSteps._launch
+    monkeypatch.setattr(StaticSteps, "_launch", counted)
     monkeypatch.setattr(outcome, "NEAR", near)
     values = options(stability=0, confidence=1.6)
     found = list(engine(tmp_path, static=True).generate(PROMPT, values))
@@ -259,44 +260,3 @@ def test_logits_that_are_no_numbers_are_an_error() -> None:
     steps = denoiser_of(network, static=True).denoise_block(cache, torch.arange(tiny.CANVAS), SeededNoise(0), block)
     with pytest.raises(WeightsError, match="the logits of block 2, step 1 are not finite"):
         list(steps)
-
-
-def test_on_a_cpu_nothing_changes_by_itself() -> None:
-    denoiser = Denoiser.for_device(tiny.model(), CPU)
-    assert str(denoiser.path) == "plain step"
-    assert (denoiser.canvas_room, denoiser.path.fuses_commits) == (0, False)
-
-
-@pytest.mark.parametrize(
-    ("where", "words"),
-    [
-        ({}, "static step, logits in Triton, layer ops in Triton, commit fused"),
-        ({"stays": False}, "plain step, layer ops in Triton, commit fused"),
-        ({"one_device": False}, "plain step, commit fused"),
-    ],
-    ids=str,
-)
-def test_where_layers_are_decides_what_a_card_can_do(
-    monkeypatch: pytest.MonkeyPatch, where: dict[str, bool], words: str
-) -> None:
-    """Weights that come and go can be neither fused nor captured."""
-    monkeypatch.setattr("localdiff.static.path.missing", lambda _: None)
-    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "projections" if not where else "")
-    path = StepPath.for_device(tiny.model(), torch.device("cuda", 0), **where)
-    assert str(path) == words
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("LOCALDIFF_CUDA_PLAIN", "stp", "names the unknown part `stp`"),
-        ("LOCALDIFF_CUDA_PLAIN", "step, gpaph", "names the unknown part `gpaph`"),
-        ("LOCALDIFF_CUDA_SOFT", "thin", "LOCALDIFF_CUDA_SOFT=thin should be exact or sparse"),
-    ],
-)
-def test_a_switch_that_says_nothing_known_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
-) -> None:
-    monkeypatch.setenv(name, value)
-    with pytest.raises(SwitchError, match=words):
-        Denoiser.for_device(tiny.model(), torch.device("cuda"))

@@ -112,7 +112,7 @@ def test_what_was_recorded_over_another_cache_is_given_up_at_once(tmp_path: Path
     try:
         list(made.generate(PROMPT, options(), context=made.new_context()))
         first = [*graphs]
-        programs = [weakref.ref(program) for program in made.denoiser._programs.values()]
+        programs = [weakref.ref(program) for program in made.denoiser._static._programs.values()]
         assert first and programs and not any(graph.is_reset for graph in first)
         list(made.generate(PROMPT, options(), context=made.new_context()))
         assert all(graph.is_reset for graph in first)
@@ -130,7 +130,7 @@ def test_the_end_of_a_prompt_leaves_no_program_behind(monkeypatch: pytest.Monkey
         made.append(weakref.ref(kept))
         return kept
 
-    monkeypatch.setattr("localdiff.static.denoiser.Program", program)
+    monkeypatch.setattr("localdiff.static.steps.Program", program)
     monkeypatch.setattr(soft, "CAPACITY", 1)
     network = small_subject("4bit").network
     for layer in network.layers:

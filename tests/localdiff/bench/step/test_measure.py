@@ -22,8 +22,8 @@ from localdiff.errors import ResourceError, UsageError
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.projections import fuse_projections
-from localdiff.static import Denoiser, denoiser
 from localdiff.static.reading import read_through_torch
+from localdiff.steps import Denoiser, denoiser
 from quant.errors import RecipeError
 from quant.recipe import RECIPES
 from quant.released import LAYERS

@@ -12,8 +12,8 @@ from localdiff.events import RunFinished
 from localdiff.loading import LoadProgress, tell_nobody
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
-from localdiff.static import Denoiser, StepPath, runs
 from localdiff.static.program import Program
+from localdiff.steps import Denoiser, StepPath, runs
 from quant.cuda import support
 from quant.cuda.support import missing
 from tests.models.steps import denoiser_of

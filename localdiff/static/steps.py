@@ -1,4 +1,4 @@
-"""Denoises blocks step by step: through static programs where they are supported, on the plain path elsewhere.
+"""Denoises a block in static steps: each is sent, run and asked for, and may be sent before the last one is over.
 
     send 1 ─► run 1 ─► ask 1 ─► send 2 ─► run 2 ─► ask 2 ─► …      the device's queue
                           └──── take 1: event, stop? ──┘           the host, a step behind
@@ -14,7 +14,7 @@ import logging
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,137 +22,59 @@ from torch import Tensor
 from quant.cuda.soft import SparseSoft
 
 from ..children import shielded_children
-from ..denoising import BlockSettings, Step, denoise_block, not_numbers
-from ..diffusion.noise import Noise, SeededNoise
+from ..denoising import BlockSettings, Step, not_numbers
+from ..diffusion.noise import SeededNoise
 from ..diffusion.schedule import temperature_at
-from ..diffusion.settings import SamplerSettings
 from ..kernels.decision import NUMBERS, OVERFLOW, RULES, STOP, TAIL, bits_of
-from ..loading import LoadProgress, tell_nobody
 from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
 from .buffers import Exchange, StepBuffers
 from .outcome import event_of, may_end
-from .path import StepPath, int8_embedding
 from .program import Program, Shape, bucket_of
-from .reading import Read, read_through_torch, read_through_triton
+from .reading import Read
 from .recording import Recorder
 
 _log = logging.getLogger(__name__)
 
 
-class Denoiser:
-    """Denoises the blocks of one model.
+class StaticSteps:
+    """Denoises the blocks of one model, one at a time: the buffers are those of one block.
 
     Args:
-        path: as `StepPath.prepare` returned it for this model; by default the plain one.
+        read, attention, sparse: as a `Program` takes them.
+        recorder: captures the steps; None launches them kernel by kernel.
+        ahead: whether a step is launched before the outcome of the last one is read.
     """
 
-    def __init__(self, model: DiffusionGemma, path: StepPath | None = None) -> None:
-        self.path = path or StepPath()
+    def __init__(
+        self,
+        model: DiffusionGemma,
+        *,
+        read: Read,
+        attention: bool,
+        sparse: SparseSoft | None,
+        recorder: Recorder | None,
+        ahead: bool,
+    ) -> None:
         self._model = model
-        self._read: Read = read_through_triton if self.path.logits else read_through_torch
-        self._recorder = Recorder(model.norm.weight.device) if self.path.captured else None
-        embedding = int8_embedding(model) if self.path.sparse else None
-        self._sparse = None if embedding is None else SparseSoft(embedding)
-        self._launches_ahead = self.path.ahead and not self.path.sparse
-        self._is_busy = self._has_warned = False
+        self._read = read
+        self._attention = attention
+        self._sparse = sparse
+        self._recorder = recorder
+        self._launches_ahead = ahead and sparse is None
         self._cache: weakref.ref[KVCache] | None = None
         self._programs: dict[Shape, Program] = {}
         self._buffers: StepBuffers | None = None
 
-    @classmethod
-    def for_device(
-        cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True, stays: bool = True
-    ) -> Denoiser:
-        """One that takes `StepPath.for_device`, and prepares the model for it.
-
-        Raises:
-            SwitchError: an environment variable has an invalid value.
-        """
-        path = StepPath.for_device(model, device, one_device=one_device, stays=stays).prepare(model)
-        if device.type == "cuda":
-            _log.info("steps: %s", path)
-        return cls(model, path)
-
-    def warm_up(self, progress: LoadProgress = tell_nobody) -> None:
-        """Takes a step of each kind that a run has, so that kernels are compiled before its clock starts.
-
-        The rows beside the canvas are none, a committed block, and the end of a prompt, which is another number; ids
-        are drawn, or the most probable ones taken.
-
-        Args:
-            progress: is told how many of the steps are taken.
-        """
-        began = time.perf_counter()
-        config, weight, noise = self._model.config, self._model.norm.weight, SeededNoise(0)
-        length = config.canvas_length
-        cache = KVCache(config, 4 * length, weight.dtype, weight.device, canvas=self.canvas_room)
-        kinds = ((0, False), (length, False), (2 * length, False), (0, True))
-        with shielded_children():
-            for done, (rows, greedy) in enumerate(kinds):
-                progress("kernels", done / len(kinds))
-                block = BlockSettings(
-                    number=1,
-                    started=began,
-                    sampler=SamplerSettings(max_steps=1, greedy=greedy),
-                    stop_rule="never",
-                    pad_id=config.pad_token_id,
-                )
-                canvas = noise.canvas(length, config.vocab_size).to(weight.device)
-                for _ in self.denoise_block(cache, canvas, noise, block, [config.pad_token_id] * rows):
-                    pass
-        progress("kernels", 1.0)
-        _log.info(
-            "a step of each kind took %.1f s, in which kernels that are new were compiled", time.perf_counter() - began
-        )
-
-    def without_graphs(self) -> Denoiser:
-        """A denoiser of the same path, launched kernel by kernel and never ahead, so that parts can be clocked."""
-        return Denoiser(self._model, replace(self.path, captured=False, ahead=False)) if self.path.static else self
-
-    @property
-    def canvas_room(self) -> int:
-        """Rows that a cache must leave room for, see `KVCache`; Triton attention needs none."""
-        return self._model.config.canvas_length if self.path.static and not self.path.attention else 0
-
+    @torch.inference_mode()
     def denoise_block(
-        self,
-        cache: KVCache,
-        canvas: Tensor,
-        noise: Noise,
-        block: BlockSettings,
-        commit_ids: Sequence[int] = (),
+        self, cache: KVCache, canvas: Tensor, noise: SeededNoise, block: BlockSettings, commit_ids: Sequence[int]
     ) -> Iterator[Step]:
         """Denoises `canvas` [L], as `localdiff.denoising.denoise_block` does.
 
         Args:
             commit_ids: a block, or the end of a prompt, that the first step also writes into the cache.
         """
-        fits = cache.canvas >= self.canvas_room and len(canvas) == self._model.config.canvas_length
-        if not (self.path.static and fits and isinstance(noise, SeededNoise)) or block.alternatives or self._is_taken():
-            commit = torch.tensor(commit_ids, dtype=torch.int64, device=canvas.device) if commit_ids else None
-            yield from denoise_block(self._model, cache, canvas, noise, block, commit)
-            return
-        self._is_busy = True
-        try:
-            yield from self._statically(cache, canvas, noise, block, commit_ids)
-        finally:
-            self._is_busy = False
-
-    def _is_taken(self) -> bool:
-        """Whether another run is using the buffers, which serve one block at a time; warns once."""
-        if self._is_busy and not self._has_warned:
-            self._has_warned = True
-            _log.warning(
-                "another answer of this model is still being generated, or was left unfinished: meanwhile, steps take "
-                "the plain path, which is slower"
-            )
-        return self._is_busy
-
-    @torch.inference_mode()
-    def _statically(
-        self, cache: KVCache, canvas: Tensor, noise: SeededNoise, block: BlockSettings, commit_ids: Sequence[int]
-    ) -> Iterator[Step]:
         buffers, last = self._prepare(cache, canvas), block.sampler.steps
         shared = _Shared(Exchange(buffers), buffers, cache, noise, block)
         near = False
@@ -216,7 +138,7 @@ class Denoiser:
         uniforms = None if settings.greedy else noise.uniforms(config.canvas_length)
         shared.exchange.send(step, controls, uniforms, noise.canvas(config.canvas_length, config.vocab_size))
         shape = Shape(
-            bucket=cache.capacity if self.path.attention else bucket_of(cache.length + commit_rows, cache.capacity),
+            bucket=cache.capacity if self._attention else bucket_of(cache.length + commit_rows, cache.capacity),
             commit_rows=commit_rows,
             sampled=not settings.greedy,
         )
@@ -238,7 +160,7 @@ class Denoiser:
                 shared.buffers,
                 shape,
                 read=self._read,
-                attention=self.path.attention,
+                attention=self._attention,
                 sparse=self._sparse,
                 recorder=self._recorder if keeps else None,
             )

@@ -1,0 +1,146 @@
+"""Denoises blocks step by step: in static steps where they are supported, on the plain path elsewhere.
+
+Knows which blocks can be denoised in static steps; how is known to `localdiff.static` and `localdiff.denoising`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from quant.cuda.soft import SparseSoft
+
+from ..children import shielded_children
+from ..denoising import BlockSettings, Step, denoise_block
+from ..diffusion.noise import Noise, SeededNoise
+from ..diffusion.settings import SamplerSettings
+from ..loading import LoadProgress, tell_nobody
+from ..model.cache import KVCache
+from ..model.diffusion_gemma import DiffusionGemma
+from ..static.reading import read_through_torch, read_through_triton
+from ..static.recording import Recorder
+from ..static.steps import StaticSteps
+from .path import StepPath, int8_embedding
+
+_log = logging.getLogger(__name__)
+
+
+class Denoiser:
+    """Denoises the blocks of one model.
+
+    Args:
+        path: as `StepPath.prepare` returned it for this model; by default the plain one.
+    """
+
+    def __init__(self, model: DiffusionGemma, path: StepPath | None = None) -> None:
+        self.path = path or StepPath()
+        self._model = model
+        self._static = self._static_steps() if self.path.static else None
+        self._is_busy = self._has_warned = False
+
+    @classmethod
+    def for_device(
+        cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True, stays: bool = True
+    ) -> Denoiser:
+        """One that takes `StepPath.for_device`, and prepares the model for it.
+
+        Raises:
+            SwitchError: an environment variable has an invalid value.
+        """
+        path = StepPath.for_device(model, device, one_device=one_device, stays=stays).prepare(model)
+        if device.type == "cuda":
+            _log.info("steps: %s", path)
+        return cls(model, path)
+
+    def warm_up(self, progress: LoadProgress = tell_nobody) -> None:
+        """Takes a step of each kind that a run has, so that kernels are compiled before its clock starts.
+
+        The rows beside the canvas are none, a committed block, and the end of a prompt, which is another number; ids
+        are drawn, or the most probable ones taken.
+
+        Args:
+            progress: is told how many of the steps are taken.
+        """
+        began = time.perf_counter()
+        config, weight, noise = self._model.config, self._model.norm.weight, SeededNoise(0)
+        length = config.canvas_length
+        cache = KVCache(config, 4 * length, weight.dtype, weight.device, canvas=self.canvas_room)
+        kinds = ((0, False), (length, False), (2 * length, False), (0, True))
+        with shielded_children():
+            for done, (rows, greedy) in enumerate(kinds):
+                progress("kernels", done / len(kinds))
+                block = BlockSettings(
+                    number=1,
+                    started=began,
+                    sampler=SamplerSettings(max_steps=1, greedy=greedy),
+                    stop_rule="never",
+                    pad_id=config.pad_token_id,
+                )
+                canvas = noise.canvas(length, config.vocab_size).to(weight.device)
+                for _ in self.denoise_block(cache, canvas, noise, block, [config.pad_token_id] * rows):
+                    pass
+        progress("kernels", 1.0)
+        _log.info(
+            "a step of each kind took %.1f s, in which kernels that are new were compiled", time.perf_counter() - began
+        )
+
+    def without_graphs(self) -> Denoiser:
+        """A denoiser of the same path, launched kernel by kernel and never ahead, so that parts can be clocked."""
+        return Denoiser(self._model, replace(self.path, captured=False, ahead=False)) if self.path.static else self
+
+    @property
+    def canvas_room(self) -> int:
+        """Rows that a cache must leave room for, see `KVCache`; Triton attention needs none."""
+        return self._model.config.canvas_length if self.path.static and not self.path.attention else 0
+
+    def denoise_block(
+        self,
+        cache: KVCache,
+        canvas: Tensor,
+        noise: Noise,
+        block: BlockSettings,
+        commit_ids: Sequence[int] = (),
+    ) -> Iterator[Step]:
+        """Denoises `canvas` [L], as `localdiff.denoising.denoise_block` does.
+
+        Args:
+            commit_ids: a block, or the end of a prompt, that the first step also writes into the cache.
+        """
+        fits = cache.canvas >= self.canvas_room and len(canvas) == self._model.config.canvas_length
+        static = self._static
+        if static is None or not fits or not isinstance(noise, SeededNoise) or block.alternatives or self._is_taken():
+            commit = torch.tensor(commit_ids, dtype=torch.int64, device=canvas.device) if commit_ids else None
+            yield from denoise_block(self._model, cache, canvas, noise, block, commit)
+            return
+        self._is_busy = True
+        try:
+            yield from static.denoise_block(cache, canvas, noise, block, commit_ids)
+        finally:
+            self._is_busy = False
+
+    def _is_taken(self) -> bool:
+        """Whether another run is using the buffers, which serve one block at a time; warns once."""
+        if self._is_busy and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "another answer of this model is still being generated, or was left unfinished: meanwhile, steps take "
+                "the plain path, which is slower"
+            )
+        return self._is_busy
+
+    def _static_steps(self) -> StaticSteps:
+        path = self.path
+        embedding = int8_embedding(self._model) if path.sparse else None
+        return StaticSteps(
+            self._model,
+            read=read_through_triton if path.logits else read_through_torch,
+            attention=path.attention,
+            sparse=None if embedding is None else SparseSoft(embedding),
+            recorder=Recorder(self._model.norm.weight.device) if path.captured else None,
+            ahead=path.ahead,
+        )
