@@ -35,7 +35,7 @@ from localdiff.commands.status_line import status_line
 from localdiff.errors import LocaldiffError, UsageError, WeightsError
 from localdiff.events import Channel
 from localdiff.identity import ModelIdentity
-from localdiff.loading import LoadProgress
+from localdiff.load_progress import LoadProgress
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import DIM, Output, printable
 from localdiff.ui.summary import shown_model

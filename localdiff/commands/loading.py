@@ -5,7 +5,7 @@ Knows words; knows nothing about models.
 
 from __future__ import annotations
 
-from localdiff.loading import LoadProgress, LoadStage
+from localdiff.load_progress import LoadProgress, LoadStage
 from localdiff.ui.output import printable
 from localdiff.ui.status import StatusLine
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from localdiff import model_store
 from localdiff.commands.interrupt import interruptible
-from localdiff.loading import LoadProgress, tell_nobody
+from localdiff.load_progress import LoadProgress, tell_nobody
 
 if TYPE_CHECKING:
     from localdiff.engine import Engine

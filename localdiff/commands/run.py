@@ -28,7 +28,7 @@ from localdiff.commands.trace_header import Recordable
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.events import Channel, Event
 from localdiff.identity import ModelIdentity
-from localdiff.loading import LoadProgress
+from localdiff.load_progress import LoadProgress
 from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.ui.footer import rounded
 from localdiff.ui.observer import Observer

@@ -19,7 +19,7 @@ from localdiff.commands.trace_header import Digests, digests_of
 from localdiff.errors import INTERRUPTED, TraceError, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.identity import ModelIdentity
-from localdiff.loading import LoadProgress
+from localdiff.load_progress import LoadProgress
 from localdiff.sizes import counted
 from localdiff.trace.header import Header
 from localdiff.trace.opening import open_trace

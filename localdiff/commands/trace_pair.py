@@ -28,7 +28,7 @@ from localdiff.commands.trace_header import Recordable
 from localdiff.errors import INTERRUPTED, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.hub.reference import quantized_directory
-from localdiff.loading import LoadProgress
+from localdiff.load_progress import LoadProgress
 from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
 from localdiff.paths import expanded
 from localdiff.trace.reader import read_trace

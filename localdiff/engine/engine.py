@@ -36,7 +36,7 @@ from ..events import (
 )
 from ..hardware import hardware_name
 from ..identity import ModelIdentity
-from ..loading import LoadProgress, tell_nobody
+from ..load_progress import LoadProgress, tell_nobody
 from ..model.diffusion_gemma import DiffusionGemma
 from ..options import DRAWN_SEED_BITS, GenerateOptions
 from ..steps import Denoiser

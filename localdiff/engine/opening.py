@@ -33,7 +33,7 @@ from ..load import (
     settle_threads,
     unused_gpu,
 )
-from ..loading import LoadProgress, tell_nobody
+from ..load_progress import LoadProgress, tell_nobody
 from ..model.diffusion_gemma import DiffusionGemma
 from ..steps import Denoiser, runs
 from ..text.template import ChatTemplate

@@ -26,7 +26,7 @@ from quant.planning.memory import SLACK, Held, MemoryAccount, cache_bytes
 
 from ..adapter import Adapter, StoredAdapter
 from ..errors import ResourceError, WeightsError
-from ..loading import LoadProgress, tell_nobody
+from ..load_progress import LoadProgress, tell_nobody
 from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
 from .accounting import account

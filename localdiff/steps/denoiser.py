@@ -19,7 +19,7 @@ from ..children import shielded_children
 from ..denoising import BlockSettings, Step, denoise_block
 from ..diffusion.noise import Noise, SeededNoise
 from ..diffusion.settings import SamplerSettings
-from ..loading import LoadProgress, tell_nobody
+from ..load_progress import LoadProgress, tell_nobody
 from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
 from ..static.reading import read_through_torch, read_through_triton

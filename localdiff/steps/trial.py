@@ -10,7 +10,7 @@ import torch
 from quant.cuda.support import exclude
 
 from ..errors import is_out_of_memory
-from ..loading import LoadProgress, tell_nobody
+from ..load_progress import LoadProgress, tell_nobody
 from .denoiser import Denoiser
 
 

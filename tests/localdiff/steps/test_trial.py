@@ -9,7 +9,7 @@ import torch
 
 from localdiff.engine import Engine
 from localdiff.events import RunFinished
-from localdiff.loading import LoadProgress, tell_nobody
+from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
 from localdiff.static.program import Program
