@@ -122,36 +122,39 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
         others.append(("--events", request.events))
         trace = stack.enter_context(trace_file(request.record, output, others=others))
         status = stack.enter_context(status_line(output, shown=mode != "off"))
-        engine = _load(request, output, status, load)
+        screen = _Screen(output=output, status=status, mode=mode)
+        engine = _load(request, screen, load)
         if trace is not None:
             recorders.append(trace.observer(engine, prompt, request.options, hashing_shown_by(status)))
         summary = Summary()
-        _generate(request, output, status, mode, engine, prompt, [*recorders, summary])
+        _generate(request, screen, engine, prompt, [*recorders, summary])
         return _deliver(request, output, target, summary, engine.identity)
 
 
-def _load(request: RunRequest, output: Output, status: StatusLine, load: Load) -> Generator:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Screen:
+    """What a run is shown on: the streams, the line of its state, and how the canvas is drawn."""
+
+    output: Output
+    status: StatusLine
+    mode: LiveMode
+
+
+def _load(request: RunRequest, screen: _Screen, load: Load) -> Generator:
     start = time.perf_counter()
-    engine = load(request, show_loading(status, request.choice.model))
-    if output.logs:
+    engine = load(request, show_loading(screen.status, request.choice.model))
+    if screen.output.logs:
         identity = engine.identity
-        status.above(
+        screen.status.above(
             f"model {shown_model(identity)}: {identity.recipe} weights, {identity.dtype} on {identity.device}, "
             f"loaded in {rounded(time.perf_counter() - start)} s"
         )
     return engine
 
 
-def _generate(
-    request: RunRequest,
-    output: Output,
-    status: StatusLine,
-    mode: LiveMode,
-    engine: Generator,
-    prompt: str,
-    observers: list[Observer],
-) -> None:
+def _generate(request: RunRequest, screen: _Screen, engine: Generator, prompt: str, observers: list[Observer]) -> None:
     """Pass every event to all observers; whatever happens, the terminal is restored."""
+    output, status, mode = screen.output, screen.status, screen.mode
     cancel = threading.Event()
     answer = output.stdout if not request.json and request.output is None and request.events != STDOUT else None
     with ExitStack() as stack:

@@ -95,6 +95,35 @@ def load_paired(request: PairRequest, side: Side, progress: LoadProgress) -> tup
     return engine, run
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Pair:
+    """What both runs share."""
+
+    request: PairRequest
+    prompt: str
+    output: Output
+    status: StatusLine
+    cancel: threading.Event
+    load: Load
+
+    def record(self, side: Side, file: Path) -> Trace:
+        """The trace of one of the two; its model is freed when this returns."""
+        choice, options = side.choice, self.request.options
+        name = f"{choice.model} with {choice.adapter}" if choice.adapter else str(choice.model)
+        # Nobody needs to know of a trace in a temporary folder.
+        told = self.output if self.request.keep is not None else replace(self.output, quiet=True)
+        with trace_file(RecordOptions(file=file), told, needed=True) as trace:
+            assert trace is not None
+            engine, run = self.load(self.request, side, show_loading(self.status, name))
+            observer = trace.observer(engine, self.prompt, options, hashing_shown_by(self.status), noise="paired")
+            for event in run(self.prompt, options, self.cancel):
+                observer.on_event(event)
+                if isinstance(event, DenoiseStep):
+                    self.status.show(f"{printable(name)}: block {event.block}, step {event.step}")
+            self.status.clear()
+        return read_trace(file)
+
+
 def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_paired) -> int:
     """Answer one prompt twice and compare.
 
@@ -122,8 +151,9 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localdiff-")))
         status = stack.enter_context(status_line(output))
         stack.enter_context(cancel_on_interrupt(cancel))
+        pair = _Pair(request=request, prompt=prompt, output=output, status=status, cancel=cancel, load=load)
         for side in sides:
-            traces.append(_record(request, prompt, side, folder / f"{side.label}.jsonl", output, status, cancel, load))
+            traces.append(pair.record(side, folder / f"{side.label}.jsonl"))
             if cancel.is_set():
                 return INTERRUPTED
         status.clear()
@@ -179,30 +209,3 @@ def _quantized(choice: ModelChoice, recipe: str) -> Side:
             f"`localdiff quantize {model} --recipe {recipe}` makes them",
         )
     return Side(recipe, replace(choice, model=name))
-
-
-def _record(
-    request: PairRequest,
-    prompt: str,
-    side: Side,
-    file: Path,
-    output: Output,
-    status: StatusLine,
-    cancel: threading.Event,
-    load: Load,
-) -> Trace:
-    """The trace of one of the two runs; its model is freed when this returns."""
-    choice = side.choice
-    name = f"{choice.model} with {choice.adapter}" if choice.adapter else str(choice.model)
-    # Nobody needs to know of a trace in a temporary folder.
-    told = output if request.keep is not None else replace(output, quiet=True)
-    with trace_file(RecordOptions(file=file), told, needed=True) as trace:
-        assert trace is not None
-        engine, run = load(request, side, show_loading(status, name))
-        observer = trace.observer(engine, prompt, request.options, hashing_shown_by(status), noise="paired")
-        for event in run(prompt, request.options, cancel):
-            observer.on_event(event)
-            if isinstance(event, DenoiseStep):
-                status.show(f"{printable(name)}: block {event.block}, step {event.step}")
-        status.clear()
-    return read_trace(file)
