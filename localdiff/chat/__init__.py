@@ -7,7 +7,7 @@
     talker, reply, page, markdown, remarks   a reply while it grows, as it is kept, printed and remarked on
     session, session_file, session_store     turns, their lines of JSON, the folder of such files
     settings, catalog                        what `/set` changes; tables of settings and sessions
-    keyboard, pastes, typeahead, typed       lines from a terminal, folded pastes, keys typed early; lines from a pipe
+    keyboard, pastes, typeahead, piped       lines from a terminal, folded pastes, keys typed early; lines from a pipe
     completing, history, editor              Tab, earlier input, the user's editor
     files, clipboard                         text files in, answers out
 

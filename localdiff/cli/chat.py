@@ -96,7 +96,8 @@ def chat_command(
     keys and commands.
     """
     from localdiff.chat.settings import Looks
-    from localdiff.commands.chat import TYPED, ChatRequest, chat
+    from localdiff.commands.chat import chat
+    from localdiff.commands.chatting.request import TYPED, ChatRequest
     from localdiff.commands.live import LiveOptions
     from localdiff.commands.record import RecordOptions
 

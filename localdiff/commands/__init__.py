@@ -1,15 +1,16 @@
 """One module per command: carries out what the command line asks for, using the other packages.
 
-    run, chat, replay, models, doctor, config    the commands of these names
+    run, chat, quantize, replay, models          the commands of these names
+    doctor, config                               likewise
     trace_check, trace_diff, trace_pair          `trace`
     bench_step, bench_quality                    `bench`
-    quantize, quantizing                         `quantize`, and its parts
+    chatting, quantizing                         parts of `chat` and of `quantize`
 
     model_choice, loading, status_line           which model is loaded, and what is shown meanwhile
     prompt, question, interrupt                  what comes from the user: a prompt, yes or no, Ctrl-C
     live                                         the canvas that options ask for
     output_file, run_file, events_file           files of `-o`, of a run as it happens, of `--events`
-    record, trace_header, chat_trace             `--record`, the header of a trace, traces of a chat
+    record, trace_header                         `--record`, and the header of a trace
 
 Knows the order of steps, files and streams; knows nothing about tensors or drawing.
 """

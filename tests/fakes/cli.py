@@ -1,7 +1,7 @@
 """The real command line with a scripted engine, as a process: `python -m tests.fakes.cli SCRIPT ARGUMENTS…`.
 
 SCRIPT is a JSON object: fields of `ScriptedEngine`, with blocks as objects, whose text is repeated `times` times; or,
-where it says `canvas`, fields of `CanvasPlayer`; or, where it says `replies`, fields of `ScriptedSpeaker` for a chat,
+where it says `canvas`, fields of `CanvasPlayer`; or, where it says `replies`, fields of `ScriptedPartner` for a chat,
 and how many seconds `loading` takes.
 To look at the live canvas without a model:
 
@@ -21,7 +21,7 @@ from localdiff.commands import run as commands_run
 from localdiff.commands.chat import chat
 from localdiff.commands.run import Generator, run
 from tests.fakes.engine import Block, ScriptedEngine
-from tests.fakes.partner import ScriptedSpeaker, speaker_of
+from tests.fakes.partner import ScriptedPartner, partner_of
 from tests.fakes.player import CanvasPlayer
 
 
@@ -39,11 +39,11 @@ def main() -> None:
     script = json.loads(sys.argv[1])
     if "replies" in script:
         loading = script.pop("loading", 0.0)
-        speaker = speaker_of(script)
+        partner = partner_of(script)
 
-        def load(_request: object, _progress: object) -> ScriptedSpeaker:
+        def load(_request: object, _progress: object) -> ScriptedPartner:
             time.sleep(loading)
-            return speaker
+            return partner
 
         commands_chat.chat = functools.partial(chat, load=load)
     else:

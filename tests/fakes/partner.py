@@ -32,7 +32,7 @@ def said(text: str, **block: Any) -> Said:
 
 
 @dataclass(kw_only=True)
-class ScriptedSpeaker:
+class ScriptedPartner:
     """Answers with one reply after the other, and from then on with the last.
 
     Attributes:
@@ -124,8 +124,8 @@ def _nothing(prompt_tokens: int) -> RunStats:
     )
 
 
-def speaker_of(script: Mapping[str, Any]) -> ScriptedSpeaker:
-    """A speaker from JSON: fields of `ScriptedSpeaker`, `replies` being lists of blocks as objects."""
+def partner_of(script: Mapping[str, Any]) -> ScriptedPartner:
+    """One from JSON: fields of `ScriptedPartner`, `replies` being lists of blocks as objects."""
     fields = dict(script)
     replies = [Said(blocks=tuple(Block(**block) for block in blocks)) for blocks in fields.pop("replies")]
-    return ScriptedSpeaker(replies=replies, **fields)
+    return ScriptedPartner(replies=replies, **fields)

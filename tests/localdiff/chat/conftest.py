@@ -13,11 +13,11 @@ import pytest
 from localdiff import paths
 from localdiff.chat.settings import Looks
 from localdiff.commands import chat as command
-from localdiff.commands.chat import ChatRequest
+from localdiff.commands.chatting.request import ChatRequest
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import Output, Stream
-from tests.fakes.partner import ScriptedSpeaker
+from tests.fakes.partner import ScriptedPartner
 
 BANNER = "scripted, bf16 weights, fp32 on cpu · /help lists keys and commands"
 INTERRUPT = object()
@@ -52,7 +52,7 @@ class Room:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
-        self.speaker = ScriptedSpeaker()
+        self.partner = ScriptedPartner()
         self.loaded: list[ChatRequest] = []
         self.typist: Typist | None = None
         self.paper = io.StringIO()
@@ -88,14 +88,14 @@ class Room:
         assert (code != 0) == bool(re.search("^(error: |Unknown command)", paper.getvalue(), re.MULTILINE))
         return re.sub(r"\d{4}-\d\d-\d\d-\d{6}(-\d+)?", "TIME", paper.getvalue())
 
-    def _load(self, request: ChatRequest, _progress: object) -> ScriptedSpeaker:
+    def _load(self, request: ChatRequest, _progress: object) -> ScriptedPartner:
         self.loaded.append(request)
-        return self.speaker
+        return self.partner
 
     @property
     def asked(self) -> list[list[str]]:
-        """What the speaker was asked."""
-        return self.speaker.asked
+        """What the partner was asked."""
+        return self.partner.asked
 
     @property
     def sessions(self) -> Path:

@@ -17,7 +17,7 @@ from localdiff.commands.record import RecordOptions
 from localdiff.errors import ResourceError, UsageError
 from localdiff.options import GenerateOptions
 from localdiff.trace.reader import read_trace
-from tests.fakes.partner import ScriptedSpeaker, said
+from tests.fakes.partner import ScriptedPartner, said
 from tests.localdiff.chat.conftest import Room
 
 QUIET = Looks(stats=False)
@@ -48,7 +48,7 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         "Hi",
         options=GenerateOptions(),
     )
-    first, second = (options for _, options in room.speaker.calls)
+    first, second = (options for _, options in room.partner.calls)
     assert first == GenerateOptions(
         steps=12,
         cap=9,
@@ -172,7 +172,7 @@ def test_files_go_with_the_next_message_and_no_further(room: Room, tmp_path: Pat
 
 def test_files_stay_until_there_is_an_answer(room: Room, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
-    room.speaker = ScriptedSpeaker(replies=[said("")] * 3 + [said("Yes.")])
+    room.partner = ScriptedPartner(replies=[said("")] * 3 + [said("Yes.")])
     room(f"/file {tmp_path}/a.txt", "What?", "", "Next?")
     assert all("a.txt" in messages[0] for messages in room.asked)
     assert [len(messages) for messages in room.asked] == [1, 1, 1, 1, 3]
@@ -218,7 +218,7 @@ def test_a_pipe_is_no_file(room: Room, tmp_path: Path) -> None:
 
 def test_copies_are_raw_and_private(room: Room) -> None:
     answer = "Use **this**:\n\n```python\nx = 1\n```\n\nor\n\n~~~\ny = 2\n~~~\n"
-    room.speaker = ScriptedSpeaker(replies=[said(answer, thought="secret")])
+    room.partner = ScriptedPartner(replies=[said(answer, thought="secret")])
     copy = paths.state_dir() / "copy.txt"
     shown = room("Hi", "/copy", looks=QUIET)
     assert f"\x1b]52;c;{base64.b64encode(answer.encode()).decode()}\x07" in shown
@@ -240,7 +240,7 @@ def test_copies_are_raw_and_private(room: Room) -> None:
     ],
 )
 def test_the_last_code_block_is_copied_as_it_is_fenced(room: Room, answer: str, code: str) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said(answer)])
+    room.partner = ScriptedPartner(replies=[said(answer)])
     room("Hi", "/copy code", looks=QUIET)
     assert (paths.state_dir() / "copy.txt").read_text() == code
 
@@ -251,7 +251,7 @@ def test_an_answer_without_code_has_none_to_copy(room: Room) -> None:
 
 
 def test_too_much_for_a_terminal_is_in_the_file_all_the_same(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said("x" * 60_000)])
+    room.partner = ScriptedPartner(replies=[said("x" * 60_000)])
     shown = room("Hi", "/copy")
     assert "\x1b]52" not in shown
     assert "Too long for the terminal's clipboard; copied to " in shown
@@ -260,7 +260,7 @@ def test_too_much_for_a_terminal_is_in_the_file_all_the_same(room: Room) -> None
 def test_an_edited_message_is_sent_in_place_of_the_last(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", "sed -i s/Hi/Ho/")
-    room.speaker = ScriptedSpeaker(replies=[said("One."), said("Two."), said("Three.")])
+    room.partner = ScriptedPartner(replies=[said("One."), said("Two."), said("Three.")])
     assert ">>> /edit\nsent: Ho\nTwo.\n" in room("Hi", "/edit", "and?", looks=QUIET)
     assert room.asked == [["Hi"], ["Ho"], ["Ho", "Two.", "and?"]]
 
@@ -311,7 +311,7 @@ def test_a_copy_that_cannot_be_written_is_an_error(room: Room) -> None:
 
 
 def test_save_load_and_list(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
+    room.partner = ScriptedPartner(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
     shown = room("First", "/save plans", "More", "/clear", "Other", "/load plans", "Last", "/sessions", looks=QUIET)
     assert "Saved as `plans`; `localdiff chat --session plans` continues it.\n" in shown
     assert "Session `plans`, 2 turns; the last message was: More\n" in shown
@@ -369,7 +369,7 @@ def test_ctrl_c_ends_a_command_and_not_the_chat(room: Room, monkeypatch: pytest.
     def interrupt(text: str) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(room.speaker, "count", interrupt)
+    monkeypatch.setattr(room.partner, "count", interrupt)
     assert ">>> /file pyproject.toml\nStopped.\n>>> Hi\n" in room("/file pyproject.toml", "Hi")
 
 
@@ -389,7 +389,7 @@ def test_a_setting_that_goes_with_no_other_changes_nothing(room: Room) -> None:
     assert f">>> /set t-min 2\n{clash}\n>>> /set steps 9\nsteps 9 (/set)\n>>> /set t-max 3\n" in shown
     other = "\nhint: nothing was changed; `/set t-min default` takes the other one back"
     assert f">>> /set t-max default\n{clash.removesuffix(UNCHANGED)}{other}\n" in shown
-    ((_, options),) = room.speaker.calls
+    ((_, options),) = room.partner.calls
     assert (options.steps, options.t_min, options.t_max) == (9, 2, 3)
 
 
@@ -400,7 +400,7 @@ def test_options_that_exclude_each_other_end_the_chat_before_its_first_line(room
 
 def test_the_latest_reply_is_recorded_while_it_comes(room: Room, tmp_path: Path) -> None:
     file = tmp_path / "reply.jsonl"
-    room.speaker = ScriptedSpeaker(replies=[said("A long one. " * 40), said("Short.")])
+    room.partner = ScriptedPartner(replies=[said("A long one. " * 40), said("Short.")])
     shown = room("Hi", "Ho", looks=QUIET, record=RecordOptions(file=file))
     assert shown.endswith(f"The trace is in {file}; it holds the prompt.\n")
     trace = read_trace(file)

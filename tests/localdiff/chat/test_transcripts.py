@@ -14,7 +14,7 @@ from localdiff.errors import ContextError, ResourceError
 from localdiff.events import FinishReason
 from localdiff.options import MAX_SEED, GenerateOptions
 from tests.fakes.engine import Block
-from tests.fakes.partner import Said, ScriptedSpeaker, said
+from tests.fakes.partner import Said, ScriptedPartner, said
 from tests.localdiff.chat.conftest import BANNER, INTERRUPT, Room
 
 END = ">>> \nSaved as `TIME`; `localdiff chat -c` continues it.\n"
@@ -26,7 +26,7 @@ def paper(*parts: str) -> str:
 
 
 def test_two_turns(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said("Hello."), said("Fine.")])
+    room.partner = ScriptedPartner(replies=[said("Hello."), said("Fine.")])
     assert room("Hi", "How are you?", width=100) == paper(
         """
         >>> Hi
@@ -39,11 +39,11 @@ def test_two_turns(room: Room) -> None:
         END,
     )
     assert room.asked == [["Hi"], ["Hi", "Hello.", "How are you?"]]
-    assert room.speaker.calls[1][0][1]["ids"] == list(Block(text="Hello.").ids)
+    assert room.partner.calls[1][0][1]["ids"] == list(Block(text="Hello.").ids)
 
 
 def test_undo_retry_and_what_they_ask_again(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
+    room.partner = ScriptedPartner(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
     assert room("Hi", "/retry", "/retry 3", "/undo", "/undo", "Again", looks=QUIET) == paper(
         """
         >>> Hi
@@ -65,11 +65,11 @@ def test_undo_retry_and_what_they_ask_again(room: Room) -> None:
         END,
     )
     assert room.asked == [["Hi"]] * 3 + [["Again"]]
-    assert [options.seed for _, options in room.speaker.calls] == [7, 8, 3, 7]
+    assert [options.seed for _, options in room.partner.calls] == [7, 8, 3, 7]
 
 
 def test_a_retry_replaces_the_answer_and_nothing_else(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
+    room.partner = ScriptedPartner(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
     room("a", "b", "/retry", "c")
     assert room.asked[-1] == ["a", "One.", "b", "Three.", "c"]
 
@@ -86,12 +86,12 @@ def test_undo_takes_back_several(room: Room) -> None:
 
 def test_the_seed_behind_the_last_one_is_the_first(room: Room) -> None:
     room("Hi", "/retry", options=GenerateOptions(seed=MAX_SEED))
-    assert [options.seed for _, options in room.speaker.calls] == [MAX_SEED, 0]
+    assert [options.seed for _, options in room.partner.calls] == [MAX_SEED, 0]
 
 
 def test_any_seed_that_is_printed_can_be_typed(room: Room) -> None:
     room("Hi", "/retry 9007199254740991", f"/retry {MAX_SEED}", options=GenerateOptions(seed=1))
-    assert [options.seed for _, options in room.speaker.calls] == [1, 9007199254740991, MAX_SEED]
+    assert [options.seed for _, options in room.partner.calls] == [1, 9007199254740991, MAX_SEED]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_any_seed_that_is_printed_can_be_typed(room: Room) -> None:
 )
 def test_a_reply_of_thoughts_alone_says_what_can_be_done(room: Room, reason: FinishReason, hint: str) -> None:
     thought = Said(blocks=(Block(thought="Hm."),), reason=reason)
-    room.speaker = ScriptedSpeaker(replies=[thought])
+    room.partner = ScriptedPartner(replies=[thought])
     shown = room("Hi", options=GenerateOptions(seed=7, max_tokens=4))
     assert "The reply ended before its answer began.\n" in shown
     assert hint in shown
@@ -162,7 +162,7 @@ def test_ctrl_c_on_an_empty_line_is_answered_once_in_a_hurry(room: Room) -> None
 
 
 def test_an_empty_reply_is_drawn_again_and_that_is_said(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said(""), said(" "), said("At last.")])
+    room.partner = ScriptedPartner(replies=[said(""), said(" "), said("At last.")])
     assert room("Hi", looks=QUIET) == paper(
         """
         >>> Hi
@@ -175,11 +175,11 @@ def test_an_empty_reply_is_drawn_again_and_that_is_said(room: Room) -> None:
         """,
         END,
     )
-    assert [options.seed for _, options in room.speaker.calls] == [7, 8, 9]
+    assert [options.seed for _, options in room.partner.calls] == [7, 8, 9]
 
 
 def test_three_empty_replies_are_enough(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said(""), said(""), said(""), said("Now.")])
+    room.partner = ScriptedPartner(replies=[said(""), said(""), said(""), said("Now.")])
     shown = room("Hi", "", "/retry", looks=QUIET)
     assert shown == paper(
         """
@@ -198,20 +198,20 @@ def test_three_empty_replies_are_enough(room: Room) -> None:
 
 
 def test_an_empty_reply_leaves_the_answer_that_was_there(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said("First."), said(""), said(""), said(""), said("Last.")])
+    room.partner = ScriptedPartner(replies=[said("First."), said(""), said(""), said(""), said("Last.")])
     shown = room("Hi", "/retry", "and?", looks=QUIET)
     assert "The previous answer is kept.\n>>> and?\n" in shown
     assert room.asked[-1] == ["Hi", "First.", "and?"]
 
 
 def test_a_retry_after_an_empty_reply_draws_beyond_the_seeds_that_gave_nothing(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said("First."), said(""), said(""), said(""), said("Last.")])
+    room.partner = ScriptedPartner(replies=[said("First."), said(""), said(""), said(""), said("Last.")])
     assert "seed 11\nLast.\n" in room("Hi", "/retry", "/retry", looks=QUIET)
-    assert [options.seed for _, options in room.speaker.calls] == [7, 8, 9, 10, 11]
+    assert [options.seed for _, options in room.partner.calls] == [7, 8, 9, 10, 11]
 
 
 def test_undo_takes_back_a_message_without_an_answer_first(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(
+    room.partner = ScriptedPartner(
         replies=[said("First."), said("Second."), said(""), said(""), said(""), said("Last.")]
     )
     shown = room("Hi", "and?", "lost", INTERRUPT, "/undo", "/undo", "Again", looks=QUIET)
@@ -222,7 +222,7 @@ def test_undo_takes_back_a_message_without_an_answer_first(room: Room) -> None:
 
 
 def test_undo_of_several_counts_a_message_without_an_answer(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said("First."), said("Second."), said("")])
+    room.partner = ScriptedPartner(replies=[said("First."), said("Second."), said("")])
     shown = room("Hi", "and?", "lost", INTERRUPT, "/undo 4", "/undo 2", looks=QUIET)
     assert "error: there are 3 turns to take back, not 4\n" in shown
     assert ">>> /undo 2\nTook back the message that has no answer.\nTook back 1 turn; 1 turn left.\n" in shown
@@ -230,7 +230,7 @@ def test_undo_of_several_counts_a_message_without_an_answer(room: Room) -> None:
 
 def test_a_block_that_did_not_settle_is_marked(room: Room) -> None:
     blocks = (Block(text="a ", steps=48, reason="step_limit"), Block(text="b "), Block(text="c", reason="step_limit"))
-    room.speaker = ScriptedSpeaker(replies=[Said(blocks=blocks[:2]), Said(blocks=blocks)])
+    room.partner = ScriptedPartner(replies=[Said(blocks=blocks[:2]), Said(blocks=blocks)])
     assert room("Hi", "Hi", looks=QUIET) == paper(
         """
         >>> Hi
@@ -245,7 +245,7 @@ def test_a_block_that_did_not_settle_is_marked(room: Room) -> None:
 
 
 def test_the_context_is_worth_a_word_from_four_fifths_on(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said("x" * 9), said("x" * 10), Said(reason="context_full")])
+    room.partner = ScriptedPartner(replies=[said("x" * 9), said("x" * 10), Said(reason="context_full")])
     shown = room("Hi", "/undo", "Hi", "/undo", "Hi", options=GenerateOptions(context=20, seed=7))
     assert "ctx 15/20\n>>> /undo" in shown
     assert "ctx 16/20\ncontext 80 % full; /undo or /clear frees space\n>>> /undo" in shown
@@ -257,13 +257,13 @@ def test_the_context_is_worth_a_word_from_four_fifths_on(room: Room) -> None:
 
 
 def test_an_answer_that_was_cut_says_how_to_get_more(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[Said(reason="length")])
+    room.partner = ScriptedPartner(replies=[Said(reason="length")])
     assert "hint: reached max-tokens 1,024; `/set max-tokens N` allows longer answers\n" in room("Hi")
 
 
 def test_a_message_that_does_not_fit_comes_back(room: Room) -> None:
     error = ContextError("the prompt has 30 tokens and the context holds 20, the answer included", "raise `--context`")
-    room.speaker = ScriptedSpeaker(replies=[Said(blocks=(), error=error), said("Fine.")])
+    room.partner = ScriptedPartner(replies=[Said(blocks=(), error=error), said("Fine.")])
     shown = room("Hi", " again", looks=QUIET)
     assert shown == paper(
         """
@@ -280,7 +280,7 @@ def test_a_message_that_does_not_fit_comes_back(room: Room) -> None:
 def test_no_more_context_is_offered_than_the_model_takes(room: Room) -> None:
     error = ContextError("the prompt has 30 tokens and the context holds 20, the answer included", "raise `--context`")
     replies = [Said(blocks=(), error=error), Said(reason="context_full"), Said(blocks=(), error=error)]
-    room.speaker = ScriptedSpeaker(replies=replies, max_positions=20)
+    room.partner = ScriptedPartner(replies=replies, max_positions=20)
     shown = room("/set context 99", "Hi", "", "And")
     assert "context 99 (/set)\n20 is the most that this model takes.\n" in shown
     hints = re.findall("hint: (.*)\n", shown)
@@ -293,7 +293,7 @@ def test_no_more_context_is_offered_than_the_model_takes(room: Room) -> None:
 
 
 def test_a_run_that_breaks_off_keeps_what_was_committed(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(
+    room.partner = ScriptedPartner(
         replies=[Said(blocks=(Block(text="Half"),), error=ResourceError("out of memory", "use less")), said("Go on.")]
     )
     shown = room("Hi", "continue", looks=QUIET)
@@ -308,25 +308,25 @@ def test_a_device_that_is_full_ends_a_reply_and_not_the_conversation(room: Room)
         pass
 
     error = OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
-    room.speaker = ScriptedSpeaker(replies=[Said(blocks=(Block(text="Half"),), error=error), said("Go on.")])
+    room.partner = ScriptedPartner(replies=[Said(blocks=(Block(text="Half"),), error=error), said("Go on.")])
     shown = room("Hi", "continue", looks=QUIET)
     assert ">>> Hi\nHalf\nerror: out of memory\nhint: close what else uses the device, or free" in shown
     assert room.asked[-1] == ["Hi", "Half", "continue"]
 
 
 def test_a_fault_of_the_program_is_not_taken_for_a_full_device(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[Said(error=RuntimeError("shapes do not match"))])
+    room.partner = ScriptedPartner(replies=[Said(error=RuntimeError("shapes do not match"))])
     with pytest.raises(RuntimeError, match="shapes do not match"):
         room("Hi")
 
 
 def test_thoughts_are_shown_apart_and_never_part_of_the_conversation(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said("Four.", thought="two and two"), said("Five.", thought="hm")])
+    room.partner = ScriptedPartner(replies=[said("Four.", thought="two and two"), said("Five.", thought="hm")])
     shown = room("2+2?", "/set think hide", "and one?", looks=replace(QUIET, think="show"), color=True)
     assert "\x1b[2mtwo and two\x1b[0m\nFour.\n" in shown
     assert "hm" not in shown
     assert room.asked[-1] == ["2+2?", "Four.", "and one?"]
-    assert [options.think for _, options in room.speaker.calls] == [True, True]
+    assert [options.think for _, options in room.partner.calls] == [True, True]
 
 
 def test_thinking_belongs_to_the_whole_context(room: Room) -> None:
@@ -358,18 +358,18 @@ def test_the_system_prompt(room: Room) -> None:
         """,
         END,
     )
-    assert [options.system for _, options in room.speaker.calls] == ["Be brief.", None]
+    assert [options.system for _, options in room.partner.calls] == ["Be brief.", None]
 
 
 def test_clear_begins_a_new_session_and_keeps_the_old_one(room: Room) -> None:
     room("/set steps 5", "Hi", "/clear", "Ho", options=GenerateOptions(seed=7, system="Be brief."))
     assert room.asked == [["Hi"], ["Ho"]]
-    assert [(options.steps, options.system) for _, options in room.speaker.calls] == [(5, "Be brief.")] * 2
+    assert [(options.steps, options.system) for _, options in room.partner.calls] == [(5, "Be brief.")] * 2
     assert len(list(room.sessions.iterdir())) == 2
 
 
 def test_markdown_is_laid_out_and_can_be_left_as_it_is(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said("# Title\n\n- **one**\n- two\n")])
+    room.partner = ScriptedPartner(replies=[said("# Title\n\n- **one**\n- two\n")])
     assert ">>> Hi\nTitle\n\n- one\n- two\n>>> /set markdown off\nmarkdown off (/set)\n" in (
         shown := room("Hi", "/set markdown off", "Hi", looks=QUIET)
     )
@@ -377,7 +377,7 @@ def test_markdown_is_laid_out_and_can_be_left_as_it_is(room: Room) -> None:
 
 
 def test_escape_codes_from_the_model_do_not_reach_the_terminal(room: Room) -> None:
-    room.speaker = ScriptedSpeaker(replies=[said("a\x1b]52;c;aGk=\x07b", thought="\x1b[2J")])
+    room.partner = ScriptedPartner(replies=[said("a\x1b]52;c;aGk=\x07b", thought="\x1b[2J")])
     for markdown in (True, False):
         assert "\x1b" not in room("Hi", looks=replace(QUIET, think="show", markdown=markdown))
 

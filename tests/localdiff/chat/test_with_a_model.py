@@ -13,7 +13,7 @@ import pytest
 from localdiff import paths
 from localdiff.chat.settings import Looks
 from localdiff.commands import chat as command
-from localdiff.commands.chat import ChatRequest
+from localdiff.commands.chatting.request import ChatRequest
 from localdiff.conversation import Conversation
 from localdiff.events import DenoiseStep, RunFinished
 from localdiff.options import GenerateOptions

@@ -9,12 +9,12 @@ import pytest
 
 from localdiff.chat.settings import Looks
 from localdiff.commands import chat as command
-from localdiff.commands.chat import ChatRequest
+from localdiff.commands.chatting.request import ChatRequest
 from localdiff.commands.live import LiveOptions
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import RecordOptions
 from localdiff.options import GenerateOptions
-from tests.fakes.partner import ScriptedSpeaker
+from tests.fakes.partner import ScriptedPartner
 from tests.screens.processes import Cli
 
 
@@ -129,9 +129,9 @@ def test_a_session_remembers_its_model(cli: Cli, monkeypatch: pytest.MonkeyPatch
     real = command.chat
 
     def chat(request: ChatRequest, *streams: Any, **inputs: Any) -> int:
-        def load(wanted: ChatRequest, _progress: object) -> ScriptedSpeaker:
+        def load(wanted: ChatRequest, _progress: object) -> ScriptedPartner:
             models.append(wanted.choice.model)
-            return ScriptedSpeaker()
+            return ScriptedPartner()
 
         return real(request, *streams, **inputs, load=load)
 

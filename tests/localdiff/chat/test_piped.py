@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localdiff import paths
-from localdiff.chat.typed import LineReader
+from localdiff.chat.piped import LineReader
 from localdiff.errors import UsageError
 from tests.screens.processes import Cli
 

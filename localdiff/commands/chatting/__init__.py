@@ -1,0 +1,9 @@
+"""The parts of `localdiff chat`.
+
+    request     what the command line asks for
+    session     which session is continued, and with which model
+    streams     where it is held: streams, and the keyboard
+    trace       traces of replies
+
+Know files and streams; what is said is known to `localdiff.chat`.
+"""

@@ -1,0 +1,96 @@
+"""Which session a chat continues, and with which model.
+
+Knows what was typed and what a session says of the model that it was held with; loads no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from localdiff import paths
+from localdiff.chat.desk import stamp
+from localdiff.chat.session import Session
+from localdiff.chat.session_file import Opened
+from localdiff.chat.session_store import SessionStore
+from localdiff.chat.settings import Think
+from localdiff.commands.chatting.request import TYPED, ChatRequest
+from localdiff.commands.model_choice import ModelChoice
+from localdiff.errors import UsageError, WeightsError
+from localdiff.identity import ModelIdentity
+from localdiff.ui.output import Output
+
+
+def session_of(request: ChatRequest, store: SessionStore, spoken: Output) -> Opened:
+    """The session to continue, or a new one."""
+    if request.resume and request.session is not None:
+        raise UsageError("`-c` and `--session` both name a session", "leave out one of the two")
+    name, options = request.session, request.options
+    if request.resume:
+        opened = _latest(store, spoken)
+    elif name is None or not store.exists(name):
+        session = Session(name=name, created=stamp(), system=options.system, think=options.think)
+        return Opened(session=session, damage=None)
+    else:
+        opened = store.open(name)
+    if request.origins.get("system") == TYPED:
+        opened.session.system = options.system
+    return opened
+
+
+def continued(request: ChatRequest, session: Session) -> ChatRequest:
+    """The request, with the model and adapter of a session that is continued, unless a model was typed."""
+    if not session.model or request.origins.get("model") == TYPED:
+        return request
+    choice = request.choice
+    choice = replace(
+        choice,
+        model=session.model,
+        adapter=choice.adapter or session.adapter,
+        revision=choice.revision or session.revision,
+    )
+    return replace(request, choice=choice)
+
+
+def thinking_of(request: ChatRequest, session: Session) -> Think:
+    """How the model is asked to think: as typed, else as in the session that is continued."""
+    if request.origins.get("think") == TYPED or not session.turns:
+        return request.looks.think
+    return "off" if not session.think else "show" if request.looks.think == "off" else request.looks.think
+
+
+@contextmanager
+def remembered(session: Session, choice: ModelChoice, typed: ModelChoice) -> Iterator[None]:
+    """Has the error about a model that nobody typed say where it comes from, and how to go on without it."""
+    try:
+        yield
+    except WeightsError as error:
+        if choice != typed:
+            ways = ["`-m NAME` continues it with another model"]
+            if choice.adapter != typed.adapter:
+                ways.append("`--adapter NAME` with another adapter")
+            error.hint = f"session `{session.name}` was held with it; {', '.join(ways)}"
+        raise
+
+
+def remember(session: Session, identity: ModelIdentity, choice: ModelChoice) -> None:
+    """Has the session say which model and adapter it is held with, in words that mean the same in any folder."""
+    session.model, session.revision = _lasting(identity.model, identity.directory), choice.revision
+    session.adapter = None if identity.adapter is None else _lasting(identity.adapter, identity.adapter_directory)
+
+
+def _latest(store: SessionStore, spoken: Output) -> Opened:
+    """The last session that can be read; nobody named the ones that cannot."""
+    for entry in store.entries():
+        try:
+            return store.open(entry.name)
+        except UsageError as error:
+            spoken.warning(f"{error.message}; `{store.path(entry.name)}` is skipped")
+    raise UsageError("there is no session to continue", "`localdiff chat` starts one")
+
+
+def _lasting(name: str, directory: Path | None) -> str:
+    """What the user called a directory, as an absolute path if it is a path, else as it is."""
+    return str(directory.resolve()) if directory is not None and paths.expanded(name) == directory else name

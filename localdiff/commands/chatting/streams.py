@@ -1,0 +1,99 @@
+"""Where a chat is held: the streams of the process, and the keyboard if there is one.
+
+Knows which of them are terminals; knows nothing about what is typed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import BinaryIO
+
+from localdiff import paths
+from localdiff.chat.desk import Desk
+from localdiff.chat.partner import Reader
+from localdiff.chat.typeahead import typed_ahead, typing_ahead, typing_as_usual
+from localdiff.commands.interrupt import cancel_on_interrupt
+from localdiff.errors import LocaldiffError
+from localdiff.ui.output import Output, printable
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Streams:
+    """The streams of a chat.
+
+    Attributes:
+        output: takes the answers.
+        spoken: takes remarks for the user and output of commands, on the terminal that there is.
+        stdin: standard input; None if the process has none.
+        keyboard: standard input, if it is a terminal and the user sees what is typed.
+    """
+
+    output: Output
+    spoken: Output
+    stdin: BinaryIO | None
+    keyboard: BinaryIO | None
+
+    @classmethod
+    def of(cls, output: Output, stdin: BinaryIO | None) -> Streams:
+        """Those of a process."""
+        alone = output.stdout.terminal and not output.stderr.terminal
+        spoken = replace(output, stderr=output.stdout) if alone else output
+        typed = stdin is not None and stdin.isatty() and spoken.stderr.terminal
+        return cls(output=output, spoken=spoken, stdin=stdin, keyboard=stdin if typed else None)
+
+    @property
+    def marks(self) -> bool:
+        """Whether the terminal marks pastes during a run."""
+        return self.keyboard is not None and self.spoken.stderr.moving
+
+    def typing_ahead(self) -> AbstractContextManager[None]:
+        """Inside it, what is typed is kept for the next line."""
+        return typing_ahead(self.keyboard, self.spoken.stderr)
+
+    def typing_as_usual(self) -> AbstractContextManager[None]:
+        """Inside it, within the former, another program may read what is typed."""
+        return typing_as_usual(self.keyboard, self.spoken.stderr)
+
+    @contextmanager
+    def interruptible(self, cancel: threading.Event) -> Iterator[None]:
+        """Lets Ctrl-C stop a run, and keeps what is typed during it for the next line."""
+        # Once more: after Ctrl-Z the shell has set modes of its own.
+        with self.typing_ahead(), cancel_on_interrupt(cancel):
+            yield
+
+
+def keyboard_reader(desk: Desk, keyboard: BinaryIO, early: str, *, private: bool) -> Reader:
+    """A reader of single keys, of which some were typed early."""
+    waiting = [early]
+
+    def cut() -> None:
+        desk.output.warning("the terminal kept the beginning of this paste alone; the rest has to be pasted again")
+
+    def ahead() -> str:
+        return (waiting.pop() if waiting else "") + typed_ahead(keyboard, cut)
+
+    from prompt_toolkit.output import create_output
+
+    from localdiff.chat.completing import ChatCompleter
+    from localdiff.chat.history import open_history
+    from localdiff.chat.keyboard import KeyboardReader
+
+    def edit(text: str) -> str:
+        try:
+            return desk.edited(text)
+        except LocaldiffError as error:
+            desk.show(error)
+            return text
+
+    history = None if private else paths.state_dir() / "history"
+    return KeyboardReader(
+        history=open_history(history, lambda line: desk.say(f"warning: {printable(line)}")),
+        completer=ChatCompleter(lambda: [entry.name for entry in desk.store.entries()]),
+        multiline=lambda: desk.settings.looks.multiline,
+        edit=edit,
+        ahead=ahead,
+        output=create_output(stdout=desk.output.stderr.file),
+    )
