@@ -3,6 +3,7 @@
     checkpoint   the named tensors and JSON files of a directory
     stored       the tensors, in whichever of three forms they are stored
     accounting   which tensor fills which parameter
+    skeleton     a model without its tensors, and how each gets to its place
     devices      what `--device` and `--dtype` mean here, and how much memory there is
     placement    which layer is on which device
     gpu          fast modules on an NVIDIA GPU

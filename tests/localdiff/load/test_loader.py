@@ -16,7 +16,7 @@ from localdiff.errors import ResourceError, WeightsError
 from localdiff.load import load_model, loader, open_weights
 from localdiff.load.checkpoint import Checkpoint
 from localdiff.load.placement import Demand
-from localdiff.model.config import ModelConfig
+from localdiff.load.skeleton import Skeleton
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests.checkpoints.layouts import Spec, write_checkpoint
 
@@ -231,7 +231,4 @@ def test_mapped_weights_take_no_memory(written: Path) -> None:
 
 
 def load_demand(directory: Path, dtype: torch.dtype) -> Demand:
-    weights = open_weights(directory)
-    config = ModelConfig.from_dict(weights.checkpoint.config())
-    sources = [name for name in weights.shapes if "vision" not in name]
-    return loader._demand(weights, sources, config, CPU, dtype, 64)
+    return Skeleton.of(open_weights(directory), CPU, dtype).demand(64)

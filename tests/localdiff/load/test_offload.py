@@ -14,6 +14,7 @@ from localdiff.errors import ResourceError
 from localdiff.events import BlockCommitted
 from localdiff.load import LoadedModel, StoredWeights, load_model, loader, open_weights
 from localdiff.load.placement import Placement
+from localdiff.load.skeleton import Skeleton
 from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
 from localdiff.steps import Denoiser
@@ -122,9 +123,7 @@ def test_a_tiny_budget_gives_the_same_text_and_tells_the_cost(
 ) -> None:
     model, dtype = str(directories[form]), "fp32"
     everything = Engine.load(model, device="cpu", dtype=dtype, context=64)
-    weights = open_weights(directories[form])
-    sources = [name for name in weights.shapes if "vision" not in name]
-    demand = loader._demand(weights, sources, everything.model.config, CPU, torch.float32, 64)
+    demand = Skeleton.of(open_weights(directories[form]), CPU, torch.float32).demand(64)
     kept = sum(layer.weights for layer in demand.layers)
     budget = demand.account.total - kept // 2
     with caplog.at_level(logging.WARNING, logger="localdiff.load"):
@@ -185,10 +184,7 @@ def test_what_fits_is_not_offloaded_and_not_warned_about(
 def test_a_card_with_a_budget_gives_the_same_text(directories: dict[str, Path], form: str) -> None:
     model = str(directories[form])
     everything = Engine.load(model, device="cuda:0", dtype="fp32", context=64)
-    weights = open_weights(directories[form])
-    sources = [name for name in weights.shapes if "vision" not in name]
-    config, card = everything.model.config, torch.device("cuda:0")
-    demand = loader._demand(weights, sources, config, card, torch.float32, 64)
+    demand = Skeleton.of(open_weights(directories[form]), torch.device("cuda:0"), torch.float32).demand(64)
     budget = demand.account.total - sum(layer.weights for layer in demand.layers) // 2
     little = Engine.load(model, device="cuda:0", dtype="fp32", context=64, max_memory=budget)
     assert any(tensor.device == META for tensor in little.model.state_dict().values())

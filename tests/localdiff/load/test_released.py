@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 
 from localdiff.errors import ResourceError
-from localdiff.load import StoredWeights, loader
+from localdiff.load import StoredWeights
 from localdiff.load.placement import Budget, Demand, place
+from localdiff.load.skeleton import Skeleton
 from localdiff.model.config import ModelConfig
+from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.planning.plan import describe_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.released import released_config
@@ -34,9 +38,17 @@ class Described(StoredWeights):
         return False
 
 
+@functools.cache
+def network() -> DiffusionGemma:
+    with torch.device("meta"):
+        return DiffusionGemma(ModelConfig.from_dict(released_config()))
+
+
 def demand(recipe: str, context: int) -> Demand:
-    weights, config = Described(recipe), ModelConfig.from_dict(released_config())
-    return loader._demand(weights, weights.shapes, config, CARD, torch.bfloat16, context)
+    weights = Described(recipe)
+    names = {name: name for name in weights.shapes}
+    empty = Skeleton(network=network(), weights=weights, source_of=names, device=CARD, dtype=torch.bfloat16)
+    return empty.demand(context)
 
 
 @pytest.mark.parametrize("gigabytes", [6, 8, 12, 16, 18, 24, 32])

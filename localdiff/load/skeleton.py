@@ -1,0 +1,164 @@
+"""A model without its tensors: what they take, and how each gets to its place.
+
+Knows which tensor is stored under which name; does not know what fits where, and makes nothing fast.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from quant.modules import swap_modules
+from quant.planning.memory import SLACK, Held, MemoryAccount, cache_bytes
+
+from ..adapter import Adapter
+from ..errors import ResourceError, WeightsError
+from ..load_progress import LoadProgress
+from ..model.config import ModelConfig
+from ..model.diffusion_gemma import DiffusionGemma
+from .accounting import account
+from .placement import Demand, LayerDemand, Placement
+from .stored import StoredWeights
+
+_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skeleton:
+    """A model without its tensors, and where each of them is stored.
+
+    Attributes:
+        source_of: stored name of each parameter.
+        device: where the weights go, as far as they fit.
+        dtype: that of activations and of weights that are not quantized.
+    """
+
+    network: DiffusionGemma
+    weights: StoredWeights
+    source_of: Mapping[str, str]
+    device: torch.device
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, weights: StoredWeights, device: torch.device, dtype: torch.dtype) -> Skeleton:
+        """That of a checkpoint.
+
+        Raises:
+            WeightsError: the checkpoint is incomplete, or another model's.
+        """
+        config = ModelConfig.from_dict(weights.checkpoint.config())
+        with torch.device("meta"):
+            network = DiffusionGemma(config)
+        accounting = account(network, weights.shapes)
+        if skipped := accounting.skipped():
+            _log.info("%s: %s", weights.checkpoint.directory, skipped)
+        return cls(network=network, weights=weights, source_of=accounting.source_of, device=device, dtype=dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors in the model."""
+        return sum(self.weights.nbytes(source, self.dtype) for source in self.source_of.values())
+
+    def demand(self, context: int, adapter: Adapter | None = None) -> Demand:
+        """The memory that the model needs. On a CPU only what is not mapped counts: the rest stays in the file."""
+        weights, config, dtype = self.weights, self.network.config, self.dtype
+        on_cpu = self.device.type == "cpu"
+        held = [
+            Held(
+                name=source,
+                shape=weights.shapes[source],
+                nbytes=0 if on_cpu and weights.is_mapped(source, dtype) else weights.nbytes(source, dtype),
+            )
+            for source in self.source_of.values()
+        ]
+        context = min(context, config.max_positions or context)
+        beside = {
+            layer: 0 if adapter is None else adapter.nbytes(layer) for layer in (None, *range(len(config.layers)))
+        }
+        memory = MemoryAccount.of(
+            [*held, Held(name="adapter", shape=(), nbytes=sum(beside.values()))],
+            context=context,
+            window=config.sliding_window,
+            canvas=config.canvas_length,
+            activation_bytes=dtype.itemsize,
+            slack=0 if on_cpu else SLACK,
+        )
+        layers = [[tensor for tensor in held if layer_of(tensor.name) == index] for index in range(len(config.layers))]
+        return Demand(
+            name=weights.recipe,
+            context=context,
+            account=memory,
+            layers=tuple(
+                LayerDemand(
+                    weights=sum(tensor.nbytes for tensor in layer) + beside[index],
+                    cache=cache_bytes(layer, context=context, window=config.sliding_window, itemsize=dtype.itemsize),
+                )
+                for index, layer in enumerate(layers)
+            ),
+        )
+
+    def swap(self) -> None:
+        """Puts quantized modules in the places of those whose weights are stored quantized."""
+        fates = {name: self.weights.fate(source) for name, source in self.source_of.items()}
+        try:
+            with torch.device("meta"):
+                swap_modules(self.network, fates, self.dtype)
+        except ValueError as error:
+            raise WeightsError(
+                f"the weights are quantized in a way that localdiff cannot run ({error})",
+                "quantize them with one of the recipes of `localdiff quantize`",
+            ) from error
+        for parameter in self.network.parameters():
+            parameter.data = parameter.data.to(self.dtype)
+
+    def assign(self, placement: Placement, progress: LoadProgress) -> None:
+        """Gives every module its tensors, except in offloaded layers, which get theirs for each pass."""
+        network, weights, dtype = self.network, self.weights, self.dtype
+        state: dict[str, Tensor] = {}
+        later: dict[str, tuple[str, str]] = {}
+        done, total = 0, self.nbytes
+        try:
+            for name, source in self.source_of.items():
+                progress("weights", done / total)
+                done += weights.nbytes(source, dtype)
+                index = layer_of(name)
+                if index in placement.offloaded:
+                    suffixes = _suffixes(network, name)
+                    later |= {name + suffix: (source, suffix) for suffix in suffixes}
+                    continue
+                device = placement.main if index is None else placement.layers[index]
+                parts = weights.parts(source, dtype)
+                state |= {name + suffix: part.to(device) for suffix, part in parts.items()}
+            progress("weights", 1.0)
+        except torch.OutOfMemoryError as error:
+            raise ResourceError(
+                f"the weights do not fit `{placement.main}`, although by estimate they should",
+                "`--max-memory` with a smaller amount keeps some layers in host memory",
+            ) from error
+        network.load_state_dict(state, strict=not later, assign=True)
+        if not placement.is_whole:
+            from .offload import FileWeights, dispatch
+
+            dispatch(network, placement, FileWeights(weights, later, dtype))
+
+
+def _suffixes(network: DiffusionGemma, name: str) -> tuple[str, ...]:
+    """Suffixes of the entries that a parameter has in the model's state: none, or those of codes and scales."""
+    owner = network.get_submodule(name.rpartition(".")[0])
+    held = getattr(owner, name.rpartition(".")[2])
+    if not isinstance(held, nn.Module):
+        return ("",)
+    return tuple(f".{buffer}" for buffer, _ in held.named_buffers())
+
+
+def layer_of(name: str) -> int | None:
+    """Number of the layer that a parameter or tensor belongs to."""
+    match = _LAYER.search(name)
+    return None if match is None else int(match[1])
