@@ -6,14 +6,15 @@ Knows interfaces only, so that a chat can be held with a script in place of a mo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
-from localdiff.events import Channel, Event
+from localdiff.events import Event
 from localdiff.options import GenerateOptions
 from localdiff.ui.observer import Observer
 from localdiff.ui.terminal import LiveWish
+from localdiff.ui.watch import Watch
 from localdiff.view.paragraphs import Passage
 
 Render: TypeAlias = Callable[[Passage, int], str]
@@ -60,23 +61,8 @@ class View(AbstractContextManager["View"], Protocol):
         """Print a line that stays."""
 
 
-class OpenView(Protocol):
-    """Makes a view for one run."""
-
-    def __call__(
-        self,
-        wish: LiveWish,
-        *,
-        prints: Collection[Channel],
-        cancelled: Callable[[], bool],
-        legend: bool,
-        render: Render | None,
-    ) -> View | None:
-        """A view, or None where nothing can be drawn.
-
-        Raises:
-            UsageError: the user insisted on one.
-        """
+OpenView: TypeAlias = Callable[[LiveWish, Watch], View | None]
+"""Makes a view for one run, or None where nothing can be drawn; raises `UsageError` if the user insisted on one."""
 
 
 class Reader(Protocol):

@@ -24,6 +24,7 @@ from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
 from localdiff.ui.terminal import is_same_terminal
 from localdiff.ui.terminal_guard import TerminalGuard
+from localdiff.ui.watch import Watch
 from localdiff.view.paragraphs import Passage
 
 REDRAWS = 2
@@ -114,13 +115,16 @@ class Talker:
         render: Render | None = partial(_laid_out, color=stdout.color) if looks.markdown and stdout.terminal else None
         thinks = looks.think != "hide"
         thought: tuple[Channel, ...] = ("thought",) if thinks else ()
-        view = self._open_view(
-            looks.live,
+        piped: tuple[Channel, ...] = ("answer",) if stdout.piped else ()
+        watch = Watch(
             prints=(*thought, "answer") if shares else thought,
+            elsewhere=piped,
             cancelled=cancel.is_set,
             legend=self._is_first,
             render=render,
+            marks=self._marks,
         )
+        view = self._open_view(looks.live, watch)
         page = Page(
             answers=None if view is not None and shares else stdout,
             thoughts=stderr if thinks and view is None and self._output.notes else None,

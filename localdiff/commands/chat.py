@@ -6,7 +6,7 @@ request itself are found before a model is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import BinaryIO, Protocol, TypeAlias
 
@@ -14,7 +14,7 @@ from localdiff import paths
 from localdiff.chat.catalog import damage_line, opened_line
 from localdiff.chat.desk import Desk
 from localdiff.chat.loop import Chat
-from localdiff.chat.partner import Partner, Reader, Render, View
+from localdiff.chat.partner import OpenView, Partner, Reader, View
 from localdiff.chat.piped import LineReader
 from localdiff.chat.session import Session
 from localdiff.chat.session_file import Opened
@@ -31,13 +31,13 @@ from localdiff.commands.loading import show_loading
 from localdiff.commands.record import TraceFile, trace_file
 from localdiff.commands.status_line import status_line
 from localdiff.errors import UsageError
-from localdiff.events import Channel
 from localdiff.identity import ModelIdentity
 from localdiff.load_progress import LoadProgress
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import DIM, Output
 from localdiff.ui.summary import shown_model
 from localdiff.ui.terminal import LiveWish
+from localdiff.ui.watch import Watch
 
 
 class ModelPartner(Partner, Recorded, Protocol):
@@ -127,7 +127,7 @@ def _desk(
     talker = Talker(
         partner,
         streams.output,
-        open_view=_views(request, streams, partner),
+        open_view=_views(request, streams.output, partner),
         interruptible=streams.interruptible,
         record=None if trace is None else reply_recorder(partner, headers, trace),
         marks=streams.marks,
@@ -163,36 +163,13 @@ def _load(request: ChatRequest, output: Output, load: Load) -> ModelPartner:
         return load(request, show_loading(status, request.choice.model))
 
 
-def _views(request: ChatRequest, streams: Streams, partner: ModelPartner) -> Callable[..., View | None]:
+def _views(request: ChatRequest, output: Output, partner: ModelPartner) -> OpenView:
     """A factory of canvases for replies, wherever one can be drawn."""
 
-    output = streams.output
-    piped: tuple[Channel, ...] = ("answer",) if output.stdout.piped else ()
-
-    def open_view(
-        wish: LiveWish,
-        *,
-        prints: Collection[Channel],
-        cancelled: Callable[[], bool],
-        legend: bool,
-        render: Render | None,
-    ) -> View | None:
+    def open_view(wish: LiveWish, watch: Watch) -> View | None:
         options = replace(request.live, wish=None, preferred=wish)
         mode = mode_of(options, output, lines_on_stdout=False)
-        if mode == "off":
-            return None
-        return live_view(
-            options,
-            mode,
-            output,
-            partner.engine.tokenizer,
-            prints=prints,
-            elsewhere=piped,
-            cancelled=cancelled,
-            legend=legend,
-            render=render,
-            marks=streams.marks,
-        )
+        return None if mode == "off" else live_view(options, mode, output, partner.engine.tokenizer, watch)
 
     return open_view
 

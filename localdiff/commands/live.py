@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from localdiff.errors import ArgumentError, UsageError
-from localdiff.events import Channel
 from localdiff.ui.live import DEFAULT_FPS, LiveView
 from localdiff.ui.output import Color, Output, Stream
 from localdiff.ui.terminal import LiveMode, LiveWish, live_mode
-from localdiff.view.palette import PaletteName
-from localdiff.view.paragraphs import Passage
+from localdiff.ui.watch import Watch
+from localdiff.view.palette import PaletteName, resolve_palette
 from localdiff.view.pieces import Pieces
 
 
@@ -82,13 +81,7 @@ def live_view(
     mode: LiveMode,
     output: Output,
     pieces: Pieces,
-    *,
-    prints: Collection[Channel],
-    elsewhere: Collection[Channel] = (),
-    cancelled: Callable[[], bool],
-    legend: bool = True,
-    render: Callable[[Passage, int], str] | None = None,
-    marks: bool = False,
+    watch: Watch,
 ) -> LiveView:
     """The canvas on stderr.
 
@@ -97,29 +90,19 @@ def live_view(
         mode: result of `mode_of`.
         output: the streams.
         pieces: texts of ids.
-        prints: channels whose text is left on stderr's terminal.
-        elsewhere: channels whose text goes into a pipe.
-        cancelled: whether the run has been asked to stop.
-        legend: explain the colours.
-        render: renders final text.
-        marks: whether pastes are marked meanwhile.
+        watch: how the run is watched.
     """
     stderr = output.stderr
+    color = palette_color(options.palette, options.color, stderr)
     return LiveView(
         stream=stderr.file,
         pieces=pieces,
-        prints=prints,
-        elsewhere=elsewhere,
+        watch=watch,
+        palette=resolve_palette(options.palette, env=os.environ, encoding=stderr.file.encoding, color=color),
         mode=mode,
-        palette=options.palette,
-        color=palette_color(options.palette, options.color, stderr),
         fps=options.fps,
         slow=options.slow,
-        cancelled=cancelled,
-        legend=legend,
-        render=render,
         keyboard=stderr.file,
-        marks=marks,
     )
 
 

@@ -38,6 +38,7 @@ from localdiff.ui.status import StatusLine
 from localdiff.ui.summary import Summary, shown_model
 from localdiff.ui.terminal import LiveMode, is_same_terminal
 from localdiff.ui.text_writer import TextWriter
+from localdiff.ui.watch import Watch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,15 +165,8 @@ def _generate(request: RunRequest, screen: _Screen, engine: Generator, prompt: s
             shares = answer is not None and is_same_terminal(answer.file, output.stderr.file)
             channels: tuple[Channel, ...] = ("answer", "thought") if shares else ("thought",)
             piped: tuple[Channel, ...] = ("answer",) if answer is not None and answer.piped else ()
-            live = live_view(
-                request.live,
-                mode,
-                output,
-                engine.tokenizer,
-                prints=channels,
-                elsewhere=piped,
-                cancelled=cancel.is_set,
-            )
+            watch = Watch(prints=channels, elsewhere=piped, cancelled=cancel.is_set)
+            live = live_view(request.live, mode, output, engine.tokenizer, watch)
             answer = None if shares else answer
             status.give_way(live.above)
             observers.append(stack.enter_context(live))

@@ -1,6 +1,7 @@
 """Observers of a generation, and the terminals, pipes and files that they write to.
 
     observer                                the interface that all of them have
+    watch                                   how a run is watched
     live, painter, region, mailbox          the live canvas: thread, frames, rows on the screen, what passes between
     plain, text_writer, footer              the answer as text, with remarks and figures
     jsonl, summary                          every event as a line of JSON; a whole run as one object

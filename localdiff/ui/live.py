@@ -11,10 +11,9 @@ the screen.
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
@@ -23,7 +22,6 @@ from typing import TextIO
 from localdiff.events import (
     BlockCommitted,
     BlockStarted,
-    Channel,
     DenoiseStep,
     Event,
     RunFinished,
@@ -33,9 +31,10 @@ from localdiff.ui.mailbox import Mailbox
 from localdiff.ui.painter import Frame, Painter
 from localdiff.ui.terminal import LiveMode, takes_output, terminal_size
 from localdiff.ui.terminal_guard import TerminalGuard
+from localdiff.ui.watch import Watch
 from localdiff.view.canvas_view import CanvasView
 from localdiff.view.layout import Size
-from localdiff.view.palette import Palette, resolve_palette
+from localdiff.view.palette import Palette
 from localdiff.view.paragraphs import Passage, Transcript, finished_length, finished_lines
 from localdiff.view.pieces import Pieces
 from localdiff.view.scene import Scene, fold
@@ -58,23 +57,13 @@ class LiveView:
     Args:
         stream: the terminal to draw on, usually stderr.
         pieces: texts of ids.
-        prints: channels whose committed text goes to this terminal too. The answer does where stdout is the same
-            terminal: only one of them may move the cursor.
-        elsewhere: channels whose text goes into a pipe, whose reader may print it on this terminal: the canvas steps
-            aside for every line of it.
+        watch: how the run is watched.
+        palette: how entropies look.
         mode: `canvas`, or `line` for one status line, drawn four times a second at most.
-        palette: a palette or the name of one, which is resolved with `env`, `color` and the stream's
-            encoding.
-        color: False for no colour; see `resolve_palette`.
         fps: most frames per second.
         slow: seconds that the engine waits after each step, for watching; its speed then means nothing.
-        cancelled: whether the run has been asked to stop; ends such a wait early, and is shown in the header.
-        legend: explain the colours below the canvas, where there is room.
-        render: renders final text of the answer for a number of columns; None leaves it as it is.
         size: current size of the terminal; by default the terminal is asked.
         keyboard: the terminal whose echo is turned off while the canvas is drawn, or None to leave it alone.
-        marks: whether pastes on it are marked, as in `TerminalGuard`.
-        env: environment.
         clock: seconds, monotonic.
         sleep: waits some seconds.
     """
@@ -84,20 +73,13 @@ class LiveView:
         *,
         stream: TextIO,
         pieces: Pieces,
-        prints: Collection[Channel],
-        elsewhere: Collection[Channel] = (),
+        watch: Watch,
+        palette: Palette,
         mode: LiveMode = "canvas",
-        palette: Palette | str = "auto",
-        color: bool | None = None,
         fps: float = DEFAULT_FPS,
         slow: float = 0.0,
-        cancelled: Callable[[], bool] = lambda: False,
-        legend: bool = True,
-        render: Callable[[Passage, int], str] | None = None,
         size: Callable[[], Size] | None = None,
         keyboard: TextIO | None = None,
-        marks: bool = False,
-        env: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -105,15 +87,11 @@ class LiveView:
             raise ValueError(f"{mode=} should be 'canvas' or 'line'")
         if not slow >= 0:
             raise ValueError(f"{slow=} should be at least 0")
-        if isinstance(palette, str):
-            palette = resolve_palette(palette, env=env, encoding=stream.encoding, color=color)
         self._stream = stream
-        self._prints, self._elsewhere = frozenset(prints), frozenset(elsewhere)
-        self._render = render
+        self._watch = watch
         self._size = size or (lambda: terminal_size(stream))
-        self._answers = "answer" in self._prints
+        self._answers = "answer" in watch.prints
         self._slow = slow
-        self._cancelled = cancelled
         self._clock, self._sleep = clock, sleep
         self._painter = Painter(
             stream=stream,
@@ -121,12 +99,12 @@ class LiveView:
             size=self._size,
             one_line=mode == "line",
             fps=min(fps, LINE_FPS) if mode == "line" else fps,
-            stopping=cancelled,
+            stopping=watch.cancelled,
             clock=clock,
         )
-        self._guard = TerminalGuard(stream=stream, keyboard=keyboard, marks=marks, resumed=self._on_resumed)
-        self._scene = Scene(slowed=slow > 0, legend=legend)
-        self._transcript = Transcript(finished_lines if render is None else finished_length)
+        self._guard = TerminalGuard(stream=stream, keyboard=keyboard, marks=watch.marks, resumed=self._on_resumed)
+        self._scene = Scene(slowed=slow > 0, legend=watch.legend)
+        self._transcript = Transcript(finished_lines if watch.render is None else finished_length)
         self._mailbox: Mailbox[Frame] = Mailbox()
         self._undrawn: list[Frame] = []
         self._screen = threading.Lock()
@@ -159,7 +137,7 @@ class LiveView:
             case TextCommitted():
                 # Drawn with the next block: until then the settled page stays, and no frame is empty.
                 self._transcript.add(event)
-                if event.channel in self._elsewhere and "\n" in event.text:
+                if event.channel in self._watch.elsewhere and "\n" in event.text:
                     self._step_aside()
             case BlockStarted():
                 finished = self._transcript.take_finished()
@@ -219,12 +197,12 @@ class LiveView:
             self._failure = self._failure or error
 
     def _printed(self, passages: tuple[Passage, ...]) -> tuple[Passage, ...]:
-        printed = tuple(passage for passage in passages if passage.channel in self._prints)
-        if self._render is None:
+        printed = tuple(passage for passage in passages if passage.channel in self._watch.prints)
+        if self._watch.render is None:
             return printed
         columns = self._size().columns
         return tuple(
-            replace(passage, rendered=self._render(passage, columns)) if passage.channel == "answer" else passage
+            replace(passage, rendered=self._watch.render(passage, columns)) if passage.channel == "answer" else passage
             for passage in printed
         )
 
@@ -279,6 +257,6 @@ class LiveView:
         self._resumed = True
 
     def _wait(self, seconds: float) -> None:
-        while seconds > 0 and not self._cancelled():
+        while seconds > 0 and not self._watch.cancelled():
             self._sleep(min(seconds, _NAP_SECONDS))
             seconds -= _NAP_SECONDS

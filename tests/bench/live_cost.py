@@ -27,7 +27,9 @@ from typing import TextIO
 
 from localdiff.events import DenoiseStep, Event
 from localdiff.ui.live import DEFAULT_FPS, LiveView
+from localdiff.ui.watch import Watch
 from localdiff.view.layout import Size
+from localdiff.view.palette import DARK
 from localdiff.view.pieces import Pieces
 from tests.fakes.canvas import LATIN, Script
 
@@ -141,8 +143,8 @@ def live_on(stream: TextIO, source: Source) -> LiveView:
     return LiveView(
         stream=stream,
         pieces=source.pieces,
-        prints=("answer", "thought"),
-        palette="dark",
+        watch=Watch(prints=("answer", "thought")),
+        palette=DARK,
         size=lambda: SIZE,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 from localdiff.events import BlockCommitted, BlockStarted, DenoiseStep, Event, RunFinished, TextCommitted
 from localdiff.ui.live import LiveView
 from localdiff.ui.region import RESTORE
+from localdiff.ui.watch import Watch
 from localdiff.view.layout import Size
+from localdiff.view.palette import DARK
 from localdiff.view.paragraphs import Passage
 from tests.fakes.canvas import SCRIPTS, Script, pieces_of
 from tests.screens.terminal import FakeTerminal
@@ -42,13 +45,13 @@ def view_on(terminal: FakeTerminal, script: Script, **options: Any) -> LiveView:
     settings: dict[str, Any] = {
         "stream": terminal,
         "pieces": script.vocabulary,
-        "prints": ("answer", "thought"),
-        "palette": "dark",
+        "palette": DARK,
         "fps": 1000,
         "size": lambda: Size(terminal.screen.columns, terminal.screen.lines),
-        "env": {},
     }
-    return LiveView(**(settings | options))
+    watched = {field.name for field in dataclasses.fields(Watch)}
+    watch = {"prints": ("answer", "thought")} | {name: options.pop(name) for name in watched & options.keys()}
+    return LiveView(watch=Watch(**watch), **(settings | options))
 
 
 def play(terminal: FakeTerminal, script: Script, until: Callable[[Event], bool] = lambda event: False, **options: Any):

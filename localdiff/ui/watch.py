@@ -1,0 +1,35 @@
+"""How one run is watched, in the words of whoever has it drawn.
+
+Knows channels and texts; knows nothing about how a canvas is drawn, or on what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from localdiff.events import Channel
+from localdiff.view.paragraphs import Passage
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Watch:
+    """What a canvas shows beside itself during a run, and what it has to expect.
+
+    Attributes:
+        prints: channels whose committed text goes to this terminal too. The answer does where stdout is the same
+            terminal: only one of them may move the cursor.
+        elsewhere: channels whose text goes into a pipe, whose reader may print it on this terminal: the canvas steps
+            aside for every line of it.
+        cancelled: whether the run has been asked to stop; ends a wait early, and is shown in the header.
+        legend: explain the colours below the canvas, where there is room.
+        render: renders final text of the answer for a number of columns; None leaves it as it is.
+        marks: whether the terminal marks pastes meanwhile.
+    """
+
+    prints: Collection[Channel]
+    elsewhere: Collection[Channel] = ()
+    cancelled: Callable[[], bool] = lambda: False
+    legend: bool = True
+    render: Callable[[Passage, int], str] | None = None
+    marks: bool = False
