@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -34,6 +36,16 @@ def test_a_cpu_can_copy_and_multiply() -> None:
     assert measured.copied > 0
     assert {"fp32", "bf16"} <= set(measured.products)
     assert all(rate > 0 for rate in measured.products.values())
+
+
+@pytest.mark.parametrize(("device", "runs"), [("cpu", 1), ("cuda", 10)])
+def test_a_gpu_is_given_several_runs_at_once(device: str, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch takes the host as long as a tenth of a copy takes a large GPU; waited for one by one, both count."""
+    done, waits = list[int](), list[int]()
+    monkeypatch.setattr(ceilings, "waiter", lambda _: lambda: waits.append(len(done)))
+    monkeypatch.setattr(ceilings, "time", SimpleNamespace(perf_counter=lambda: float(len(done))))
+    assert ceilings._best(lambda: done.append(1), torch.device(device)) == 1.0, "seconds of one run"
+    assert waits[:4] == [1, 1 + runs, 1 + runs, 1 + 2 * runs], "the first run is not timed"
 
 
 def test_a_product_that_a_device_does_not_have_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
