@@ -26,9 +26,13 @@ class Recorder:
 
     Args:
         device: the GPU; it need not be the current one.
+
+    Attributes:
+        has_failed: whether something could not be captured.
     """
 
     def __init__(self, device: torch.device) -> None:
+        self.has_failed = False
         self._device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
@@ -49,6 +53,7 @@ class Recorder:
             self._give_up(graph)
             if not isinstance(error, RuntimeError):  # Ctrl-C
                 raise
+            self.has_failed = True
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             _log.warning("a denoise step could not be captured as a CUDA graph (%s)", reason)
             return None

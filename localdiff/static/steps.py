@@ -66,6 +66,11 @@ class StaticSteps:
         self._programs: dict[Shape, Program] = {}
         self._buffers: StepBuffers | None = None
 
+    @property
+    def are_recorded(self) -> bool:
+        """Whether steps are replayed: there is a recorder, and what it was given could be recorded."""
+        return self._recorder is not None and not self._recorder.has_failed
+
     @torch.inference_mode()
     def denoise_block(
         self, cache: KVCache, canvas: Tensor, noise: SeededNoise, block: BlockSettings, commit_ids: Sequence[int]

@@ -94,6 +94,11 @@ class Denoiser:
         return Denoiser(self._model, replace(self.path, captured=False, ahead=False)) if self.path.static else self
 
     @property
+    def path_taken(self) -> StepPath:
+        """The path, without graphs where one could not be recorded: such steps are launched kernel by kernel."""
+        return self.path if self._static is None else replace(self.path, captured=self._static.are_recorded)
+
+    @property
     def canvas_room(self) -> int:
         """Rows that a cache must leave room for, see `KVCache`; Triton attention needs none."""
         return self._model.config.canvas_length if self.path.static and not self.path.attention else 0

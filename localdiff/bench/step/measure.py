@@ -32,6 +32,8 @@ from .routing import Routing
 
 WARM_UP = 2
 """The first step of a block has nothing to condition on, and the second is the first that is like all others."""
+WARM_UP_REPLAYED = 32
+"""The same where steps are replayed: while one is recorded a GPU has nothing to do, and may lower its clock."""
 CLOCKED = 3
 COMMITS = 3
 """Timed commit passes, and as many again under the clock of parts; the same of first steps that commit a block."""
@@ -118,7 +120,7 @@ class Stopwatch:
         """Times the context, `steps` denoise steps after a warm-up, and a few commit passes."""
         self._progress("warming up")
         self._warm_up()
-        prefill = self._timed(self._prefill)
+        prefill = self._timed(self.prefill)
         self._cache.snapshot()
         return Timings(
             prefill=prefill,
@@ -133,7 +135,8 @@ class Stopwatch:
             self._network.encode(ids, self._cache)
             self._cache.rewind(0)
 
-    def _prefill(self) -> None:
+    def prefill(self) -> None:
+        """Reads the context, ahead of which the cache is empty."""
         done = 0
         for chunk in self._chunks:
             self._progress(f"prefill, {done:,} of {self._context:,} tokens")
@@ -142,33 +145,36 @@ class Stopwatch:
 
     def _steps(self, count: int) -> Steps:
         clock, routing = PartClock(self._wait), Routing(self._network)
-        is_static, total = self.denoiser.path.static, WARM_UP + count + CLOCKED
-        events = self._block_of(self.denoiser, WARM_UP + count if is_static else total)
+        path = self.denoiser.path
+        is_static, warm_up = path.static, WARM_UP_REPLAYED if path.captured else WARM_UP
+        total = warm_up + count + CLOCKED
+        events = self.block_of(self.denoiser, warm_up + count if is_static else total)
         seconds, entropies, places = [], [], []
         for number in range(1, total + 1):
             self._progress(f"step {number} of {total}")
             began = time.perf_counter()
-            if number <= WARM_UP + count:
+            if number <= warm_up + count:
                 step = next(events)
                 seconds.append(time.perf_counter() - began)
                 entropies.append(step.event.mean_entropy)
                 continue
-            if is_static and number == WARM_UP + count + 1:
-                events = self._block_of(self._launched, 1 + CLOCKED)
+            if is_static and number == warm_up + count + 1:
+                events = self.block_of(self._launched, 1 + CLOCKED)
                 next(events)  # has nothing to condition on
             with clock.watching(self._network), routing.watching(), clock.within("sampling"):
                 next(events)
             places.append(clock.take())
         return Steps(
             first=seconds[0],
-            timed=tuple(seconds[WARM_UP:]),
+            timed=tuple(seconds[warm_up:]),
             places=_middle(places),
-            mean_entropy=statistics.mean(entropies[WARM_UP:]),
+            mean_entropy=statistics.mean(entropies[warm_up:]),
             experts_hit=routing.hit,
             busiest=routing.busiest,
         )
 
-    def _block_of(self, denoiser: Denoiser, steps: int, commit_ids: Sequence[int] = ()) -> Iterator[Step]:
+    def block_of(self, denoiser: Denoiser, steps: int, commit_ids: Sequence[int] = ()) -> Iterator[Step]:
+        """The steps of a block behind what is in the cache, taken one by one; none of them ends it."""
         config, noise = self._network.config, SeededNoise(self._seed)
         canvas = noise.canvas(config.canvas_length, config.vocab_size).to(self._device)
         block = BlockSettings(
@@ -191,7 +197,7 @@ class Stopwatch:
         ids, clock = self._block.tolist(), PartClock(self._wait)
 
         def first_step(denoiser: Denoiser) -> None:
-            for _ in self._block_of(denoiser, 1, ids):
+            for _ in self.block_of(denoiser, 1, ids):
                 pass
 
         def clocked() -> None:

@@ -53,11 +53,12 @@ def run(
         subject.network, subject.dtype, subject.device, context=measurement.context, progress=progress
     )
     timings = stopwatch.measure(measurement.steps)
+    on_card = subject.device.type == "cuda"
     return make_report(
         subject,
         timings,
         ceilings,
-        paths_of(subject.network, subject.dtype, str(stopwatch.denoiser.path) if subject.device.type == "cuda" else ""),
+        paths_of(subject.network, subject.dtype, str(stopwatch.denoiser.path_taken) if on_card else ""),
         memory_use(subject.device, remembered=remembered),
         context=measurement.context,
         hardware=hardware_name(subject.device),

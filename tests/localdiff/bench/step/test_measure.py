@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from localdiff.bench.step import measure
 from localdiff.bench.step import subject as subjects
 from localdiff.bench.step.measure import CLOCKED, COMMITS, WARM_UP, Stopwatch, _middle
 from localdiff.bench.step.parts import PARTS, PartClock, Place
@@ -162,6 +163,25 @@ def test_clocked_steps_are_computed_as_the_timed_ones_but_for_the_recording() ->
     assert clocked.canvas_room == timed.canvas_room
     plain = Denoiser(network)
     assert plain.without_graphs() is plain
+
+
+@needs_triton
+def test_replayed_steps_are_warmed_up_for_longer_and_what_was_not_recorded_is_not_said_to_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While a step is recorded a GPU does nothing; and these experts, which ask the host, cannot be recorded."""
+    from tests.graphs import imitated
+
+    told: list[str] = []
+    monkeypatch.setattr(measure, "WARM_UP_REPLAYED", 5)
+    with imitated() as graphs:
+        stopwatch = stopwatch_with(monkeypatch, static=True, captured=True)
+        stopwatch._progress = told.append
+        assert "CUDA graph" in str(stopwatch.denoiser.path_taken)
+        timings = stopwatch.measure(1)
+    assert len(timings.steps.timed) == 1 and f"step 1 of {5 + 1 + CLOCKED}" in told
+    assert graphs and not any(graph.replays for graph in graphs)
+    assert str(stopwatch.denoiser.path_taken) == "static step"
 
 
 def test_clocked_steps_are_read_as_the_timed_ones_are(monkeypatch: pytest.MonkeyPatch) -> None:
