@@ -1,22 +1,26 @@
 """Everything that wants a GPU, on a machine that has one and little else: `make bench-gpu`, or this module by itself.
 
-    python -m tests.bench.gpu                                everything, in this order
+    python -m tests.bench.gpu                                everything, in this order: what matters most comes first
     python -m tests.bench.gpu steps --recipe 4bit --context 8192 32768 --vram-limit 18GB
+    python -m tests.bench.gpu --total 9 --results results.jsonl        nine minutes of it; again, the next nine
 
     device    which card this is
+    steps    `localdiff bench step` with random weights, a process for each context and recipe
     checks    the tests marked `gpu`: whole steps, replays, the same bits for a seed, memory that does not grow
+    kernels    what each kernel takes in a step as it is replayed, for the first recipe and context
     layer    the experts of one layer of the released shape: each kernel's variant, and `grouped_mm` of torch in bf16
     dense    a linear layer: decoded and multiplied, and each kernel's variant
     embedding    the output head and the soft embedding: decoded and multiplied, and from the codes
     attention    a layer of each kind: the kernel and the plain way, and how far apart their answers are
-    steps    `localdiff bench step` with random weights, a process for each recipe and context
     transformers    a step of `transformers` in bf16, eager and compiled, and of each recipe, with the same layers
     tests    those of the kernels, compiled: some two hundred compilations
 
 Each part is a process of its own, and so is every step that is measured: what one leaves on the card, or breaks there,
-is gone with it. One that is not done after `--minutes` is ended; of `steps` and `transformers`, one measurement. Needs
-torch and Triton, safetensors and rich for the steps, and for the tests what tests need; what is missing is said and
-left out.
+is gone with it. One that is not done after `--minutes` is ended; of `steps` and `transformers`, one measurement. After
+`--total` minutes everything is. With `--results` each figure is a line of a file as soon as it is measured, and what
+is there is not measured again, nor what failed, unless with `--again`: the same command goes on where it was ended.
+Needs torch and Triton, safetensors and rich for the steps, and for the tests what tests need; what is missing is said
+and left out.
 `--vram-limit` caps torch's allocator, so that a large card behaves like a small one, and the peak that is reported is
 the whole device's: context, libraries and workspaces included, and whatever else was on it before.
 """
@@ -27,14 +31,20 @@ import argparse
 import importlib.util
 import json
 import os
+import shutil
+import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 
-from .gpu_clock import REPEATS, median_microseconds
-from .gpu_process import ended
+from .gpu_clock import REPEATS, clocked
+from .gpu_process import Limits, end_with_parent, ended
+from .gpu_results import Results
 
 TESTS = ("tests/localdiff/static", "tests/localdiff/kernels", "tests/quant/cuda", "tests/gpu/test_kernels_aot.py")
 CHECKS = (
@@ -46,55 +56,116 @@ CHECKS = (
 )
 """Where all tests marked `gpu` are."""
 ROWS, TOP_K, EXPERTS, WIDTH, INNER, OUT, VOCAB_SIZE = 256, 8, 128, 2816, 704, 4096, 262_144
-PARTS = ("device", "checks", "layer", "dense", "embedding", "attention", "steps", "transformers", "tests")
+PARTS = (
+    "device",
+    "steps",
+    "checks",
+    "kernels",
+    "layer",
+    "dense",
+    "embedding",
+    "attention",
+    "transformers",
+    "tests",
+)
 OF_PROCESSES = ("steps", "transformers")
-RECIPES, CONTEXTS = ("4bit", "4bit-small", "int8"), (1024, 8192, 32768)
+RECIPES, CONTEXTS = ("4bit", "4bit-small", "int8"), (8192, 1024, 32768)
+HANGS = 120
+"""Seconds after which a test's place in the code is printed: a kernel without an end says nothing."""
+_QUERY = "driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,temperature.gpu"
 
 
 def main() -> int:
     """Runs the parts that were asked for, all of them whatever becomes of one; 1 where one of them failed."""
     options = _options()
     if options.child:
-        return step_here(options.recipe[0], options.context[0], options.steps, options.vram_limit)
+        end_with_parent()
+        return step_here(options)
     if not torch.cuda.is_available():
         print("there is no CUDA device here", file=sys.stderr)
         return 1
     if options.here:
+        end_with_parent()
         return part_here(options.parts[0], options)
-    failed = [name for name in options.parts or PARTS if not _succeeds(name, sys.argv[1:], options.minutes)]
+    failed, left = [], []
+    for name in options.parts or PARTS:
+        if not _is_over(name, options):
+            failure = _failure(name, options)
+            if _limits(options).is_up and (failure is not None or name in OF_PROCESSES):
+                left.append(name)
+            elif failure is not None:
+                failed.append(name)
     if failed:
         print(f"\nfailed: {', '.join(failed)}", flush=True)
+    if left:
+        print(f"\nthe time is up before the end of: {', '.join(left)}; the same command goes on there", flush=True)
     return int(bool(failed))
 
 
-def _succeeds(name: str, arguments: list[str], minutes: float) -> bool:
+def _is_over(name: str, options: argparse.Namespace) -> bool:
+    """Whether a part has been done before; those of many processes know it of each."""
+    is_over = name not in OF_PROCESSES and _results(options).has({"part": name})
+    if is_over:
+        print(f"\n== {name}: in {options.results} already", flush=True)
+    return is_over
+
+
+def _failure(name: str, options: argparse.Namespace) -> str | None:
+    """Runs a part in a process of its own; why it is no success."""
     print(f"\n== {name}", flush=True)
-    settings = [argument for argument in arguments if argument not in PARTS]
+    limits = _limits(options)
+    if limits.is_up:
+        print("no time is left", flush=True)
+        return "no time is left"
+    settings = [argument for argument in sys.argv[1:] if argument not in PARTS]
+    if options.total is not None:
+        settings += ["--until", str(options.until)]
+    if options.results is not None:  # a path as seen from here
+        settings += ["--results", str(options.results)]
     command = [sys.executable, "-m", "tests.bench.gpu", name, "--here", *settings]
-    failure = ended(command, seconds=None if name in OF_PROCESSES else 60 * minutes).failure
+    failure = ended(command, seconds=None if name in OF_PROCESSES else limits.left).failure
     if failure is not None:
         print(f"{name}: {failure}", flush=True)
-    return failure is None
+    if name not in OF_PROCESSES and not (failure is not None and limits.is_up):
+        _results(options).add({"part": name}, failure=failure)
+    return failure
+
+
+def _limits(options: argparse.Namespace) -> Limits:
+    return Limits(seconds=60 * options.minutes, until=options.until)
+
+
+def _results(options: argparse.Namespace) -> Results:
+    return Results(options.results, again=options.again)
 
 
 def part_here(name: str, options: argparse.Namespace) -> int:
     """Runs a part in this process; 1 where it failed."""
+    results = _results(options)
     parts = {
-        "device": device,
-        "checks": lambda: run_tests("gpu", CHECKS),
-        "layer": layer,
-        "dense": dense,
-        "embedding": embedding,
-        "attention": lambda: attention(options),
+        "device": lambda: device(results),
         "steps": lambda: steps(options),
+        "checks": lambda: run_tests("gpu", CHECKS),
+        "kernels": lambda: kernels(options),
+        "layer": lambda: layer(results),
+        "dense": lambda: dense(results),
+        "embedding": lambda: embedding(results),
+        "attention": lambda: attention(options),
         "transformers": lambda: against(options),
         "tests": lambda: run_tests("not gpu and not slow", TESTS),
     }
     return parts[name]()
 
 
-def device() -> int:
-    """Which card this is, and what is free on it."""
+def clock(part: str, name: str, work: Callable[[], object], results: Results) -> None:
+    """Clocks some work, and tells the figures."""
+    taken = clocked(work)
+    print(f"  {name:40} {taken}", flush=True)
+    results.add({"part": part, "name": name}, microseconds=taken.median, low=taken.low, high=taken.high)
+
+
+def device(results: Results) -> int:
+    """Which card this is, what is free on it, and what a launch takes that does nothing."""
     free, total = torch.cuda.mem_get_info()
     major, minor = torch.cuda.get_device_capability()
     versions = [f"torch {torch.__version__}", f"CUDA {torch.version.cuda}"]
@@ -103,7 +174,11 @@ def device() -> int:
 
         versions.append(f"Triton {triton.__version__}")
     print(f"{torch.cuda.get_device_name()}, sm_{major}{minor}, {', '.join(versions)}")
-    print(f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free")
+    print(f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free", flush=True)
+    if (tool := shutil.which("nvidia-smi")) is not None:
+        subprocess.run([tool, f"--query-gpu={_QUERY}", "--format=csv"], check=False)
+    number = torch.zeros(1, device="cuda")
+    clock("device", "next to nothing, which is in all figures", lambda: number.add_(1), results)
     return 0
 
 
@@ -115,7 +190,8 @@ def run_tests(marked: str, where: Sequence[str]) -> int:
     has_xdist = importlib.util.find_spec("xdist") is not None
     import pytest
 
-    options = ["-q", "--continue-on-collection-errors", "-m", marked, *(side_by_side if has_xdist else [])]
+    options = ["-q", "--continue-on-collection-errors", "-p", "tests.bench.gpu_tests", "-m", marked]
+    options += ["-o", f"faulthandler_timeout={HANGS}", *(side_by_side if has_xdist else [])]
     return int(pytest.main([*options, *where]))
 
 
@@ -128,7 +204,7 @@ def _lacks(*needed: str) -> bool:
 
 
 @torch.inference_mode()
-def layer() -> int:
+def layer(results: Results) -> int:
     """Microseconds a layer's experts take, medians over cold caches."""
     from quant.codecs import CODECS
     from quant.cuda.experts import CudaExperts
@@ -152,14 +228,14 @@ def layer() -> int:
             )
             tensor.scales = torch.full_like(tensor.scales, 0.01)
         fast = CudaExperts(plain, activations)
-        print(f"  {fast.path:40} {median_microseconds(lambda fast=fast: fast(x, index, weight)):9.1f} µs", flush=True)
+        clock("layer", fast.path, lambda fast=fast: fast(x, index, weight), results)
         del fast, plain
     gate_up = torch.randn(EXPERTS, 2 * INNER, WIDTH, device=device, dtype=torch.bfloat16)
     down = torch.randn(EXPERTS, WIDTH, INNER, device=device, dtype=torch.bfloat16)
     published = torch.nn.Module()
     published.gate_up_proj, published.down_proj = (torch.nn.Parameter(part, False) for part in (gate_up, down))
     fast = CudaExperts(published)
-    print(f"  {fast.path:40} {median_microseconds(lambda: fast(x, index, weight)):9.1f} µs", flush=True)
+    clock("layer", fast.path, lambda: fast(x, index, weight), results)
     grouped = getattr(torch.nn.functional, "grouped_mm", None)
     if grouped is None:
         print("  bf16 grouped_mm: left out, this torch has none", flush=True)
@@ -177,12 +253,12 @@ def layer() -> int:
         out[order] = outputs
         return (out.view(ROWS, TOP_K, WIDTH) * weight[..., None]).sum(dim=1)
 
-    print(f"  {'bf16, torch grouped_mm':40} {median_microseconds(in_bf16):9.1f} µs", flush=True)
+    clock("layer", "bf16, torch grouped_mm", in_bf16, results)
     return 0
 
 
 @torch.inference_mode()
-def dense() -> int:
+def dense(results: Results) -> int:
     """Microseconds of one linear layer, int8 and nf4, decoded first and on the way."""
     from quant.codecs import CODECS
     from quant.cuda.linear import CudaLinear
@@ -193,24 +269,21 @@ def dense() -> int:
     x = torch.randn(ROWS, WIDTH, generator=generator, device="cuda", dtype=torch.bfloat16)
     weight = torch.randn(OUT, WIDTH, generator=generator, device="cuda", dtype=torch.bfloat16) / WIDTH**0.5
     print(f"a linear layer, {ROWS} rows of {WIDTH:,} to {OUT:,}, median of {REPEATS}:")
-    print(f"  {'bf16':40} {median_microseconds(lambda: torch.nn.functional.linear(x, weight)):9.1f} µs", flush=True)
+    clock("dense", "bf16", lambda: torch.nn.functional.linear(x, weight), results)
     choices: list[Activations] = ["a16", "a8"]
     for codec in ("int8", "nf4"):
         plain = QuantLinear(CODECS[codec], WIDTH, OUT)
         plain.weight = QuantTensor.of(CODECS[codec], weight)
-        print(
-            f"  {codec + ', decoded, then multiplied':40} {median_microseconds(lambda plain=plain: plain(x)):9.1f} µs",
-            flush=True,
-        )
+        clock("dense", f"{codec}, decoded, then multiplied", lambda plain=plain: plain(x), results)
         for activations in choices:
             plain.weight = QuantTensor.of(CODECS[codec], weight)
             fast = CudaLinear(plain, activations)
-            print(f"  {fast.path:40} {median_microseconds(lambda fast=fast: fast(x)):9.1f} µs", flush=True)
+            clock("dense", fast.path, lambda fast=fast: fast(x), results)
     return 0
 
 
 @torch.inference_mode()
-def embedding() -> int:
+def embedding(results: Results) -> int:
     """Microseconds of the head and of the soft embedding, and how far apart the two ways' answers are."""
     from quant.codecs import CODECS
     from quant.cuda.embedding import CudaEmbedding
@@ -234,7 +307,7 @@ def embedding() -> int:
         first, second = (way().float() for way in ways)
         error = ((first - second).norm() / first.norm()).item()
         for how, way in zip(("decoded, then multiplied", "from the codes"), ways, strict=True):
-            print(f"  {what + ', ' + how:40} {median_microseconds(way):9.1f} µs", flush=True)
+            clock("embedding", f"{what}, {how}", way, results)
         print(f"  {what + ', relative difference':40} {error:9.1e}", flush=True)
     return 0
 
@@ -243,26 +316,49 @@ def attention(options: argparse.Namespace) -> int:
     """Microseconds of a layer's attention at each context."""
     from .gpu_attention import attention as measured
 
-    return measured(options.context, ROWS)
+    return measured(options.context, ROWS, _results(options))
+
+
+def kernels(options: argparse.Namespace) -> int:
+    """What each kernel takes in a step as it is replayed."""
+    from .gpu_kernels import kernels as measured
+
+    if _lacks("safetensors"):
+        return 0
+    return measured(options.recipe[0], options.context[0], options.steps, _results(options))
 
 
 def steps(options: argparse.Namespace) -> int:
-    """A process for each recipe and context, so that one that does not fit leaves nothing behind."""
+    """A process for each context and recipe, so that one that does not fit leaves nothing behind."""
     if _lacks("safetensors", "rich"):  # to read weights, and to write a table
         return 0
-    failed = 0
-    for recipe in options.recipe:
-        for context in options.context:
+    failed, limits, results = 0, _limits(options), _results(options)
+    for context in options.context:
+        for recipe in options.recipe:
+            if limits.is_up:
+                return int(failed > 0)
+            key = _step_key(recipe, context, options.vram_limit)
             print(f"\n{recipe}, {context:,} tokens of context", flush=True)
+            if results.has(key):
+                print(f"  in {options.results} already", flush=True)
+                continue
             command = [sys.executable, "-m", "tests.bench.gpu", "--child", "--recipe", recipe]
             command += ["--context", str(context), "--steps", str(options.steps)]
             if options.vram_limit is not None:
                 command += ["--vram-limit", options.vram_limit]
-            failure = ended(command, seconds=60 * options.minutes).failure
+            if options.results is not None:
+                command += ["--results", str(options.results)]
+            failure = ended(command, seconds=limits.left).failure
             if failure is not None:
                 print(f"  {failure}", flush=True)
                 failed += 1
+                if not limits.is_up:
+                    results.add(key, failure=failure)
     return int(failed > 0)
+
+
+def _step_key(recipe: str, context: int, vram_limit: str | None) -> dict[str, Any]:
+    return {"part": "steps", "recipe": recipe, "context": context, "vram_limit": vram_limit}
 
 
 def against(options: argparse.Namespace) -> int:
@@ -271,10 +367,12 @@ def against(options: argparse.Namespace) -> int:
 
     if _lacks("safetensors"):
         return 0
-    return against_transformers(["bf16", *options.recipe], options.context, options.steps, seconds=60 * options.minutes)
+    recipes = ["bf16", *options.recipe]
+    limits, results = _limits(options), _results(options)
+    return against_transformers(recipes, options.context, options.steps, limits=limits, results=results)
 
 
-def step_here(recipe: str, context: int, count: int, vram_limit: str | None) -> int:
+def step_here(options: argparse.Namespace) -> int:
     """Measures in this process, under the limit, and adds the device's peak; what is too large is left out."""
     from localdiff.bench.step.run import Measurement, run
     from localdiff.bench.step.subject import random_subject
@@ -282,6 +380,8 @@ def step_here(recipe: str, context: int, count: int, vram_limit: str | None) -> 
     from localdiff.errors import ResourceError
     from localdiff.sizes import parse_size
 
+    recipe, context, vram_limit = options.recipe[0], options.context[0], options.vram_limit
+    key, results = _step_key(recipe, context, vram_limit), _results(options)
     device = torch.device("cuda", 0)
     total = torch.cuda.get_device_properties(device).total_memory
     if vram_limit is not None:
@@ -292,12 +392,15 @@ def step_here(recipe: str, context: int, count: int, vram_limit: str | None) -> 
         make = random_subject(recipe=recipe, layers=30, context=context, device="cuda:0", dtype="auto")
     except ResourceError as error:
         print(f"left out: {error.message}")
+        results.add(key, left_out=error.message)
         return 0
     with DevicePeak(device) as peak:
-        report = run(Measurement(context=context, steps=count), device="cuda:0", make=make)
+        report = run(Measurement(context=context, steps=options.steps), device="cuda:0", make=make)
+    line = json_line(report, " ".join(sys.argv))
+    results.add({**json.loads(line), **key}, whole_device_peak_bytes=peak.nbytes)
     print(table(report))
-    print(json_line(report, " ".join(sys.argv)))
-    print(json.dumps({"device_peak_bytes": peak.nbytes, "vram_limit": vram_limit}))
+    print(line)
+    print(json.dumps({"device_peak_bytes": peak.nbytes, "vram_limit": vram_limit}), flush=True)
     return 0
 
 
@@ -331,14 +434,22 @@ def _options() -> argparse.Namespace:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all of them, unless given")
     parser.add_argument("--recipe", nargs="+", default=list(RECIPES), metavar="NAME")
     parser.add_argument("--context", nargs="+", type=int, default=list(CONTEXTS), metavar="N")
-    parser.add_argument("--steps", type=int, default=16, metavar="N")
+    parser.add_argument("--steps", type=int, default=32, metavar="N")
     parser.add_argument("--vram-limit", metavar="SIZE", help="as on a card of this size, such as 18GB")
     parser.add_argument(
         "--minutes", type=float, default=10, metavar="N", help="for a part, and for one measurement of a step"
     )
+    parser.add_argument("--total", type=float, metavar="N", help="minutes for everything together")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="gets a line for each figure; what it has is done")
+    parser.add_argument("--again", action="store_true", help="do again what failed before, by that file")
+    parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.results is not None:
+        options.results = options.results.absolute()
+    if options.until is None:
+        options.until = float("inf") if options.total is None else time.time() + 60 * options.total
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"{unknown.pop()} is none of {', '.join(PARTS)}")
     return options

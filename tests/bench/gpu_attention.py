@@ -17,7 +17,8 @@ from localdiff.model.cache import LayerCache
 from localdiff.model.config import LayerConfig, RopeConfig
 from localdiff.model.static_attention import attend_static
 
-from .gpu_clock import REPEATS, median_microseconds
+from .gpu_clock import REPEATS, clocked
+from .gpu_results import Results
 
 ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
 FAR = 0.02
@@ -86,7 +87,7 @@ def case_of(heads: Heads, context: int, commit: int, canvas: int, *, device: tor
 
 
 @torch.inference_mode()
-def attention(contexts: Sequence[int], canvas: int) -> int:
+def attention(contexts: Sequence[int], canvas: int, results: Results) -> int:
     """Microseconds and distances of both kinds of layers, without and with a fused commit; 1 where one is far off."""
     wrong = 0
     print(f"attention of a layer, {canvas} canvas rows, median of {REPEATS}:")
@@ -94,8 +95,11 @@ def attention(contexts: Sequence[int], canvas: int) -> int:
         case = case_of(heads, context, commit, canvas, device=torch.device("cuda"), dtype=torch.bfloat16)
         far = case.distance()
         wrong |= not far <= FAR
-        fast, plain = (median_microseconds(way) for way in (case.fast, case.plain))
-        print(f"  {case.name:40} {fast:9.1f} µs, plain {plain:9.1f} µs, off by {far:.4f}", flush=True)
+        fast, plain = (clocked(way) for way in (case.fast, case.plain))
+        print(f"  {case.name:40} {fast}, plain {plain}, off by {far:.4f}", flush=True)
+        for how, taken in (("kernel", fast), ("plain", plain)):
+            key = {"part": "attention", "name": f"{case.name}, {how}"}
+            results.add(key, microseconds=taken.median, low=taken.low, high=taken.high, distance=far)
     if wrong:
         print(f"  WRONG: off by more than {FAR}")
     return int(wrong)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -13,10 +15,25 @@ from localdiff.static.recording import Recorder
 REPEATS = 50
 FLUSHED = 256 << 20
 """Bytes that are overwritten and read before each run, more than any card's second-level cache holds."""
+WARM_SECONDS = 0.3
+"""Work before anything is timed: a card that had nothing to do computes at a fraction of its clock for a while."""
+_AT_ONCE = 10
 
 
-def median_microseconds(work: Callable[[], object], repeats: int = REPEATS) -> float:
-    """The median run with a cold second-level cache; it is recorded as a graph where that can be."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Clocked:
+    """Microseconds: the median, and the 10th and 90th percentile."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:9.1f} µs ({self.low:.1f} to {self.high:.1f})"
+
+
+def clocked(work: Callable[[], object], repeats: int = REPEATS) -> Clocked:
+    """Runs with a cold second-level cache; it is recorded as a graph where that can be."""
     flush = torch.empty(FLUSHED, dtype=torch.uint8, device="cuda")
     for _ in range(3):
         work()
@@ -27,6 +44,7 @@ def median_microseconds(work: Callable[[], object], repeats: int = REPEATS) -> f
 
     graph = recorder.record(once)
     run = work if graph is None else graph.replay  # where it was not recorded, a warning says why
+    _warm(run)
     times = []
     for _ in range(repeats):
         flush.zero_()
@@ -38,7 +56,16 @@ def median_microseconds(work: Callable[[], object], repeats: int = REPEATS) -> f
         torch.cuda.synchronize()
         times.append(1000 * began.elapsed_time(ended))
     recorder.forget()
-    return statistics.median(times)
+    tenths = statistics.quantiles(times, n=10, method="inclusive")
+    return Clocked(median=statistics.median(times), low=tenths[0], high=tenths[-1])
+
+
+def _warm(run: Callable[[], object]) -> None:
+    began = time.perf_counter()
+    while time.perf_counter() - began < WARM_SECONDS:
+        for _ in range(_AT_ONCE):
+            run()
+        torch.cuda.synchronize()
 
 
 @cache

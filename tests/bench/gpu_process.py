@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +15,38 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TOLD = 20
 """Lines of an error that are worth reading: the last one of CUDA's is advice."""
+LEAST = 15.0
+"""Seconds that nothing is worth beginning with: torch is not even loaded in less."""
+_DEATH_SIGNAL = 1
+"""`PR_SET_PDEATHSIG` of Linux's prctl(2)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What time there is: seconds for one process, and when all of them are to be over, in seconds of `time.time`."""
+
+    seconds: float
+    until: float
+
+    @property
+    def left(self) -> float:
+        """Seconds for a process that begins now."""
+        return min(self.seconds, self.until - time.time())
+
+    @property
+    def is_up(self) -> bool:
+        """Whether nothing is to begin any more; what has just been ended was then cut short."""
+        return self.until - time.time() < LEAST
+
+
+def end_with_parent() -> None:
+    """Has this process killed when the one that started it ends, however that ends.
+
+    A process of a session of its own outlives a kill of its parents, and would keep the card busy under the next
+    measurement.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, int(signal.SIGKILL))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

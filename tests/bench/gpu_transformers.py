@@ -5,17 +5,20 @@
     localdiff, RECIPE         what `localdiff run` does on this card
 
 Random weights at the released width, with the same number of layers, context and steps; a process each, so that one
-leaves nothing to the next. Where bf16 does not fit, there are fewer layers for all of them, and the output says so.
-What an installed `transformers` cannot do is said too.
+leaves nothing to the next. What is compiled takes minutes before its first step, and comes last. Where bf16 does not
+fit, there are fewer layers for all of them, and the output says so. What an installed `transformers` cannot do is said
+too.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +28,8 @@ from localdiff.bench.step.released import released_config
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.released import LAYERS
 
-from .gpu_process import ended
+from .gpu_process import Limits, end_with_parent, ended
+from .gpu_results import Results
 
 if TYPE_CHECKING:
     from transformers import DiffusionGemmaForBlockDiffusion
@@ -34,7 +38,8 @@ ROOM = 6_000_000_000
 """Bytes beside the weights: the reference makes several fp32 copies of its logits, 268 MB each, and compiles."""
 WARM_UP = 3
 """First steps of a block that are not counted; compiled, they are those that record graphs."""
-REFERENCES = {"transformers, eager": False, "transformers, compiled": True}
+EAGER, COMPILED = "transformers, eager", "transformers, compiled"
+NO_LIMITS = Limits(seconds=600, until=math.inf)
 
 
 def bytes_of(layers: int) -> int:
@@ -106,32 +111,45 @@ def our_seconds(recipe: str, layers: int, context: int, steps: int, device: str)
     make = random_subject(recipe=recipe, layers=layers, context=context, device=device, dtype="bf16")
     subject = make(lambda _: None)
     watch = Stopwatch(subject.network, subject.dtype, subject.device, context=context)
-    return list(watch.measure(steps).steps.timed), str(watch.denoiser.path)
+    return list(watch.measure(steps).steps.timed), str(watch.denoiser.path_taken)
 
 
-def row(way: str, layers: int, context: int, steps: int) -> str:
+def row(way: str, layers: int, context: int, steps: int, results: Results) -> str:
     """Measures one way in this process."""
     device = torch.device("cuda", 0)
-    if way in REFERENCES:
+    if way in (EAGER, COMPILED):
         from tests.bench.reference_weights import first_layers, random_reference
 
         model = random_reference(first_layers(layers), device)
-        seconds = reference_seconds(model, context, steps, compiled=REFERENCES[way])
+        seconds = reference_seconds(model, context, steps, compiled=way == COMPILED)
         how = f"experts `{model.config.text_config._experts_implementation}`, attention `{_attention_of(model)}`"
     else:
         seconds, how = our_seconds(way.removeprefix("localdiff, "), layers, context, steps, str(device))
     spread = f"{1000 * min(seconds):.2f} to {1000 * max(seconds):.2f}"
-    peak = torch.cuda.max_memory_reserved(device) / 1e9  # what replayed graphs compute in is not allocated to a tensor
-    return f"  {way:24} {1000 * statistics.median(seconds):9.2f} ms a step ({spread}), peak {peak:.1f} GB; {how}"
+    peak = torch.cuda.max_memory_reserved(device)  # what replayed graphs compute in is not allocated to a tensor
+    step = statistics.median(seconds)
+    results.add(_key(way, context), layers=layers, step_seconds=step, seconds=seconds, peak_bytes=peak, how=how)
+    return f"  {way:24} {1000 * step:9.2f} ms a step ({spread}), peak {peak / 1e9:.1f} GB; {how}"
+
+
+def _key(way: str, context: int) -> dict[str, Any]:
+    return {"part": "transformers", "way": way, "context": context}
 
 
 def _attention_of(model: Any) -> str:
     return str(model.config.text_config._attn_implementation)
 
 
-def against_transformers(recipes: Sequence[str], contexts: Sequence[int], steps: int, *, seconds: float = 600) -> int:
-    """Both, at each context; 1 where one of ours failed, or was not done after `seconds`."""
-    lacking = _lacking()
+def against_transformers(
+    recipes: Sequence[str],
+    contexts: Sequence[int],
+    steps: int,
+    *,
+    limits: Limits = NO_LIMITS,
+    results: Results | None = None,
+) -> int:
+    """Both, at each context; 1 where one of ours failed, or was not done in time."""
+    results, lacking = results or Results(None), _lacking()
     layers = layers_that_fit(torch.cuda.mem_get_info()[0])
     if layers == 0:
         print(f"transformers: left out, one layer in bf16 takes {(bytes_of(1) + ROOM) / 1e9:.0f} GB")
@@ -143,19 +161,36 @@ def against_transformers(recipes: Sequence[str], contexts: Sequence[int], steps:
         )
     if lacking is not None:
         print(f"  transformers: left out, {lacking}")
+    ours = [f"localdiff, {recipe}" for recipe in recipes]
+    rounds = [ours] if lacking else [[EAGER, *ours], [COMPILED]]
     failed = 0
-    for context in contexts:
-        print(f" {context:,} tokens of context", flush=True)
-        for way in [*([] if lacking else REFERENCES), *(f"localdiff, {recipe}" for recipe in recipes)]:
-            command = [sys.executable, "-m", "tests.bench.gpu_transformers", way, "--layers", str(layers)]
-            command += ["--context", str(context), "--steps", str(steps)]
-            done = ended(command, seconds=seconds, captured=True)
-            if done.failure is None:
-                print(done.out.rstrip(), flush=True)
-                continue
-            print(f"  {way:24} failed: {done.failure}\n{done.last_lines}", flush=True)
-            failed |= way not in REFERENCES
+    for ways in rounds:
+        for context in contexts:
+            print(f" {context:,} tokens of context", flush=True)
+            for way in ways:
+                if limits.is_up:
+                    return int(failed)
+                if results.has(_key(way, context)):
+                    print(f"  {way:24} measured already", flush=True)
+                    continue
+                failed |= not _is_measured(way, layers, context, steps, limits, results) and way in ours
     return int(failed)
+
+
+def _is_measured(way: str, layers: int, context: int, steps: int, limits: Limits, results: Results) -> bool:
+    """Measures one way in a process of its own, and shows its row, or what became of it."""
+    command = [sys.executable, "-m", "tests.bench.gpu_transformers", way, "--layers", str(layers)]
+    command += ["--context", str(context), "--steps", str(steps)]
+    if results.path is not None:
+        command += ["--results", str(results.path)]
+    done = ended(command, seconds=limits.left, captured=True)
+    if done.failure is None:
+        print(done.out.rstrip(), flush=True)
+        return True
+    print(f"  {way:24} failed: {done.failure}\n{done.last_lines}", flush=True)
+    if not limits.is_up:
+        results.add(_key(way, context), layers=layers, failure=done.failure)
+    return False
 
 
 def _lacking() -> str | None:
@@ -187,8 +222,11 @@ def main() -> None:
     parser.add_argument("--layers", type=int, required=True)
     parser.add_argument("--context", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--results", type=Path)
     arguments = parser.parse_args()
-    print(row(arguments.way, arguments.layers, arguments.context, arguments.steps))
+    end_with_parent()
+    results = Results(arguments.results)
+    print(row(arguments.way, arguments.layers, arguments.context, arguments.steps, results))
 
 
 if __name__ == "__main__":

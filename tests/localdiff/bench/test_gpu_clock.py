@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -35,6 +37,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     empty = torch.empty
     monkeypatch.setattr(torch, "empty", lambda *size, device, **how: empty(*size, **how))
     monkeypatch.setattr(gpu_clock, "FLUSHED", 1)
+    monkeypatch.setattr(gpu_clock, "WARM_SECONDS", 0)
     gpu_clock._recorder.cache_clear()
     with imitated() as made, mock.patch.multiple(torch.cuda, Event=Event, current_device=lambda: 0):
         yield made
@@ -43,9 +46,22 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 def test_work_is_recorded_and_replayed(graphs: list[Any]) -> None:
     number = torch.zeros(1)
-    assert gpu_clock.median_microseconds(lambda: number.add_(1), repeats=5) == pytest.approx(2)
+    taken = gpu_clock.clocked(lambda: number.add_(1), repeats=5)
+    assert (taken.median, taken.low, taken.high) == pytest.approx((2, 2, 2))
+    assert str(taken) == "      2.0 µs (2.0 to 2.0)"
     assert number.item() == 3 + 5
     assert [graph.replays for graph in graphs] == [5] and graphs[0].is_reset
+
+
+def test_a_card_is_busy_for_a_while_before_anything_is_timed(
+    graphs: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle one computes at a fraction of its clock: fifty runs of 100 µs would be over before that rises."""
+    seconds = itertools.count(step=0.1)
+    monkeypatch.setattr(gpu_clock, "WARM_SECONDS", 0.35)
+    monkeypatch.setattr(gpu_clock, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+    gpu_clock.clocked(lambda: torch.zeros(1), repeats=5)
+    assert [graph.replays for graph in graphs] == [3 * gpu_clock._AT_ONCE + 5]
 
 
 def test_what_cannot_be_recorded_is_run_and_keeps_nothing_else_from_being_recorded(graphs: list[Any]) -> None:
@@ -55,7 +71,7 @@ def test_what_cannot_be_recorded_is_run_and_keeps_nothing_else_from_being_record
         mock.patch.object(torch._C, "_cuda_endAllocateToPool", lambda *what: ended.append(what)),
         mock.patch.object(torch._C, "_cuda_releasePool", lambda *_: None),
     ):
-        gpu_clock.median_microseconds(lambda: number.nonzero(), repeats=5)
+        gpu_clock.clocked(lambda: number.nonzero(), repeats=5)
     assert ended == [(0, graphs[0].pool)]
-    gpu_clock.median_microseconds(lambda: number.add_(1), repeats=5)
+    gpu_clock.clocked(lambda: number.add_(1), repeats=5)
     assert [graph.replays for graph in graphs] == [0, 5]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +18,8 @@ import torch
 from localdiff.bench.step import subject
 from localdiff.errors import ResourceError
 from tests.bench import gpu
-from tests.bench.gpu_process import TOLD, Ended, ended
+from tests.bench.gpu_process import ROOT, TOLD, Ended, Limits, ended
+from tests.bench.gpu_results import Results
 
 BEYOND = ("bitsandbytes", "peft", "prompt_toolkit", "pyte", "tomlkit", "typer")
 """Packages that neither steps nor checks need."""
@@ -143,11 +147,34 @@ def test_what_never_ends_is_ended_with_all_that_it_started(tmp_path: Path) -> No
     assert found.failure == "not done after 3 s"
     assert time.monotonic() - began < 60
     child = int(file.read_text())
-    for _ in range(100):
-        if not _is_running(child):
-            break
+    _wait_for(lambda: not _is_running(child))
+
+
+def test_what_is_measured_ends_with_who_started_it(tmp_path: Path) -> None:
+    """Where all of it is killed from outside, a session of its own would keep the card busy under the next run."""
+    file = tmp_path / "child"
+    child = (
+        "import os, time\n"
+        "from tests.bench.gpu_process import end_with_parent\n"
+        "end_with_parent()\n"
+        f"open({str(file)!r}, 'w').write(str(os.getpid()))\n"
+        "time.sleep(300)"
+    )
+    program = (
+        f"import sys\nfrom tests.bench.gpu_process import ended\nended([sys.executable, '-c', {child!r}], seconds=300)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as parent:
+        _wait_for(lambda: file.exists() and file.read_text() != "")
+        parent.kill()
+    _wait_for(lambda: not _is_running(int(file.read_text())))
+
+
+def _wait_for(happens: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if happens():
+            return
         time.sleep(0.1)
-    assert not _is_running(child)
+    raise AssertionError("nothing has happened for a minute")
 
 
 def _is_running(process: int) -> bool:
@@ -181,6 +208,80 @@ def test_a_part_that_fails_does_not_keep_the_others_from_being_done(
     monkeypatch.setattr(sys, "argv", ["gpu", "dense", *arguments])
     done.clear()
     assert gpu.main() == 0 and [part for part, _ in done] == ["dense"]
+
+
+def test_what_is_ended_by_the_time_of_all_is_not_done_and_the_same_command_goes_on_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    now, done, file = [1000.0], list[str](), tmp_path / "results.jsonl"
+
+    def run(command: list[str], *, seconds: float | None) -> Ended:
+        options = dict(zip(command[5::2], command[6::2], strict=False))
+        assert command[4] == "--here" and options["--results"] == str(file)
+        left = float(options["--until"]) - now[0]
+        assert seconds is None or seconds == min(120, left)
+        done.append(command[3])
+        taken = min(100.0, left)
+        now[0] += taken
+        return Ended(failure=None if taken == 100 else f"not done after {taken:.0f} s")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(gpu, "ended", run)
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--minutes", "2", "--total", "4", "--results", "results.jsonl"]
+    monkeypatch.setattr(sys, "argv", ["gpu", "layer", "dense", "embedding", *arguments])
+    assert gpu.main() == 0 and done == ["layer", "dense", "embedding"]
+    assert capsys.readouterr().out.endswith(
+        "the time is up before the end of: embedding; the same command goes on there\n"
+    )
+    done.clear()
+    assert gpu.main() == 0 and done == ["embedding"]
+    assert "== layer: in" in capsys.readouterr().out
+    monkeypatch.setattr(gpu, "ended", lambda *_, **__: Ended(failure="ended by SIGABRT"))
+    monkeypatch.setattr(sys, "argv", ["gpu", "attention", *arguments])
+    assert gpu.main() == 1 and gpu.main() == 0, "what fails by itself is done"
+    monkeypatch.setattr(sys, "argv", ["gpu", "attention", "--again", *arguments])
+    assert gpu.main() == 1
+
+
+def test_steps_go_on_where_they_were_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The first context in every recipe, then the next: what matters most comes first."""
+    file, until, done = tmp_path / "results.jsonl", [math.inf], list[tuple[str, str]]()
+
+    def run(command: list[str], *, seconds: float | None) -> Ended:
+        recipe, context = command[command.index("--recipe") + 1], command[command.index("--context") + 1]
+        assert command[command.index("--results") + 1] == str(file)
+        done.append((recipe, context))
+        if len(done) == 4:
+            until[0] = 0.0
+            return Ended(failure="not done after 7 s")
+        if len(done) == 2:
+            return Ended(failure="ended by SIGABRT")
+        Results(file).add(gpu._step_key(recipe, int(context), None), step_seconds=0.01)
+        return Ended(failure=None)
+
+    monkeypatch.setattr(gpu, "ended", run)
+    monkeypatch.setattr(gpu, "_limits", lambda _: _Changing(until))
+    monkeypatch.setattr(sys, "argv", ["gpu", "steps", "--results", str(file)])
+    assert gpu.steps(gpu._options()) == 1
+    assert done == [("4bit", "8192"), ("4bit-small", "8192"), ("int8", "8192"), ("4bit", "1024")]
+    until[0] = math.inf
+    assert gpu.steps(gpu._options()) == 0
+    assert done[4:6] == [("4bit", "1024"), ("4bit-small", "1024")] and len(done) == 4 + 6
+
+
+class _Changing:
+    """Limits of which the end comes while they are used."""
+
+    def __init__(self, until: list[float]) -> None:
+        self._until = until
+
+    @property
+    def is_up(self) -> bool:
+        return Limits(seconds=60, until=self._until[0]).is_up
+
+    left = 60.0
 
 
 def test_a_recipe_that_does_not_fit_the_card_is_no_failure(

@@ -65,10 +65,11 @@ def test_each_way_has_a_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         "a step with 30 of 30 layers, random weights, median of 8:",
         " 1,024 tokens of context",
         "  transformers, eager: row of 30 layers",
-        "  transformers, compiled: row of 30 layers",
         "  localdiff, bf16: row of 30 layers",
         "  localdiff, 4bit: row of 30 layers",
-    ]
+        " 1,024 tokens of context",
+        "  transformers, compiled: row of 30 layers",
+    ], "what is compiled takes minutes, and comes last"
 
 
 def test_a_small_card_gets_fewer_layers_for_all(

@@ -1,0 +1,147 @@
+"""What was measured on a card: a line of JSON for each measurement, on disk as soon as it is there; as tables, too.
+
+    python -m tests.bench.gpu_results results.jsonl      the tables of docs/performance.md
+
+A process that is killed leaves what it has measured, and what is in the file is not measured again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+SWITCHES = "LOCALDIFF_CUDA_"
+_KEYS = ("part", "recipe", "context", "vram_limit", "way", "name", "switches")
+"""What one measurement differs in from another."""
+
+
+class Results:
+    """Lines of a file; without one, nothing is kept.
+
+    Args:
+        again: whether what failed counts as not tried.
+    """
+
+    def __init__(self, path: Path | None, *, again: bool = False) -> None:
+        self.path, self._again = path, again
+
+    def add(self, key: Mapping[str, Any], **figures: Any) -> None:
+        """Appends a line, which is on disk when this returns."""
+        if self.path is None:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            if self._is_cut():
+                file.write("\n")
+            file.write(json.dumps({**_switched(key), **figures}, ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def has(self, key: Mapping[str, Any]) -> bool:
+        """Whether this has been tried, with the same switches."""
+        sought = _key_of(_switched(key))
+        tried = [line for line in self.lines() if _key_of(line) == sought]
+        return any(not (self._again and line.get("failure")) for line in tried)
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """What is in the file; a line that a kill has cut short is none."""
+        if self.path is None or not self.path.exists():
+            return
+        for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                found = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            if isinstance(found, dict):
+                yield found
+
+    def _is_cut(self) -> bool:
+        """Whether the last line has no end, as where a process was killed within it."""
+        assert self.path is not None
+        return self.path.exists() and self.path.read_bytes()[-1:] not in (b"", b"\n")
+
+
+def _switched(key: Mapping[str, Any]) -> dict[str, Any]:
+    """A key with the environment variables that select code paths, if there are any."""
+    switches = {name: value for name, value in sorted(os.environ.items()) if name.startswith(SWITCHES) and value}
+    return {**key, "switches": switches} if switches else dict(key)
+
+
+def _key_of(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: line[name] for name in _KEYS if line.get(name) is not None}
+
+
+def tables(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Markdown: steps, those beside `transformers`, and single products."""
+    steps = [line for line in lines if line.get("part") == "steps" and "step_seconds" in line]
+    beside = [line for line in lines if line.get("part") == "transformers" and "step_seconds" in line]
+    single = [line for line in lines if "microseconds" in line]
+    failed = [line for line in lines if line.get("failure")]
+    made = [
+        _table(
+            ("GPU", "recipe", "context", "ms a step", "tok/s at 16 steps", "peak GB"),
+            [
+                (
+                    _hardware(line),
+                    f"`{line['recipe']}`{_words_of_switches(line)}",
+                    f"{line['context']:,}",
+                    f"{1000 * line['step_seconds']:.2f}",
+                    f"{line['tok_per_s']['16']:,.0f}",
+                    f"{line['whole_device_peak_bytes'] / 1e9:.1f}",
+                )
+                for line in sorted(steps, key=lambda line: (line["recipe"], line["context"]))
+            ],
+        ),
+        _table(
+            ("a step of", "layers", "context", "ms", "peak GB"),
+            [
+                (
+                    f"{line['way']}{_words_of_switches(line)}",
+                    f"{line['layers']}",
+                    f"{line['context']:,}",
+                    f"{1000 * line['step_seconds']:.2f}",
+                    f"{line['peak_bytes'] / 1e9:.1f}",
+                )
+                for line in sorted(beside, key=lambda line: (line["context"], line["way"]))
+            ],
+        ),
+        _table(
+            ("part", "what", "µs", "10th to 90th percentile"),
+            [
+                (
+                    line["part"],
+                    f"{line['name']}{_words_of_switches(line)}",
+                    f"{line['microseconds']:.1f}",
+                    f"{line['low']:.1f} to {line['high']:.1f}",
+                )
+                for line in single
+            ],
+        ),
+        "\n".join(
+            f"failed: {' '.join(str(value) for value in _key_of(line).values())}: {line['failure']}" for line in failed
+        ),
+    ]
+    return "\n\n".join(part for part in made if part)
+
+
+def _hardware(line: Mapping[str, Any]) -> str:
+    limit = line.get("vram_limit")
+    return line["hardware"] if limit is None else f"{line['hardware']}, no more than {limit}"
+
+
+def _words_of_switches(line: Mapping[str, Any]) -> str:
+    return "".join(f", {name.removeprefix(SWITCHES)}={value}" for name, value in line.get("switches", {}).items())
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+
+
+if __name__ == "__main__":
+    print(tables(list(Results(Path(sys.argv[1])).lines())))

@@ -1,0 +1,49 @@
+"""Tests on a card: a failure is told when it happens, and a worker that has lost its card is replaced."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bench.gpu_process import Ended, ended
+
+BREAKING = """
+import torch
+
+def refuse():
+    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+torch.cuda.is_initialized = lambda: True
+"""
+
+
+def pytest_in(directory: Path, *options: str) -> Ended:
+    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(directory), "-p", "tests.bench.gpu_tests"]
+    return ended([*command, "-c", "/dev/null", *options, str(directory)], seconds=120, captured=True)
+
+
+def test_a_failure_is_told_before_the_end(tmp_path: Path) -> None:
+    """What is told at the end alone is never told where the run is ended."""
+    (tmp_path / "test_it.py").write_text(
+        "import os\ndef test_a(): assert 1 == 2, 'so it is'\ndef test_b(): os._exit(9)\n"
+    )
+    found = pytest_in(tmp_path)
+    assert found.failure == "exit code 9"
+    assert "test_it.py::test_a, call" in found.out and "so it is" in found.out
+
+
+@pytest.mark.skipif(importlib.util.find_spec("xdist") is None, reason="has no workers")
+def test_behind_a_test_that_loses_the_card_others_get_one(tmp_path: Path) -> None:
+    """After an illegal access, every call of CUDA fails until the process ends."""
+    (tmp_path / "test_it.py").write_text(
+        f"{BREAKING}\n"
+        "def test_a(): torch.cuda.synchronize = refuse; refuse()\n"
+        "def test_b(): torch.cuda.synchronize()\n"
+        "def test_c(): pass\n"
+    )
+    (tmp_path / "conftest.py").write_text("import torch\ntorch.cuda.synchronize = lambda: None\n")
+    found = pytest_in(tmp_path, "--numprocesses", "1")
+    assert "illegal memory access" in found.out and "2 passed" in found.out, found.out
