@@ -80,7 +80,8 @@ def tables(lines: Sequence[Mapping[str, Any]]) -> str:
     steps = [line for line in lines if line.get("part") == "steps" and "step_seconds" in line]
     beside = [line for line in lines if line.get("part") == "transformers" and "step_seconds" in line]
     single = [line for line in lines if "microseconds" in line]
-    failed = [line for line in lines if line.get("failure")]
+    last = {json.dumps(_key_of(line)): line for line in lines}
+    failed = [line for line in last.values() if line.get("failure")]
     made = [
         _table(
             ("GPU", "recipe", "context", "ms a step", "tok/s at 16 steps", "peak GB"),

@@ -74,6 +74,8 @@ def test_tables() -> None:
         {"part": "layer", "name": "w4a16, grouped, Triton", "microseconds": 101.25, "low": 100.0, "high": 103.0},
         {"part": "layer", "failure": None},
         {"part": "checks", "failure": "exit code 1"},
+        {"part": "dense", "failure": "exit code 1"},
+        {"part": "dense", "failure": None},
     ]
     assert tables(lines).splitlines() == [
         "| GPU | recipe | context | ms a step | tok/s at 16 steps | peak GB |",
