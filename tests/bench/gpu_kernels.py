@@ -46,7 +46,7 @@ def kernels(recipe: str, context: int, steps: int, results: Results) -> int:
         events = watch.block_of(watch.denoiser, WARM_UP_REPLAYED + steps)
         for _ in range(WARM_UP_REPLAYED):
             next(events)
-        with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled:
             for _ in range(steps):
                 next(events)
             torch.cuda.synchronize()
