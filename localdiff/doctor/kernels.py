@@ -45,11 +45,19 @@ def _finding(device: torch.device) -> Finding:
 
 def compare_recorded(engine: Engine, subject: str) -> Finding:
     """The steps of an engine as it takes them, and launched one by one: the same kernels, and so the same bits."""
-    path = str(engine.denoiser.path)
     recorded = _drafts(engine)
+    is_lost, path = engine.denoiser.path_taken != engine.denoiser.path, str(engine.denoiser.path_taken)
     engine.denoiser = engine.denoiser.without_graphs()
     launched = _drafts(engine)
     facts = {"device": engine.identity.device, "path": path, "steps": len(recorded)}
+    if recorded == launched and is_lost:
+        return Finding(
+            subject=subject,
+            status="warn",
+            text=f"steps could not be recorded as a CUDA graph, so that their kernels are launched one by one ({path})",
+            advice="another version of torch or of the driver may help; the warning says what was refused",
+            facts=facts,
+        )
     if recorded == launched:
         text = f"{len(recorded)} steps compute what they compute when launched one by one ({path})"
         return Finding(subject=subject, status="ok", text=text, facts=facts)

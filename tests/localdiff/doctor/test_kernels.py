@@ -12,6 +12,7 @@ from localdiff.engine import Engine
 from localdiff.options import GenerateOptions
 from localdiff.steps import Denoiser
 from quant.cuda.support import Lack
+from tests.gpu.kernels import needs_triton
 from tests.models import tiny
 from tests.models.steps import denoiser_of
 
@@ -52,6 +53,19 @@ def test_steps_that_compute_the_same_either_way(engine: Engine) -> None:
     assert finding.status == "ok"
     assert finding.facts["steps"] == 8
     assert finding.text.endswith("when launched one by one (static step, commit fused)")
+
+
+@needs_triton
+def test_steps_that_could_not_be_recorded_are_not_said_to_be(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """Plain experts ask the host which rows they get, so that a graph of them cannot be recorded."""
+    from tests.graphs import imitated
+
+    with imitated():
+        engine.denoiser = denoiser_of(engine.model, static=True, fuses_commits=True, captured=True)
+        finding = kernels.compare_recorded(engine, "GPU kernels on cuda:0")
+    assert "could not be captured" in caplog.text
+    assert finding.status == "warn" and finding.advice is not None
+    assert finding.text.endswith("launched one by one (static step, commit fused)")
 
 
 def test_steps_that_do_not(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
