@@ -72,7 +72,7 @@ def shares_of(averages: Iterable[Any]) -> list[Share]:
         if event.device_type != DeviceType.CPU:  # what launches is there, too
             launches[event.key] += event.count
             microseconds[event.key] += event.self_device_time_total
-    steps = launches.get(EACH_STEP, 0)
+    steps = sum(count for name, count in launches.items() if name.startswith(EACH_STEP))
     shares = [
         Share(name=name, launches=launches[name] / steps, microseconds=taken / steps)
         for name, taken in microseconds.items()
