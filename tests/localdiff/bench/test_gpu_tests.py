@@ -21,7 +21,9 @@ torch.cuda.is_initialized = lambda: True
 
 
 def pytest_in(directory: Path, *options: str) -> Ended:
-    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(directory), "-p", "tests.bench.gpu_tests"]
+    """Pytest of its own, also where this test runs in a worker, which tells what it starts that it is one."""
+    command = ["env", "-u", "PYTEST_XDIST_WORKER", sys.executable, "-m", "pytest", "-q", "--rootdir", str(directory)]
+    command += ["-p", "tests.bench.gpu_tests"]
     return ended([*command, "-c", "/dev/null", *options, str(directory)], seconds=120, captured=True)
 
 
