@@ -13,7 +13,7 @@ from localdiff.model.formulas import rotary_table
 from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import PLAIN, LayerOps, set_layer_ops
 from quant.cuda.experts import CudaExperts
-from tests.gpu.kernels import DEVICE, HAS_CARD, needs_triton
+from tests.gpu.kernels import DEVICE, HAS_CARD, assert_rounded_alike, needs_triton
 from tests.localdiff.bench.step.small import small_subject
 from tests.models import tiny
 
@@ -43,9 +43,9 @@ def rows(*shape: int, dtype: torch.dtype, seed: int = 0, scale: float = 3.0) -> 
 
 
 def assert_close(found: Any, expected: Any) -> None:
-    """In fp16 a rounding may fall to the other side, once an operation."""
+    """In fp16 a rounding may fall to the other side, once an operation, and for few numbers."""
     for ours, theirs in zip(found, expected, strict=True):
-        assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
+        assert_rounded_alike(ours, theirs)
         tolerance = 2e-6 if theirs.dtype == torch.float32 else 4e-3
         torch.testing.assert_close(ours, theirs, atol=tolerance * 10, rtol=tolerance)
 
@@ -93,6 +93,30 @@ def test_heads_may_be_parts_of_one_product(layers: tuple[Layer, Layer], dtype: t
     assert all(made.is_contiguous() for made in found)
     apart = FUSED.heads(attention, q.contiguous(), k.contiguous(), v.contiguous(), table)
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, apart, strict=True))
+
+
+def test_rows_may_have_gaps_between_them(layers: tuple[Layer, Layer]) -> None:
+    """As in parts of a wider product."""
+    layer, dtype = layers[0], layers[0].input_layernorm.weight.dtype
+    width, experts = len(layer.input_layernorm.weight), len(layer.router.per_expert_scale)
+    together = [rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2, 3)]
+    routed, share = rows(ROWS, 2, width, dtype=dtype), rows(ROWS, 2, dtype=torch.float32)
+    scores, is_canvas = rows(ROWS, experts, dtype=dtype), torch.arange(ROWS, device=DEVICE) >= 3
+
+    def made(x: Tensor, y: Tensor, z: Tensor, routed: Tensor, share: Tensor, scores: Tensor) -> list[Tensor]:
+        return [
+            FUSED.norm(x, layer.input_layernorm.weight, 1e-6),
+            *FUSED.after_attention(layer, x, y),
+            FUSED.gated(x, y),
+            *FUSED.choose(layer.router, scores),
+            FUSED.close(layer, x, y, z, None, is_canvas),
+            FUSED.close(layer, x, y, routed, share, is_canvas),
+        ]
+
+    expected = made(*together, routed, share, scores)
+    parts = (torch.stack((part, part + 1), dim=1)[:, 0] for part in (*together, routed, share, scores))
+    for found, right in zip(made(*parts), expected, strict=True):
+        assert torch.equal(found, right)
 
 
 def test_after_attention(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
