@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from itertools import product
+from typing import get_args
 
 import pytest
 import torch
@@ -12,33 +13,35 @@ from torch import nn
 
 from quant.codecs import CODECS
 from quant.codecs.nf4 import LEVELS
+from quant.cuda import experts as experts_module
 from quant.cuda.experts import CudaExperts, can_group
 from quant.cuda.layout import tiled
 from quant.cuda.rows import quantize_groups
+from quant.cuda.tiles import Activations
 from quant.modules import QuantExperts, QuantTensor
-from tests.gpu.kernels import DEVICE, needs_triton
+from tests.gpu.kernels import DEVICE, assert_rounded_alike, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
 WIDTH, INNER, EXPERTS, TOP_K = 128, 64, 5, 2
 
 
-def plain_experts(gate_up: str = "nf4", down: str = "nf4") -> QuantExperts:
+def plain_experts(gate_up: str = "nf4", down: str = "nf4", *, width: int = WIDTH, inner: int = INNER) -> QuantExperts:
     generator = torch.Generator().manual_seed(5)
     with torch.device("meta"):
         experts = QuantExperts(
-            gate_up_codec=CODECS[gate_up], down_codec=CODECS[down], experts=EXPERTS, width=WIDTH, inner=INNER
+            gate_up_codec=CODECS[gate_up], down_codec=CODECS[down], experts=EXPERTS, width=width, inner=inner
         )
-    for name, rows, columns, codec in (("gate_up_proj", 2 * INNER, WIDTH, gate_up), ("down_proj", WIDTH, INNER, down)):
+    for name, rows, columns, codec in (("gate_up_proj", 2 * inner, width, gate_up), ("down_proj", width, inner, down)):
         weight = torch.randn(EXPERTS, rows, columns, generator=generator) / columns**0.5
         setattr(experts, name, QuantTensor.of(CODECS[codec], weight.to(DEVICE)))
     return experts
 
 
-def routed(rows: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def routed(rows: int, dtype: torch.dtype, width: int = WIDTH) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Rows that go to two different experts each; the fourth expert gets none."""
     generator = torch.Generator().manual_seed(rows)
-    x = torch.randn(rows, WIDTH, generator=generator).to(dtype)
+    x = torch.randn(rows, width, generator=generator).to(dtype)
     scores = torch.rand(rows, EXPERTS, generator=generator)
     scores[:, 3] = -1
     weight, index = scores.topk(TOP_K, dim=-1)
@@ -56,16 +59,17 @@ def test_with_activations_as_they_are_it_is_the_same_product(gate_up: str, down:
     found = fast(x, index, weight)
     tolerance = {"atol": 2e-6, "rtol": 2e-5} if dtype == torch.float32 else {"atol": 3e-3, "rtol": 3e-3}
     torch.testing.assert_close(found, expected, **tolerance)
+    assert_rounded_alike(found, expected)
     assert torch.equal(fast(x, index, weight), found), "the same bits every time"
 
 
 class Published(nn.Module):
     """Fused experts whose tensors are parameters, as a checkpoint has them."""
 
-    def __init__(self, dtype: torch.dtype, *, inner: int = INNER) -> None:
+    def __init__(self, dtype: torch.dtype, *, width: int = WIDTH, inner: int = INNER) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(6)
-        for name, rows, columns in (("gate_up_proj", 2 * inner, WIDTH), ("down_proj", WIDTH, inner)):
+        for name, rows, columns in (("gate_up_proj", 2 * inner, width), ("down_proj", width, inner)):
             weight = torch.randn(EXPERTS, rows, columns, generator=generator) / columns**0.5
             setattr(self, name, nn.Parameter(weight.to(dtype).to(DEVICE), requires_grad=False))
 
@@ -91,13 +95,43 @@ def test_experts_as_published_are_multiplied_as_they_are(dtype: torch.dtype, row
     found = fast(x, index, weight)
     tolerance = {"atol": 2e-6, "rtol": 2e-5} if dtype == torch.float32 else {"atol": 3e-3, "rtol": 3e-3}
     torch.testing.assert_close(found, expected, **tolerance)
+    assert_rounded_alike(found, expected)
     assert torch.equal(fast(x, index, weight), found), "the same bits every time"
+
+
+@pytest.mark.parametrize("codec", ["nf4", "int8", None])
+@pytest.mark.parametrize("activations", ["a16", "a8"])
+def test_width_and_inner_width_of_several_groups(codec: str | None, activations: Activations) -> None:
+    """None of the numbers of groups and columns, of either product, is another's."""
+    sizes = {"width": 192, "inner": 128}
+    x, index, weight = routed(5, torch.float32, sizes["width"])
+    plain = plain_experts(codec, codec, **sizes) if codec else Published(torch.float32, **sizes)
+    expected = plain(x, index, weight)
+    found = CudaExperts(plain, activations)(x, index, weight)
+    if codec and activations == "a8":
+        assert 1e-4 < (found - expected).norm() / expected.norm() < 0.02
+    else:
+        torch.testing.assert_close(found, expected, atol=3e-6, rtol=2e-5)
+
+
+@pytest.mark.parametrize("width", [64, 1024, 1088])
+def test_the_sum_of_what_a_row_chose(width: int) -> None:
+    outputs = torch.randn(3, TOP_K, width, generator=torch.Generator().manual_seed(7)).half().to(DEVICE)
+    weight = torch.rand(3, TOP_K, generator=torch.Generator().manual_seed(8)).to(DEVICE)
+    expected = (outputs.float() * weight[..., None]).sum(dim=1).half()
+    found = experts_module._summed(outputs, weight)
+    torch.testing.assert_close(found, expected, atol=3e-3, rtol=3e-3)
+    assert_rounded_alike(found, expected)
 
 
 def test_which_experts_divide_into_programs() -> None:
     assert can_group(plain_experts()) and can_group(Published(torch.float16))
     assert not can_group(Published(torch.float16, inner=48))
     assert not can_group(nn.Linear(4, 4))
+    for name, shape in (("gate_up_proj", (128, 128)), ("down_proj", (5, 96, 64)), ("down_proj", (5, 128, 32))):
+        published = Published(torch.float16)
+        setattr(published, name, nn.Parameter(torch.zeros(shape)))
+        assert not can_group(published), (name, shape)
 
 
 @pytest.mark.parametrize(("gate_up", "down", "path"), [("nf4", "nf4", "w4a8"), ("int8", "int8", "w8a8")])
@@ -127,6 +161,80 @@ def test_more_pairs_than_are_routed_at_once(most: int, monkeypatch: pytest.Monke
     expected = fast(x, index, weight)
     monkeypatch.setattr("quant.cuda.experts.MOST_PAIRS", most)
     torch.testing.assert_close(fast(x, index, weight), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_rows_and_what_they_chose_may_have_gaps_between_them() -> None:
+    x, index, weight = routed(21, torch.float32)
+    wide, wide_index, wide_weight = (torch.cat((part, part.flip(-1)), dim=-1) for part in (x, index, weight))
+    for activations in get_args(Activations):
+        fast = CudaExperts(plain_experts(), activations)
+        found = fast(wide[:, :WIDTH], wide_index[:, :TOP_K], wide_weight[:, :TOP_K])
+        assert torch.equal(found, fast(x, index, weight))
+
+
+def blocks_of(chosen: list[int], *, experts: int, most: int, blocks: int) -> list[tuple[int, list[int]]]:
+    """The blocks that pairs with these experts are cut into: the expert of each, and its pairs."""
+    from quant.cuda.expert_kernels import route_kernel
+    from quant.cuda.launch_arguments import power_of_two
+
+    index = torch.tensor(chosen, device=DEVICE)
+    sizes = [len(chosen), blocks, blocks, blocks]
+    rooms = [torch.full((size + 64,), -7, dtype=torch.int32, device=DEVICE) for size in sizes]
+    route_kernel[(experts,)](
+        index,
+        *rooms,
+        len(chosen),
+        experts,
+        blocks,
+        ROWS=most,
+        PAIRS=power_of_two(len(chosen)),
+        BINS=power_of_two(experts + 1),
+        BLOCKS=power_of_two(blocks),
+    )
+    assert all((room[size:] == -7).all() for room, size in zip(rooms, sizes, strict=True)), "written beyond their ends"
+    order, *of_blocks = (room[:size].tolist() for room, size in zip(rooms, sizes, strict=True))
+    return [
+        (expert, order[start : start + count]) for expert, start, count in zip(*of_blocks, strict=True) if expert != -1
+    ]
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        (0, 0, 1, 0, 0),
+        (0, 9, 0, 0, 0),
+        (4, 4, 0, 8, 4),
+        (5, 1, 1, 1, 1),
+        (5, 5, 5, 5, 5),
+        (1, 1, 0, 1, 0),
+        (0, 0, 0, 0, 16),
+        (3, 0, 12, 7, 0),
+    ],
+)
+def test_every_pair_is_in_one_block_of_its_expert(counts: tuple[int, ...]) -> None:
+    """As many blocks are launched as any choice may need; of some choices each is needed, and none is left over."""
+    most, experts = 4, len(counts)
+    chosen = [expert for expert, count in enumerate(counts) for _ in range(count)]
+    chosen = chosen[1::2] + chosen[::2]
+    pairs = len(chosen)
+    launched = min(pairs, pairs // most + experts)
+    found = blocks_of(chosen, experts=experts, most=most, blocks=launched)
+    expected = []
+    for expert in range(experts):
+        mine = [pair for pair, other in enumerate(chosen) if other == expert]
+        expected += [(expert, mine[start : start + most]) for start in range(0, len(mine), most)]
+    assert found == expected
+
+
+@pytest.mark.parametrize("counts", [(0, 0, 70, 0, 0), (16, 32, 0, 16, 0), (17, 1, 1, 1, 1), (33, 33, 33, 33, 33)])
+def test_however_rows_are_spread_over_experts(counts: tuple[int, ...]) -> None:
+    """All to one, whole blocks, one more than whole blocks."""
+    index = torch.tensor([expert for expert, count in enumerate(counts) for _ in range(count)], device=DEVICE)[:, None]
+    x = torch.randn(len(index), WIDTH, generator=torch.Generator().manual_seed(9)).to(DEVICE)
+    weight = torch.ones(len(index), 1, device=DEVICE)
+    plain = plain_experts()
+    expected = plain(x, index, weight)
+    torch.testing.assert_close(CudaExperts(plain)(x, index, weight), expected, atol=2e-6, rtol=2e-5)
 
 
 def test_rows_of_zeros_stay_zero() -> None:
@@ -283,11 +391,14 @@ def scaled(program: str, codes: list[int], scale: torch.Tensor) -> torch.Tensor:
     return torch.cat([halves(held[f"${place}"]) for place in range(words)])
 
 
-def test_rows_as_int8_are_within_half_a_step() -> None:
-    x = torch.randn(7, 320, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_rows_as_int8_are_within_half_a_step(dtype: torch.dtype) -> None:
+    """Of rows in fp16 too, whose scales are not rounded to that."""
+    x = torch.randn(7, 320, generator=torch.Generator().manual_seed(1)).to(DEVICE, dtype)
     x[:, 5] *= 50
     x[3, 64:128] = 0
     rows = quantize_groups(x)
     back = rows.codes.float() * rows.scales.repeat_interleave(64, dim=1)
     assert ((back - x).abs() <= rows.scales.repeat_interleave(64, dim=1) * 0.5001).all()
     assert rows.codes.abs().max() == 127
+    assert not rows.codes[3, 64:128].any() and rows.scales[3, 1] == 0

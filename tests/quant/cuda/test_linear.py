@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from quant.codec import GROUP
 from quant.codecs import CODECS
 from quant.cuda import linear as module
 from quant.cuda import tiles
 from quant.cuda.linear import MOST_ROWS, CudaLinear
+from quant.cuda.rows import quantize_groups
 from quant.modules import QuantLinear, QuantTensor
 from quant.released import CANVAS
 from tests.gpu.kernels import DEVICE, needs_triton
@@ -36,6 +38,7 @@ def test_with_activations_as_they_are_it_is_the_same_product(codec: str, count: 
     plain, x = plain_linear(codec), rows(count)
     expected = plain(x)
     torch.testing.assert_close(CudaLinear(plain, "a16")(x), expected, atol=3e-6, rtol=2e-5)
+    assert bool(plain.weight.codes.numel()) == (codec == "int8"), "the weight is held once: in another order, or shared"
 
 
 @pytest.mark.parametrize("codec", ["nf4", "int8"])
@@ -48,9 +51,28 @@ def test_with_activations_in_int8_the_error_is_that_of_int8(codec: str) -> None:
     assert 1e-4 < error < 0.02
 
 
+@pytest.mark.parametrize("codec", ["nf4", "int8"])
+def test_in_int8_nothing_is_rounded_but_rows_and_levels(codec: str) -> None:
+    plain, x = plain_linear(codec), rows(20)
+    scales = plain.weight.scales.float().repeat_interleave(GROUP, dim=1)
+    weight = plain.weight.decode(torch.float32)
+    if codec == "nf4":
+        weight = (127 * weight / scales).round() / 127 * scales
+    ours = quantize_groups(x)
+    expected = (ours.codes.float() * ours.scales.repeat_interleave(GROUP, dim=1)) @ weight.T
+    torch.testing.assert_close(CudaLinear(plain, "a8")(x), expected, atol=3e-6, rtol=2e-5)
+
+
 def test_axes_before_the_last_stay() -> None:
     plain, x = plain_linear("int8"), rows(6).view(2, 3, IN)
     torch.testing.assert_close(CudaLinear(plain, "a16")(x), plain(x), atol=3e-6, rtol=2e-5)
+
+
+@pytest.mark.parametrize("activations", ["a16", "a8"])
+def test_rows_may_have_gaps_between_them(activations: tiles.Activations) -> None:
+    fast, wide = CudaLinear(plain_linear("int8"), activations), torch.cat((rows(6), rows(6)), dim=-1)
+    assert torch.equal(fast(wide[:, :IN]), fast(rows(6)))
+    assert torch.equal(fast(rows(6).T.contiguous().T), fast(rows(6)))
 
 
 def test_more_rows_than_one_program_takes(monkeypatch: pytest.MonkeyPatch) -> None:
