@@ -67,7 +67,7 @@ def test_a_block_step_by_step(decide: Callable[..., None], rule: StopRule, kind:
     canvas = torch.arange(LENGTH) * 2
     state: dict[str, Any] = {
         "canvas": canvas.clone().to(DEVICE),
-        "draft": torch.full((LENGTH,), -1, dtype=torch.int32, device=DEVICE),
+        "draft": drafts(kind)[0].int().to(DEVICE),  # as the block before may have left it, which counts for nothing
         "streak": torch.full((1,), 99, dtype=torch.int32, device=DEVICE),
         "outcome": torch.zeros(decision.outcome_size(LENGTH), dtype=torch.int32, device=DEVICE),
     }
@@ -97,6 +97,30 @@ def test_a_block_step_by_step(decide: Callable[..., None], rule: StopRule, kind:
         assert torch.equal(rows[5], canvas.int())
         canvas = renoise(sampled, accepted, fresh)
         assert torch.equal(state["canvas"].cpu(), canvas)
+
+
+@pytest.mark.parametrize("decide", WAYS)
+@pytest.mark.parametrize("length", [1, 31, 32, 33, 70])
+def test_canvases_of_any_length(decide: Callable[..., None], length: int) -> None:
+    """Entropies of a few values in eighths: sums are exact, some are the bound itself, and the first of equals goes."""
+    settings = SamplerSettings(entropy_bound=2.5, confidence=0.3)
+    entropy = torch.randint(4, (length,), generator=torch.Generator().manual_seed(length)) / 8 + 0.125
+    ids, room = torch.arange(length), 64
+    sizes = {"canvas": length, "draft": length, "streak": 1, "outcome": decision.outcome_size(length)}
+    rooms = {
+        name: torch.full((size + room,), -7, dtype=torch.int64 if name == "canvas" else torch.int32, device=DEVICE)
+        for name, size in sizes.items()
+    }
+    state = {name: whole[: sizes[name]] for name, whole in rooms.items()}
+    fresh = (ids + 200).int().to(DEVICE)
+    decide(controls(settings, "both", 1), statistics(entropy, ids, entropy, ids + 100), fresh=fresh, **state)
+    accepted = accept(entropy, 2.5)
+    assert torch.equal(state["canvas"].cpu(), renoise(ids + 100, accepted, ids + 200))
+    rows = state["outcome"][decision.HEADER :].view(decision.ROWS, length).cpu()
+    assert torch.equal(rows[3].bool(), accepted)
+    torch.testing.assert_close(state["outcome"][decision.MEAN].view(torch.float32).cpu(), entropy.mean())
+    assert state["outcome"][decision.NUMBERS] == 1
+    assert all((whole[sizes[name] :] == -7).all() for name, whole in rooms.items()), "written beyond their ends"
 
 
 @pytest.mark.parametrize("decide", WAYS)
