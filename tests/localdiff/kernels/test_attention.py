@@ -172,6 +172,43 @@ def test_commit_rows_are_written_where_the_plain_way_writes_them(
         torch.testing.assert_close(found, expected, atol=0.0, rtol=0.0, equal_nan=True)
 
 
+def test_heads_may_lie_in_any_order() -> None:
+    """Queries, keys and values as a product, a view or a copy leaves them, each in its own way."""
+    from localdiff.kernels.attention import attend_rows, write_cached
+
+    caches = [filled(20, 30, kv_heads=2, head_dim=16, dtype=torch.float16) for _ in range(2)]
+    q, k, v = (rows_of(heads, 9, 16, torch.float16, seed=heads) for heads in (4, 2, 2))
+    v = v.flip(0)
+    length = torch.tensor(30, dtype=torch.int32, device=DEVICE)
+
+    def turned(x: Tensor) -> Tensor:
+        return x.transpose(1, 2).contiguous().transpose(1, 2)
+
+    expected = attend_plainly(caches[1], 30, 4)(q, k, v)
+    for ways in ((turned, turned, turned), (turned, Tensor.contiguous, turned), (Tensor.clone, turned, Tensor.clone)):
+        lying = [way(x) for way, x in zip(ways, (q, k, v), strict=True)]
+        where = {"keys": caches[0].keys, "values": caches[0].values, "length": length, "commit_rows": 4}
+        torch.testing.assert_close(attend_rows(*lying, **where, window=20), expected, atol=6e-3, rtol=6e-3)
+    write_cached(turned(k), v.contiguous(), **where)
+    caches[1].write(k[:, :4], v[:, :4], 30)
+    for found, right in zip(caches[0].with_canvas, caches[1].with_canvas, strict=True):
+        torch.testing.assert_close(found, right, atol=0.0, rtol=0.0, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("programs", "processors", "splits"),
+    [(1, 1, 1), (40, 132, 2), (33, 132, 4), (16, 128, 8), (8, 132, 8), (132, 132, 1), (66, 132, 2), (200, 132, 1)],
+)
+def test_keys_are_split_while_there_are_processors_without_a_program(
+    programs: int, processors: int, splits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into a power of 2, and into eight at most."""
+    from localdiff.kernels import attention
+
+    monkeypatch.setattr(tiles, "processors", lambda _: processors)
+    assert attention._splits(programs, DEVICE) == splits
+
+
 def test_scores_far_apart_overflow_nothing() -> None:
     """Unscaled scores grow to hundreds: a softmax relative to the wrong score would be infinite or empty."""
     from localdiff.kernels.attention import attend_rows

@@ -124,8 +124,27 @@ def test_the_ends_of_the_interval_stay_inside(uniform: float) -> None:
     assert found.sampled.item() == (40 if uniform == 0.0 else 42)
 
 
+def test_rows_may_have_gaps_between_them_which_stay_as_they_are() -> None:
+    from localdiff.kernels.logits import process, statistics
+
+    wide = sample_logits(100).to(DEVICE)
+    apart, temperature = wide[:, :70], torch.tensor([0.7], device=DEVICE)
+    together, gaps = apart.contiguous(), wide[:, 70:].clone()
+    uniforms = torch.linspace(0, 0.9, ROWS, device=DEVICE)
+    found, expected = (
+        statistics(x, softcap=30.0, temperature=temperature, uniforms=uniforms, block=32) for x in (apart, together)
+    )
+    for name in ("entropy", "argmax", "argmax_prob", "sampled", "log_normalizer"):
+        assert torch.equal(getattr(found, name), getattr(expected, name)), name
+    for x in (apart, together):
+        process(x, softcap=30.0, temperature=temperature, block=32)
+    assert torch.equal(apart, together)
+    assert torch.equal(wide[:, 70:], gaps)
+
+
+@pytest.mark.parametrize("block", [32, 128])
 @pytest.mark.filterwarnings("ignore:.*NaN slice", "ignore:invalid value")
-def test_logits_that_are_no_numbers_show_in_the_entropy_and_leave_ids_inside() -> None:
+def test_logits_that_are_no_numbers_show_in_the_entropy_and_leave_ids_inside(block: int) -> None:
     from localdiff.kernels.logits import statistics
 
     logits = sample_logits(70)
@@ -136,7 +155,7 @@ def test_logits_that_are_no_numbers_show_in_the_entropy_and_leave_ids_inside() -
         softcap=None,
         temperature=torch.ones(1, device=DEVICE),
         uniforms=torch.full((ROWS,), 0.5, device=DEVICE),
-        block=32,
+        block=block,
     )
     assert found.entropy.isnan().nonzero().flatten().tolist() == [4, 5]
     for ids in (found.argmax, found.sampled):

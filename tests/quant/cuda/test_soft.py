@@ -9,17 +9,17 @@ from quant.codecs import CODECS
 from quant.cuda import soft as module
 from quant.cuda.soft import CAPACITY, SparseSoft
 from quant.modules import QuantEmbedding, QuantTensor
-from tests.gpu.kernels import DEVICE, needs_triton
+from tests.gpu.kernels import DEVICE, assert_rounded_alike, needs_triton
 
 pytestmark = needs_triton
 
 VOCAB, WIDTH, ROWS = 700, 128, 5
 
 
-def embedding(codec: str = "int8") -> QuantEmbedding:
+def embedding(codec: str = "int8", dtype: torch.dtype = torch.float32, width: int = WIDTH) -> QuantEmbedding:
     with torch.device("meta"):
-        made = QuantEmbedding(CODECS[codec], VOCAB, WIDTH, torch.float32)
-    weight = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(0))
+        made = QuantEmbedding(CODECS[codec], VOCAB, width, dtype)
+    weight = torch.randn(VOCAB, width, generator=torch.Generator().manual_seed(0))
     made.weight = QuantTensor.of(CODECS[codec], weight.to(DEVICE))
     return made
 
@@ -68,8 +68,40 @@ def test_where_no_id_is_probable_it_is_the_mean_embedding(monkeypatch: pytest.Mo
 def test_rows_with_too_many_probable_ids_are_told() -> None:
     plain, scores = embedding(), logits(0.1)
     scores[2, 100] = 50.0
-    found = SparseSoft(plain)(scores, scores.logsumexp(dim=-1), block=256)
+    normalizer = scores.logsumexp(dim=-1)
+    found = SparseSoft(plain)(scores, normalizer, block=256)
     assert found.overflow.tolist() == [True, True, False, True, True]
+    expected = plain.soft(scores[2:3], normalizer[2:3])
+    torch.testing.assert_close(found.embedding[2:3], expected, atol=1e-5, rtol=1e-5, msg="of a row between such rows")
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_there_is_room_for_as_many_ids_as_it_is_said(more: int) -> None:
+    plain, scores = embedding(), torch.full((1, VOCAB), -50.0, device=DEVICE)
+    scores[0, VOCAB - CAPACITY - more :] = 0.0
+    normalizer = scores.logsumexp(dim=-1)
+    found = SparseSoft(plain)(scores, normalizer, block=256)
+    assert found.overflow.tolist() == [bool(more)]
+    if not more:
+        torch.testing.assert_close(found.embedding, plain.soft(scores, normalizer), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("width", [64, 256, 320])
+def test_it_rounds_what_the_dense_product_rounds(width: int) -> None:
+    """Probabilities and embeddings, to their type."""
+    plain, scores = embedding(dtype=torch.float16, width=width), logits(9.0)
+    scores = scores.where(scores > scores.amax(dim=-1, keepdim=True) - 12, -1e4).half()
+    normalizer = scores.float().logsumexp(dim=-1)
+    found, expected = SparseSoft(plain, threshold=1e-7)(scores, normalizer), plain.soft(scores, normalizer)
+    torch.testing.assert_close(found.embedding, expected, atol=2e-3, rtol=2e-3)
+    assert_rounded_alike(found.embedding, expected)
+
+
+def test_rows_of_logits_may_have_gaps_between_them() -> None:
+    plain, wide = embedding(), torch.cat((logits(6.0), logits(1.0)), dim=-1)
+    apart, together = wide[:, :VOCAB], logits(6.0)
+    found, expected = (SparseSoft(plain)(x, together.logsumexp(dim=-1), block=256) for x in (apart, together))
+    assert torch.equal(found.embedding, expected.embedding) and torch.equal(found.tail, expected.tail)
 
 
 def test_only_int8_embeddings_have_it() -> None:
