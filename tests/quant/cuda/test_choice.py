@@ -6,11 +6,13 @@ import pytest
 import torch
 from torch import nn
 
+from quant.codecs import CODECS
 from quant.cuda import choice
 from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.experts import CudaExperts
 from quant.cuda.support import Lack, missing
-from quant.modules import QuantExperts, QuantLinear
+from quant.cuda.switches import is_sparse
+from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
 from quant.switch import SwitchError
 from tests.gpu.kernels import DEVICE, needs_triton
 from tests.localdiff.bench.step.small import small_subject
@@ -86,6 +88,13 @@ def test_switches_choose_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
         choice.prepare(network, CARD)
 
 
+def test_self_conditioning_is_exact_unless_it_is_asked_to_be_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not is_sparse()
+    for value in ("exact", "sparse"):
+        monkeypatch.setenv("LOCALDIFF_CUDA_SOFT", value)
+        assert is_sparse() == (value == "sparse")
+
+
 @pytest.mark.usefixtures("works")
 @needs_triton
 def test_dense_layers_and_embedding_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +114,18 @@ def test_dense_layers_and_embedding_are_replaced(monkeypatch: pytest.MonkeyPatch
     paths = choice.prepare(small_subject("4bit").network, CARD).paths
     assert any(path.startswith("linear layers") and path.endswith("w8a8, Triton") for path in paths)
     assert any(path.startswith("embedding") and "w8a16" in path for path in paths)
+
+
+@pytest.mark.usefixtures("works")
+@needs_triton
+@pytest.mark.parametrize(("codec", "ids", "fast"), [("int8", 128, True), ("int8", 100, False), ("nf4", 128, False)])
+def test_which_embeddings_are_replaced(codec: str, ids: int, fast: bool) -> None:
+    """Those that are stored as the kernels read them, and divide into the columns of a program."""
+    embedding = QuantEmbedding(CODECS[codec], ids, 64, torch.float32)
+    embedding.weight = QuantTensor.of(CODECS[codec], torch.ones(ids, 64))
+    owner = nn.ModuleList([embedding])
+    choice.prepare(owner, CARD)
+    assert isinstance(owner[0], CudaEmbedding) == fast
 
 
 @pytest.mark.usefixtures("works")

@@ -18,6 +18,37 @@ def trial() -> str | None:
     return None if lack is None else lack.reason
 
 
+CARD = torch.device("cuda", 0)
+
+
+@pytest.mark.parametrize(
+    ("capability", "hip", "triton", "reason"),
+    [
+        ((8, 0), None, True, None),
+        ((12, 0), None, True, None),
+        ((7, 5), None, True, "Some card is older than compute capability 8.0"),
+        ((9, 0), None, False, "Triton is not installed"),
+        ((9, 0), "6.4", True, "the kernels need an NVIDIA GPU"),
+    ],
+)
+def test_what_kernels_need_is_looked_at_before_one_is_tried(
+    capability: tuple[int, int], hip: str | None, triton: bool, reason: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Some card")
+    monkeypatch.setattr(torch.version, "hip", hip)
+    monkeypatch.setattr(support.importlib.util, "find_spec", lambda _: object() if triton else None)
+    monkeypatch.setattr(support, "_trial", lambda _: None)
+    lack = support._tried.__wrapped__(CARD)
+    assert (None if lack is None else lack.reason) == reason
+
+
+def test_a_processor_has_no_kernels_to_try() -> None:
+    lack = support._tried.__wrapped__(torch.device("cpu"))
+    assert lack is not None and lack.reason == "there is no CUDA device `cpu`"
+
+
 def test_kernels_that_compute_the_right_numbers_are_used() -> None:
     assert trial() is None
 
