@@ -50,7 +50,8 @@ def statistics(
 
 
 def drafts(kind: str) -> list[torch.Tensor]:
-    one, other = torch.arange(LENGTH), torch.arange(LENGTH) + 1
+    one, other = torch.arange(LENGTH), torch.arange(LENGTH)
+    other[7] = 99  # a draft of which one id is another is another draft
     padding = torch.full((LENGTH,), PAD)
     return {"settles": [one, other, other, other, other], "returns": [one, other, one, one], "pads": [padding] * 4}[
         kind

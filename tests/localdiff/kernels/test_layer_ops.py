@@ -95,8 +95,8 @@ def test_heads_may_be_parts_of_one_product(layers: tuple[Layer, Layer], dtype: t
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, apart, strict=True))
 
 
-def test_rows_may_have_gaps_between_them(layers: tuple[Layer, Layer]) -> None:
-    """As in parts of a wider product."""
+def test_numbers_may_have_gaps_between_them(layers: tuple[Layer, Layer]) -> None:
+    """Whatever a view shows is what is computed with."""
     layer, dtype = layers[0], layers[0].input_layernorm.weight.dtype
     width, experts = len(layer.input_layernorm.weight), len(layer.router.per_expert_scale)
     together = [rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2, 3)]
@@ -114,7 +114,7 @@ def test_rows_may_have_gaps_between_them(layers: tuple[Layer, Layer]) -> None:
         ]
 
     expected = made(*together, routed, share, scores)
-    parts = (torch.stack((part, part + 1), dim=1)[:, 0] for part in (*together, routed, share, scores))
+    parts = (torch.stack((part, part + 1), dim=-1)[..., 0] for part in (*together, routed, share, scores))
     for found, right in zip(made(*parts), expected, strict=True):
         assert torch.equal(found, right)
 

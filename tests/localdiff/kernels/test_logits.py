@@ -124,6 +124,22 @@ def test_the_ends_of_the_interval_stay_inside(uniform: float) -> None:
     assert found.sampled.item() == (40 if uniform == 0.0 else 42)
 
 
+def test_each_id_has_its_share_of_the_interval_up_to_where_the_next_one_begins() -> None:
+    """Eight ids of the same weight, in two blocks: the borders between them are exact."""
+    from localdiff.kernels.logits import statistics
+
+    uniforms = torch.arange(8, device=DEVICE) / 8
+    for offset in (0.0, 0.12):
+        found = statistics(
+            torch.zeros(8, 8, device=DEVICE),
+            softcap=None,
+            temperature=torch.ones(1, device=DEVICE),
+            uniforms=uniforms + offset,
+            block=4,
+        )
+        assert found.sampled.tolist() == list(range(8))
+
+
 def test_rows_may_have_gaps_between_them_which_stay_as_they_are() -> None:
     from localdiff.kernels.logits import process, statistics
 

@@ -92,7 +92,7 @@ def test_the_mean_embedding_is_the_plain_one(
     assert found.shape == (rows, WIDTH) and found.dtype == dtype
     expected = plain.soft(logits, normalizer_of(logits))
     torch.testing.assert_close(found, expected, **TOLERANCE[dtype])
-    if rows:
+    if rows > 1:  # of one row's few numbers, it may by chance be one in twenty
         assert_rounded_alike(found, expected)
 
 
