@@ -91,8 +91,10 @@ def test_heads_may_be_parts_of_one_product(layers: tuple[Layer, Layer], dtype: t
     found = FUSED.heads(attention, q, k, v, table)
     assert_close(found, PLAIN.heads(attention, q, k, v, table))
     assert all(made.is_contiguous() for made in found)
-    apart = FUSED.heads(attention, q.contiguous(), k.contiguous(), v.contiguous(), table)
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, apart, strict=True))
+    own = [part.contiguous() for part in (q, k, v)]
+    for apart in (own, (own[0], k, v), (q, own[1], v), (q, k, own[2])):
+        again = FUSED.heads(attention, *apart, table)
+        assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, again, strict=True))
 
 
 def test_numbers_may_have_gaps_between_them(layers: tuple[Layer, Layer]) -> None:
@@ -132,9 +134,9 @@ def test_gated(dtype: torch.dtype) -> None:
     expected = PLAIN.gated(gate, up)
     assert_close([FUSED.gated(gate, up)], [expected])
     assert_close([FUSED.gated(gate[None], up[None])], [expected[None]])
-    assert_close(
-        [FUSED.gated(*torch.cat((gate, up), dim=-1).split(1100, dim=-1))], [expected]
-    )  # as halves of one product
+    halves = torch.cat((gate, up), dim=-1).split(1100, dim=-1)  # of one product
+    for parts in (halves, (halves[0], up), (gate, halves[1])):
+        assert_close([FUSED.gated(*parts)], [expected])
 
 
 def test_choose(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
