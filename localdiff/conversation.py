@@ -87,9 +87,13 @@ class Conversation:
         """As `Engine.context_size`."""
         return self.engine.context_size(options)
 
-    def count(self, text: str) -> int:
-        """Number of tokens of a text, as part of a message."""
-        return len(self.engine.tokenizer.encode_literal(text))
+    def count(self, text: str, *, most: int | None = None) -> int:
+        """Number of tokens of a text, as part of a message.
+
+        Raises:
+            ContextError: it is text of many times the length that `most` tokens have.
+        """
+        return len(self.engine.tokenizer.encode_literal(text, most=most))
 
     def _rendered(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
         return self.engine.prompt_ids(as_messages(messages), options)

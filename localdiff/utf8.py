@@ -5,7 +5,33 @@ Knows bytes; knows nothing about what a text is for.
 
 from __future__ import annotations
 
+from typing import BinaryIO
+
 from localdiff.errors import UsageError
+
+MAX_BYTES = 16_000_000
+"""Of one text: more than any context holds, and little enough to be read before that is known."""
+
+
+def read_bytes(file: BinaryIO, what: str) -> bytes:
+    """What is left in a file or a pipe, which may have no end.
+
+    Args:
+        what: where the bytes are from, for the message.
+
+    Raises:
+        UsageError: there are more of them than any context holds.
+    """
+    data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise too_long(what)
+    return data
+
+
+def too_long(what: str, size: int | None = None) -> UsageError:
+    """The error about more bytes than any context holds; without a size they were not counted."""
+    amount = f"more than {MAX_BYTES / 1e6:,.0f} MB" if size is None else f"{size / 1e6:,.1f} MB"
+    return UsageError(f"{what} has {amount}, more than any context holds", "send the part that matters")
 
 
 def decoded(data: bytes, what: str, hint: str) -> str:

@@ -138,7 +138,7 @@ def file(desk: Desk, argument: str) -> None:
         desk.say(attached if names else "No files are attached to the next message.")
         return
     found = [read_attachment(path) for path in split_paths(argument)]
-    sizes = [desk.partner.count(attachment.quoted()) for attachment in found]
+    sizes = [desk.partner.count(attachment.quoted(), most=desk.context) for attachment in found]
     _require_room(desk, found, sizes)
     desk.pending += found
     for attachment, size in zip(found, sizes, strict=True):

@@ -12,9 +12,8 @@ from pathlib import Path
 from localdiff.chat.session import Attachment
 from localdiff.errors import UsageError
 from localdiff.paths import expanded
-from localdiff.utf8 import decoded
+from localdiff.utf8 import MAX_BYTES, decoded, read_bytes, too_long
 
-MAX_BYTES = 16_000_000
 _IMAGES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".heic", ".avif"}
 
 
@@ -48,11 +47,9 @@ def read_attachment(path: Path) -> Attachment:
         if path.suffix.lower() in _IMAGES:
             raise UsageError(f"`{path}` is an image, and this program handles text only", "describe it in words")
         if status.st_size > MAX_BYTES:
-            raise UsageError(
-                f"`{path}` has {status.st_size / 1e6:,.1f} MB, more than any context holds",
-                "send the part that matters",
-            )
-        data = path.read_bytes()
+            raise too_long(f"`{path}`", status.st_size)
+        with path.open("rb") as file:
+            data = read_bytes(file, f"`{path}`")
     except FileNotFoundError:
         raise UsageError(f"no such file: `{path}`", "Tab completes paths after `/file`") from None
     except (OSError, ValueError) as error:

@@ -8,8 +8,11 @@ from __future__ import annotations
 import codecs
 from typing import BinaryIO
 
-from localdiff.chat.slash import is_open
-from localdiff.utf8 import decoded
+from localdiff.chat.slash import QUOTES, is_open
+from localdiff.utf8 import MAX_BYTES, decoded, too_long
+
+# Bytes of a line that are read at once, and those of its end that are kept with them: they may close a message.
+_MOST, _END = MAX_BYTES + 1, 100
 
 
 class LineReader:
@@ -27,19 +30,31 @@ class LineReader:
 
         Raises:
             EOFError: there is no more input.
-            UsageError: a line is not text. All lines of its message have been read then: none of them is a command.
+            UsageError: a line is not text, or more than any context holds. All lines of its message have been read
+                then: none of them is a command.
         """
         lines = [self._line()]
-        while is_open(b"\n".join(lines).decode(errors="replace")):
+        size, is_whole = len(lines[0]), not is_open(lines[0].decode(errors="replace"))
+        while not is_whole:
             try:
-                lines.append(self._line())
+                line = self._line()
             except EOFError:
                 break
+            # All that is still open is closed by the end of a line.
+            size, is_whole = size + len(line), line.decode(errors="replace").rstrip().endswith(QUOTES)
+            if size <= MAX_BYTES:
+                lines.append(line)
+        if size > MAX_BYTES:
+            raise too_long("a message")
         return "\n".join(decoded(line, "a line", "a message is UTF-8 text") for line in lines)
 
     def _line(self) -> bytes:
-        line = b"" if self._file is None else self._file.readline()
+        """The next line without its end; of one that is too long for a message, the beginning and a bit of the end."""
+        line = part = b"" if self._file is None else self._file.readline(_MOST)
         if not line:
             raise EOFError
+        while self._file is not None and part and not part.endswith(b"\n"):
+            part = self._file.readline(_MOST)
+            line = line[:_MOST] + (line[_MOST:] + part)[-_END:]
         # Every file of several that are piped one after the other may begin with its mark.
         return line.removeprefix(codecs.BOM_UTF8).removesuffix(b"\n").removesuffix(b"\r")

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from localdiff.errors import UsageError
 from localdiff.paths import expanded
-from localdiff.utf8 import decoded
+from localdiff.utf8 import decoded, read_bytes
 
 STDIN = "-"
 _GIVEN = "give it in quotes, with `-f FILE`, or through a pipe"
@@ -31,7 +31,8 @@ def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None) 
         The argument, the file, or standard input; piped input follows an argument or a file after a blank line.
 
     Raises:
-        UsageError: two prompts, an empty one, a missing file, or something that is not text.
+        UsageError: two prompts, an empty one, a missing file, something that is not text, or more of it than any
+            context holds.
         NoPromptError: no prompt at all.
     """
     if argument is not None and file is not None:
@@ -43,7 +44,7 @@ def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None) 
     if file == "":
         raise UsageError("`-f` is empty", "it takes the name of a text file, or `-` for standard input")
     given = argument if file is None else _text(_file(file), f"`{file}`")
-    piped = b"" if stdin is None or stdin.isatty() else stdin.read()
+    piped = b"" if stdin is None or stdin.isatty() else _all(stdin)
     if given is None:
         if not piped and (stdin is None or stdin.isatty()):
             raise NoPromptError("no prompt", _GIVEN)
@@ -58,12 +59,13 @@ def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None) 
 
 
 def _all(stdin: BinaryIO | None) -> bytes:
-    return b"" if stdin is None else stdin.read()
+    return b"" if stdin is None else read_bytes(stdin, "standard input")
 
 
 def _file(path: str) -> bytes:
     try:
-        return expanded(path).read_bytes()
+        with expanded(path).open("rb") as file:
+            return read_bytes(file, f"`{path}`")
     except FileNotFoundError:
         raise UsageError(f"no such file: `{path}`", "the prompt is read from FILE in `-f FILE`") from None
     except IsADirectoryError:

@@ -263,10 +263,16 @@ class Engine:
 
         Raises:
             UsageError: it is empty, of another kind, or cannot be tokenized.
+            ContextError: it is text of many times what the context holds.
             WeightsError: the tokenizer or the template belongs to another model.
         """
         return prompt_ids(
-            prompt, options, template=self.template, tokenizer=self.tokenizer, vocab_size=self.model.config.vocab_size
+            prompt,
+            options,
+            template=self.template,
+            tokenizer=self.tokenizer,
+            vocab_size=self.model.config.vocab_size,
+            most=self.context_size(options),
         )
 
     def settings_for(self, options: GenerateOptions) -> SamplerSettings:

@@ -38,12 +38,22 @@ _INSTEAD = ("tool_calls", "tool_responses", "reasoning", "reasoning_content")
 
 
 def prompt_ids(
-    prompt: Prompt, options: GenerateOptions, *, template: ChatTemplate, tokenizer: Tokenizer, vocab_size: int
+    prompt: Prompt,
+    options: GenerateOptions,
+    *,
+    template: ChatTemplate,
+    tokenizer: Tokenizer,
+    vocab_size: int,
+    most: int | None = None,
 ) -> list[int]:
     """Ids of a prompt in any of its forms; text goes through the chat template, ids are taken as they are.
 
+    Args:
+        most: how many ids are of any use; there may still be more.
+
     Raises:
         UsageError: it is empty or of no such form, is ids with options for messages, or has unknown ids.
+        ContextError: it is so long that it has more than `most` ids whatever they are.
         WeightsError: the tokenizer gives an id that the model has no embedding for.
     """
     if not isinstance(prompt, Sequence):
@@ -64,7 +74,7 @@ def prompt_ids(
         raise UsageError("the prompt is empty", "give some text")
     if options.system is not None:
         messages.insert(0, {"role": "system", "content": options.system})
-    ids = template.encode(tokenizer, messages, think=options.think)
+    ids = template.encode(tokenizer, messages, think=options.think, most=most)
     if (strange := _beyond(ids, vocab_size)) is not None:
         raise WeightsError(
             f"the tokenizer gives id {strange}, the model has {vocab_size} embeddings",

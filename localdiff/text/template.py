@@ -116,6 +116,7 @@ class ChatTemplate:
         *,
         think: bool = False,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        most: int | None = None,
     ) -> list[int]:
         """The prompt as ids: as `render` and `tokenizer.encode`, but no typed text becomes a control token.
 
@@ -126,11 +127,11 @@ class ChatTemplate:
         released rendering.
 
         Raises:
-            UsageError, WeightsError: as `render`, and as `Tokenizer.encode_segments`.
+            UsageError, WeightsError, ContextError: as `render`, and as `Tokenizer.encode_segments`.
         """
         shield = tokenizer.shield
         text = self.render(messages, think=think, tools=tools, shield=shield)
-        return tokenizer.encode_segments(shield.segments(text))
+        return tokenizer.encode_segments(shield.segments(text), most=most)
 
     def _failure(self, verb: str, error: Exception) -> WeightsError:
         line = getattr(error, "lineno", None)

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError, WeightsError
+from ..errors import ContextError, UsageError, WeightsError
 from .shield import Segment, Shield
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 REPLACEMENT = "\ufffd"
 FILE_NAME = "tokenizer.json"
+
+# Characters; less is tokenized before anybody would notice, and gigabytes and minutes go into some times more.
+_LONG = 1_000_000
 
 # Gemma's markers have a bar inside an angle bracket. One that a file forgot to flag as special still is one.
 _MARKER = re.compile(r"<\|\S*>|<\S*\|>")
@@ -111,21 +114,32 @@ class Tokenizer:
         _refuse_surrogates(text)
         return self._backend.encode(text, add_special_tokens=False).ids
 
-    def encode_literal(self, text: str) -> list[int]:
+    def encode_literal(self, text: str, *, most: int | None = None) -> list[int]:
         """The ids of literal text, without control tokens: `<turn|>` is encoded as its characters.
 
         Raises:
-            UsageError: as `encode_segments`.
+            UsageError, ContextError: as `encode_segments`.
         """
-        return self.encode_segments(self.shield.segments(self.shield.cover(text)))
+        return self.encode_segments(self.shield.segments(self.shield.cover(text)), most=most)
 
-    def encode_segments(self, segments: Iterable[Segment]) -> list[int]:
+    def encode_segments(self, segments: Iterable[Segment], *, most: int | None = None) -> list[int]:
         """The ids of a prompt in which some segments are literal.
+
+        Args:
+            most: how many ids are of any use; there may still be more.
 
         Raises:
             UsageError: a literal segment cannot be encoded without the control token it looks like, or the text
                 holds a lone surrogate.
+            ContextError: the text is so long that it has more than `most` ids whatever they are.
         """
+        segments = list(segments)
+        size = sum(len(segment.text) for segment in segments)
+        if most is not None and size > _LONG and size > most * self._longest:
+            raise ContextError(
+                f"a text of {size:,} characters does not fit into a context of {most:,} tokens",
+                "send the part that matters",
+            )
         ids: list[int] = []
         for segment in segments:
             ids += self._spell(segment.text) if segment.literal else self.encode(segment.text)
@@ -156,6 +170,11 @@ class Tokenizer:
         """The decoder steps as in `tokenizer.json`, sequences flattened; may be empty."""
         decoder = self._backend.decoder
         return () if decoder is None else tuple(_flatten(json.loads(decoder.__getstate__())))
+
+    @cached_property
+    def _longest(self) -> int:
+        """Characters of the longest token: no id stands for more, as unknown characters become bytes."""
+        return max(map(len, self._backend.get_vocab()))
 
     @cached_property
     def _byte_ids(self) -> frozenset[int]:

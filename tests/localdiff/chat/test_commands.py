@@ -11,12 +11,12 @@ import pytest
 
 from localdiff import paths
 from localdiff.chat import catalog
-from localdiff.chat.files import MAX_BYTES
 from localdiff.chat.settings import Looks
 from localdiff.commands.record import RecordOptions
 from localdiff.errors import ResourceError, UsageError
 from localdiff.options import GenerateOptions
 from localdiff.trace.reader import read_trace
+from localdiff.utf8 import MAX_BYTES
 from tests.fakes.partner import ScriptedPartner, said
 from tests.localdiff.chat.conftest import Room
 
@@ -366,7 +366,7 @@ def test_a_recording_writes_over_nothing(room: Room, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_a_command_and_not_the_chat(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(text: str) -> int:
+    def interrupt(text: str, *, most: int | None = None) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(room.partner, "count", interrupt)

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from localdiff import paths
+from localdiff.chat import piped as typed
+from localdiff.chat import slash
 from localdiff.chat.piped import LineReader
 from localdiff.errors import UsageError
+from localdiff.utf8 import MAX_BYTES
 from tests.screens.processes import Cli
 
 
@@ -88,3 +91,35 @@ def test_a_session_that_cannot_be_saved_is_no_success(
     result = cli("chat", "-m", "demo", stdin=b"Spell the word planet.\n")
     assert "p-l-a-n-e-t" in result.stdout
     assert result.code == 4, result.stderr
+
+
+@pytest.mark.parametrize("begin", [b"", b'"""'])
+def test_a_message_of_more_than_any_context_holds_is_refused_whole(begin: bytes) -> None:
+    long = begin + b"a b " * (MAX_BYTES // 4 + 1)
+    for text in (long + begin, long + b"\n" + begin if begin else long):
+        reader = LineReader(io.BytesIO(text + b"\nnext\n"))
+        with pytest.raises(UsageError, match="a message has more than 16 MB, more than any context holds"):
+            reader.read()
+        assert reader.read() == "next"
+
+
+def test_the_lines_after_one_that_fills_a_message_are_a_part_of_it() -> None:
+    text = b'"""\n' + b"a" * MAX_BYTES + b"\n/clear\n" + b"b" * (2 * MAX_BYTES) + b'c"""  \n/clear\n'
+    reader = LineReader(io.BytesIO(text))
+    with pytest.raises(UsageError, match="more than any context holds"):
+        reader.read()
+    assert reader.read() == "/clear"
+
+
+def test_a_message_of_very_many_lines_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = 0
+
+    def counting(text: str) -> bool:
+        nonlocal looked
+        looked += len(text)
+        return slash.is_open(text)
+
+    monkeypatch.setattr(typed, "is_open", counting)
+    text = '"""' + "a line\n" * 20_000 + '"""'
+    assert read_all(text.encode()) == [text]
+    assert looked < 100

@@ -9,6 +9,7 @@ import pytest
 
 from localdiff.commands.prompt import NoPromptError, read_prompt
 from localdiff.errors import UsageError
+from localdiff.utf8 import MAX_BYTES
 
 
 class Keyboard(io.BytesIO):
@@ -118,3 +119,17 @@ def test_files_that_are_no_prompt(tmp_path: Path) -> None:
         with pytest.raises(UsageError) as raised:
             read_prompt(None, str(path), None)
         assert raised.value.message == message
+
+
+def test_more_than_any_context_holds_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    with path.open("wb") as file:
+        file.truncate(10**12)  # a hole: no disk is taken
+    with pytest.raises(UsageError, match="log.txt` has more than 16 MB, more than any context holds"):
+        read_prompt(None, str(path), None)
+    for argument, given in (None, None), ("Summarize this:", None), (None, "-"):
+        pipe = io.BytesIO(b"a" * (MAX_BYTES + 10))
+        with pytest.raises(UsageError, match="standard input has more than 16 MB"):
+            read_prompt(argument, given, pipe)
+        assert len(pipe.read()) == 9, "the rest may have no end"
+    assert len(read_prompt(None, None, io.BytesIO(b"a" * MAX_BYTES))) == MAX_BYTES

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from localdiff.conversation import Conversation
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.engine import Engine
-from localdiff.errors import UsageError, WeightsError
+from localdiff.errors import ContextError, UsageError, WeightsError
 from localdiff.events import BlockCommitted, BlockStarted, DenoiseStep, Event, RunFinished, RunStarted, TextCommitted
 from localdiff.options import GenerateOptions
 from localdiff.text.template import ChatTemplate
@@ -129,6 +130,21 @@ def test_the_model_may_hold_less_than_the_context_that_was_asked_for(tmp_path: P
     with pytest.raises(UsageError, match="the prompt has 30 tokens and the context holds 20") as caught:
         run(short, [2] * 30, context=20)
     assert caught.value.hint == "raise `--context`, or shorten the prompt"
+
+
+def test_a_prompt_that_cannot_fit_is_refused_before_it_is_tokenized(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def encode(_text: str) -> list[int]:
+        raise AssertionError("it was tokenized")
+
+    monkeypatch.setattr(engine.tokenizer, "encode", encode)
+    messages = [{"role": "user", "content": "a " * 1_000_000}]
+    for prompt in messages[0]["content"], messages:
+        with pytest.raises(ContextError, match="does not fit into a context of 64 tokens"):
+            run(engine, prompt, context=64)
+    with pytest.raises(ContextError, match="does not fit into a context of 64 tokens"):
+        list(Conversation(engine).answer(messages, dataclasses.replace(OPTIONS, context=64)))
 
 
 def test_thinking_is_asked_of_the_template(engine: Engine, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localdiff.errors import UsageError, WeightsError
+from localdiff.errors import ContextError, UsageError, WeightsError
 from localdiff.text.shield import Segment
 from localdiff.text.tokenizer import Tokenizer
 from tests.checkpoints.tokenizers import CONTROL, byte_level, gemma_like, metaspace
@@ -231,3 +231,17 @@ def test_importing_the_module_brings_nothing_heavy(module: str) -> None:
     code = f"import sys, localdiff.text.{module}; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_text_that_cannot_fit_is_not_tokenized(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def encode(_text: str) -> list[int]:
+        raise AssertionError("it was tokenized")
+
+    longest = max(len(tokenizer.piece(id)) for id in range(10_000) if tokenizer.is_known(id))
+    monkeypatch.setattr(tokenizer, "encode", encode)
+    size = 1_500_000
+    with pytest.raises(ContextError, match="a text of 1,500,000 characters does not fit into a context of 1,000 tok"):
+        tokenizer.encode_literal("a" * size, most=1_000)
+    for text, most in ("a" * 9_000, 1_000), ("a" * size, size // longest + 1), ("a" * size, None):
+        with pytest.raises(AssertionError, match="tokenized"):
+            tokenizer.encode_literal(text, most=most)
