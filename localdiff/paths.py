@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from localdiff.errors import UsageError
@@ -46,7 +47,9 @@ def hub_cache_dir(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def is_same(one: str | Path, other: str | Path) -> bool:
-    """Whether two names, as they were typed, are of one file; links are followed."""
+    """Whether two names, as they were typed, are of one file; links are followed, hard ones as well."""
+    with suppress(OSError):  # one of them is new, or cannot be looked at
+        return os.path.samefile(expanded(one), expanded(other))
     return expanded(one).resolve() == expanded(other).resolve()
 
 

@@ -127,9 +127,15 @@ def test_what_cannot_be(cli: Cli, engine: ScriptedEngine, file: Path, arguments:
 
 
 @pytest.mark.parametrize("option", ["--record", "--events"])
-def test_a_prompt_is_not_overwritten(cli: Cli, engine: ScriptedEngine, file: Path, option: str) -> None:
+@pytest.mark.parametrize("link", ["none", "hard", "symbolic"])
+def test_a_prompt_is_not_overwritten(cli: Cli, engine: ScriptedEngine, file: Path, option: str, link: str) -> None:
     file.write_text("hi")
-    result = cli("run", "-m", "demo", "-f", str(file), option, str(file))
+    named = file if link == "none" else file.with_name("another name")
+    if link == "hard":
+        named.hardlink_to(file)
+    elif link == "symbolic":
+        named.symlink_to(file)
+    result = cli("run", "-m", "demo", "-f", str(file), option, str(named))
     assert (result.code, file.read_text(), engine.calls) == (2, "hi", [])
     assert f"`-f` and `{option}` both name" in result.stderr
 
