@@ -30,14 +30,15 @@ import typer
 
 from localdiff.config import is_set
 from localdiff.errors import INTERRUPTED, LocaldiffError, ResourceError, UsageError, gpu_failure, is_out_of_memory
-from localdiff.ui.output import Color, Output, decide, printable
+from localdiff.ui.output import STDOUT, Color, Output, decide, printable
 from quant import QuantError
 
 BUG, HUNG_UP, CLOSED_PIPE, TERMINATED = 1, 129, 141, 143
 
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
 """File system errors caused by a path that a user gave, not by a fault of this program."""
-
+_LIMITS = {errno.EFBIG, errno.EDQUOT}
+"""Limits on files and on users: the disk may have space."""
 
 _NUMBERS = {"int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number"}
 """pydantic's error types for text that is not a number → what is expected."""
@@ -144,6 +145,9 @@ def _worded(error: Exception) -> LocaldiffError:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         what = "" if error.filename is None else f": `{os.fsdecode(error.filename)}` cannot be written"
         return ResourceError(f"the disk is full{what}", "free some space, then run the same command again")
+    if isinstance(error, OSError) and (error.errno in _LIMITS or error.filename == STDOUT):
+        what = "a file" if error.filename is None else f"`{os.fsdecode(error.filename)}`"
+        return ResourceError(f"{what} cannot be written: {error.strerror}", "write to another disk, or raise the limit")
     if isinstance(error, OSError) and error.errno in _REFUSALS and error.filename is not None:
         name = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
         return UsageError(f"`{name}` cannot be used: {error.strerror}", "look at its name and its permissions")

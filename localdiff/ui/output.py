@@ -19,6 +19,9 @@ from typing import Literal, TextIO, TypeAlias
 
 Color: TypeAlias = Literal["auto", "always", "never"]
 
+STDOUT = "stdout"
+"""What errors call it."""
+
 DIM, BOLD, GREEN, YELLOW, RED, CYAN = "2", "1", "32", "33", "1;31", "36"
 """Styles as parameters of SGR, for everything but canvases, which have palettes."""
 
@@ -166,7 +169,7 @@ def decide(
     Colour follows the flag, then `LOCALDIFF_COLOR`, `NO_COLOR`, `FORCE_COLOR`; else terminals that are not dumb get it.
     """
     return Output(
-        stdout=_stream("stdout", stdout or sys.stdout, color, env, exact=True),
+        stdout=_stream(STDOUT, stdout or sys.stdout, color, env, exact=True),
         stderr=_stream("stderr", stderr or sys.stderr, color, env, exact=False),
         quiet=quiet,
         verbose=verbose,

@@ -157,6 +157,9 @@ def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str, hint: str
         ),
         (PermissionError(13, "Permission denied", "x"), 2, "error: `x` cannot be used: Permission denied\nhint: look"),
         (OSError(36, "File name too long", b"x"), 2, "error: `x` cannot be used: File name too long\n"),
+        (OSError(27, "File too large"), 4, "error: a file cannot be written: File too large\nhint: write to another"),
+        (OSError(122, "Disk quota exceeded", "stdout"), 4, "error: `stdout` cannot be written: Disk quota exceeded\n"),
+        (OSError(5, "Input/output error", "stdout"), 4, "error: `stdout` cannot be written: Input/output error\n"),
         (OSError(5, "Input/output error", "x"), 1, "error: unexpected OSError"),
         (KeyboardInterrupt(), 130, ""),
         (
