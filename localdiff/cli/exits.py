@@ -116,11 +116,27 @@ def decide_streams(
     verbose: bool = False,
     stats: bool = False,
 ) -> Output:
-    """The streams of a command, from `ui.output.decide`; from now on its errors go there too."""
+    """The streams of a command, from `ui.output.decide`; from now on its errors go there too.
+
+    Raises:
+        UsageError: the folder that the command was started in is gone.
+    """
     decided = decide(color, quiet=quiet, verbose=verbose, stats=stats)
     if isinstance(context.obj, Edge):
         context.obj.output, context.obj.command = decided, context.command_path
+    _require_folder()
     return decided
+
+
+def _require_folder() -> None:
+    """Names in it have no meaning then, and to import torch may end the process with a message about itself."""
+    try:
+        os.getcwd()
+    except OSError:
+        raise UsageError(
+            "the current folder does not exist any more",
+            '`cd` to another one; `cd "$PWD"` goes to a new one of its name',
+        ) from None
 
 
 def _worded(error: Exception) -> LocaldiffError:

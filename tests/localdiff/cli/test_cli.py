@@ -419,3 +419,18 @@ def test_the_package_hands_out_its_names_lazily() -> None:
     assert done.stdout == "['Engine', 'GenerateOptions', '__version__', 'events'] False localdiff.options\n"
     with pytest.raises(AttributeError, match="no attribute 'Engin'"):
         localdiff.Engin  # noqa: B018
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there a folder that is in use cannot be removed")
+@pytest.mark.parametrize("arguments", [["run", "-m", "demo", "hi"], ["replay", "example", "-o", "a.html"], ["doctor"]])
+def test_a_folder_that_is_gone_is_named(cli: Cli, tmp_path: Path, arguments: list[str]) -> None:
+    folder, before = tmp_path / "gone", Path.cwd()
+    folder.mkdir()
+    try:
+        os.chdir(folder)
+        folder.rmdir()
+        result = cli(*arguments)
+    finally:
+        os.chdir(before)
+    assert (result.code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: the current folder does not exist any more\nhint: `cd` to another one")
