@@ -56,6 +56,15 @@ def finding_of(found: Reach) -> Finding:
                 advice=ADDRESS,
                 facts=facts,
             )
+        case "unread":
+            return Finding(
+                subject="hub",
+                status="warn",
+                text=f"not asked: {found.problem}",
+                public="not asked: the stored token cannot be read",
+                advice=found.advice,
+                facts=facts,
+            )
         case "reachable" if found.has_xet:
             return finding("ok", f"answers, {token}, hf_xet present")
         case "reachable":

@@ -43,6 +43,9 @@ def explain(
 
     page = f"{constants.ENDPOINT}/{reference}"
     offline = offline or constants.is_offline_mode()
+    # Where its folder is none, neither is the one of the downloads, and that is said below.
+    if not isinstance(error, NotADirectoryError) and (unread := unreadable_token()) is not None:
+        return unread
     for cause in _causes(error):
         if isinstance(cause, OSError) and cause.errno in _FULL:
             return _full(reference, place)
@@ -78,6 +81,21 @@ def explain(
         return WeightsError(
             f"`{reference}` could not be fetched: {error.strerror or str(error).splitlines()[0]}",
             f"downloads go to `{place or constants.HF_HUB_CACHE}`" + ("" if place else "; `HF_HOME` moves them"),
+        )
+    return None
+
+
+def unreadable_token() -> WeightsError | None:
+    """The error about a token that `hf auth login` has stored and this user cannot read; None without one."""
+    from huggingface_hub import constants, get_token
+
+    try:
+        get_token()
+    except (OSError, ValueError) as error:
+        reason = "it is not text" if isinstance(error, ValueError) else error.strerror
+        return WeightsError(
+            f"the token in `{constants.HF_TOKEN_PATH}` cannot be read: {reason}",
+            "make it readable or move it away; `HF_TOKEN` takes its place",
         )
     return None
 

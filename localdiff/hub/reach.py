@@ -22,7 +22,8 @@ class Reach:
     Attributes:
         endpoint: the URL that was asked.
         state: `reachable`, `unreachable`, `refused` (it rejects the token), `broken` (it answers with an error),
-            `offline` (it may not be asked), or `misnamed` (the endpoint is no address, and nobody was asked).
+            `offline` (it may not be asked), `misnamed` (the endpoint is no address, and nobody was asked), or
+            `unread` (the stored token cannot be read, and nobody was asked).
         problem: the error in words.
         advice: what to do about it.
         seconds: how long the answer took.
@@ -31,7 +32,7 @@ class Reach:
     """
 
     endpoint: str
-    state: Literal["reachable", "unreachable", "refused", "broken", "offline", "misnamed"]
+    state: Literal["reachable", "unreachable", "refused", "broken", "offline", "misnamed", "unread"]
     problem: str | None = None
     advice: str | None = None
     seconds: float | None = None
@@ -56,10 +57,19 @@ def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
     from huggingface_hub import HfApi, constants, get_token
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 
-    from localdiff.hub.problems import UnreachableError, explain
+    from localdiff.hub.problems import UnreachableError, explain, unreadable_token
 
-    endpoint = constants.ENDPOINT
-    has_token, has_xet = get_token() is not None, find_spec("hf_xet") is not None
+    endpoint, has_xet = constants.ENDPOINT, find_spec("hf_xet") is not None
+    if (unread := unreadable_token()) is not None:
+        return Reach(
+            endpoint=endpoint,
+            state="unread",
+            problem=unread.message,
+            advice=unread.hint,
+            has_token=True,
+            has_xet=has_xet,
+        )
+    has_token = get_token() is not None
     if constants.is_offline_mode():
         return Reach(endpoint=endpoint, state="offline", has_token=has_token, has_xet=has_xet)
     if not is_address(endpoint):

@@ -16,7 +16,7 @@ import pytest
 from localdiff.doctor.hub import finding_of
 from localdiff.hub.reach import PUBLIC_ENDPOINT, Reach
 from tests.fakes.hub import TOKEN, Hub, Repository, hub
-from tests.screens.processes import ROOT, environment
+from tests.screens.processes import ROOT, environment, process
 
 ASK = """
 import dataclasses, json, sys
@@ -97,6 +97,19 @@ def test_an_endpoint_that_is_no_address(endpoint: str, tmp_path: Path) -> None:
     assert (answer["state"], answer["endpoint"]) == ("misnamed", endpoint)
 
 
+@pytest.mark.parametrize(("content", "reason"), [(None, "Is a directory"), (b"hf_\xff", "it is not text")])
+def test_a_token_that_cannot_be_read(server: Hub, tmp_path: Path, content: bytes | None, reason: str) -> None:
+    token = tmp_path / "token"
+    token.mkdir() if content is None else token.write_bytes(content)
+    answer = ask(server.url, tmp_path)
+    assert (answer["state"], answer["problem"]) == ("unread", f"the token in `{token}` cannot be read: {reason}")
+    assert "`HF_TOKEN` takes its place" in answer["advice"]
+    assert ask(server.url, tmp_path, HF_TOKEN=TOKEN)["state"] == "reachable"
+    run = process("run", "-m", "owner/model", "hi", env=environment(HF_ENDPOINT=server.url, HF_HOME=str(tmp_path)))
+    assert (run.code, run.stdout) == (3, "")
+    assert run.stderr.startswith(f"error: the token in `{token}` cannot be read: {reason}\nhint: make it readable")
+
+
 def test_an_answer_that_is_no_answer(tmp_path: Path) -> None:
     def hang_up(listening: socket.socket) -> None:
         while True:
@@ -132,6 +145,7 @@ def test_a_hub_that_may_not_be_asked(server: Hub, tmp_path: Path) -> None:
         ({"state": "offline"}, "ok", "not asked: `HF_HUB_OFFLINE` is set"),
         ({"state": "unreachable", "problem": "no answer"}, "warn", "https://huggingface.co does not answer"),
         ({"state": "refused", "problem": "no", "advice": "log in"}, "warn", "refuses the token: no"),
+        ({"state": "unread", "problem": "a token is bad", "advice": "mend it"}, "warn", "not asked: a token is bad"),
         ({"state": "misnamed", "endpoint": "garbage"}, "warn", "not asked: `HF_ENDPOINT=garbage` is no address"),
         ({"state": "broken", "problem": "500"}, "warn", "answers with an error: 500"),
     ],
