@@ -103,13 +103,14 @@ def hashing_shown_by(status: StatusLine) -> Callable[[int, int], None]:
 
 @contextmanager
 def trace_file(
-    options: RecordOptions, output: Output, *, needed: bool = False, others: OtherFiles = ()
+    options: RecordOptions, output: Output, *, folder: str | None = None, needed: bool = False, others: OtherFiles = ()
 ) -> Iterator[TraceFile | None]:
     """Open the file of `--record`, for its owner alone; None without the option.
 
     Args:
         options: what to record.
         output: takes a remark about the finished trace.
+        folder: the option that names its folder, where `--record` does not name the file.
         needed: whether a run is worth nothing without its trace.
         others: other options that name files, and what they name.
 
@@ -120,8 +121,12 @@ def trace_file(
     if options.file is None:
         yield None
         return
-    hint = "`--record` takes the name of a file"
-    with run_file("--record", options.file, hint=hint, private=True, needed=needed, others=others) as file:
+    hint, elsewhere = "`--record` takes the name of a file", None
+    if folder is not None:
+        hint, elsewhere = f"`{folder}` takes a folder that you may write to", f"`{folder}` may name one on another disk"
+    with run_file(
+        "--record", options.file, hint=hint, elsewhere=elsewhere, private=True, needed=needed, others=others
+    ) as file:
         yield TraceFile(file, options)
         if file.begun and file.failure is None and output.notes:
             output.stderr.write(f"The trace is in {printable(str(options.file))}; it holds the prompt.\n")

@@ -31,7 +31,7 @@ class RunFile:
     Args:
         file: open for writing.
         name: what the user called it.
-        option: what named it.
+        elsewhere: the hint where it cannot be written.
         needed: whether a run is worth nothing without it.
 
     Attributes:
@@ -39,10 +39,10 @@ class RunFile:
         failure: why the lines of the latest run are not all there, or None.
     """
 
-    def __init__(self, file: BinaryIO, name: str | Path, option: str, *, needed: bool = False) -> None:
+    def __init__(self, file: BinaryIO, name: str | Path, elsewhere: str, *, needed: bool = False) -> None:
         self.file = file
         self.name = name
-        self.option = option
+        self.elsewhere = elsewhere
         self.needed = needed
         self.begun = False
         self.failure: ResourceError | None = None
@@ -83,10 +83,7 @@ class FileObserver:
         except BrokenPipeError:
             raise
         except OSError as error:
-            failure = ResourceError(
-                f"`{self._file.name}` cannot be written: {error.strerror}",
-                f"`{self._file.option}` may name a file elsewhere",
-            )
+            failure = ResourceError(f"`{self._file.name}` cannot be written: {error.strerror}", self._file.elsewhere)
             if self._file.needed:
                 raise failure from error
             self._file.failure = failure
@@ -109,6 +106,7 @@ def run_file(
     name: str | Path,
     *,
     hint: str,
+    elsewhere: str | None = None,
     private: bool = False,
     needed: bool = False,
     others: OtherFiles = (),
@@ -121,6 +119,7 @@ def run_file(
         option: what names it.
         name: what the user calls it.
         hint: what the option takes.
+        elsewhere: the hint for a file that cannot be written; by default that the option may name another.
         private: make it readable by its owner alone, whatever it was before; devices and pipes stay as they are.
         needed: raise such a failure at once.
         others: other options that name files, and what they name.
@@ -143,7 +142,7 @@ def run_file(
             os.chmod(path, 0o600)
     except OSError as error:
         raise UsageError(f"`{name}` cannot be written: {error.strerror}", hint) from error
-    opened = RunFile(file, name, option, needed=needed)
+    opened = RunFile(file, name, elsewhere or f"`{option}` may name a file elsewhere", needed=needed)
     try:
         yield opened
     finally:

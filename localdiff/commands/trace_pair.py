@@ -112,7 +112,7 @@ class _Pair:
         name = f"{choice.model} with {choice.adapter}" if choice.adapter else str(choice.model)
         # Nobody needs to know of a trace in a temporary folder.
         told = self.output if self.request.keep is not None else replace(self.output, quiet=True)
-        with trace_file(RecordOptions(file=file), told, needed=True) as trace:
+        with trace_file(RecordOptions(file=file), told, folder="--keep", needed=True) as trace:
             assert trace is not None
             engine, run = self.load(self.request, side, show_loading(self.status, name))
             observer = trace.observer(engine, self.prompt, options, hashing_shown_by(self.status), noise="paired")

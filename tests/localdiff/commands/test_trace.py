@@ -290,8 +290,9 @@ def test_pair_ends_where_a_trace_cannot_be_written(quantized: Path, streams: Out
 
     (tmp_path / "bf16.jsonl").symlink_to("/dev/full")
     load = Watched()
-    with pytest.raises(ResourceError, match="`.*bf16.jsonl` cannot be written: No space left on device"):
+    with pytest.raises(ResourceError, match="`.*bf16.jsonl` cannot be written: No space left on device") as caught:
         trace_pair.trace_pair(pair_request(keep=tmp_path), streams, stdin=None, load=load)
+    assert caught.value.hint == "`--keep` may name one on another disk"
     assert (load.models, len(told)) == (["demo"], 1)
 
 
