@@ -50,7 +50,7 @@ def check_disk(need: Need | None, env: Mapping[str, str] = os.environ) -> list[F
     """
     models, downloads = paths.nearest(paths.models_dir(env)), paths.nearest(paths.hub_cache_dir(env))
     same = models.stat().st_dev == downloads.stat().st_dev
-    if same:
+    if same and os.access(models, os.W_OK) == os.access(downloads, os.W_OK):
         wanted = None if need is None else need.download + (need.output or 0)
         return [_finding("models and downloads", models, wanted, need, env)]
     return [
@@ -64,6 +64,16 @@ def _finding(what: str, directory: Path, wanted: int | None, need: Need | None, 
     facts = {"what": what, "free_bytes": free, "needed_bytes": wanted}
     there = f" ({paths.shown(directory, env)})"
     text = f"{shown_size(free)} free for {what}"
+    if not os.access(directory, os.W_OK):
+        text = f"{what} cannot be written"
+        return Finding(
+            subject="disk",
+            status="warn",
+            text=text + there,
+            public=text,
+            advice="make it writable; or `LOCALDIFF_HOME` and `HF_HOME` choose other folders",
+            facts=facts,
+        )
     if wanted is None or need is None:
         return Finding(subject="disk", status="ok", text=text + there, public=text, facts=facts)
     least = "at least " if need.output is None else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 from collections import namedtuple
 from collections.abc import Iterator
@@ -72,6 +73,22 @@ def test_one_disk(
     if status == "warn":
         assert "`localdiff quantize --stream` takes less: 15.0 GB and one file" in (finding.advice or "")
     assert env["HOME"] not in (finding.public or "")
+
+
+@pytest.mark.parametrize("locked", ["models", "downloads"])
+def test_a_folder_that_cannot_be_written(
+    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locked: str
+) -> None:
+    folders = {"models": tmp_path / "home" / "models", "downloads": tmp_path / "hub"}
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != folders[locked])
+    found = check_disk(None, env | {"HF_HUB_CACHE": str(folders["downloads"])})
+    assert [finding.status for finding in found] == ["warn" if what == locked else "ok" for what in folders]
+    (warning,) = (finding for finding in found if finding.status == "warn")
+    assert warning.public == f"{locked} cannot be written"
+    assert str(folders[locked]) in warning.text.replace("~", env["HOME"])
+    assert "`LOCALDIFF_HOME`" in (warning.advice or "")
 
 
 def test_what_a_recipe_writes_is_known_without_torch() -> None:
