@@ -103,7 +103,11 @@ def system(desk: Desk, argument: str) -> None:
     if not argument:
         desk.say(safe_text(desk.session.system or "There is no system prompt."))
         return
-    desk.session.system = None if argument == "off" else argument
+    wanted = None if argument == "off" else argument
+    if wanted == desk.session.system:
+        desk.say("The system prompt is that already." if wanted else "There is no system prompt.")
+        return
+    desk.session.system = wanted
     desk.keep()
     desk.say("It applies from the next turn; the context is read again.")
 

@@ -67,4 +67,4 @@ def remarks(
 def _unsettled(blocks: tuple[int, ...], max_steps: int) -> str:
     first = [str(block) for block in blocks[:-1]]
     which = f"blocks {', '.join(first)} and {blocks[-1]}" if first else f"block {blocks[-1]}"
-    return f"{which} reached the limit of {max_steps} steps before settling; `/retry` answers again"
+    return f"{which} reached the limit of {counted(max_steps, 'step')} before settling; `/retry` answers again"

@@ -13,8 +13,9 @@ from localdiff.chat.slash import COMMANDS
 from localdiff.errors import ContextError, ResourceError
 from localdiff.events import FinishReason
 from localdiff.options import MAX_SEED, GenerateOptions
+from tests.fakes import engine as fakes
 from tests.fakes.engine import Block
-from tests.fakes.partner import Said, ScriptedPartner, said
+from tests.fakes.partner import Said, ScriptedPartner, ScriptedSpeaker, said
 from tests.localdiff.chat.conftest import BANNER, INTERRUPT, Room
 
 END = ">>> \nSaved as `TIME`; `localdiff chat -c` continues it.\n"
@@ -228,6 +229,12 @@ def test_undo_of_several_counts_a_message_without_an_answer(room: Room) -> None:
     assert ">>> /undo 2\nTook back the message that has no answer.\nTook back 1 turn; 1 turn left.\n" in shown
 
 
+def test_a_limit_of_one_step_is_one_step(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    room.speaker = ScriptedSpeaker(replies=[Said(blocks=(Block(text="a", steps=1, reason="step_limit"),))])
+    monkeypatch.setattr(fakes, "MAX_STEPS", 1)
+    assert "block 1 reached the limit of 1 step before settling" in room("Hi", looks=QUIET)
+
+
 def test_a_block_that_did_not_settle_is_marked(room: Room) -> None:
     blocks = (Block(text="a ", steps=48, reason="step_limit"), Block(text="b "), Block(text="c", reason="step_limit"))
     room.partner = ScriptedPartner(replies=[Said(blocks=blocks[:2]), Said(blocks=blocks)])
@@ -335,6 +342,13 @@ def test_thinking_belongs_to_the_whole_context(room: Room) -> None:
     assert f">>> /set think show\nthink show (/set)\n{read_again}" in shown
     assert ">>> /set think off\nthink off (/set)\n" + read_again in shown
     assert ">>> /set think show\nthink show (/set)\n>>> Hi" in shown
+
+
+def test_a_system_prompt_that_stays_costs_nothing(room: Room) -> None:
+    shown = room("/system off", "/system Be brief.", "/system Be brief.", looks=QUIET)
+    assert ">>> /system off\nThere is no system prompt.\n" in shown
+    assert shown.count("the context is read again") == 1
+    assert ">>> /system Be brief.\nThe system prompt is that already.\n" in shown
 
 
 def test_the_system_prompt(room: Room) -> None:
