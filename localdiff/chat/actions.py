@@ -207,7 +207,9 @@ def sessions(desk: Desk, argument: str) -> None:
             "`/sessions` lists the latest, `/sessions all` all of them",
         )
     most = None if argument else catalog.SHOWN_SESSIONS
-    desk.say(catalog.sessions_table(desk.store, current=desk.session.name, most=most))
+    stream = desk.output.stderr
+    width = stream.columns if stream.terminal else None
+    desk.say(catalog.sessions_table(desk.store, current=desk.session.name, most=most, width=width))
 
 
 def trace(desk: Desk, argument: str) -> None:

@@ -15,6 +15,7 @@ from localdiff.errors import UsageError
 from localdiff.sizes import counted
 from localdiff.ui.output import printable
 from localdiff.view.columns import aligned
+from localdiff.view.widths import shortened
 
 SHOWN_SESSIONS = 15
 _EXCERPT = 40
@@ -27,8 +28,14 @@ def settings_table(settings: ChatSettings) -> str:
     return "\n".join(f"{row.name:<14}  {row.value:<{wide}}  {row.origin}" for row in rows)
 
 
-def sessions_table(store: SessionStore, *, current: str | None, most: int | None = SHOWN_SESSIONS) -> str:
-    """The latest sessions, or all where `most` is None: name, time, turns, how it began; the open one has a star."""
+def sessions_table(
+    store: SessionStore, *, current: str | None, most: int | None = SHOWN_SESSIONS, width: int | None = None
+) -> str:
+    """The latest sessions, or all where `most` is None: name, time, turns, how it began; the open one has a star.
+
+    Args:
+        width: columns of the terminal, at which lines are cut; None elsewhere.
+    """
     entries = store.entries()
     if not entries:
         return "Nothing is saved yet."
@@ -38,6 +45,8 @@ def sessions_table(store: SessionStore, *, current: str | None, most: int | None
         when = datetime.fromtimestamp(entry.written).strftime("%Y-%m-%d %H:%M")
         rows.append((f"{star} {entry.name}", when, _summary(store, entry.name)))
     lines = aligned(rows, "<<<")
+    if width is not None:
+        lines = [shortened(line, width, "…") for line in lines]
     more = len(entries) - len(rows)
     if more > 0:
         lines.append(f"  and {more} more; `/sessions all` lists them too")

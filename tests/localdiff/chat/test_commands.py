@@ -139,6 +139,14 @@ def test_all_sessions_can_be_listed(room: Room) -> None:
     assert "error: unknown argument in `/sessions every`\n" in whole
 
 
+def test_a_session_is_one_row_of_the_terminal(room: Room) -> None:
+    long = "Which of all the words there are is the longest one?"
+    shown = room(long, "/save " + "a" * 40, "/sessions", width=72, looks=QUIET)
+    (row,) = (line for line in shown.splitlines() if line.startswith("* aaa"))
+    assert row.endswith("1 turn  W…")
+    assert len(row) == 72
+
+
 @pytest.mark.parametrize("back", ["/undo", "/clear"])
 def test_an_answer_that_was_taken_back_is_not_recorded(room: Room, tmp_path: Path, back: str) -> None:
     assert "error: there is no answer to record yet\n" in room("Hi", back, f"/trace {tmp_path}/a.jsonl")
