@@ -191,11 +191,20 @@ def _usage(error: typer.TyperException) -> UsageError:
     hint = f"`{context.command_path if context else 'localdiff'} --help` shows what it takes"
     if meant:
         hint = f"did you mean {meant}"
-    elif possible := getattr(error, "possibilities", None):
+    elif possible := _continued(error) or getattr(error, "possibilities", None):
         hint = f"did you mean {' or '.join(f'`{name}`' for name in sorted(possible))}?"
     elif "unexpected extra argument" in message and context is not None and context.info_name == "run":
         hint = 'a prompt of several words needs quotes: `localdiff run "several words"`'
     return UsageError(message, hint)
+
+
+def _continued(error: typer.TyperException) -> list[str]:
+    """The options that begin as an unknown one does; the parser only knows those that resemble it as a whole."""
+    typed, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    if typed is None or context is None:
+        return []
+    known = (name for parameter in context.command.params for name in (*parameter.opts, *parameter.secondary_opts))
+    return [name for name in known if name.startswith("--") and name.startswith(typed)]
 
 
 def _no_number(error: typer.TyperException) -> tuple[str, str] | None:

@@ -99,6 +99,12 @@ def test_help_of_run_says_what_each_limit_does(cli: Cli) -> None:
     ("arguments", "error", "hint"),
     [
         (["run", "--sead", "1"], "no such option: --sead", "did you mean `--seed`"),
+        (["run", "--temp", "0"], "no such option: --temp", "did you mean `--temperature`?"),
+        (
+            ["run", "--t", "0"],
+            "no such option: --t",
+            "did you mean `--t-max` or `--t-min` or `--temperature` or `--think`?",
+        ),
         (["run", "two", "words"], "got unexpected extra argument(s) (words)", "a prompt of several words needs quotes"),
         (["rum"], "no such command 'rum'", "did you mean 'run'?"),
         (["run", "--steps", "many", "hi"], "`--steps many` should be a whole number", "`localdiff run --help`"),
