@@ -36,7 +36,11 @@ def read_trace(path: Path) -> Trace:
     try:
         if path.is_file() and path.stat().st_size > MAX_BYTES:
             raise _no_trace(name)
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            begin = file.read(1)
+            if begin != b"{":  # which a device may give for ever
+                raise _no_trace(name)
+            data = begin + file.read()
     except OSError as error:
         raise UsageError(f"`{name}` cannot be read: {error.strerror}", "give the name of a trace") from error
     return parse_trace(data, name)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
+import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +245,23 @@ def test_blocks_gather_what_belongs_to_them() -> None:
     assert trace.blocks[1].final_ids[-1] == 1
     assert trace.finished is not None
     assert trace.token_ids == trace.finished.token_ids
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes in folders")
+def test_what_does_not_begin_as_a_trace_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path, gone = tmp_path / "t.jsonl", threading.Event()
+    os.mkfifo(path)
+
+    def write() -> None:
+        with suppress(BrokenPipeError), path.open("wb", buffering=0) as pipe:
+            for _part in range(1000):
+                pipe.write(bytes(100_000))
+            return
+        gone.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with pytest.raises(TraceError, match="is not a trace"):
+        read_trace(path)
+    writer.join()
+    assert gone.is_set()
