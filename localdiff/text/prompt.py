@@ -107,6 +107,8 @@ def as_messages(prompt: Sequence[Any]) -> list[Mapping[str, Any]]:
 
 def _require_text(content: Any) -> None:
     """Refuse parts other than text, and without one: a template makes a token for an image of them, or nothing."""
+    if isinstance(content, str):
+        _require_characters(content)
     for part in content if isinstance(content, list | tuple) else ():
         if not isinstance(part, Mapping):
             raise UsageError(f"a part of a message is {kind_of(part)}", _PART)
@@ -114,6 +116,16 @@ def _require_text(content: Any) -> None:
             raise UsageError(f"a part of a message has the type {part.get('type')!r:.60}", _PART)
         if not isinstance(text := part.get("text"), str):
             raise UsageError(f"the text of a part of a message is {kind_of(text)}", _PART)
+        _require_characters(text)
+
+
+def _require_characters(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"a message is not text: its character {error.start + 1} is not UTF-8", "a message is UTF-8 text"
+        ) from None
 
 
 def _beyond(ids: Sequence[int], vocab_size: int) -> int | None:

@@ -30,6 +30,11 @@ HI = {"role": "user", "content": "hi"}
         ({"role": "user", "content": "hi", 5: "hi"}, "a message has an unknown field 5"),
         ({"role": "user", "content": [{"type": "image"}]}, "a part of a message has the type 'image'"),
         ({"role": "user", "content": [{"text": "hi"}]}, "a part of a message has the type None"),
+        ({"role": "user", "content": "hi\ud83d"}, "a message is not text: its character 3 is not UTF-8"),
+        (
+            {"role": "user", "content": [{"type": "text", "text": "\ud83d"}]},
+            "a message is not text: its character 1 is",
+        ),
         ({"role": "user", "content": ["hi"]}, "a part of a message is a `str`"),
         ({"role": "user", "content": [{"type": "text"}]}, "the text of a part of a message is a `NoneType`"),
         ({"role": "user", "content": [{"type": "text", "text": 5}]}, "the text of a part of a message is an `int`"),
