@@ -37,7 +37,7 @@ PEFT_VERSION = "0.21.2"
 
 
 def save_adapter(
-    network: DiffusionGemma, directory: Path, *, base: str | None, dtype: torch.dtype | None = None
+    network: DiffusionGemma, directory: Path | str, *, base: str | None, dtype: torch.dtype | None = None
 ) -> None:
     """Writes all low-rank terms of a model, each file atomically.
 
@@ -68,6 +68,7 @@ def save_adapter(
     config = _config({name: term for name, (_, term) in terms.items()}, base)
     config["target_modules"] = sorted(name for name, (experts, _) in terms.items() if experts is None)
     config["target_parameters"] = sorted(name for name, (experts, _) in terms.items() if experts is not None) or None
+    directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     weights = directory / (WEIGHTS_FILE + ".partial")
     save_file(tensors, weights, metadata={"format": "pt", FINGERPRINT: fingerprint(network)})

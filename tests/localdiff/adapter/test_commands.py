@@ -24,7 +24,7 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("adapter")
     network = Engine.load("demo", device="cpu").model
     randomize(add_adapter(network, ["q_proj", "experts.down_proj"], rank=2, alpha=2), scale=0.1)
-    save_adapter(network, directory, base="demo", dtype=torch.bfloat16)
+    save_adapter(network, str(directory), base="demo", dtype=torch.bfloat16)
     return directory
 
 
