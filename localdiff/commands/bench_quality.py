@@ -58,6 +58,8 @@ def bench_quality(request: QualityRequest, output: Output) -> int:
     Raises:
         LocaldiffError: any error that a user can act on.
     """
+    if output.stdout.missing:
+        raise UsageError("stdout is closed, so the figures would be lost", "`> FILE` writes them to a file")
     for name in ("count", "seeds"):
         if getattr(request, name) < 1:
             raise ArgumentError(f"{{{name}}} must be >= 1", **{name: getattr(request, name)})

@@ -107,6 +107,8 @@ def measure(request: StepRequest, progress: Callable[[str], None]) -> Report:
 
 def bench_step(request: StepRequest, output: Output, *, measure: Measure = measure) -> int:
     """Measure a step and print the figures: a table, and one line of JSON last."""
+    if output.stdout.missing:
+        raise UsageError("stdout is closed, so the figures would be lost", "`> FILE` writes them to a file")
     with status_line(output) as status:
         report = measure(request, status.show)
     from localdiff.bench.step.words import json_line, table

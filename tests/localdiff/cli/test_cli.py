@@ -403,6 +403,10 @@ def test_streams_that_are_closed(tmp_path: Path) -> None:
     [
         (["chat", "-m", "demo"], "stdout is closed, so the answers would be lost"),
         (["replay", "example"], "stdout is closed, so nothing would be seen"),
+        (["trace", "diff", "example", "example"], "stdout is closed, so nothing would be seen"),
+        (["trace", "pair", "-m", "demo", "--adapter", "sudoku"], "stdout is closed, so nothing would be seen"),
+        (["bench", "step", "-m", "demo"], "stdout is closed, so the figures would be lost"),
+        (["bench", "quality", "demo", "other"], "stdout is closed, so the figures would be lost"),
     ],
 )
 def test_what_would_be_said_to_nobody_is_refused(arguments: list[str], words: str) -> None:
