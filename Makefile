@@ -30,7 +30,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14
 PYTEST      = CUDA_VISIBLE_DEVICES= TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all check lint types format docs demo-model sudoku-adapter sudoku-pair example-trace demo-values full-width kernels-aot bench-gpu wheel clean
+.PHONY: help setup run test test-all check lint types format docs demo-model sudoku-adapter sudoku-pair example-trace demo-values full-width kernels-aot kernels-ptx bench-gpu wheel clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -114,6 +114,9 @@ demo-values: setup  ## store what `localdiff doctor` compares with, after a new 
 
 kernels-aot: setup  ## compile every GPU kernel for sm_80 to sm_120, without a GPU, and report registers and spills
 	$(BIN)/python -m tests.gpu.kernels_aot
+
+kernels-ptx: setup  ## run the kernels' tests on emulated GPUs, from what Triton compiles for them: make kernels-ptx CARDS="86 90"
+	$(BIN)/python -m tests.gpu.ptx $(CARDS)
 
 bench-gpu: setup  ## tests and measurements on a GPU: make bench-gpu GPU="steps --vram-limit 18GB"
 	$(BIN)/python -m tests.bench.gpu $(GPU)

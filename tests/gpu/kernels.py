@@ -1,7 +1,8 @@
 """Where tests of kernels run: on a card where there is one, else in Triton's interpreter, on the CPU.
 
 Import it before any module of device code: Triton decides when a kernel is defined whether it is interpreted. The
-interpreter's products of bf16 matrices are wrong, so tests take fp16, fp32 and int8 for those.
+interpreter's products of bf16 matrices are wrong, so tests take fp16, fp32 and int8 for those. With `EMULATED_GPU=86`
+in the environment kernels are compiled for that compute capability and run from their PTX (`tests.gpu.ptx`), bf16 too.
 """
 
 from __future__ import annotations
@@ -16,8 +17,18 @@ HAS_CARD = torch.cuda.is_available()
 HAS_TRITON = importlib.util.find_spec("triton") is not None
 DEVICE = torch.device("cuda" if HAS_CARD else "cpu")
 
-if not HAS_CARD:
+EMULATED = int(os.environ.get("EMULATED_GPU") or "0")
+"""The compute capability of an emulated GPU, as 86; 0 where there is none."""
+
+if EMULATED:
+    from tests.gpu.ptx.gpu import emulate
+
+    emulate(EMULATED)
+elif not HAS_CARD:
     os.environ["TRITON_INTERPRET"] = "1"
+
+HALVES = [torch.float16, torch.bfloat16] if HAS_CARD or EMULATED else [torch.float16]
+"""Types of 16 bits whose products are right here."""
 
 needs_triton = pytest.mark.skipif(not HAS_TRITON, reason="there is no Triton here")
 needs_interpreter = pytest.mark.skipif(

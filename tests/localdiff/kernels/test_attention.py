@@ -15,13 +15,14 @@ from localdiff.model.cache import LayerCache
 from localdiff.model.config import LayerConfig, RopeConfig
 from quant.cuda import tiles
 from quant.cuda.tiles import Feeding
-from tests.gpu.kernels import DEVICE, HAS_CARD, needs_interpreter, needs_triton
+from tests.gpu.kernels import DEVICE, HALVES, HAS_CARD, needs_interpreter, needs_triton
 
 pytestmark = needs_triton
 
 ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
 CAPACITY = 90
-DTYPES = [torch.float16] if HAS_CARD else [torch.float32, torch.float16]
+DTYPES = HALVES if HAS_CARD else [torch.float32, *HALVES]
+TOLERANCE = {torch.float32: 2e-5, torch.float16: 6e-3, torch.bfloat16: 3e-2}
 
 
 def filled(window: int | None, length: int, *, kv_heads: int, head_dim: int, dtype: torch.dtype) -> LayerCache:
@@ -116,8 +117,7 @@ def test_it_is_the_plain_attention(
         dtype=dtype,
     )
     assert found.shape == expected.shape and found.dtype == dtype
-    tolerance = 2e-5 if dtype == torch.float32 else 6e-3
-    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(found, expected, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
 ROWS: dict[str, Any] = {"length": 80, "commit": 8, "canvas": 16}

@@ -13,7 +13,7 @@ from localdiff.model.formulas import rotary_table
 from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import PLAIN, LayerOps, set_layer_ops
 from quant.cuda.experts import CudaExperts
-from tests.gpu.kernels import DEVICE, HAS_CARD, assert_rounded_alike, needs_triton
+from tests.gpu.kernels import DEVICE, HALVES, HAS_CARD, assert_rounded_alike, needs_triton
 from tests.localdiff.bench.step.small import small_subject
 from tests.models import tiny
 
@@ -21,7 +21,8 @@ pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
 FUSED = FusedLayerOps()
 SIZES = [{}, {"hidden_size": 40, "head_dim": 24, "global_head_dim": 40, "num_experts": 5}]
-DTYPES = [torch.float16] if HAS_CARD else [torch.float32, torch.float16]
+DTYPES = HALVES if HAS_CARD else [torch.float32, *HALVES]
+TOLERANCE = {torch.float32: 2e-6, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 ROWS = 7
 
 
@@ -43,10 +44,10 @@ def rows(*shape: int, dtype: torch.dtype, seed: int = 0, scale: float = 3.0) -> 
 
 
 def assert_close(found: Any, expected: Any) -> None:
-    """In fp16 a rounding may fall to the other side, once an operation, and for few numbers."""
+    """In types of 16 bits a rounding may fall to the other side, once an operation, and for few numbers."""
     for ours, theirs in zip(found, expected, strict=True):
         assert_rounded_alike(ours, theirs)
-        tolerance = 2e-6 if theirs.dtype == torch.float32 else 4e-3
+        tolerance = TOLERANCE[theirs.dtype]
         torch.testing.assert_close(ours, theirs, atol=tolerance * 10, rtol=tolerance)
 
 

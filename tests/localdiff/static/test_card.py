@@ -20,13 +20,13 @@ from quant.cuda import soft
 from quant.cuda.experts import CudaExperts
 from quant.cuda.tiles import Activations
 from quant.recipe import recipe_named
-from tests.gpu.kernels import DEVICE, HAS_CARD, needs_triton
+from tests.gpu.kernels import DEVICE, HALVES, HAS_CARD, needs_triton
 from tests.localdiff.bench.step.small import small_config
 from tests.models.steps import denoiser_of
 
 pytestmark = [pytest.mark.gpu, needs_triton]
 
-DTYPE = torch.bfloat16 if HAS_CARD else torch.float32
+DTYPE = torch.bfloat16 if torch.bfloat16 in HALVES else torch.float32
 BLOCKS = 200 if HAS_CARD else 2
 STEPS = 5
 

@@ -14,11 +14,11 @@ from quant.cuda.decode import CudaNf4, DecodedLinear, decode_tiled
 from quant.cuda.layout import tiled
 from quant.modules import QuantLinear
 from quant.modules.tensor import QuantTensor
-from tests.gpu.kernels import DEVICE, HAS_CARD, needs_triton
+from tests.gpu.kernels import DEVICE, HALVES, needs_triton
 
 pytestmark = needs_triton
 # The interpreter cuts bf16 off where a card rounds it.
-DTYPES = [torch.float32, torch.float16, *[torch.bfloat16] * HAS_CARD]
+DTYPES = [torch.float32, *HALVES]
 
 
 def stored(*shape: int, seed: int = 0) -> Encoded:

@@ -14,7 +14,7 @@ from quant.cuda import embedding as module
 from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.tiles import Tile
 from quant.modules import QuantEmbedding, QuantTensor
-from tests.gpu.kernels import DEVICE, HAS_CARD, assert_rounded_alike, needs_triton
+from tests.gpu.kernels import DEVICE, HALVES, assert_rounded_alike, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
@@ -25,7 +25,7 @@ TOLERANCE = {
     torch.bfloat16: {"atol": 2e-3, "rtol": 1.6e-2},
 }
 # The interpreter multiplies bf16 matrices wrongly.
-DTYPES = [torch.float32, torch.float16, *[torch.bfloat16] * HAS_CARD]
+DTYPES = [torch.float32, *HALVES]
 
 
 def plain_embedding(vocab_size: int, dtype: torch.dtype = torch.float32, width: int = WIDTH) -> QuantEmbedding:

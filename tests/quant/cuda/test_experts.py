@@ -19,11 +19,16 @@ from quant.cuda.layout import tiled
 from quant.cuda.rows import quantize_groups
 from quant.cuda.tiles import Activations
 from quant.modules import QuantExperts, QuantTensor
-from tests.gpu.kernels import DEVICE, assert_rounded_alike, needs_triton
+from tests.gpu.kernels import DEVICE, HALVES, assert_rounded_alike, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
 WIDTH, INNER, EXPERTS, TOP_K = 128, 64, 5, 2
+TOLERANCE = {
+    torch.float32: {"atol": 2e-6, "rtol": 2e-5},
+    torch.float16: {"atol": 3e-3, "rtol": 3e-3},
+    torch.bfloat16: {"atol": 2.4e-2, "rtol": 2.4e-2},
+}
 
 
 def plain_experts(gate_up: str = "nf4", down: str = "nf4", *, width: int = WIDTH, inner: int = INNER) -> QuantExperts:
@@ -48,7 +53,7 @@ def routed(rows: int, dtype: torch.dtype, width: int = WIDTH) -> tuple[torch.Ten
     return x.to(DEVICE), index.to(DEVICE), weight.to(DEVICE)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
 @pytest.mark.parametrize(("gate_up", "down"), [("nf4", "nf4"), ("int8", "int8"), ("nf4", "int8")])
 def test_with_activations_as_they_are_it_is_the_same_product(gate_up: str, down: str, dtype: torch.dtype) -> None:
     x, index, weight = routed(21, dtype)
@@ -57,8 +62,7 @@ def test_with_activations_as_they_are_it_is_the_same_product(gate_up: str, down:
     fast = CudaExperts(plain)
     assert not plain.gate_up_proj.codes.numel(), "the weights are held once"
     found = fast(x, index, weight)
-    tolerance = {"atol": 2e-6, "rtol": 2e-5} if dtype == torch.float32 else {"atol": 3e-3, "rtol": 3e-3}
-    torch.testing.assert_close(found, expected, **tolerance)
+    torch.testing.assert_close(found, expected, **TOLERANCE[dtype])
     assert_rounded_alike(found, expected)
     assert torch.equal(fast(x, index, weight), found), "the same bits every time"
 
@@ -85,16 +89,16 @@ class Published(nn.Module):
 
 
 @pytest.mark.parametrize("rows", [1, 21, 70])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
 def test_experts_as_published_are_multiplied_as_they_are(dtype: torch.dtype, rows: int) -> None:
     x, index, weight = routed(rows, dtype)
     plain = Published(dtype)
     expected = plain(x, index, weight)
     fast = CudaExperts(plain, "a8")
-    assert fast.path == {torch.float32: "fp32", torch.float16: "fp16"}[dtype] + ", grouped, Triton"
+    name = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}[dtype]
+    assert fast.path == f"{name}, grouped, Triton"
     found = fast(x, index, weight)
-    tolerance = {"atol": 2e-6, "rtol": 2e-5} if dtype == torch.float32 else {"atol": 3e-3, "rtol": 3e-3}
-    torch.testing.assert_close(found, expected, **tolerance)
+    torch.testing.assert_close(found, expected, **TOLERANCE[dtype])
     assert_rounded_alike(found, expected)
     assert torch.equal(fast(x, index, weight), found), "the same bits every time"
 

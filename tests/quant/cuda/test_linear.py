@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-
 from quant.codec import GROUP
+
 from quant.codecs import CODECS
 from quant.cuda import linear as module
 from quant.cuda import tiles
@@ -13,7 +13,7 @@ from quant.cuda.linear import MOST_ROWS, CudaLinear
 from quant.cuda.rows import quantize_groups
 from quant.modules import QuantLinear, QuantTensor
 from quant.released import CANVAS
-from tests.gpu.kernels import DEVICE, needs_triton
+from tests.gpu.kernels import DEVICE, HALVES, needs_triton
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
@@ -34,10 +34,12 @@ def rows(count: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 @pytest.mark.parametrize("codec", ["nf4", "int8"])
 @pytest.mark.parametrize("count", [0, 1, 20])
-def test_with_activations_as_they_are_it_is_the_same_product(codec: str, count: int) -> None:
-    plain, x = plain_linear(codec), rows(count)
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
+def test_with_activations_as_they_are_it_is_the_same_product(codec: str, count: int, dtype: torch.dtype) -> None:
+    plain, x = plain_linear(codec), rows(count, dtype)
     expected = plain(x)
-    torch.testing.assert_close(CudaLinear(plain, "a16")(x), expected, atol=3e-6, rtol=2e-5)
+    tolerance = {torch.float32: (3e-6, 2e-5), torch.float16: (3e-3, 3e-3), torch.bfloat16: (2.4e-2, 2.4e-2)}[dtype]
+    torch.testing.assert_close(CudaLinear(plain, "a16")(x), expected, atol=tolerance[0], rtol=tolerance[1])
     assert bool(plain.weight.codes.numel()) == (codec == "int8"), "the weight is held once: in another order, or shared"
 
 

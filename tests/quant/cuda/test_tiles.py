@@ -10,7 +10,7 @@ import torch
 from quant.cuda import tiles
 from quant.cuda.linear import CudaLinear
 from quant.cuda.tiles import EXPERTS, GATED, LINEAR, Feeding, Tile, feeding, tile_of
-from tests.gpu.kernels import needs_interpreter
+from tests.gpu.kernels import EMULATED, needs_interpreter
 from tests.quant.cuda.test_linear import IN, plain_linear
 
 
@@ -57,6 +57,7 @@ def test_the_largest_tile_is_for_weights_that_give_every_multiprocessor_a_progra
         assert tile == tile_of(rows, columns, LINEAR[name][:-1])
 
 
+@pytest.mark.skipif(EMULATED > 0, reason="a CPU has been given the tiles of a GPU")
 @pytest.mark.parametrize(
     ("capability", "expected"),
     [

@@ -1,0 +1,383 @@
+"""Instructions that a thread does by itself, over all lanes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .lanes import TYPES, Lanes, Mask
+from .numbers import from_bf16, to_bf16
+from .syntax import Instruction
+
+Array: TypeAlias = NDArray[Any]
+Run: TypeAlias = Callable[[Mask], None]
+Function: TypeAlias = Callable[..., Array]
+
+WIDE = {"s16": "s32", "u16": "u32", "s32": "s64", "u32": "u64"}
+
+
+def arithmetic(instruction: Instruction, lanes: Lanes) -> Run | None:
+    """What an instruction does; None for instructions of other kinds."""
+    make = MAKERS.get(instruction.parts[0])
+    return None if make is None else make(instruction, lanes)
+
+
+def _apply(function: Function, instruction: Instruction, lanes: Lanes, to: str, *kinds: str) -> Run:
+    """A function of operands of these types, its result of another."""
+    write = lanes.writer(instruction.operands[0], to)
+    reads = [lanes.reader(operand, kind) for operand, kind in zip(instruction.operands[1:], kinds, strict=True)]
+
+    def run(mask: Mask) -> None:
+        write(function(*(read() for read in reads)), mask)
+
+    return run
+
+
+def _same(function: Function, arity: int) -> Callable[[Instruction, Lanes], Run]:
+    """For operands and a result of the type that the name ends in; bf16, and pairs, by way of wider floats."""
+
+    def make(instruction: Instruction, lanes: Lanes) -> Run:
+        kind = instruction.parts[-1]
+        return _apply(_over(function, kind), instruction, lanes, kind, *[kind] * arity)
+
+    return make
+
+
+def _over(function: Function, kind: str) -> Function:
+    """The function over registers of this type, rounded once."""
+    if kind == "bf16":
+        return lambda *values: to_bf16(function(*(from_bf16(value).astype(np.float64) for value in values)))
+    if kind in ("bf16x2", "f16x2", "f32x2"):
+        half = {"bf16x2": ("bf16", "u2"), "f16x2": ("f16", "u2"), "f32x2": ("f32", "u4")}[kind]
+        return _in_pairs(_over(function, half[0]), np.dtype(TYPES[half[0]]), np.dtype(half[1]))
+    if kind in ("f32", "f16"):
+        return lambda *values: function(*values).astype(TYPES[kind])
+    return function
+
+
+def _in_pairs(function: Function, dtype: np.dtype[Any], bits: np.dtype[Any]) -> Function:
+    def apply(*values: Array) -> Array:
+        shape = np.broadcast_shapes(*(np.shape(value) for value in values)) or (1,)
+        both = [np.ascontiguousarray(np.broadcast_to(value, shape)).view(dtype) for value in values]
+        return np.asarray(function(*both)).view(f"u{2 * bits.itemsize}")
+
+    return apply
+
+
+def _fused(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c in float64, rounded to odd, so that whatever rounds it next is as if it alone had.
+
+    A product of two floats of 32 bits is exact in 64; what their sum loses is Knuth's TwoSum.
+    """
+    product, c = np.asarray(a, np.float64) * np.asarray(b, np.float64), np.asarray(c, np.float64)
+    total = np.atleast_1d(product + c)
+    added = total - product
+    lost = (product - (total - added)) + (c - added)
+    inexact = (lost != 0) & np.isfinite(total) & np.isfinite(lost)
+    bits = total.view(np.uint64)
+    bits = np.where(inexact & ((lost > 0) != (total > 0)), bits - np.uint64(1), bits)
+    return np.asarray(np.where(inexact, bits | np.uint64(1), bits).view(np.float64))
+
+
+def _bounded(instruction: Instruction, lanes: Lanes) -> Run:
+    """`min` and `max`, of two or three: a NaN counts only where the name says so."""
+    kind, is_least = instruction.parts[-1], instruction.parts[0] == "min"
+    if kind in ("f32", "f16", "bf16", "bf16x2", "f16x2") and "NaN" not in instruction.parts:
+        function: Function = np.fmin if is_least else np.fmax
+    else:
+        function = np.minimum if is_least else np.maximum
+    arity = len(instruction.operands) - 1
+    return _apply(_over(lambda *values: reduce(function, values), kind), instruction, lanes, kind, *[kind] * arity)
+
+
+def _multiply(instruction: Instruction, lanes: Lanes) -> Run:
+    """`mul` and `mad`: of integers the lower half of the product, or all of it."""
+    kind, adds = instruction.parts[-1], instruction.parts[0] == "mad"
+    if instruction.parts[1] == "wide":
+        wide = np.dtype(TYPES[WIDE[kind]])
+
+        def whole(a: Array, b: Array, c: Array | int = 0) -> Array:
+            return np.asarray(
+                a.astype(wide) * b.astype(wide) + wide.type(c)
+                if np.isscalar(c)
+                else a.astype(wide) * b.astype(wide) + c
+            )
+
+        return _apply(whole, instruction, lanes, WIDE[kind], *[kind] * 2, *[WIDE[kind]] * adds)
+    if instruction.parts[1] == "hi":
+        wide = np.dtype(TYPES[WIDE[kind]])
+        bits = 8 * np.dtype(TYPES[kind]).itemsize
+
+        def upper(a: Array, b: Array) -> Array:
+            return ((a.astype(wide) * b.astype(wide)) >> wide.type(bits)).astype(TYPES[kind])
+
+        return _apply(upper, instruction, lanes, kind, kind, kind)
+    function: Function = (lambda a, b, c: a * b + c) if adds else np.multiply
+    return _apply(_over(function, kind), instruction, lanes, kind, *[kind] * (3 if adds else 2))
+
+
+def _divide(instruction: Instruction, lanes: Lanes) -> Run:
+    """`div` and `rem`: integers toward zero; floats as exactly as numpy does it, where a GPU may be less exact."""
+    kind = instruction.parts[-1]
+    if np.dtype(TYPES[kind]).kind == "f":
+        return _apply(np.divide, instruction, lanes, kind, kind, kind)
+
+    def quotient(a: Array, b: Array) -> Array:
+        whole = np.abs(a) // np.where(b == 0, b.dtype.type(1), np.abs(b))
+        return np.where((a < 0) != (b < 0), -whole, whole).astype(TYPES[kind])
+
+    function = (
+        quotient if instruction.parts[0] == "div" else (lambda a, b: (a - quotient(a, b) * b).astype(TYPES[kind]))
+    )
+    return _apply(function, instruction, lanes, kind, kind, kind)
+
+
+def _logical(function: Function, arity: int) -> Callable[[Instruction, Lanes], Run]:
+    def make(instruction: Instruction, lanes: Lanes) -> Run:
+        kind = instruction.parts[-1]
+        return _apply(function, instruction, lanes, kind, *[kind] * arity)
+
+    return make
+
+
+def _three(instruction: Instruction, lanes: Lanes) -> Run:
+    """`lop3`: any function of three bits, by its table of eight."""
+    *operands, table = instruction.operands
+    truth = int(lanes.reader(table, "u32")())
+
+    def function(a: Array, b: Array, c: Array) -> Array:
+        total = np.uint32(0)
+        for row in range(8):
+            if truth >> row & 1:
+                chosen = (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
+                total = total | chosen
+        return np.asarray(total, np.uint32)
+
+    shorter = Instruction(instruction.parts, tuple(operands), None, instruction.text)
+    return _apply(function, shorter, lanes, "b32", "b32", "b32", "b32")
+
+
+def _shift(instruction: Instruction, lanes: Lanes) -> Run:
+    """Shifts by the width or more leave nothing but the sign."""
+    kind, left = instruction.parts[-1], instruction.parts[0] == "shl"
+    dtype = np.dtype(TYPES[kind])
+    most = 8 * dtype.itemsize - 1
+
+    def function(a: Array, b: Array) -> Array:
+        by = np.minimum(b, most).astype(dtype)
+        moved = np.left_shift(a, by) if left else np.right_shift(a, by)
+        return moved if dtype.kind == "i" else np.where(b > most, dtype.type(0), moved).astype(dtype)
+
+    return _apply(function, instruction, lanes, kind, kind, "u32")
+
+
+def _funnel(instruction: Instruction, lanes: Lanes) -> Run:
+    """`shf`: 32 bits out of 64 that are shifted."""
+    _, direction, mode, _ = instruction.parts
+
+    def function(a: Array, b: Array, c: Array) -> Array:
+        by = (c % np.uint32(32) if mode == "wrap" else np.minimum(c, np.uint32(32))).astype(np.uint64)
+        both = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
+        moved = (both << by) >> np.uint64(32) if direction == "l" else both >> by
+        return moved.astype(np.uint32)
+
+    return _apply(function, instruction, lanes, "b32", "b32", "b32", "u32")
+
+
+def _extract(instruction: Instruction, lanes: Lanes) -> Run:
+    """`bfe`: some bits from a place on, with the sign of the highest where the type has one."""
+    kind = instruction.parts[-1]
+    dtype = np.dtype(TYPES[kind])
+    wide = np.dtype(np.int64 if dtype.kind == "i" else np.uint64)
+
+    def function(a: Array, place: Array, count: Array) -> Array:
+        if dtype.itemsize != 4 or ((place + count > 32) | (count == 0)).any():
+            raise NotImplementedError(instruction.text)
+        up = (np.uint32(64) - (place + count)).astype(wide)
+        down = (np.uint32(64) - count).astype(wide)
+        return ((a.astype(wide) << up) >> down).astype(dtype)
+
+    return _apply(function, instruction, lanes, kind, kind, "u32", "u32")
+
+
+def _permute(instruction: Instruction, lanes: Lanes) -> Run:
+    """`prmt`: four bytes of eight, each by a digit, whose highest bit asks for the byte's sign in its place."""
+    if len(instruction.parts) != 2:
+        raise NotImplementedError(instruction.text)
+
+    def function(a: Array, b: Array, choice: Array) -> Array:
+        both = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
+        total = np.zeros(np.broadcast_shapes(np.shape(both), np.shape(choice)), np.uint32)
+        for place in range(4):
+            digit = (choice >> np.uint32(4 * place)) & np.uint32(15)
+            byte = ((both >> ((digit & np.uint32(7)) * np.uint32(8)).astype(np.uint64)) & np.uint64(255)).astype(
+                np.uint32
+            )
+            sign = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
+            total |= np.where(digit & np.uint32(8), sign, byte) << np.uint32(8 * place)
+        return total
+
+    return _apply(function, instruction, lanes, "b32", "b32", "b32", "b32")
+
+
+COMPARISONS: dict[str, Function] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
+}  # fmt: skip
+
+
+def _compare(instruction: Instruction, lanes: Lanes) -> Run:
+    """`setp`: of floats, names that end in `u` are true of NaN, others are not."""
+    name, kind = instruction.parts[1], instruction.parts[-1]
+    if len(instruction.parts) != 3:
+        raise NotImplementedError(instruction.text)
+    is_float = kind in ("f16", "f32", "f64", "bf16")
+    unordered = is_float and name.endswith("u")
+    base = COMPARISONS[name[:-1] if unordered else name]
+
+    def function(a: Array, b: Array) -> Array:
+        if kind == "bf16":
+            a, b = from_bf16(a), from_bf16(b)
+        found = base(a, b)
+        if is_float:
+            unknown = np.isnan(a) | np.isnan(b)
+            found = found | unknown if unordered else found & ~unknown
+        return np.asarray(found)
+
+    return _apply(function, instruction, lanes, "pred", kind, kind)
+
+
+def _select(instruction: Instruction, lanes: Lanes) -> Run:
+    kind = instruction.parts[-1]
+
+    def function(a: Array, b: Array, first: Array) -> Array:
+        return np.where(first, a, b)
+
+    return _apply(function, instruction, lanes, kind, kind, kind, "pred")
+
+
+def _move(instruction: Instruction, lanes: Lanes) -> Run:
+    kind = instruction.parts[-1]
+    return _apply(np.asarray, instruction, lanes, kind, kind)
+
+
+def _convert(instruction: Instruction, lanes: Lanes) -> Run:
+    *modes, to, source = instruction.parts[1:]
+    if set(modes) - {"rn", "rz", "rzi", "rni", "ftz", "sat"} or "sat" in modes:
+        raise NotImplementedError(instruction.text)
+    if to in ("bf16x2", "f16x2"):
+        return _convert_two(instruction, lanes, to)
+    dtype = np.dtype(TYPES[to])
+
+    def function(value: Array) -> Array:
+        if source == "bf16":
+            value = from_bf16(value)
+        if to == "bf16":
+            if value.dtype.kind != "f":
+                raise NotImplementedError(instruction.text)
+            return to_bf16(value)
+        if value.dtype.kind == "f" and dtype.kind in "iu":
+            whole = np.rint(value) if "rni" in modes else np.trunc(value)
+            limits = np.iinfo(dtype)
+            clipped = np.clip(np.nan_to_num(whole.astype(np.float64), nan=0.0), float(limits.min), float(limits.max))
+            return clipped.astype(dtype)
+        return np.asarray(value.astype(dtype))
+
+    return _apply(function, instruction, lanes, to, source)
+
+
+def _convert_two(instruction: Instruction, lanes: Lanes, to: str) -> Run:
+    """Two floats into one register, the first in its upper half."""
+
+    def bits(value: Array) -> Array:
+        return to_bf16(value) if to == "bf16x2" else np.asarray(value).astype(np.float16).view(np.uint16)
+
+    def function(upper: Array, lower: Array) -> Array:
+        high, low = (np.atleast_1d(bits(value)).astype(np.uint32) for value in (upper, lower))
+        return (high << np.uint32(16)) | low
+
+    return _apply(function, instruction, lanes, "b32", "f32", "f32")
+
+
+def _negate(instruction: Instruction, lanes: Lanes) -> Run:
+    """Of floats the sign bits, of NaN too."""
+    kind = instruction.parts[-1]
+    signs = {
+        "bf16": ("b16", 0x8000),
+        "bf16x2": ("b32", 0x80008000),
+        "f16x2": ("b32", 0x80008000),
+        "f32": ("b32", 0x80000000),
+    }
+    if kind in signs:
+        stored, sign = signs[kind]
+        return _apply(lambda value: value ^ value.dtype.type(sign), instruction, lanes, stored, stored)
+    return _apply(np.negative, instruction, lanes, kind, kind)
+
+
+def _popcount(instruction: Instruction, lanes: Lanes) -> Run:
+    kind = instruction.parts[-1]
+    return _apply(lambda value: np.bitwise_count(value).astype(np.uint32), instruction, lanes, "u32", kind)
+
+
+def _unary(function: Function) -> Callable[[Instruction, Lanes], Run]:
+    return _same(function, 1)
+
+
+def _mixed(instruction: Instruction, lanes: Lanes) -> Run:
+    """`fma`, `add`, `sub` and `mul`; with two types, sums of fp32 whose other operands are bf16."""
+    name, kind = instruction.parts[0], instruction.parts[-1]
+    function, arity = {"fma": (_fused, 3), "add": (np.add, 2), "sub": (np.subtract, 2), "mul": (np.multiply, 2)}[name]
+    if kind == "bf16" and "f32" in instruction.parts:
+        # The last operand of a sum, or the addend of a product, is fp32 (PTX ISA, mixed precision instructions).
+        def mixed(*values: Array) -> Array:
+            wide = [from_bf16(value).astype(np.float64) for value in values[:-1]]
+            return function(*wide, values[-1].astype(np.float64)).astype(np.float32)
+
+        return _apply(mixed, instruction, lanes, "f32", *["bf16"] * (arity - 1), "f32")
+    return _apply(_over(function, kind), instruction, lanes, kind, *[kind] * arity)
+
+
+def _multiplied(instruction: Instruction, lanes: Lanes) -> Run:
+    is_whole = instruction.parts[1] in ("wide", "lo", "hi")
+    return _multiply(instruction, lanes) if is_whole else _mixed(instruction, lanes)
+
+
+MAKERS: dict[str, Callable[[Instruction, Lanes], Run]] = {
+    "abs": _unary(np.abs),
+    "add": _mixed,
+    "and": _logical(np.bitwise_and, 2),
+    "bfe": _extract,
+    "cvt": _convert,
+    "div": _divide,
+    "ex2": _unary(np.exp2),
+    "fma": _mixed,
+    "lg2": _unary(np.log2),
+    "lop3": _three,
+    "mad": _multiply,
+    "max": _bounded,
+    "min": _bounded,
+    "mov": _move,
+    "mul": _multiplied,
+    "neg": _negate,
+    "not": _logical(np.invert, 1),
+    "or": _logical(np.bitwise_or, 2),
+    "popc": _popcount,
+    "prmt": _permute,
+    "rcp": _unary(lambda value: 1 / value),
+    "rem": _divide,
+    "rsqrt": _unary(lambda value: 1 / np.sqrt(value)),
+    "selp": _select,
+    "setp": _compare,
+    "shf": _funnel,
+    "shl": _shift,
+    "shr": _shift,
+    "sqrt": _unary(np.sqrt),
+    "sub": _mixed,
+    "tanh": _unary(np.tanh),
+    "xor": _logical(np.bitwise_xor, 2),
+}
+"""By the first word of an instruction's name."""

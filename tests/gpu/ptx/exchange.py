@@ -1,0 +1,134 @@
+"""Instructions of a warp: its lanes read registers of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .lanes import Lanes, Mask
+from .syntax import Instruction, Register
+
+Array: TypeAlias = NDArray[Any]
+Run: TypeAlias = Callable[[Mask], None]
+WARP = 32
+
+
+def exchange(instruction: Instruction, lanes: Lanes) -> Run | None:
+    """What an instruction does; None for instructions of other kinds."""
+    makers = {"shfl": _shuffle, "vote": _vote, "redux": _reduce, "activemask": _active, "elect": _elect}
+    make = makers.get(instruction.parts[0])
+    return None if make is None else make(instruction, lanes)
+
+
+def members(mask: Mask, named: Array, count: int) -> Array:
+    """Which lanes take part, checked: all of those, and no other, that the instruction names by a bit each."""
+    there = np.ones(count, np.bool_) if mask is None else mask
+    wanted = (np.broadcast_to(named, (count,)) >> (np.arange(count, dtype=np.uint32) % WARP)) & np.uint32(1)
+    missing = wanted.astype(np.bool_).reshape(-1, WARP) & ~there.reshape(-1, WARP)
+    if (missing.any(axis=1) & there.reshape(-1, WARP).any(axis=1)).any():
+        raise RuntimeError("lanes that an exchange names are elsewhere in the program")
+    return there
+
+
+def _shuffle(instruction: Instruction, lanes: Lanes) -> Run:
+    mode = instruction.parts[2]
+    to, value, by, clamp, named = instruction.operands
+    if isinstance(to, Register) and "|" in to.name:
+        raise NotImplementedError(instruction.text)
+    write, read = lanes.writer(to, "b32"), lanes.reader(value, "b32")
+    read_by, read_clamp, read_named = (lanes.reader(operand, "u32") for operand in (by, clamp, named))
+    lane = np.arange(lanes.count) % WARP
+    first = np.arange(lanes.count) - lane
+
+    def run(mask: Mask) -> None:
+        there = members(mask, read_named(), lanes.count)
+        move = np.asarray(read_by() & np.uint32(31)).astype(np.int64)
+        limit = np.asarray(read_clamp() & np.uint32(31)).astype(np.int64)
+        segment = np.asarray((read_clamp() >> np.uint32(8)) & np.uint32(31)).astype(np.int64)
+        last = (lane & segment) | (limit & ~segment)
+        if mode == "up":
+            source = lane - move
+            inside = source >= last
+        else:
+            source = {"down": lane + move, "bfly": lane ^ move, "idx": (lane & segment) | (move & ~segment)}[mode]
+            inside = source <= last
+        origin = first + np.where(inside, source, lane)
+        if not there[origin][there].all():
+            raise RuntimeError("a lane reads a register of one that takes no part")
+        write(np.broadcast_to(read(), (lanes.count,))[origin], mask)
+
+    return run
+
+
+def _vote(instruction: Instruction, lanes: Lanes) -> Run:
+    to, value, named = instruction.operands
+    mode = instruction.parts[2]
+    write = lanes.writer(to, "b32" if mode == "ballot" else "pred")
+    read, read_named = lanes.reader(value, "pred"), lanes.reader(named, "u32")
+    bit = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
+
+    def run(mask: Mask) -> None:
+        there = members(mask, read_named(), lanes.count).reshape(-1, WARP)
+        votes = np.broadcast_to(read(), (lanes.count,)).reshape(-1, WARP)
+        if mode == "ballot":
+            told = np.where(votes & there, bit, np.uint32(0)).sum(axis=1, dtype=np.uint32)
+        else:
+            told = (votes & there).any(axis=1) if mode == "any" else (votes | ~there).all(axis=1)
+        write(np.repeat(told, WARP), mask)
+
+    return run
+
+
+def _reduce(instruction: Instruction, lanes: Lanes) -> Run:
+    kind = instruction.parts[-1]
+    name = instruction.parts[2]
+    to, value, named = instruction.operands
+    write, read, read_named = lanes.writer(to, kind), lanes.reader(value, kind), lanes.reader(named, "u32")
+
+    def run(mask: Mask) -> None:
+        members(mask, read_named(), lanes.count)
+        masks = np.broadcast_to(read_named(), (lanes.count,))
+        values = np.broadcast_to(read(), (lanes.count,)).reshape(-1, WARP)
+        # Lanes with the same mask make a group.
+        together = (masks.reshape(-1, WARP, 1) >> np.arange(WARP, dtype=np.uint32)) & np.uint32(1) != 0
+        each = np.broadcast_to(values[:, None, :], together.shape)
+        if name == "add":
+            found = np.where(together, each, values.dtype.type(0)).sum(axis=2, dtype=values.dtype)
+        else:
+            limits = np.finfo(values.dtype) if values.dtype.kind == "f" else np.iinfo(values.dtype)
+            worst = limits.min if name == "max" else limits.max
+            worst = values.dtype.type(-np.inf if name == "max" else np.inf) if values.dtype.kind == "f" else worst
+            function = np.max if name == "max" else np.min
+            found = function(np.where(together, each, worst), axis=2).astype(values.dtype)
+        write(found.reshape(-1), mask)
+
+    return run
+
+
+def _active(instruction: Instruction, lanes: Lanes) -> Run:
+    write = lanes.writer(instruction.operands[0], "b32")
+    bit = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
+
+    def run(mask: Mask) -> None:
+        there = np.ones(lanes.count, np.bool_) if mask is None else mask
+        told = np.where(there.reshape(-1, WARP), bit, np.uint32(0)).sum(axis=1, dtype=np.uint32)
+        write(np.repeat(told, WARP), mask)
+
+    return run
+
+
+def _elect(instruction: Instruction, lanes: Lanes) -> Run:
+    """One lane of a warp, the lowest that takes part."""
+    target = instruction.operands[0]
+    assert isinstance(target, Register)
+    write = lanes.writer(Register(target.name.partition("|")[2]), "pred")
+
+    def run(mask: Mask) -> None:
+        there = (np.ones(lanes.count, np.bool_) if mask is None else mask).reshape(-1, WARP)
+        first = there & (np.cumsum(there, axis=1) == 1)
+        write(first.reshape(-1), mask)
+
+    return run

@@ -1,0 +1,172 @@
+"""Steps at the released widths, every kernel run from its PTX, against plain ones: `python -m tests.gpu.ptx.full_width`.
+
+Two layers, a sliding and a full one, with random weights: the end of a prompt, a step with a commit, and one behind it.
+A canvas is short, since time grows with it; everything else has the released sizes: 128 experts, 262,144 ids. Prints
+how far each result is from the plain one, and exits with 1 where that is more than roundings to bf16 explain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import sys
+import time
+from collections import Counter
+from typing import Any
+from unittest import mock
+
+if __name__ == "__main__":  # ahead of any device code: what is interpreted cannot be compiled
+    os.environ.pop("TRITON_INTERPRET", None)
+
+import torch
+from localdiff.static.path import StepPath
+from torch import Tensor
+
+from localdiff.bench.step.random_weights import random_model
+from localdiff.kernels.decision import (
+    BOUND,
+    CONFIDENCE,
+    CONTROLS,
+    HEADER,
+    LENGTH,
+    RULE,
+    RULES,
+    STEP,
+    TEMPERATURE,
+    bits_of,
+)
+from localdiff.model.cache import KVCache
+from localdiff.model.config import ModelConfig
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model.static_attention import attend_through_triton
+from localdiff.static.buffers import StepBuffers
+from localdiff.static.program import Program, Shape
+from localdiff.static.reading import read_through_torch, read_through_triton
+from quant.cuda import choice
+from quant.recipe import recipe_named
+from tests.gpu.ptx.gpu import emulated
+from tests.gpu.specializations import kinds_of_layers
+
+CPU = torch.device("cpu")
+CARDS = (80, 86, 89, 90, 120)
+CANVAS, PROMPT, COMMIT, CAPACITY = 16, 40, 24, 1024
+BOUNDS = {"keys": 0.02, "logits": 0.05, "soft embedding": 0.05, "entropies": 0.05}
+"""Largest errors, relative to the norm of what is right."""
+
+
+class Side:
+    """One of the two computations: a model, its buffers and cache, and the logits of its last step."""
+
+    def __init__(self, model: DiffusionGemma, *, fast: bool) -> None:
+        self.model, self.fast = model, fast
+        config = model.config
+        self.buffers = StepBuffers(CANVAS, config.hidden_size, torch.bfloat16, CPU)
+        self.cache = KVCache(config, CAPACITY, torch.bfloat16, CPU, canvas=CANVAS + COMMIT)
+        self.logits = torch.empty(0)
+        embedding: Any = model.embed_tokens
+        compute = embedding.logits
+
+        def kept(hidden: Tensor) -> Tensor:
+            found: Tensor = compute(hidden)
+            self.logits = found.clone()
+            return found
+
+        embedding.logits = kept
+
+    def read(self, ids: Tensor) -> None:
+        """Writes the start of a prompt into the cache."""
+        if not self.fast:
+            self.model.encode(ids, self.cache)
+            return
+        length, count = torch.zeros((), dtype=torch.int32), len(ids)
+        attend = (attend_through_triton(layer, length, count) for layer in self.cache.layers)
+        self.model.rows(ids, ids[:0], None, torch.arange(count), attend)
+
+    def step(self, commit: Tensor) -> None:
+        """One denoise step."""
+        shape = Shape(bucket=CAPACITY, commit_rows=len(commit), sampled=True)
+        how = read_through_triton if self.fast else read_through_torch
+        program = Program(self.model, self.buffers, shape, read=how, attention=self.fast)
+        program.commit.copy_(commit)
+        program.run(self.cache)
+
+    def results(self) -> dict[str, Tensor]:
+        """What the last step computed."""
+        entropies = self.buffers.outcome[HEADER + 2 * CANVAS : HEADER + 3 * CANVAS].view(torch.float32)
+        keys = torch.cat([layer.keys.flatten() for layer in self.cache.layers])
+        return {"keys": keys, "logits": self.logits, "soft embedding": self.buffers.soft, "entropies": entropies}
+
+
+def two_layers() -> ModelConfig:
+    """A sliding and a full layer of the released model, and a short canvas."""
+    config = kinds_of_layers()
+    return dataclasses.replace(config, layers=config.layers[1:], canvas_length=CANVAS)
+
+
+def fast_model(config: ModelConfig, recipe: str) -> DiffusionGemma:
+    """A model as a GPU has it."""
+    model = random_model(config, recipe_named(recipe), torch.bfloat16, CPU)
+    with mock.patch.object(choice, "missing", lambda _: None):
+        choice.prepare(model, CPU)
+    StepPath(static=True, attention=True, layer_ops=True, projections=True).prepare(model)
+    return model
+
+
+def controls(length: int, step: int) -> Tensor:
+    """What the host tells a step."""
+    told = torch.zeros(CONTROLS, dtype=torch.int32)
+    told[TEMPERATURE], told[BOUND], told[CONFIDENCE] = bits_of(0.7), bits_of(0.1), bits_of(0.005)
+    told[RULE], told[STEP], told[LENGTH] = RULES["never"], step, length
+    return told
+
+
+@torch.inference_mode()
+def compare(card: int, recipe: str) -> bool:
+    """Runs all passes on both sides; whether their results are close."""
+    config = two_layers()
+    generator = torch.Generator().manual_seed(1)
+    plain = Side(random_model(config, recipe_named(recipe), torch.bfloat16, CPU), fast=False)
+    with emulated(card) as launched:
+        fast = Side(fast_model(config, recipe), fast=True)
+        prompt = torch.randint(config.vocab_size, (PROMPT + COMMIT,), generator=generator)
+        for side in (plain, fast):
+            side.read(prompt[:PROMPT])
+        canvas = torch.randint(config.vocab_size, (CANVAS,), generator=generator)
+        good = True
+        for step, commit in enumerate((prompt[PROMPT:], prompt[:0]), 1):
+            inputs = torch.rand(CANVAS, generator=generator)
+            length = PROMPT if step == 1 else PROMPT + COMMIT
+            for side in (plain, fast):
+                buffers = side.buffers
+                buffers.controls.copy_(controls(length, step))
+                buffers.uniforms.copy_(inputs)
+                buffers.fresh.copy_(torch.arange(CANVAS))
+                # Both begin with the same: what one step differs by is not the next one's error.
+                buffers.canvas.copy_(canvas)
+                buffers.soft.copy_(plain.buffers.soft)
+                began = time.perf_counter()
+                side.step(commit)
+            expected, found = plain.results(), fast.results()
+            canvas = plain.buffers.canvas.clone()
+            for name, right in expected.items():
+                error = float((found[name].float() - right.float()).norm() / right.float().norm())
+                good &= error <= BOUNDS[name]
+                print(f"sm_{card} {recipe}, step {step}: {name} differ by {error:.2%}", flush=True)
+            print(f"sm_{card} {recipe}, step {step}: {time.perf_counter() - began:.0f} s", flush=True)
+    print(f"sm_{card} {recipe}: " + ", ".join(f"{count} {name}" for name, count in Counter(launched).items()))
+    return good
+
+
+def main() -> int:
+    """Compares on each kind of GPU, with each recipe."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("cards", nargs="*", type=int, default=CARDS)
+    parser.add_argument("--recipe", nargs="+", default=["4bit"])
+    told = parser.parse_args()
+    good = [compare(card, recipe) for card in told.cards for recipe in told.recipe]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

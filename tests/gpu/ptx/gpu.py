@@ -1,0 +1,142 @@
+"""Launches of kernels over tensors of the CPU, compiled for one kind of GPU."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from typing import Any, TypeAlias
+from unittest import mock
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from quant.cuda import tiles
+from quant.cuda.tiles import FEEDING, Feeding
+from tests.gpu.kernels_aot import build
+from tests.gpu.specializations import Launch
+
+from .counts import Counts
+from .machine import Machine
+from .memory import GlobalMemory
+from .syntax import Kernel, parse
+
+Array: TypeAlias = NDArray[Any]
+LANES = 4096
+"""Threads that take an instruction together: more cost little, until their registers leave the caches."""
+
+_NUMBERS = {"i1": "?", "i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8", "u1": "u1", "fp32": "f4", "fp64": "f8"}
+
+
+@lru_cache(maxsize=512)
+def compiled(launch: Launch, card: int) -> tuple[Kernel, int]:
+    """A kernel's program, and the bytes of shared memory that a block takes."""
+    made = build(launch, card)
+    return parse(made.asm["ptx"]), made.metadata.shared
+
+
+_FOREVER = ExitStack()
+
+
+def emulate(card: int) -> None:
+    """As `emulated`, from here to the end of the process."""
+    _FOREVER.enter_context(emulated(card))
+
+
+@contextmanager
+def emulated(card: int, counts: dict[str, Counts] | None = None) -> Iterator[list[str]]:
+    """Has kernels over tensors of the CPU run as a GPU of this compute capability would; yields the launches' names.
+
+    Args:
+        counts: gets what each kernel asks of the memory, by its name; that takes longer.
+
+    Not under `TRITON_INTERPRET`: what is interpreted cannot be compiled.
+    """
+    from triton.runtime.jit import JITFunction
+
+    launched: list[str] = []
+
+    def run(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> None:
+        name = kernel.fn.__name__
+        launched.append(name)
+        counted = None if counts is None else counts.setdefault(name, Counts())
+        launch_on(card, kernel, grid, args, kwargs, counted)
+
+    with (
+        mock.patch.object(JITFunction, "run", run),
+        mock.patch.object(tiles, "feeding", _feeding(card)),
+    ):
+        yield launched
+
+
+def _feeding(card: int) -> Callable[[torch.device], Feeding]:
+    """How a device feeds its tensor cores, where the CPU is the emulated GPU."""
+    real = tiles.feeding
+
+    def feeding(device: torch.device) -> Feeding:
+        return real(device) if device.type == "cuda" else FEEDING.get(card // 10, "warp")
+
+    feeding.cache_clear = real.cache_clear  # type: ignore[attr-defined]
+    return feeding
+
+
+def launch_on(
+    card: int,
+    kernel: Any,
+    grid: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    counts: Counts | None = None,
+) -> None:
+    """Runs one launch to its end."""
+    launch = Launch.of(kernel, args, kwargs)
+    program, shared = compiled(launch, card)
+    values = dict(zip((name for name, _ in launch.types), _bound(kernel, args, kwargs), strict=True))
+    size = _size(grid, values)
+    tensors = [value for value in values.values() if isinstance(value, Tensor)]
+    for name, value in values.items():
+        if name in launch.aligned and isinstance(value, Tensor) and value.data_ptr() % 16:
+            raise ValueError(f"{name} is not where a GPU's allocator would put it")
+    memory = GlobalMemory((tensor.untyped_storage().data_ptr(), _bytes(tensor)) for tensor in tensors)
+    numbers = [_number(values[name], kind) for name, kind in launch.types if kind != "constexpr"]
+    numbers += [np.zeros(1, np.uint64)] * (len(program.parameters) - len(numbers))  # Triton's own, unused
+    parameters = {name: number for (name, _), number in zip(program.parameters, numbers, strict=True)}
+    blocks = list(itertools.product(*(range(count) for count in reversed(size))))
+    together = max(1, LANES // program.threads)
+    for start in range(0, len(blocks), together):
+        some = [(x, y, z) for z, y, x in blocks[start : start + together]]
+        Machine(program, some, size, parameters, memory, shared, counts).run()
+
+
+def _bound(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+    import inspect
+
+    parameters = inspect.signature(kernel.fn).parameters
+    known = {name: value for name, value in kwargs.items() if name in parameters}
+    return iter(inspect.signature(kernel.fn).bind(*args, **known).arguments.values())
+
+
+def _size(
+    grid: tuple[int, ...] | Callable[[dict[str, Any]], tuple[int, ...]], values: dict[str, Any]
+) -> tuple[int, int, int]:
+    told = grid(values) if callable(grid) else grid
+    x, y, z = (*told, 1, 1)[:3]
+    return x, y, z
+
+
+def _bytes(tensor: Tensor) -> Array:
+    """The bytes of all of a tensor's storage, which views of it share."""
+    import ctypes
+
+    storage = tensor.untyped_storage()
+    whole = (ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr())
+    return np.frombuffer(whole, np.uint8)
+
+
+def _number(value: Any, kind: str) -> Array:
+    if isinstance(value, Tensor):
+        return np.array([value.data_ptr()], np.uint64)
+    return np.array([value], _NUMBERS[kind])

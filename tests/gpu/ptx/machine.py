@@ -1,0 +1,173 @@
+"""Blocks of threads, from their first instruction to their last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arithmetic import arithmetic
+from .counts import Counts
+from .exchange import WARP, exchange
+from .lanes import Lanes, Mask
+from .matrices import matrices
+from .memory import GlobalMemory, SharedMemory
+from .syntax import Instruction, Kernel, Register
+from .transfers import Transfers
+from .warpgroup import warpgroup
+
+Array: TypeAlias = NDArray[Any]
+Run: TypeAlias = Callable[[Mask], None]
+_NOTHING = {"fence", "griddepcontrol", "membar"}
+"""Instructions that order what here happens in order."""
+
+
+class Machine:
+    """Several blocks of a launch, which take each instruction together.
+
+    Threads that have gone different ways wait for each other: those who are further back in the program run first.
+
+    Args:
+        kernel: the program.
+        blocks: their places in the grid, [(x, y, z)].
+        grid: its size.
+        parameters: value of each of the kernel's parameters, an array of one element.
+        shared: bytes of shared memory of a block.
+        counts: what is added to, where somebody wants to know.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        blocks: Sequence[tuple[int, int, int]],
+        grid: tuple[int, int, int],
+        parameters: dict[str, Array],
+        memory: GlobalMemory,
+        shared: int,
+        counts: Counts | None = None,
+    ) -> None:
+        if kernel.threads % WARP:
+            raise NotImplementedError(f"blocks of {kernel.threads} threads")
+        self._kernel = kernel
+        thread = np.tile(np.arange(kernel.threads, dtype=np.uint32), len(blocks))
+        self._block_of = np.repeat(np.arange(len(blocks)), kernel.threads)
+        zero = np.zeros(len(thread), np.uint32)
+        special = {
+            "%tid.x": thread,
+            "%tid.y": zero,
+            "%tid.z": zero,
+            "%laneid": thread % np.uint32(WARP),
+            "%warpid": thread // np.uint32(WARP),
+            "%ntid.x": zero + np.uint32(kernel.threads),
+        }
+        for axis, name in enumerate("xyz"):
+            special[f"%ctaid.{name}"] = np.array([block[axis] for block in blocks], np.uint32)[self._block_of]
+            special[f"%nctaid.{name}"] = zero + np.uint32(grid[axis])
+        self._lanes = Lanes(kernel, special)
+        self._shared = SharedMemory(shared, self._block_of)
+        self._transfers = Transfers(self._lanes, memory, self._shared, parameters, counts)
+        self._counts = counts
+        self._steps = [self._step(instruction) for instruction in kernel.instructions]
+
+    def run(self) -> None:
+        """Runs all blocks to their end."""
+        count = self._lanes.count
+        running: dict[int, Array] = {0: np.ones(count, np.bool_)}
+        waiting: dict[int, Array] = {}
+        with np.errstate(all="ignore"):
+            while running or waiting:
+                if not running:
+                    running = self._released(waiting)
+                place = min(running)
+                lanes = running.pop(place)
+                if place == len(self._steps):
+                    continue
+                self._advance(place, lanes, running, waiting)
+
+    def _advance(self, place: int, lanes: Array, running: dict[int, Array], waiting: dict[int, Array]) -> None:
+        """Runs instructions of these lanes while nobody is further back."""
+        instructions, steps = self._kernel.instructions, self._steps
+        everybody = bool(lanes.all())
+        while place < len(steps):
+            if running and place >= min(running):
+                _join(running, place, lanes)
+                return
+            instruction, step = instructions[place], steps[place]
+            mask = None if everybody else lanes
+            if instruction.guard is not None:
+                name, negated = instruction.guard
+                told = self._lanes.reader(Register(name), "pred")()
+                chosen = lanes & (~told if negated else told)
+                mask = None if chosen.all() else chosen
+            match instruction.parts[0]:
+                case "bra":
+                    target = self._kernel.labels[_label(instruction)]
+                    taken = lanes if mask is None else mask
+                    if taken.any():
+                        _join(running, target, taken)
+                    lanes = lanes & ~taken
+                    if not lanes.any():
+                        return
+                    everybody = False
+                case "ret" | "exit":
+                    lanes = lanes & ~(lanes if mask is None else mask)
+                    if not lanes.any():
+                        return
+                    everybody = False
+                case "bar" | "barrier":
+                    if not everybody:
+                        _join(waiting, place, lanes)
+                        return
+                case _:
+                    if self._counts is not None:
+                        warps = np.count_nonzero(lanes.reshape(-1, WARP).any(axis=1))
+                        self._counts.instructions[instruction.parts[0]] += warps
+                    if mask is None or mask.any():
+                        try:
+                            step(mask)
+                        except Exception as error:
+                            error.add_note(f"{self._kernel.name}: {instruction.text}")
+                            raise
+            place += 1
+
+    def _released(self, waiting: dict[int, Array]) -> dict[int, Array]:
+        """Lanes past the barrier that they waited at; all of a block that have not ended are at the same one."""
+        at = np.zeros(self._lanes.count, np.int64)
+        for place, lanes in waiting.items():
+            at[lanes] = place + 1
+        for block in range(int(self._block_of.max()) + 1):
+            places = np.unique(at[(self._block_of == block) & (at > 0)])
+            if len(places) > 1:
+                raise RuntimeError("threads of a block wait at different barriers")
+        released = {place + 1: lanes for place, lanes in waiting.items()}
+        waiting.clear()
+        return released
+
+    def _step(self, instruction: Instruction) -> Run:
+        """What an instruction does to the lanes that take part."""
+        if instruction.parts[0] in ("bra", "ret", "exit", "bar", "barrier") or instruction.parts[0] in _NOTHING:
+            return lambda mask: None
+        lanes, shared, transfers = self._lanes, self._shared, self._transfers
+        found = (
+            arithmetic(instruction, lanes)
+            or transfers.maker(instruction)
+            or exchange(instruction, lanes)
+            or matrices(instruction, lanes, shared, transfers)
+            or warpgroup(instruction, lanes, shared)
+        )
+        if found is None:
+            raise NotImplementedError(instruction.text)
+        return found
+
+
+def _join(groups: dict[int, Array], place: int, lanes: Array) -> None:
+    before = groups.get(place)
+    groups[place] = lanes if before is None else before | lanes
+
+
+def _label(instruction: Instruction) -> str:
+    (target,) = instruction.operands
+    assert isinstance(target, Register)
+    return target.name

@@ -1,0 +1,207 @@
+"""Instructions of a warp over matrices, whose elements lie in registers of its lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .exchange import WARP
+from .lanes import Lanes, Mask, Read
+from .memory import SharedMemory
+from .numbers import from_bf16
+from .syntax import Instruction, Operand, Vector
+from .transfers import Transfers
+
+Array: TypeAlias = NDArray[Any]
+Run: TypeAlias = Callable[[Mask], None]
+
+_LANE = np.arange(WARP)
+_GROUP, _PLACE = _LANE // 4, _LANE % 4
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Where the elements of a matrix lie.
+
+    Attributes:
+        kind: type of an element.
+        rows, columns: of each lane's elements in the order of its registers, [32, elements].
+        shape: of the matrix.
+    """
+
+    kind: str
+    rows: Array
+    columns: Array
+    shape: tuple[int, int]
+
+    def gathered(self, reads: list[Read], count: int) -> Array:
+        """The matrices of all warps, [warps, rows, columns], of registers with one or more elements each."""
+        registers = np.stack([np.broadcast_to(read(), (count,)) for read in reads], axis=1)  # [lanes, registers]
+        elements = decoded(registers.view(_BITS[self.kind]).reshape(-1, WARP, self.rows.shape[1]), self.kind)
+        matrices = np.zeros((count // WARP, *self.shape), elements.dtype)
+        matrices[:, self.rows, self.columns] = elements
+        return matrices
+
+    def spread(self, matrices: Array) -> Array:
+        """Each lane's elements, [lanes, elements]."""
+        found: Array = matrices[:, self.rows, self.columns].reshape(-1, self.rows.shape[1])
+        return found
+
+
+_BITS = {"bf16": np.uint16, "f16": np.float16, "tf32": np.uint32, "s8": np.int8, "f32": np.float32, "s32": np.int32}
+
+
+def decoded(bits: Array, kind: str) -> Array:
+    """Elements as numbers that numpy multiplies: float32, or float64 for int8, whose sums are exact in it."""
+    if kind == "bf16":
+        return from_bf16(bits)
+    if kind == "tf32":  # the lower 13 bits of a float32 are not read
+        return (bits & np.uint32(0xFFFFE000)).view(np.float32)
+    return bits.astype(np.float64 if kind in ("s8", "s32") else np.float32)
+
+
+def _fragment(
+    kind: str, elements: int, places: Callable[[int], tuple[Array, Array]], shape: tuple[int, int]
+) -> Fragment:
+    rows, columns = zip(*(places(element) for element in range(elements)), strict=True)
+    return Fragment(kind, np.stack(rows, axis=1), np.stack(columns, axis=1), shape)
+
+
+def first_operand(kind: str) -> Fragment:
+    """16 rows of an `mma`'s first matrix."""
+    if kind == "tf32":
+        return _fragment(kind, 4, lambda e: (_GROUP + 8 * (e % 2), _PLACE + 4 * (e // 2)), (16, 8))
+    pack = 4 if kind == "s8" else 2
+    return _fragment(
+        kind,
+        4 * pack,
+        lambda e: (_GROUP + 8 * (e // pack % 2), pack * _PLACE + e % pack + 4 * pack * (e // (2 * pack))),
+        (16, 8 * pack),
+    )
+
+
+def second_operand(kind: str) -> Fragment:
+    """Eight columns of an `mma`'s second matrix."""
+    if kind == "tf32":
+        return _fragment(kind, 2, lambda e: (_PLACE + 4 * e, _GROUP), (8, 8))
+    pack = 4 if kind == "s8" else 2
+    return _fragment(
+        kind, 2 * pack, lambda e: (pack * _PLACE + e % pack + 4 * pack * (e // pack), _GROUP), (8 * pack, 8)
+    )
+
+
+def result(kind: str, columns: int = 8) -> Fragment:
+    """16 rows of the sums."""
+    return _fragment(
+        kind,
+        columns // 2,
+        lambda e: (_GROUP + 8 * (e // 2 % 2), 2 * _PLACE + e % 2 + 8 * (e // 4)),
+        (16, columns),
+    )
+
+
+def matrices(instruction: Instruction, lanes: Lanes, shared: SharedMemory, transfers: Transfers) -> Run | None:
+    """What an instruction does; None for instructions of other kinds."""
+    match instruction.parts[0]:
+        case "mma":
+            return _multiply(instruction, lanes)
+        case "ldmatrix":
+            return _load(instruction, lanes, shared, transfers)
+        case "stmatrix":
+            return _store(instruction, lanes, shared, transfers)
+    return None
+
+
+def whole(mask: Mask, what: str) -> None:
+    """All lanes must take part: what some warps alone do is not needed here."""
+    if mask is not None and not (mask.reshape(-1, WARP).all(axis=1) == mask.reshape(-1, WARP).any(axis=1)).all():
+        raise RuntimeError(f"a part of a warp runs {what}")
+
+
+def items(operand: Operand) -> tuple[Operand, ...]:
+    """The registers of a vector, or the one there is."""
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _multiply(instruction: Instruction, lanes: Lanes) -> Run:
+    """`mma.m16n8`: 16 rows times 8 columns, plus what was there."""
+    shape, (to_kind, a_kind, b_kind, c_kind) = instruction.parts[3], instruction.parts[-4:]
+    a_at, b_at, c_at = first_operand(a_kind), second_operand(b_kind), result(c_kind)
+    if shape != f"m16n8k{a_at.shape[1]}" or to_kind != c_kind or a_kind != b_kind or c_kind not in ("f32", "s32"):
+        raise NotImplementedError(instruction.text)
+    to, a, b, c = (items(operand) for operand in instruction.operands)
+    writes = [lanes.writer(item, c_kind) for item in to]
+    a_reads, b_reads = ([lanes.reader(item, "b32") for item in part] for part in (a, b))
+    c_reads = [lanes.reader(item, c_kind) for item in c]
+
+    def run(mask: Mask) -> None:
+        whole(mask, "mma")
+        product = a_at.gathered(a_reads, lanes.count) @ b_at.gathered(b_reads, lanes.count)
+        sums = c_at.spread(product + c_at.gathered(c_reads, lanes.count))
+        kept = saturated(sums) if c_kind == "s32" else sums
+        for place, write in enumerate(writes):
+            write(np.ascontiguousarray(kept[:, place]), mask)
+
+    return run
+
+
+def saturated(sums: Array) -> Array:
+    """int32, the largest or smallest where there is no room."""
+    return np.clip(sums, -(2**31), 2**31 - 1).astype(np.int32)
+
+
+def _load(instruction: Instruction, lanes: Lanes, shared: SharedMemory, transfers: Transfers) -> Run:
+    """`ldmatrix`: 8 rows of 16 bytes for each register, their addresses from eight lanes each."""
+    if instruction.parts[3] != "m8n8" or instruction.parts[-1] != "b16":
+        raise NotImplementedError(instruction.text)
+    count = int(instruction.parts[4][1:])
+    transposed = "trans" in instruction.parts
+    writes = [lanes.writer(item, "b32") for item in items(instruction.operands[0])]
+    address = transfers.address(instruction.operands[1], "u32")
+    lane = np.arange(lanes.count)
+
+    def run(mask: Mask) -> None:
+        whole(mask, "ldmatrix")
+        active = transfers.active(mask)
+        givers = active[active % WARP < 8 * count]
+        rows = np.zeros((lanes.count, 8), np.uint16)
+        transfers.count(instruction, givers, address()[givers], 16, is_shared=True)
+        rows[givers] = shared.load(givers, address()[givers], 2, 8)
+        for place, write in enumerate(writes):
+            matrix = rows.reshape(-1, WARP, 8)[:, 8 * place : 8 * place + 8]  # [warps, 8, 8]
+            matrix = matrix.transpose(0, 2, 1) if transposed else matrix
+            pairs = np.ascontiguousarray(matrix).view(np.uint32)  # [warps, 8, 4]
+            write(pairs[lane // WARP, _GROUP[lane % WARP], _PLACE[lane % WARP]], mask)
+
+    return run
+
+
+def _store(instruction: Instruction, lanes: Lanes, shared: SharedMemory, transfers: Transfers) -> Run:
+    """`stmatrix`: the other way round."""
+    if instruction.parts[3] != "m8n8" or instruction.parts[-1] != "b16":
+        raise NotImplementedError(instruction.text)
+    count = int(instruction.parts[4][1:])
+    transposed = "trans" in instruction.parts
+    reads = [lanes.reader(item, "b32") for item in items(instruction.operands[1])]
+    address = transfers.address(instruction.operands[0], "u32")
+    lane = np.arange(lanes.count)
+
+    def run(mask: Mask) -> None:
+        whole(mask, "stmatrix")
+        active = transfers.active(mask)
+        givers = active[active % WARP < 8 * count]
+        rows = np.zeros((lanes.count, 8), np.uint16)
+        for place, read in enumerate(reads):
+            pairs = np.zeros((lanes.count // WARP, 8, 4), np.uint32)
+            pairs[lane // WARP, _GROUP[lane % WARP], _PLACE[lane % WARP]] = read()
+            matrix = pairs.view(np.uint16)
+            matrix = matrix.transpose(0, 2, 1) if transposed else matrix
+            rows.reshape(-1, WARP, 8)[:, 8 * place : 8 * place + 8] = matrix
+        transfers.count(instruction, givers, address()[givers], 16, is_shared=True)
+        shared.store(givers, address()[givers], rows[givers])
+
+    return run

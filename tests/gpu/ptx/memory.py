@@ -1,0 +1,175 @@
+"""Memory of a GPU: what was allocated, and what the blocks of a launch share, each access within its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+
+
+class MemoryFault(Exception):
+    """An access outside what is allocated, or not at a multiple of its size: on a GPU, the end of the context."""
+
+
+class GlobalMemory:
+    """Allocations by their addresses.
+
+    Args:
+        allocations: address, and bytes, which are read and written in place.
+    """
+
+    def __init__(self, allocations: Iterable[tuple[int, Array]]) -> None:
+        by_address = sorted({address: memory for address, memory in allocations if len(memory)}.items())
+        self._starts = np.array([address for address, _ in by_address], np.uint64)
+        self._ends = np.array([address + len(memory) for address, memory in by_address], np.uint64)
+        self._memories = [memory for _, memory in by_address]
+
+    def load(self, addresses: Array, width: int, count: int) -> Array:
+        """`count` values of `width` bytes at each address, [lanes, count], unsigned."""
+        values = np.zeros((len(addresses), count), f"u{width}")
+        for at, memory, places in self._found(addresses, width, count):
+            values[at] = memory[places]
+        return values
+
+    def store(self, addresses: Array, values: Array) -> None:
+        """Writes [lanes, count] unsigned values; where lanes write to one place, the last one's stay."""
+        width, count = values.dtype.itemsize, values.shape[1]
+        for at, memory, places in self._found(addresses, width, count):
+            memory[places] = values[at]
+
+    def _found(self, addresses: Array, width: int, count: int) -> Iterable[tuple[Any, Array, Array]]:
+        """Lanes, the allocation that they access, and the places there, [lanes, count]."""
+        size = np.uint64(width * count)
+        if len(self._starts) == 0:
+            raise MemoryFault("nothing is allocated")
+        which = np.searchsorted(self._starts, addresses, side="right").astype(np.int64) - 1
+        outside = (which < 0) | (addresses + size > self._ends[which])
+        if outside.any():
+            lane = int(np.argmax(outside))
+            raise MemoryFault(
+                f"{outside.sum()} lanes are outside of all allocations, lane {lane}: {self._told(addresses[lane])}"
+            )
+        if (addresses % size).any():
+            raise MemoryFault(f"an address is no multiple of {size}")
+        for number in np.unique(which):
+            at = slice(None) if (which == number).all() else np.flatnonzero(which == number)
+            first = (addresses[at] - self._starts[number]) // np.uint64(width)
+            memory = self._memories[number]
+            usable = len(memory) // width * width
+            yield at, memory[:usable].view(f"u{width}"), first.astype(np.int64)[:, None] + np.arange(count)
+
+    def _told(self, address: np.uint64) -> str:
+        near = min(self._ends, key=lambda end: abs(int(end) - int(address)))
+        return f"{int(address):#x}, {int(address) - int(near)} bytes from an end"
+
+
+class SharedMemory:
+    """Shared memory of several blocks.
+
+    Args:
+        nbytes: of each block.
+        block_of: the block that each lane belongs to.
+    """
+
+    def __init__(self, nbytes: int, block_of: Array) -> None:
+        self.nbytes = nbytes
+        self._pitch = -(-nbytes // 16) * 16
+        self._base = block_of.astype(np.int64) * self._pitch
+        self._bytes = np.zeros(self._pitch * (int(block_of.max()) + 1), np.uint8)
+
+    def load(self, lanes: Array, addresses: Array, width: int, count: int) -> Array:
+        """`count` values of `width` bytes for each of these lanes at its address, [lanes, count], unsigned."""
+        places = self._places(lanes, addresses, width, count)
+        return self._bytes.view(f"u{width}")[places]
+
+    def store(self, lanes: Array, addresses: Array, values: Array) -> None:
+        """Writes [lanes, count] unsigned values; where lanes write to one place, the last one's stay."""
+        places = self._places(lanes, addresses, values.dtype.itemsize, values.shape[1])
+        self._bytes.view(values.dtype)[places] = values
+
+    def gather(self, lane: int, places: Array) -> Array:
+        """Bytes of the block that a lane belongs to, at places of any shape."""
+        if places.size and not 0 <= int(places.min()) <= int(places.max()) < self.nbytes:
+            raise MemoryFault(f"a matrix is read outside of {self.nbytes} bytes of shared memory")
+        return self._bytes[self._base[lane] + places]
+
+    def _places(self, lanes: Array, addresses: Array, width: int, count: int) -> Array:
+        addresses, size = addresses.astype(np.int64), width * count
+        if len(addresses) and not 0 <= int(addresses.min()) <= int(addresses.max()) <= self.nbytes - size:
+            raise MemoryFault(
+                f"shared memory of {self.nbytes} bytes is accessed at {addresses.min()} to {addresses.max()}"
+            )
+        if (addresses % size).any():
+            raise MemoryFault(f"an address of shared memory is no multiple of {size}")
+        return ((self._base[lanes] + addresses) // width)[:, None] + np.arange(count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    lanes: Array
+    group: Array
+    to: Array
+    source: Array
+    read: Array
+    nbytes: int
+
+
+class Copies:
+    """Asynchronous copies to shared memory, which are done when they are waited for and not before.
+
+    Until then there is NaN where they will be written, in bf16 as in fp32: whoever reads too early sees it.
+    """
+
+    def __init__(self, memory: GlobalMemory, shared: SharedMemory, lanes: int) -> None:
+        self._memory = memory
+        self._shared = shared
+        self._committed = np.zeros(lanes, np.int64)
+        self._pending: list[_Copy] = []
+
+    def start(self, lanes: Array, to: Array, source: Array, nbytes: int, read: Array) -> None:
+        """Begins to copy `read` bytes for each lane, and zeros for the rest of `nbytes`."""
+        self._memory.load(source[read != 0], 4, nbytes // 4)  # an address that is wrong is one from the start
+        self._shared.store(lanes, to, np.full((len(lanes), nbytes), 0xFF, np.uint8).view("u4"))
+        self._pending.append(_Copy(lanes, self._committed[lanes], to, source, read, nbytes))
+
+    def commit(self, lanes: Array) -> None:
+        """Ends the group of copies of these lanes."""
+        self._committed[lanes] += 1
+
+    def wait(self, lanes: Array, count: int) -> None:
+        """Completes all groups of these lanes but the last `count`."""
+        waiting = np.zeros(len(self._committed), np.bool_)
+        waiting[lanes] = True
+        left = []
+        for copy in self._pending:
+            done = waiting[copy.lanes] & (copy.group < self._committed[copy.lanes] - count)
+            if done.any():
+                self._complete(copy, done)
+            if not done.all():
+                rest = ~done
+                left.append(
+                    _Copy(
+                        copy.lanes[rest],
+                        copy.group[rest],
+                        copy.to[rest],
+                        copy.source[rest],
+                        copy.read[rest],
+                        copy.nbytes,
+                    )
+                )
+        self._pending = left
+
+    def _complete(self, copy: _Copy, done: Array) -> None:
+        values = np.zeros((int(done.sum()), copy.nbytes), np.uint8)
+        source, read = copy.source[done], copy.read[done]
+        if ((read != 0) & (read != copy.nbytes)).any():
+            raise MemoryFault("a copy reads a part of its bytes, which no kernel here does")
+        full = np.flatnonzero(read)
+        if len(full):
+            values[full] = self._memory.load(source[full], 4, copy.nbytes // 4).view(np.uint8)
+        self._shared.store(copy.lanes[done], copy.to[done], values.view("u4"))

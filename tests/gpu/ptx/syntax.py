@@ -1,0 +1,160 @@
+"""The text of a compiled kernel, taken apart."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+_COMMENT = re.compile(r"//[^\n]*")
+_INSTRUCTION = re.compile(r"(?:@(!?)(%?\w+)\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
+_SKIPPED = (".loc", ".file", ".pragma", ".version", ".target", ".address_size", ".extern", ".global", ".section")
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A register or a special register, by its name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A constant, as the bits of it: an integer, or a float's."""
+
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """Several operands in braces."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Memory at a register, a parameter or a symbol, so many bytes on."""
+
+    base: str
+    offset: int
+
+
+Operand: TypeAlias = Register | Number | Vector | Address
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction.
+
+    Attributes:
+        parts: its name, taken apart at the dots.
+        guard: the predicate that lets a thread take part, and whether it must be false.
+    """
+
+    parts: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    guard: tuple[str, bool] | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel.
+
+    Attributes:
+        parameters: name and type of each.
+        registers: kind of each register by its name, or by its prefix where the kernel has a range of them.
+        labels: which instruction follows each.
+        threads: of a block.
+    """
+
+    name: str
+    parameters: tuple[tuple[str, str], ...]
+    registers: dict[str, str]
+    instructions: tuple[Instruction, ...]
+    labels: dict[str, int]
+    threads: int
+
+    def kind_of(self, register: str) -> str:
+        """`pred`, `b16`, `b32` or `b64`."""
+        return self.registers.get(register) or self.registers[register.rstrip("0123456789")]
+
+
+def parse(text: str) -> Kernel:
+    """The one kernel of a PTX module."""
+    text = _COMMENT.sub("", text)
+    header, _, body = text.partition("{")
+    text = re.sub(r"^\s*\.global[^;]*;", "", text, flags=re.MULTILINE)  # strings of a library, which no kernel reads
+    header, _, body = text.partition("\n{")
+    name = re.search(r"\.entry\s+(\w+)", header)
+    threads = re.search(r"\.reqntid\s+(\d+)", header)
+    if name is None or threads is None:
+        raise ValueError("this is no PTX of one kernel that says how many threads a block has")
+    parameters = tuple((found[1], found[0]) for found in re.findall(r"\.param\s+\.(\w+)[^,)]*?(\w+)\s*[,)\n]", header))
+    body = body.partition("$L__func_end")[0]
+    registers: dict[str, str] = {}
+    labels: dict[str, int] = {}
+    instructions: list[Instruction] = []
+    for statement in _statements(body):
+        if statement.startswith(".reg"):
+            _declare(statement, registers)
+        elif statement.endswith(":"):
+            labels[statement[:-1]] = len(instructions)
+        elif not statement.startswith(_SKIPPED):
+            instructions.append(_instruction(statement))
+    return Kernel(name[1], parameters, registers, tuple(instructions), labels, int(threads[1]))
+
+
+def _statements(body: str) -> list[str]:
+    """Declarations, labels and instructions in order; braces of scopes are dropped, as their names do not clash."""
+    found = []
+    for line in re.split(r";|\n(?=\s*[$\w]+:)", body):
+        rest = line.strip()
+        while match := re.match(r"([$\w]+:)\s*|[{}]\s*|\.loc[^\n]*\n?\s*|\.pragma[^\n]*\n?\s*", rest):
+            if match[1]:
+                found.append(match[1])
+            rest = rest[match.end() :]
+        if rest:
+            found.append(" ".join(rest.split()))
+    return found
+
+
+def _declare(statement: str, registers: dict[str, str]) -> None:
+    match = re.fullmatch(r"\.reg\s+\.(\w+)\s+(.*)", statement)
+    assert match is not None, statement
+    kind = {"u16": "b16", "s16": "b16", "u32": "b32", "s32": "b32", "f32": "b32", "u64": "b64", "f64": "b64"}
+    for name in match[2].split(","):
+        registers[re.sub(r"<\d+>", "", name.strip())] = kind.get(match[1], match[1])
+
+
+def _instruction(statement: str) -> Instruction:
+    match = _INSTRUCTION.fullmatch(statement)
+    if match is None:
+        raise ValueError(f"no instruction: {statement}")
+    guard = (match[2], match[1] == "!") if match[2] else None
+    return Instruction(tuple(match[3].split(".")), _operands(match[4]), guard, statement)
+
+
+def _operands(text: str) -> tuple[Operand, ...]:
+    found, depth, start = [], 0, 0
+    for place, character in enumerate(text + ","):
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            if item := text[start:place].strip():
+                found.append(_operand(item))
+            start = place + 1
+    return tuple(found)
+
+
+def _operand(text: str) -> Operand:
+    if text.startswith("{"):
+        return Vector(_operands(text[1:-1]))
+    if text.startswith("["):
+        base, _, offset = (part.strip() for part in text[1:-1].partition("+"))
+        return Address(base, int(offset or "0", 0))
+    if re.fullmatch(r"0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}", text):
+        return Number(int(text[2:], 16))
+    if re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+)U?", text):
+        return Number(int(text.rstrip("U"), 0))
+    return Register(text)

@@ -1,0 +1,51 @@
+"""What Triton compiles, run on the emulated GPU; in processes of their own, since here kernels are interpreted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.gpu.kernels import HAS_CARD, needs_triton
+
+pytestmark = [needs_triton, pytest.mark.skipif(HAS_CARD, reason="there is a real one")]
+
+
+def emulated(card: int, script: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script whose kernels run as on such a GPU."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["EMULATED_GPU"] = str(card)
+    command = [sys.executable, "-c", f"import tests.gpu.kernels\n{script}"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+TRIAL = """
+import torch
+from quant.cuda import support
+print(support._trial(torch.device("cpu")))
+"""
+
+
+@pytest.mark.parametrize("card", [86, 90, 120])
+def test_weights_are_decoded_bit_for_bit(card: int) -> None:
+    """The launches that decide whether kernels are used at all: rows to int8, products with nf4 and int8 in bf16."""
+    done = emulated(card, TRIAL)
+    assert done.stdout == "None\n", done.stdout + done.stderr
+
+
+OUTSIDE = """
+import torch
+from tests.gpu.ptx.small_kernels import copy_kernel
+there = torch.arange(64, dtype=torch.int32)
+copy_kernel[(1,)](there, torch.zeros(64, dtype=torch.int32), 64, BLOCK=64)
+copy_kernel[(1,)](there, torch.zeros(60, dtype=torch.int32), 64, BLOCK=64)
+"""
+
+
+def test_a_kernel_that_writes_too_far_is_found() -> None:
+    """Which Triton's interpreter does without a word."""
+    done = emulated(86, OUTSIDE)
+    assert done.returncode and "MemoryFault" in done.stderr, done.stderr
+    assert "copy_kernel: " in done.stderr and "st.global" in done.stderr

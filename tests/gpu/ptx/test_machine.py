@@ -1,0 +1,294 @@
+"""The emulated GPU, by small programs of its own; that it runs what Triton compiles is tested in `test_gpu`."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.gpu.ptx.machine import Machine
+from tests.gpu.ptx.memory import GlobalMemory, MemoryFault
+from tests.gpu.ptx.numbers import from_bf16, to_bf16
+from tests.gpu.ptx.syntax import parse
+from tests.gpu.ptx.warpgroup import places
+
+THREADS = 64
+START = 0x10000
+"""Where the input of a program is; behind it is what it writes."""
+
+U32 = st.integers(0, 2**32 - 1)
+
+
+def run(body: str, data: NDArray[np.uint32] | None = None, *, blocks: int = 1) -> NDArray[np.uint32]:
+    """What a program writes, one number a thread: it finds its thread in %r1, and in %r2 that thread's number."""
+    count = THREADS * blocks
+    given = np.zeros(count, np.uint32) if data is None else np.resize(data, count).astype(np.uint32)
+    written = np.zeros(count, np.uint32)
+    text = f"""
+.visible .entry probe(
+	.param .u64 .ptr .global .align 1 probe_param_0
+)
+.reqntid {THREADS}
+{{
+	.reg .pred 	%p<9>;
+	.reg .b16 	%rs<9>;
+	.reg .b32 	%r<29>;
+	.reg .b64 	%rd<9>;
+$L__func_begin0:
+	mov.u32 	%r1, %tid.x;
+	mov.u32 	%r27, %ctaid.x;
+	mad.lo.s32 	%r26, %r27, {THREADS}, %r1;
+	ld.param.b64 	%rd1, [probe_param_0];
+	mad.wide.u32 	%rd2, %r26, 4, %rd1;
+	ld.global.b32 	%r2, [%rd2];
+{body}
+	st.global.b32 	[%rd2+{4 * count}], %r28;
+	ret;
+$L__func_end0:
+}}
+"""
+    memory = GlobalMemory([(START, given.view(np.uint8)), (START + 4 * count, written.view(np.uint8))])
+    places_in_grid = [(block, 0, 0) for block in range(blocks)]
+    parameters = {"probe_param_0": np.array([START], np.uint64)}
+    Machine(parse(text), places_in_grid, (blocks, 1, 1), parameters, memory, 1024).run()
+    return written
+
+
+def floats(*values: float) -> NDArray[np.uint32]:
+    return np.array(values, np.float32).view(np.uint32)
+
+
+@given(first=U32, second=U32, digits=st.lists(st.integers(0, 15), min_size=4, max_size=4))
+def test_bytes_are_permuted(first: int, second: int, digits: list[int]) -> None:
+    choice = sum(digit << 4 * place for place, digit in enumerate(digits))
+    found = run(f"prmt.b32 %r28, %r2, {second}, {choice};", np.array([first]))[0]
+    pool = [*first.to_bytes(4, "little"), *second.to_bytes(4, "little")]
+    expected = [(255 if pool[d & 7] & 128 else 0) if d & 8 else pool[d & 7] for d in digits]
+    assert list(int(found).to_bytes(4, "little")) == expected
+
+
+@given(value=U32, place=st.integers(0, 31), count=st.integers(1, 32))
+def test_bits_are_extracted(value: int, place: int, count: int) -> None:
+    count = min(count, 32 - place)
+    bits = value >> place & (1 << count) - 1
+    signed = (bits - (1 << count) if bits >> count - 1 else bits) % 2**32
+    assert run(f"bfe.u32 %r28, %r2, {place}, {count};", np.array([value]))[0] == bits
+    assert run(f"bfe.s32 %r28, %r2, {place}, {count};", np.array([value]))[0] == signed
+
+
+def test_shifts_by_more_than_there_are_bits() -> None:
+    value = np.array([0x80000001])
+    assert run("shl.b32 %r28, %r2, 32;", value)[0] == 0
+    assert run("shr.u32 %r28, %r2, 40;", value)[0] == 0
+    assert run("shr.s32 %r28, %r2, 40;", value)[0] == 0xFFFFFFFF
+
+
+@pytest.mark.parametrize(
+    ("instruction", "source"),
+    [
+        ("shfl.sync.bfly.b32 %r28, %r2, 5, 31, -1;", lambda lane: lane ^ 5),
+        ("shfl.sync.up.b32 %r28, %r2, 3, 0, -1;", lambda lane: lane - 3 if lane >= 3 else lane),
+        ("shfl.sync.down.b32 %r28, %r2, 3, 31, -1;", lambda lane: lane + 3 if lane < 29 else lane),
+        ("shfl.sync.idx.b32 %r28, %r2, 18, 0x101f, -1;", lambda lane: lane // 16 * 16 + 2),
+        ("shfl.sync.idx.b32 %r28, %r2, %r1, 31, -1;", lambda lane: lane),
+    ],
+)
+def test_lanes_of_a_warp_exchange_numbers(instruction: str, source: object) -> None:
+    assert callable(source)
+    data = np.arange(THREADS, dtype=np.uint32) + 7
+    expected = [data[lane // 32 * 32 + source(lane % 32)] for lane in range(THREADS)]
+    assert run(instruction, data).tolist() == expected
+
+
+def test_an_exchange_with_lanes_that_are_elsewhere_is_refused() -> None:
+    body = """
+	setp.lt.u32 %p1, %r1, 5;
+	@%p1 bra $L__there;
+	shfl.sync.bfly.b32 %r28, %r2, 1, 31, -1;
+$L__there:
+"""
+    with pytest.raises(RuntimeError, match="elsewhere"):
+        run(body)
+
+
+def test_votes_and_sums_of_a_warp() -> None:
+    data = np.arange(THREADS, dtype=np.uint32)
+    odd = "and.b32 %r3, %r2, 1; setp.ne.b32 %p1, %r3, 0; vote.sync.ballot.b32 %r28, %p1, -1;"
+    assert set(run(odd, data).tolist()) == {0xAAAAAAAA}
+    sums = run("redux.sync.add.s32 %r28, %r2, -1;", data)
+    assert sums[0] == sum(range(32)) and sums[32] == sum(range(32, 64))
+
+
+@given(values=st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=8))
+def test_rounding_to_bf16_is_that_of_torch(values: list[float]) -> None:
+    single = np.array(values, np.float32)
+    expected = torch.tensor(single).bfloat16().float().numpy()
+    assert np.array_equal(from_bf16(to_bf16(single)), expected)
+
+
+@given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=3, max_size=3))
+def test_a_fused_product_in_bf16_is_rounded_once(values: list[float]) -> None:
+    bits = to_bf16(np.array(values, np.float32)).astype(np.uint32)
+    a, b, c = from_bf16(bits).tolist()
+    both = " ".join(f"mov.b16 %rs{place}, {number};" for place, number in enumerate(bits.tolist(), 1))
+    found = int(run(f"{both} fma.rn.bf16 %rs4, %rs1, %rs2, %rs3; cvt.u32.u16 %r28, %rs4;")[0])
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    near = [from_bf16(np.array([found + step], np.uint16))[0] for step in (-1, 0, 1) if 0 <= found + step < 2**16]
+    error = abs(Fraction(float(from_bf16(np.array([found], np.uint16))[0])) - exact)
+    assert error == min(abs(Fraction(float(value)) - exact) for value in near if np.isfinite(value))
+
+
+def test_floats_become_integers_toward_zero_and_within_their_range() -> None:
+    data = floats(-1.9, 1.9, 3e9, -3e9, float("nan"))
+    found = run("cvt.rzi.s32.f32 %r28, %r2;", data)[:5].view(np.int32)
+    assert found.tolist() == [-1, 1, 2**31 - 1, -(2**31), 0]
+
+
+def test_a_small_integer_in_a_register_keeps_its_sign() -> None:
+    found = run("cvt.s8.s32 %rs1, %r2; cvt.rn.f32.s16 %r28, %rs1;", np.array([0x1FF, 0x17F]))
+    assert found[:2].view(np.float32).tolist() == [-1.0, 127.0]
+
+
+def test_comparisons_with_nan() -> None:
+    data = floats(float("nan"), 1.0)
+    assert run("setp.lt.f32 %p1, %r2, 0f40000000; selp.b32 %r28, 1, 0, %p1;", data)[:2].tolist() == [0, 1]
+    assert run("setp.ltu.f32 %p1, %r2, 0f40000000; selp.b32 %r28, 1, 0, %p1;", data)[:2].tolist() == [1, 1]
+    assert run("max.f32 %r28, %r2, 0f40000000;", data)[:2].view(np.float32).tolist() == [2.0, 2.0]
+
+
+LOOP = """
+	mov.b32 %r28, 0;
+$L__again:
+	add.s32 %r28, %r28, 1;
+	setp.lt.u32 %p1, %r28, %r2;
+	@%p1 bra $L__again;
+	add.s32 %r28, %r28, 100;
+"""
+
+
+def test_threads_go_round_a_loop_as_often_as_each_needs() -> None:
+    data = np.arange(1, 2 * THREADS + 1, dtype=np.uint32) % 7 + 1
+    assert run(LOOP, data, blocks=2).tolist() == (data + 100).tolist()
+
+
+EXCHANGED = """
+	shl.b32 %r3, %r1, 2;
+	xor.b32 %r4, %r3, 128;
+	{first}
+	st.shared.b32 [%r3], %r2;
+	{second}
+	ld.shared.b32 %r28, [%r4];
+"""
+
+
+def test_a_barrier_is_waited_for_by_threads_that_come_by_different_ways() -> None:
+    """Two warps, one of which comes late, read each other's numbers."""
+    late = "setp.lt.u32 %p1, %r1, 32; @%p1 bra $L__early; add.s32 %r2, %r2, 1;\n$L__early:\n"
+    data = np.arange(THREADS, dtype=np.uint32) * 2
+    found = run(EXCHANGED.format(first=late, second="bar.sync 0;"), data)
+    assert found.tolist() == [*(data[32:] + 1), *data[:32]]
+
+
+def test_blocks_have_shared_memory_of_their_own() -> None:
+    data = np.arange(2 * THREADS, dtype=np.uint32)
+    found = run(EXCHANGED.format(first="", second="bar.sync 0;"), data, blocks=2)
+    assert found.tolist() == (data ^ 32).tolist()
+
+
+def test_an_atomic_sum_gives_each_thread_what_was_there() -> None:
+    body = "st.shared.b32 [16], 0; bar.sync 0; atom.shared.add.u32 %r28, [16], 2;"
+    assert sorted(run(body).tolist()) == list(range(0, 2 * THREADS, 2))
+
+
+COPY = """
+	shl.b32 %r3, %r1, 2;
+	cp.async.ca.shared.global [ %r3 + 0 ], [ %rd2 + 0 ], 0x4, {read};
+	cp.async.commit_group;
+	{wait}
+	ld.shared.b32 %r28, [%r3];
+"""
+
+
+def test_a_copy_is_there_when_it_has_been_waited_for() -> None:
+    data = np.arange(THREADS, dtype=np.uint32)
+    assert run(COPY.format(wait="cp.async.wait_group 0;", read=4), data).tolist() == data.tolist()
+    assert not run(COPY.format(wait="cp.async.wait_group 0;", read=0), data).any(), "what is masked is zero"
+
+
+@pytest.mark.parametrize("wait", ["", "cp.async.wait_group 1;"])
+def test_who_reads_a_copy_too_early_reads_nan(wait: str) -> None:
+    found = run(COPY.format(wait=wait, read=4), np.arange(THREADS, dtype=np.uint32))
+    assert np.isnan(found.view(np.float32)).all()
+    assert np.isnan(from_bf16(found.astype(np.uint16))).all()
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        f"ld.global.b32 %r28, [%rd2+{8 * THREADS}];",
+        "ld.global.b32 %r28, [%rd2+-4];",
+        f"st.global.v2.b32 [%rd1+{8 * THREADS - 4}], {{ %r1, %r2 }};",
+        "add.s64 %rd3, %rd2, 2; ld.global.b32 %r28, [%rd3];",
+        "ld.shared.b32 %r28, [1024];",
+        "ld.shared.b32 %r28, [6];",
+        "mov.b32 %r3, -4; st.shared.b32 [%r3], %r2;",
+        f"add.s64 %rd3, %rd1, {8 * THREADS}; cp.async.ca.shared.global [ 0 + 0 ], [ %rd3 + 0 ], 0x4, 4;",
+    ],
+    ids=["behind", "before", "half behind", "between", "shared", "shared, between", "shared, before", "by a copy"],
+)
+def test_no_access_is_outside_of_what_is_allocated(access: str) -> None:
+    with pytest.raises(MemoryFault):
+        run(access + " mov.b32 %r28, 0;")
+
+
+def test_lanes_that_a_predicate_excludes_access_nothing() -> None:
+    guarded = f"setp.eq.b32 %p1, %r1, 99; mov.b32 %r28, 3; @%p1 ld.global.b32 %r28, [%rd2+{8 * THREADS}];"
+    assert set(run(guarded).tolist()) == {3}
+
+
+@pytest.mark.parametrize(
+    "what", ["frobnicate.b32 %r28, %r2;", "cvt.rp.f32.s32 %r28, %r2;", "prmt.b32.b4e %r28, %r2, 0, 0;"]
+)
+def test_unknown_instructions_are_refused(what: str) -> None:
+    with pytest.raises(NotImplementedError):
+        run(what)
+
+
+def test_what_was_never_written_is_nan() -> None:
+    assert np.isnan(run("mov.b32 %r28, %r9;").view(np.float32)).all()
+
+
+def test_a_matrix_product_of_a_warp() -> None:
+    """Rows of 16 bytes through shared memory, as kernels have them: `ldmatrix` deals them as `mma` wants them."""
+    body = """
+	shl.b32 %r3, %r1, 2;
+	st.shared.b32 [%r3], %r2;
+	bar.sync 0;
+	and.b32 %r4, %r1, 7;
+	shl.b32 %r5, %r4, 4;
+	ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r6}, [%r5];
+	mov.b32 %r7, 0;
+	mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+		{%r8, %r9, %r10, %r11}, {%r6, %r7, %r7, %r7}, {%r6, %r7}, {%r7, %r7, %r7, %r7};
+	mov.b32 %r28, %r8;
+"""
+    numbers = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+    bits = to_bf16(numbers).reshape(-1).view(np.uint32)
+    found = run(body, np.resize(bits, THREADS)).view(np.float32)[:32].reshape(8, 4)
+    rounded = from_bf16(to_bf16(numbers))
+    assert np.allclose(found, (rounded @ rounded.T)[:, ::2], atol=1e-5)
+
+
+@given(start=st.integers(0, 7).map(lambda block: 1024 * block), mode=st.sampled_from([(1, 128), (2, 64), (3, 32)]))
+def test_rows_of_a_swizzled_matrix_keep_their_bytes(start: int, mode: tuple[int, int]) -> None:
+    """Eight rows are a pattern of eight times its width, in which every byte has a place of its own."""
+    code, width = mode
+    descriptor = start >> 4 | (8 * width >> 4) << 32 | code << 62
+    found = places(descriptor, 16, width // 2, 2, transposed=False) - start
+    assert sorted(found.ravel().tolist()) == list(range(0, 16 * width, 2))
+    assert (found[:8] < 8 * width).all() and (found // width % 8 == np.arange(16)[:, None] % 8).all()

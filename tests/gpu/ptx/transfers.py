@@ -1,0 +1,169 @@
+"""Instructions between registers and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .counts import Counts
+from .lanes import TYPES, Lanes, Mask, Read
+from .memory import Copies, GlobalMemory, SharedMemory
+from .syntax import Address, Instruction, Number, Operand, Register, Vector
+
+Array: TypeAlias = NDArray[Any]
+Run: TypeAlias = Callable[[Mask], None]
+CACHE_HINTS = {"L1", "L2", "nc", "relaxed", "gpu", "cta", "acq_rel", "evict_first", "evict_last", "no_allocate"}
+
+
+class Transfers:
+    """Loads, stores, sums in place and asynchronous copies of the lanes of a launch."""
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        memory: GlobalMemory,
+        shared: SharedMemory,
+        parameters: dict[str, Array],
+        counts: Counts | None = None,
+    ) -> None:
+        self._lanes = lanes
+        self._counts = counts
+        self._memory = memory
+        self._shared = shared
+        self._parameters = parameters
+        self._copies = Copies(memory, shared, lanes.count)
+        self._all = np.arange(lanes.count)
+        self._makers = {"ld": self._load, "st": self._store, "atom": self._sum, "red": self._sum, "cp": self._copy}
+
+    def maker(self, instruction: Instruction) -> Run | None:
+        """What an instruction does; None for instructions of other kinds."""
+        make = self._makers.get(instruction.parts[0])
+        return None if make is None else make(instruction)
+
+    def active(self, mask: Mask) -> Array:
+        """Numbers of the lanes that take part."""
+        return self._all if mask is None else np.flatnonzero(mask)
+
+    def count(self, instruction: Instruction, lanes: Array, addresses: Array, nbytes: int, *, is_shared: bool) -> None:
+        """Counts an access, where that is wanted."""
+        if self._counts is None or not len(lanes):
+            return
+        if is_shared:
+            self._counts.shared(instruction.text, lanes, addresses, nbytes)
+        else:
+            self._counts.memory(lanes, addresses, nbytes)
+
+    def address(self, operand: Operand, kind: str) -> Read:
+        """The address that an operand names, for each lane."""
+        if not isinstance(operand, Address):
+            raise TypeError(f"no address: {operand}")
+        if operand.base.lstrip("-").isdigit():
+            base: Read = self._lanes.reader(Number(int(operand.base)), kind)
+        else:
+            base = self._lanes.reader(Register(operand.base), kind)
+        offset = np.dtype(TYPES[kind]).type(operand.offset % 2 ** (32 if kind == "u32" else 64))
+        count = self._lanes.count
+        return lambda: np.broadcast_to(base() + offset, (count,))
+
+    def _load(self, instruction: Instruction) -> Run:
+        to, source = instruction.operands[:2]
+        kind, count = instruction.parts[-1], _count(instruction)
+        items = to.items if isinstance(to, Vector) else (to,)
+        if len(items) != count:
+            raise ValueError(instruction.text)
+        writes = [self._lanes.writer(item, kind) for item in items]
+        if "param" in instruction.parts:
+            assert isinstance(source, Address)
+            value = self._parameters[source.base].view(TYPES[kind])
+            return lambda mask: writes[0](value, mask)
+        is_shared = "shared" in instruction.parts or "shared::cta" in instruction.parts
+        address = self.address(source, "u32" if is_shared else "u64")
+        dtype = np.dtype(TYPES[kind])
+
+        def run(mask: Mask) -> None:
+            lanes = self.active(mask)
+            addresses = address()[lanes]
+            self.count(instruction, lanes, addresses, dtype.itemsize * count, is_shared=is_shared)
+            if is_shared:
+                found = self._shared.load(lanes, addresses, dtype.itemsize, count)
+            else:
+                found = self._memory.load(addresses, dtype.itemsize, count)
+            for place, write in enumerate(writes):
+                whole = np.zeros(self._lanes.count, dtype)
+                whole[lanes] = np.ascontiguousarray(found[:, place]).view(dtype)
+                write(whole, mask)
+
+        return run
+
+    def _store(self, instruction: Instruction) -> Run:
+        to, source = instruction.operands[:2]
+        kind = instruction.parts[-1]
+        items = source.items if isinstance(source, Vector) else (source,)
+        if len(items) != _count(instruction):
+            raise ValueError(instruction.text)
+        width = np.dtype(TYPES[kind]).itemsize
+        reads = [self._lanes.reader(item, f"u{8 * width}") for item in items]
+        is_shared = "shared" in instruction.parts or "shared::cta" in instruction.parts
+        address = self.address(to, "u32" if is_shared else "u64")
+
+        def run(mask: Mask) -> None:
+            lanes = self.active(mask)
+            addresses = address()[lanes]
+            values = np.stack([np.broadcast_to(read(), (self._lanes.count,))[lanes] for read in reads], axis=1)
+            self.count(instruction, lanes, addresses, values.nbytes // max(len(lanes), 1), is_shared=is_shared)
+            if is_shared:
+                self._shared.store(lanes, addresses, values)
+            else:
+                self._memory.store(addresses, values)
+
+        return run
+
+    def _sum(self, instruction: Instruction) -> Run:
+        """`atom.shared.add`: lane after lane, each gets what was there before."""
+        if not {"shared", "add"} <= set(instruction.parts) or instruction.parts[-1] not in ("u32", "s32"):
+            raise NotImplementedError(instruction.text)
+        to, place, by = instruction.operands
+        write, address, read = self._lanes.writer(to, "u32"), self.address(place, "u32"), self._lanes.reader(by, "u32")
+
+        def run(mask: Mask) -> None:
+            lanes = self.active(mask)
+            places, added = address(), np.broadcast_to(read(), (self._lanes.count,))
+            before = np.zeros(self._lanes.count, np.uint32)
+            for lane in lanes:  # few lanes, one in a warp as a rule
+                one = np.array([lane])
+                before[lane] = self._shared.load(one, places[one], 4, 1)[0, 0]
+                self._shared.store(one, places[one], (before[one] + added[one])[:, None])
+            write(before, mask)
+
+        return run
+
+    def _copy(self, instruction: Instruction) -> Run:
+        """`cp.async`: copies to shared memory that are under way until their group has been waited for."""
+        if instruction.parts[:3] == ("cp", "async", "commit_group"):
+            return lambda mask: self._copies.commit(self.active(mask))
+        if instruction.parts[:3] == ("cp", "async", "wait_group"):
+            assert isinstance(instruction.operands[0], Number)
+            count = instruction.operands[0].bits
+            return lambda mask: self._copies.wait(self.active(mask), count)
+        if instruction.parts[:3] not in (("cp", "async", "ca"), ("cp", "async", "cg")):
+            raise NotImplementedError(instruction.text)
+        to, source, size, *read = instruction.operands
+        assert isinstance(size, Number)
+        address, origin = self.address(to, "u32"), self.address(source, "u64")
+        some = self._lanes.reader(read[0] if read else size, "u32")
+
+        def run(mask: Mask) -> None:
+            lanes = self.active(mask)
+            nbytes = np.broadcast_to(some(), (self._lanes.count,))[lanes]
+            self.count(instruction, lanes, address()[lanes], size.bits, is_shared=True)
+            self.count(instruction, lanes[nbytes > 0], origin()[lanes][nbytes > 0], size.bits, is_shared=False)
+            self._copies.start(lanes, address()[lanes], origin()[lanes], size.bits, nbytes)
+
+        return run
+
+
+def _count(instruction: Instruction) -> int:
+    return next((int(part[1:]) for part in instruction.parts if part in ("v2", "v4", "v8")), 1)

@@ -1,0 +1,110 @@
+"""`wgmma`: four warps multiply matrices in shared memory, or the first one from their registers (Hopper)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .exchange import WARP
+from .lanes import Lanes, Mask
+from .matrices import decoded, first_operand, items, result, saturated
+from .memory import SharedMemory
+from .syntax import Instruction, Number, Operand, Vector
+
+Array: TypeAlias = NDArray[Any]
+Run: TypeAlias = Callable[[Mask], None]
+GROUP = 4 * WARP
+_BITS = {"bf16": np.uint16, "f16": np.float16, "s8": np.int8}
+_WIDTHS = {1: 128, 2: 64, 3: 32}
+"""Bytes of a row of a swizzled matrix, by the two highest bits of its descriptor."""
+
+
+def warpgroup(instruction: Instruction, lanes: Lanes, shared: SharedMemory) -> Run | None:
+    """What an instruction does; None for instructions of other kinds."""
+    if instruction.parts[0] != "wgmma":
+        return None
+    if instruction.parts[1] in ("fence", "commit_group", "wait_group"):
+        return lambda mask: None
+    return _multiply(instruction, lanes, shared)
+
+
+def places(descriptor: int, rows: int, depth: int, size: int, *, transposed: bool) -> Array:
+    """Where the elements of a matrix are in shared memory, [rows, depth]: bytes from the start.
+
+    Args:
+        descriptor: 64 bits, as in the PTX ISA ("Matrix descriptor format"): start, offset between blocks of a row's
+            width, offset between groups of eight rows, swizzle.
+        rows: of the matrix along which products are not summed.
+        depth: elements that are summed over.
+        size: bytes of an element.
+        transposed: whether elements of one row are not next to each other, but those of one place in the sum.
+    """
+    start, leading, stride = ((descriptor >> bit & 0x3FFF) << 4 for bit in (0, 16, 32))
+    width = _WIDTHS.get(descriptor >> 62)
+    if width is None or descriptor >> 49 & 7:
+        raise NotImplementedError("a matrix without swizzle, or one that does not begin at a multiple of its pattern")
+    row, place = np.arange(rows)[:, None], np.arange(depth)[None, :]
+    along, across = (row, place) if transposed else (place, row)
+    per_row = width // size
+    found = start + along // per_row * leading + across // 8 * stride + across % 8 * width + along % per_row * size
+    return found ^ ((found >> 7 & (width // 16 - 1)) << 4)
+
+
+def _multiply(instruction: Instruction, lanes: Lanes, shared: SharedMemory) -> Run:
+    shape, to_kind, a_kind, b_kind = instruction.parts[-4:]
+    rows, columns, depth = (int(part) for part in shape[1:].replace("n", " ").replace("k", " ").split())
+    if rows != 64 or a_kind != b_kind or a_kind not in _BITS or to_kind not in ("f32", "s32"):
+        raise NotImplementedError(instruction.text)
+    to, a, b, adds, *flags = instruction.operands
+    numbers = [flag.bits for flag in flags if isinstance(flag, Number)]
+    from_registers = isinstance(a, Vector)
+    if numbers[:2] not in ([], [1, 1]):
+        raise NotImplementedError(instruction.text)
+    *a_transposed, b_transposed = numbers[2:] or [0]
+    size = np.dtype(_BITS[a_kind]).itemsize
+    if size == 1 and depth != 32 or size == 2 and depth != 16:
+        raise NotImplementedError(instruction.text)
+    sums_at = result(to_kind, columns)
+    writes = [lanes.writer(item, to_kind) for item in items(to)]
+    reads = [lanes.reader(item, to_kind) for item in items(to)]
+    read_adds = lanes.reader(adds, "pred")
+    a_at = first_operand(a_kind)
+    a_reads = [lanes.reader(item, "b32") for item in items(a)] if from_registers else []
+
+    def in_memory(operand: Operand, count: int, is_transposed: bool) -> Callable[[Mask], Array]:
+        descriptor = lanes.reader(operand, "u64")
+
+        def read(mask: Mask) -> Array:
+            told = np.broadcast_to(descriptor(), (lanes.count,)).reshape(-1, GROUP)
+            found = np.zeros((len(told), count, depth * size), np.uint8)
+            for number, group in enumerate(told):
+                if mask is not None and not mask[number * GROUP]:
+                    continue
+                if (group != group[0]).any():
+                    raise RuntimeError("threads of a warpgroup have different descriptors")
+                at = places(int(group[0]), count, depth, size, transposed=is_transposed)
+                at = at[:, :, None] + np.arange(size)
+                found[number] = shared.gather(number * GROUP, at).reshape(count, -1)
+            return decoded(found.view(_BITS[a_kind]), a_kind)
+
+        return read
+
+    read_a = None if from_registers else in_memory(a, rows, bool(a_transposed[0]) if a_transposed else False)
+    read_b = in_memory(b, columns, bool(b_transposed))
+
+    def run(mask: Mask) -> None:
+        if mask is not None and (mask.reshape(-1, GROUP).any(axis=1) != mask.reshape(-1, GROUP).all(axis=1)).any():
+            raise RuntimeError("a part of a warpgroup runs wgmma")
+        first = a_at.gathered(a_reads, lanes.count).reshape(-1, rows, depth) if read_a is None else read_a(mask)
+        product = first @ read_b(mask).transpose(0, 2, 1)
+        sums = sums_at.spread(product.reshape(-1, 16, columns))
+        before = np.stack([np.broadcast_to(read(), (lanes.count,)) for read in reads], axis=1)
+        total = np.where(np.broadcast_to(read_adds(), (lanes.count,))[:, None], before, 0) + sums
+        kept = saturated(total) if to_kind == "s32" else total.astype(np.float32)
+        for place, write in enumerate(writes):
+            write(np.ascontiguousarray(kept[:, place]), mask)
+
+    return run
