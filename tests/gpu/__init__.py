@@ -5,6 +5,7 @@
     specializations     what the released model launches, found without numbers
     launches            what a layer of a step launches: `python -m tests.gpu.launches`
     graphs              a stand-in for CUDA graphs
+    ptx                 an emulated GPU, which runs compiled kernels: `make kernels-ptx`
 
 Where there is one, kernels run on it.
 """

@@ -1,4 +1,4 @@
-"""Runs the tests of kernels on emulated GPUs: `make kernels-ptx`, or `python -m tests.gpu.ptx 86 90` for some of them."""
+"""Runs tests of kernels on emulated GPUs: `make kernels-ptx`, or `python -m tests.gpu.ptx 86 90` for two of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps at the released widths, every kernel run from its PTX, against plain ones: `python -m tests.gpu.ptx.full_width`.
+"""Steps at the released widths, each kernel run from its PTX, against plain ones: `python -m tests.gpu.ptx.full_width`.
 
 Two layers, a sliding and a full one, with random weights: the end of a prompt, a step with a commit, and one behind it.
 A canvas is short, since time grows with it; everything else has the released sizes: 128 experts, 262,144 ids. Prints
