@@ -37,16 +37,6 @@ def _apply(function: Function, instruction: Instruction, lanes: Lanes, to: str, 
     return run
 
 
-def _same(function: Function, arity: int) -> Callable[[Instruction, Lanes], Run]:
-    """For operands and a result of the type that the name ends in; bf16, and pairs, by way of wider floats."""
-
-    def make(instruction: Instruction, lanes: Lanes) -> Run:
-        kind = instruction.parts[-1]
-        return _apply(_over(function, kind), instruction, lanes, kind, *[kind] * arity)
-
-    return make
-
-
 def _over(function: Function, kind: str) -> Function:
     """The function over registers of this type, rounded once."""
     if kind == "bf16":
@@ -108,14 +98,6 @@ def _multiply(instruction: Instruction, lanes: Lanes) -> Run:
             )
 
         return _apply(whole, instruction, lanes, WIDE[kind], *[kind] * 2, *[WIDE[kind]] * adds)
-    if instruction.parts[1] == "hi":
-        wide = np.dtype(TYPES[WIDE[kind]])
-        bits = 8 * np.dtype(TYPES[kind]).itemsize
-
-        def upper(a: Array, b: Array) -> Array:
-            return ((a.astype(wide) * b.astype(wide)) >> wide.type(bits)).astype(TYPES[kind])
-
-        return _apply(upper, instruction, lanes, kind, kind, kind)
     function: Function = (lambda a, b, c: a * b + c) if adds else np.multiply
     return _apply(_over(function, kind), instruction, lanes, kind, *[kind] * (3 if adds else 2))
 
@@ -144,23 +126,6 @@ def _logical(function: Function, arity: int) -> Callable[[Instruction, Lanes], R
     return make
 
 
-def _three(instruction: Instruction, lanes: Lanes) -> Run:
-    """`lop3`: any function of three bits, by its table of eight."""
-    *operands, table = instruction.operands
-    truth = int(lanes.reader(table, "u32")())
-
-    def function(a: Array, b: Array, c: Array) -> Array:
-        total = np.uint32(0)
-        for row in range(8):
-            if truth >> row & 1:
-                chosen = (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
-                total = total | chosen
-        return np.asarray(total, np.uint32)
-
-    shorter = Instruction(instruction.parts, tuple(operands), None, instruction.text)
-    return _apply(function, shorter, lanes, "b32", "b32", "b32", "b32")
-
-
 def _shift(instruction: Instruction, lanes: Lanes) -> Run:
     """Shifts by the width or more leave nothing but the sign."""
     kind, left = instruction.parts[-1], instruction.parts[0] == "shl"
@@ -173,19 +138,6 @@ def _shift(instruction: Instruction, lanes: Lanes) -> Run:
         return moved if dtype.kind == "i" else np.where(b > most, dtype.type(0), moved).astype(dtype)
 
     return _apply(function, instruction, lanes, kind, kind, "u32")
-
-
-def _funnel(instruction: Instruction, lanes: Lanes) -> Run:
-    """`shf`: 32 bits out of 64 that are shifted."""
-    _, direction, mode, _ = instruction.parts
-
-    def function(a: Array, b: Array, c: Array) -> Array:
-        by = (c % np.uint32(32) if mode == "wrap" else np.minimum(c, np.uint32(32))).astype(np.uint64)
-        both = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
-        moved = (both << by) >> np.uint64(32) if direction == "l" else both >> by
-        return moved.astype(np.uint32)
-
-    return _apply(function, instruction, lanes, "b32", "b32", "b32", "u32")
 
 
 def _extract(instruction: Instruction, lanes: Lanes) -> Run:
@@ -324,7 +276,11 @@ def _popcount(instruction: Instruction, lanes: Lanes) -> Run:
 
 
 def _unary(function: Function) -> Callable[[Instruction, Lanes], Run]:
-    return _same(function, 1)
+    def make(instruction: Instruction, lanes: Lanes) -> Run:
+        kind = instruction.parts[-1]
+        return _apply(_over(function, kind), instruction, lanes, kind, kind)
+
+    return make
 
 
 def _mixed(instruction: Instruction, lanes: Lanes) -> Run:
@@ -342,7 +298,7 @@ def _mixed(instruction: Instruction, lanes: Lanes) -> Run:
 
 
 def _multiplied(instruction: Instruction, lanes: Lanes) -> Run:
-    is_whole = instruction.parts[1] in ("wide", "lo", "hi")
+    is_whole = instruction.parts[1] in ("wide", "lo")
     return _multiply(instruction, lanes) if is_whole else _mixed(instruction, lanes)
 
 
@@ -355,8 +311,6 @@ MAKERS: dict[str, Callable[[Instruction, Lanes], Run]] = {
     "div": _divide,
     "ex2": _unary(np.exp2),
     "fma": _mixed,
-    "lg2": _unary(np.log2),
-    "lop3": _three,
     "mad": _multiply,
     "max": _bounded,
     "min": _bounded,
@@ -367,17 +321,13 @@ MAKERS: dict[str, Callable[[Instruction, Lanes], Run]] = {
     "or": _logical(np.bitwise_or, 2),
     "popc": _popcount,
     "prmt": _permute,
-    "rcp": _unary(lambda value: 1 / value),
     "rem": _divide,
-    "rsqrt": _unary(lambda value: 1 / np.sqrt(value)),
     "selp": _select,
     "setp": _compare,
-    "shf": _funnel,
     "shl": _shift,
     "shr": _shift,
     "sqrt": _unary(np.sqrt),
     "sub": _mixed,
-    "tanh": _unary(np.tanh),
     "xor": _logical(np.bitwise_xor, 2),
 }
 """By the first word of an instruction's name."""

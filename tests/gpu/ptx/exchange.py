@@ -18,7 +18,7 @@ WARP = 32
 
 def exchange(instruction: Instruction, lanes: Lanes) -> Run | None:
     """What an instruction does; None for instructions of other kinds."""
-    makers = {"shfl": _shuffle, "vote": _vote, "redux": _reduce, "activemask": _active, "elect": _elect}
+    makers = {"shfl": _shuffle, "vote": _vote, "redux": _reduce}
     make = makers.get(instruction.parts[0])
     return None if make is None else make(instruction, lanes)
 
@@ -64,19 +64,17 @@ def _shuffle(instruction: Instruction, lanes: Lanes) -> Run:
 
 
 def _vote(instruction: Instruction, lanes: Lanes) -> Run:
+    """`vote.sync.ballot`: a bit for each lane."""
+    if instruction.parts[2] != "ballot":
+        raise NotImplementedError(instruction.text)
     to, value, named = instruction.operands
-    mode = instruction.parts[2]
-    write = lanes.writer(to, "b32" if mode == "ballot" else "pred")
-    read, read_named = lanes.reader(value, "pred"), lanes.reader(named, "u32")
+    write, read, read_named = lanes.writer(to, "b32"), lanes.reader(value, "pred"), lanes.reader(named, "u32")
     bit = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 
     def run(mask: Mask) -> None:
         there = members(mask, read_named(), lanes.count).reshape(-1, WARP)
         votes = np.broadcast_to(read(), (lanes.count,)).reshape(-1, WARP)
-        if mode == "ballot":
-            told = np.where(votes & there, bit, np.uint32(0)).sum(axis=1, dtype=np.uint32)
-        else:
-            told = (votes & there).any(axis=1) if mode == "any" else (votes | ~there).all(axis=1)
+        told = np.where(votes & there, bit, np.uint32(0)).sum(axis=1, dtype=np.uint32)
         write(np.repeat(told, WARP), mask)
 
     return run
@@ -104,31 +102,5 @@ def _reduce(instruction: Instruction, lanes: Lanes) -> Run:
             function = np.max if name == "max" else np.min
             found = function(np.where(together, each, worst), axis=2).astype(values.dtype)
         write(found.reshape(-1), mask)
-
-    return run
-
-
-def _active(instruction: Instruction, lanes: Lanes) -> Run:
-    write = lanes.writer(instruction.operands[0], "b32")
-    bit = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
-
-    def run(mask: Mask) -> None:
-        there = np.ones(lanes.count, np.bool_) if mask is None else mask
-        told = np.where(there.reshape(-1, WARP), bit, np.uint32(0)).sum(axis=1, dtype=np.uint32)
-        write(np.repeat(told, WARP), mask)
-
-    return run
-
-
-def _elect(instruction: Instruction, lanes: Lanes) -> Run:
-    """One lane of a warp, the lowest that takes part."""
-    target = instruction.operands[0]
-    assert isinstance(target, Register)
-    write = lanes.writer(Register(target.name.partition("|")[2]), "pred")
-
-    def run(mask: Mask) -> None:
-        there = (np.ones(lanes.count, np.bool_) if mask is None else mask).reshape(-1, WARP)
-        first = there & (np.cumsum(there, axis=1) == 1)
-        write(first.reshape(-1), mask)
 
     return run

@@ -49,3 +49,25 @@ def test_a_kernel_that_writes_too_far_is_found() -> None:
     done = emulated(86, OUTSIDE)
     assert done.returncode and "MemoryFault" in done.stderr, done.stderr
     assert "copy_kernel: " in done.stderr and "st.global" in done.stderr
+
+
+EVERY_INSTRUCTION = """
+import numpy as np
+from tests.gpu.kernels_aot import build, feeding_of
+from tests.gpu.kernels import EMULATED
+from tests.gpu.ptx.machine import Machine
+from tests.gpu.ptx.memory import GlobalMemory
+from tests.gpu.ptx.syntax import parse
+from tests.gpu.specializations import launched
+for launch in launched(feeding=feeding_of(EMULATED)):
+    kernel = parse(build(launch, EMULATED).asm["ptx"])
+    numbers = {name: np.zeros(1, "u8" if kind == "u64" else "u4") for name, kind in kernel.parameters}
+    Machine(kernel, [(0, 0, 0)], (1, 1, 1), numbers, GlobalMemory([]), 1 << 16)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("card", [80, 86, 89, 90, 120])
+def test_every_instruction_of_what_the_released_model_launches_is_known(card: int) -> None:
+    done = emulated(card, EVERY_INSTRUCTION)
+    assert not done.returncode, done.stderr
