@@ -3,9 +3,11 @@
 Triton's interpreter runs what a kernel says; this runs what Triton makes of it for one kind of GPU: bf16, the machine
 instructions that kernels contain, exchanges between the lanes of a warp, matrix instructions with the layouts of their
 operands, copies that are under way until they are waited for. Every address is checked against what was allocated, and
-every alignment; memory that a copy is being written to holds NaN until it has been waited for. It is slow, knows only
-the instructions that our kernels are compiled to, refuses any other, and says nothing about speed or about the last
-bits of a GPU's approximations. What each instruction does is told by NVIDIA's PTX ISA.
+every alignment; memory that a copy is being written to holds NaN until it has been waited for; two warps that access
+the same memory, one of them to write, with no barrier between them, are an error.
+
+It is slow, knows only the instructions that our kernels are compiled to, refuses any other, and says nothing about
+speed or about the last bits of a GPU's approximations. What each instruction does is told by NVIDIA's PTX ISA.
 
 | module | knows |
 |---|---|
@@ -13,6 +15,8 @@ bits of a GPU's approximations. What each instruction does is told by NVIDIA's P
 | `lanes` | registers of all threads, and which threads take part |
 | `numbers` | bf16, and rounding to it once |
 | `memory` | allocations and shared memory, with bounds and alignment; copies under way |
+| `races` | warps that access the same memory with no barrier between them |
+| `counts` | conflicts of shared memory's banks, sectors that are read in part |
 | `arithmetic` | instructions that a thread does by itself |
 | `transfers` | loads, stores, atomic sums, asynchronous copies |
 | `exchange` | instructions of a warp: shuffles, votes, sums |

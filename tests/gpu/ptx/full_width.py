@@ -20,7 +20,6 @@ if __name__ == "__main__":  # ahead of any device code: what is interpreted cann
     os.environ.pop("TRITON_INTERPRET", None)
 
 import torch
-from localdiff.static.path import StepPath
 from torch import Tensor
 
 from localdiff.bench.step.random_weights import random_model
@@ -42,6 +41,7 @@ from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.static.buffers import StepBuffers
 from localdiff.static.program import Program, Shape
 from localdiff.static.reading import read_through_torch, read_through_triton
+from localdiff.steps.path import StepPath
 from quant.cuda import choice
 from quant.recipe import recipe_named
 from tests.gpu.ptx.gpu import emulated

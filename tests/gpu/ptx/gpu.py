@@ -108,7 +108,7 @@ def launch_on(
     together = max(1, LANES // program.threads)
     for start in range(0, len(blocks), together):
         some = [(x, y, z) for z, y, x in blocks[start : start + together]]
-        Machine(program, some, size, parameters, memory, shared, counts).run()
+        Machine(program, some, size, parameters, memory, shared, start, counts).run()
 
 
 def _bound(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:

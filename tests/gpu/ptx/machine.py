@@ -14,6 +14,7 @@ from .exchange import WARP, exchange
 from .lanes import Lanes, Mask
 from .matrices import matrices
 from .memory import GlobalMemory, SharedMemory
+from .races import Clock
 from .syntax import Instruction, Kernel, Register
 from .transfers import Transfers
 from .warpgroup import warpgroup
@@ -35,6 +36,7 @@ class Machine:
         grid: its size.
         parameters: value of each of the kernel's parameters, an array of one element.
         shared: bytes of shared memory of a block.
+        first: how many blocks of the launch have run before.
         counts: what is added to, where somebody wants to know.
     """
 
@@ -46,6 +48,7 @@ class Machine:
         parameters: dict[str, Array],
         memory: GlobalMemory,
         shared: int,
+        first: int = 0,
         counts: Counts | None = None,
     ) -> None:
         if kernel.threads % WARP:
@@ -66,8 +69,9 @@ class Machine:
             special[f"%ctaid.{name}"] = np.array([block[axis] for block in blocks], np.uint32)[self._block_of]
             special[f"%nctaid.{name}"] = zero + np.uint32(grid[axis])
         self._lanes = Lanes(kernel, special)
-        self._shared = SharedMemory(shared, self._block_of)
-        self._transfers = Transfers(self._lanes, memory, self._shared, parameters, counts)
+        self._clock = Clock(self._lanes.count, kernel.threads, first)
+        self._shared = SharedMemory(shared, self._block_of, self._clock)
+        self._transfers = Transfers(self._lanes, memory, self._shared, parameters, self._clock, counts)
         self._counts = counts
         self._steps = [self._step(instruction) for instruction in kernel.instructions]
 
@@ -120,6 +124,7 @@ class Machine:
                     if not everybody:
                         _join(waiting, place, lanes)
                         return
+                    self._clock.passed(None)
                 case _:
                     if self._counts is not None:
                         warps = np.count_nonzero(lanes.reshape(-1, WARP).any(axis=1))
@@ -141,6 +146,7 @@ class Machine:
             places = np.unique(at[(self._block_of == block) & (at > 0)])
             if len(places) > 1:
                 raise RuntimeError("threads of a block wait at different barriers")
+        self._clock.passed(at > 0)
         released = {place + 1: lanes for place, lanes in waiting.items()}
         waiting.clear()
         return released

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .races import Clock, Watch
+
 Array: TypeAlias = NDArray[Any]
 
 
@@ -23,26 +25,34 @@ class GlobalMemory:
         allocations: address, and bytes, which are read and written in place.
     """
 
+    WATCHED = 1 << 23
+    """Allocations of more bytes are not watched for races."""
+
     def __init__(self, allocations: Iterable[tuple[int, Array]]) -> None:
         by_address = sorted({address: memory for address, memory in allocations if len(memory)}.items())
         self._starts = np.array([address for address, _ in by_address], np.uint64)
         self._ends = np.array([address + len(memory) for address, memory in by_address], np.uint64)
         self._memories = [memory for _, memory in by_address]
+        self._watches = [Watch(len(memory)) if len(memory) <= self.WATCHED else None for memory in self._memories]
 
-    def load(self, addresses: Array, width: int, count: int) -> Array:
-        """`count` values of `width` bytes at each address, [lanes, count], unsigned."""
+    def load(self, clock: Clock, lanes: Array, addresses: Array, width: int, count: int) -> Array:
+        """`count` values of `width` bytes for each of these lanes at its address, [lanes, count], unsigned."""
         values = np.zeros((len(addresses), count), f"u{width}")
-        for at, memory, places in self._found(addresses, width, count):
+        for at, number, memory, places in self._found(addresses, width, count):
             values[at] = memory[places]
+            if (watch := self._watches[number]) is not None:
+                watch.read(clock, lanes[at], places[:, 0] * width, width * count)
         return values
 
-    def store(self, addresses: Array, values: Array) -> None:
+    def store(self, clock: Clock, lanes: Array, addresses: Array, values: Array) -> None:
         """Writes [lanes, count] unsigned values; where lanes write to one place, the last one's stay."""
         width, count = values.dtype.itemsize, values.shape[1]
-        for at, memory, places in self._found(addresses, width, count):
+        for at, number, memory, places in self._found(addresses, width, count):
             memory[places] = values[at]
+            if (watch := self._watches[number]) is not None:
+                watch.write(clock, lanes[at], places[:, 0] * width, width * count)
 
-    def _found(self, addresses: Array, width: int, count: int) -> Iterable[tuple[Any, Array, Array]]:
+    def _found(self, addresses: Array, width: int, count: int) -> Iterable[tuple[Any, int, Array, Array]]:
         """Lanes, the allocation that they access, and the places there, [lanes, count]."""
         size = np.uint64(width * count)
         if len(self._starts) == 0:
@@ -61,7 +71,7 @@ class GlobalMemory:
             first = (addresses[at] - self._starts[number]) // np.uint64(width)
             memory = self._memories[number]
             usable = len(memory) // width * width
-            yield at, memory[:usable].view(f"u{width}"), first.astype(np.int64)[:, None] + np.arange(count)
+            yield at, number, memory[:usable].view(f"u{width}"), first.astype(np.int64)[:, None] + np.arange(count)
 
     def _told(self, address: np.uint64) -> str:
         near = min(self._ends, key=lambda end: abs(int(end) - int(address)))
@@ -74,28 +84,44 @@ class SharedMemory:
     Args:
         nbytes: of each block.
         block_of: the block that each lane belongs to.
+        clock: of these lanes.
     """
 
-    def __init__(self, nbytes: int, block_of: Array) -> None:
+    def __init__(self, nbytes: int, block_of: Array, clock: Clock) -> None:
         self.nbytes = nbytes
+        self._clock = clock
         self._pitch = -(-nbytes // 16) * 16
         self._base = block_of.astype(np.int64) * self._pitch
         self._bytes = np.zeros(self._pitch * (int(block_of.max()) + 1), np.uint8)
+        self._watch = Watch(len(self._bytes))
 
     def load(self, lanes: Array, addresses: Array, width: int, count: int) -> Array:
         """`count` values of `width` bytes for each of these lanes at its address, [lanes, count], unsigned."""
         places = self._places(lanes, addresses, width, count)
+        self._watch.read(self._clock, lanes, places[:, 0] * width, width * count)
         return self._bytes.view(f"u{width}")[places]
 
     def store(self, lanes: Array, addresses: Array, values: Array) -> None:
         """Writes [lanes, count] unsigned values; where lanes write to one place, the last one's stay."""
-        places = self._places(lanes, addresses, values.dtype.itemsize, values.shape[1])
+        width, count = values.dtype.itemsize, values.shape[1]
+        places = self._places(lanes, addresses, width, count)
+        self._watch.write(self._clock, lanes, places[:, 0] * width, width * count)
         self._bytes.view(values.dtype)[places] = values
 
+    def exchange(self, lane: Array, address: Array, added: Array) -> np.uint32:
+        """Adds to a number and returns what was there; warps that do it one after the other need no barrier."""
+        place = self._places(lane, address, 4, 1)
+        numbers = self._bytes.view(np.uint32)
+        before: np.uint32 = numbers[place][0, 0]
+        numbers[place] += added[:, None]
+        return before
+
     def gather(self, lane: int, places: Array) -> Array:
-        """Bytes of the block that a lane belongs to, at places of any shape."""
+        """Bytes of the block that a lane belongs to, at places of any shape; it reads pairs of them."""
         if places.size and not 0 <= int(places.min()) <= int(places.max()) < self.nbytes:
             raise MemoryFault(f"a matrix is read outside of {self.nbytes} bytes of shared memory")
+        starts = (self._base[lane] + places.ravel())[::2]
+        self._watch.read(self._clock, np.full(len(starts), lane), starts, 2)
         return self._bytes[self._base[lane] + places]
 
     def _places(self, lanes: Array, addresses: Array, width: int, count: int) -> Array:
@@ -125,15 +151,19 @@ class Copies:
     Until then there is NaN where they will be written, in bf16 as in fp32: whoever reads too early sees it.
     """
 
-    def __init__(self, memory: GlobalMemory, shared: SharedMemory, lanes: int) -> None:
+    def __init__(self, memory: GlobalMemory, shared: SharedMemory, lanes: int, clock: Clock) -> None:
         self._memory = memory
+        self._clock = clock
         self._shared = shared
         self._committed = np.zeros(lanes, np.int64)
         self._pending: list[_Copy] = []
 
     def start(self, lanes: Array, to: Array, source: Array, nbytes: int, read: Array) -> None:
         """Begins to copy `read` bytes for each lane, and zeros for the rest of `nbytes`."""
-        self._memory.load(source[read != 0], 4, nbytes // 4)  # an address that is wrong is one from the start
+        some = read != 0
+        self._memory.load(
+            self._clock, lanes[some], source[some], 4, nbytes // 4
+        )  # an address that is wrong is one from the start
         self._shared.store(lanes, to, np.full((len(lanes), nbytes), 0xFF, np.uint8).view("u4"))
         self._pending.append(_Copy(lanes, self._committed[lanes], to, source, read, nbytes))
 
@@ -171,5 +201,6 @@ class Copies:
             raise MemoryFault("a copy reads a part of its bytes, which no kernel here does")
         full = np.flatnonzero(read)
         if len(full):
-            values[full] = self._memory.load(source[full], 4, copy.nbytes // 4).view(np.uint8)
+            lanes = copy.lanes[done][full]
+            values[full] = self._memory.load(self._clock, lanes, source[full], 4, copy.nbytes // 4).view(np.uint8)
         self._shared.store(copy.lanes[done], copy.to[done], values.view("u4"))

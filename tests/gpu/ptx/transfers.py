@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .counts import Counts
 from .lanes import TYPES, Lanes, Mask, Read
 from .memory import Copies, GlobalMemory, SharedMemory
+from .races import Clock
 from .syntax import Address, Instruction, Number, Operand, Register, Vector
 
 Array: TypeAlias = NDArray[Any]
@@ -27,6 +28,7 @@ class Transfers:
         memory: GlobalMemory,
         shared: SharedMemory,
         parameters: dict[str, Array],
+        clock: Clock,
         counts: Counts | None = None,
     ) -> None:
         self._lanes = lanes
@@ -34,7 +36,8 @@ class Transfers:
         self._memory = memory
         self._shared = shared
         self._parameters = parameters
-        self._copies = Copies(memory, shared, lanes.count)
+        self._copies = Copies(memory, shared, lanes.count, clock)
+        self._clock = clock
         self._all = np.arange(lanes.count)
         self._makers = {"ld": self._load, "st": self._store, "atom": self._sum, "red": self._sum, "cp": self._copy}
 
@@ -90,7 +93,7 @@ class Transfers:
             if is_shared:
                 found = self._shared.load(lanes, addresses, dtype.itemsize, count)
             else:
-                found = self._memory.load(addresses, dtype.itemsize, count)
+                found = self._memory.load(self._clock, lanes, addresses, dtype.itemsize, count)
             for place, write in enumerate(writes):
                 whole = np.zeros(self._lanes.count, dtype)
                 whole[lanes] = np.ascontiguousarray(found[:, place]).view(dtype)
@@ -117,7 +120,7 @@ class Transfers:
             if is_shared:
                 self._shared.store(lanes, addresses, values)
             else:
-                self._memory.store(addresses, values)
+                self._memory.store(self._clock, lanes, addresses, values)
 
         return run
 
@@ -134,8 +137,7 @@ class Transfers:
             before = np.zeros(self._lanes.count, np.uint32)
             for lane in lanes:  # few lanes, one in a warp as a rule
                 one = np.array([lane])
-                before[lane] = self._shared.load(one, places[one], 4, 1)[0, 0]
-                self._shared.store(one, places[one], (before[one] + added[one])[:, None])
+                before[lane] = self._shared.exchange(one, places[one], added[one])
             write(before, mask)
 
         return run

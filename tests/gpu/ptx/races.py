@@ -1,0 +1,96 @@
+"""Which warps access the same memory with no barrier between them, where one of them writes: on a GPU either may be first.
+
+Here all warps take each instruction together, which hides it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .exchange import WARP
+
+Array: TypeAlias = NDArray[Any]
+UNIT = 2
+"""Bytes that are told apart; accesses of one byte are not followed."""
+_NOBODY, _SEVERAL = -1, -2
+
+
+class Race(Exception):
+    """Two warps access the same memory, one of them to write, and nothing says who is first."""
+
+
+class Clock:
+    """Barriers that each lane has passed, and its warp, counted through the launch.
+
+    Args:
+        lanes: of all blocks that run together.
+        threads: of a block.
+        first: number of the first block in the launch.
+    """
+
+    def __init__(self, lanes: int, threads: int, first: int) -> None:
+        self.barriers = np.zeros(lanes, np.int32)
+        self.warps = (np.arange(lanes, dtype=np.int32) + np.int32(first * threads)) // np.int32(WARP)
+        self.of_block = threads // WARP
+
+    def passed(self, lanes: Array | None) -> None:
+        """These lanes, or all, have passed a barrier."""
+        if lanes is None:
+            self.barriers += np.int32(1)
+        else:
+            self.barriers[lanes] += np.int32(1)
+
+
+class Watch:
+    """The last accesses to some memory."""
+
+    def __init__(self, nbytes: int) -> None:
+        units = -(-nbytes // UNIT)
+        self._writer = np.full(units, _NOBODY, np.int32)
+        self._reader = np.full(units, _NOBODY, np.int32)
+        self._written = np.zeros(units, np.int32)
+        self._read = np.zeros(units, np.int32)
+
+    def read(self, clock: Clock, lanes: Array, starts: Array, nbytes: int) -> None:
+        """These lanes read so many bytes each.
+
+        Raises:
+            Race: another warp has written there, and no barrier is between.
+        """
+        if nbytes < UNIT:
+            return
+        places, warps, now = self._who(clock, lanes, starts, nbytes)
+        self._compare(clock, self._writer[places], self._written[places], warps, now, "reads what {} writes")
+        before = self._reader[places]
+        others = (before != _NOBODY) & (before != warps) & (self._read[places] == now)
+        self._reader[places] = np.where(others, _SEVERAL, warps)
+        self._read[places] = now
+
+    def write(self, clock: Clock, lanes: Array, starts: Array, nbytes: int) -> None:
+        """These lanes write so many bytes each.
+
+        Raises:
+            Race: another warp has read there, and no barrier is between.
+        """
+        if nbytes < UNIT:
+            return
+        places, warps, now = self._who(clock, lanes, starts, nbytes)
+        self._compare(clock, self._reader[places], self._read[places], warps, now, "writes what {} reads")
+        self._writer[places] = warps
+        self._written[places] = now
+
+    def _who(self, clock: Clock, lanes: Array, starts: Array, nbytes: int) -> tuple[Array, Array, Array]:
+        places = starts.astype(np.int64)[:, None] // UNIT + np.arange(nbytes // UNIT)
+        warps = np.broadcast_to(clock.warps[lanes][:, None], places.shape)
+        return places, warps, np.broadcast_to(clock.barriers[lanes][:, None], places.shape)
+
+    def _compare(self, clock: Clock, other: Array, when: Array, warps: Array, now: Array, what: str) -> None:
+        elsewhere = other // clock.of_block != warps // clock.of_block
+        wrong = (other != _NOBODY) & (other != warps) & ((when == now) | elsewhere)
+        if wrong.any():
+            at = tuple(np.argwhere(wrong)[0])
+            name = "several others" if other[at] == _SEVERAL else f"warp {other[at]}"
+            raise Race(f"warp {warps[at]} {what.format(name)}, and no barrier is between")
