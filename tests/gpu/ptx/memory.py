@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .races import Clock, Watch
+from .races import Clock, Race, Watch
 
 Array: TypeAlias = NDArray[Any]
 
@@ -45,12 +45,12 @@ class GlobalMemory:
         return values
 
     def store(self, clock: Clock, lanes: Array, addresses: Array, values: Array) -> None:
-        """Writes [lanes, count] unsigned values; where lanes write to one place, the last one's stay."""
+        """Writes [lanes, count] unsigned values."""
         width, count = values.dtype.itemsize, values.shape[1]
         for at, number, memory, places in self._found(addresses, width, count):
-            memory[places] = values[at]
+            changes = _put(memory, places, values[at])
             if (watch := self._watches[number]) is not None:
-                watch.write(clock, lanes[at], places[:, 0] * width, width * count)
+                watch.write(clock, lanes[at], places[:, 0] * width, width * count, changes)
 
     def _found(self, addresses: Array, width: int, count: int) -> Iterable[tuple[Any, int, Array, Array]]:
         """Lanes, the allocation that they access, and the places there, [lanes, count]."""
@@ -102,11 +102,11 @@ class SharedMemory:
         return self._bytes.view(f"u{width}")[places]
 
     def store(self, lanes: Array, addresses: Array, values: Array) -> None:
-        """Writes [lanes, count] unsigned values; where lanes write to one place, the last one's stay."""
+        """Writes [lanes, count] unsigned values."""
         width, count = values.dtype.itemsize, values.shape[1]
         places = self._places(lanes, addresses, width, count)
-        self._watch.write(self._clock, lanes, places[:, 0] * width, width * count)
-        self._bytes.view(values.dtype)[places] = values
+        changes = _put(self._bytes.view(values.dtype), places, values)
+        self._watch.write(self._clock, lanes, places[:, 0] * width, width * count, changes)
 
     def exchange(self, lane: Array, address: Array, added: Array) -> np.uint32:
         """Adds to a number and returns what was there; warps that do it one after the other need no barrier."""
@@ -135,6 +135,15 @@ class SharedMemory:
         return ((self._base[lanes] + addresses) // width)[:, None] + np.arange(count)
 
 
+def _put(memory: Array, places: Array, values: Array) -> Array:
+    """Writes numbers, and tells which are others than were there."""
+    changes: Array = memory[places] != values
+    memory[places] = values
+    if (memory[places] != values).any():
+        raise Race("lanes of one instruction write different numbers to one place")
+    return changes
+
+
 @dataclass(frozen=True, slots=True)
 class _Copy:
     lanes: Array
@@ -161,9 +170,8 @@ class Copies:
     def start(self, lanes: Array, to: Array, source: Array, nbytes: int, read: Array) -> None:
         """Begins to copy `read` bytes for each lane, and zeros for the rest of `nbytes`."""
         some = read != 0
-        self._memory.load(
-            self._clock, lanes[some], source[some], 4, nbytes // 4
-        )  # an address that is wrong is one from the start
+        # An address that is wrong is wrong from the start.
+        self._memory.load(self._clock, lanes[some], source[some], 4, nbytes // 4)
         self._shared.store(lanes, to, np.full((len(lanes), nbytes), 0xFF, np.uint8).view("u4"))
         self._pending.append(_Copy(lanes, self._committed[lanes], to, source, read, nbytes))
 

@@ -1,6 +1,6 @@
-"""Which warps access the same memory with no barrier between them, where one of them writes: on a GPU either may be first.
+"""Races: warps that access the same memory with no barrier between them, where one writes and another reads.
 
-Here all warps take each instruction together, which hides it.
+On a GPU either may be first; here all warps take each instruction together, which would hide it.
 """
 
 from __future__ import annotations
@@ -63,22 +63,28 @@ class Watch:
         if nbytes < UNIT:
             return
         places, warps, now = self._who(clock, lanes, starts, nbytes)
-        self._compare(clock, self._writer[places], self._written[places], warps, now, "reads what {} writes")
+        self._compare(clock, self._writer[places], self._written[places], warps, now, "reads what {} wrote")
         before = self._reader[places]
         others = (before != _NOBODY) & (before != warps) & (self._read[places] == now)
         self._reader[places] = np.where(others, _SEVERAL, warps)
         self._read[places] = now
 
-    def write(self, clock: Clock, lanes: Array, starts: Array, nbytes: int) -> None:
+    def write(self, clock: Clock, lanes: Array, starts: Array, nbytes: int, changes: Array) -> None:
         """These lanes write so many bytes each.
 
+        Args:
+            changes: whether each number of each lane is another than was there, [lanes, numbers].
+
         Raises:
-            Race: another warp has read there, and no barrier is between.
+            Race: another warp has read there, or written something else, and no barrier is between.
         """
         if nbytes < UNIT:
             return
         places, warps, now = self._who(clock, lanes, starts, nbytes)
-        self._compare(clock, self._reader[places], self._read[places], warps, now, "writes what {} reads")
+        self._compare(clock, self._reader[places], self._read[places], warps, now, "writes what {} read")
+        changed = np.repeat(changes, places.shape[1] // changes.shape[1], axis=1)
+        writer = np.where(changed, self._writer[places], _NOBODY)  # many warps may write the same number
+        self._compare(clock, writer, self._written[places], warps, now, "writes what {} wrote")
         self._writer[places] = warps
         self._written[places] = now
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tests.gpu.ptx.machine import Machine
 from tests.gpu.ptx.memory import GlobalMemory, MemoryFault
 from tests.gpu.ptx.numbers import from_bf16, to_bf16
+from tests.gpu.ptx.races import Race
 from tests.gpu.ptx.syntax import parse
 from tests.gpu.ptx.warpgroup import places
 
@@ -192,6 +193,35 @@ def test_a_barrier_is_waited_for_by_threads_that_come_by_different_ways() -> Non
     data = np.arange(THREADS, dtype=np.uint32) * 2
     found = run(EXCHANGED.format(first=late, second="bar.sync 0;"), data)
     assert found.tolist() == [*(data[32:] + 1), *data[:32]]
+
+
+def test_shared_memory_without_a_barrier_is_a_race() -> None:
+    with pytest.raises(Race, match="reads what warp . wrote"):
+        run(EXCHANGED.format(first="", second=""))
+
+
+def test_what_others_still_read_may_not_be_overwritten() -> None:
+    body = EXCHANGED.format(first="", second="bar.sync 0;")
+    with pytest.raises(Race, match="writes what warp"):
+        run(body + "st.shared.b32 [%r3], %r28;")
+    run(body + "bar.sync 0; st.shared.b32 [%r3], %r28;")
+
+
+def test_two_warps_may_write_the_same_number_and_no_two() -> None:
+    """Behind each other, and in one instruction."""
+    later = "setp.lt.u32 %p1, %r1, 32; @%p1 st.shared.b32 [0], {}; @!%p1 st.shared.b32 [0], {}; mov.b32 %r28, 0;"
+    run(later.format(5, 5))
+    with pytest.raises(Race, match="writes what warp"):
+        run(later.format(5, 6))
+    with pytest.raises(Race, match="different numbers"):
+        run("st.shared.b32 [0], %r1; mov.b32 %r28, 0;")
+
+
+def test_what_another_block_of_the_launch_writes_may_not_be_read() -> None:
+    """Not behind a barrier either: that is for one block."""
+    other = f"xor.b32 %r3, %r26, {THREADS}; mad.wide.u32 %rd3, %r3, 4, %rd1; st.global.b32 [%rd2], %r1; bar.sync 0;"
+    with pytest.raises(Race, match="reads what warp . wrote"):
+        run(other + "ld.global.b32 %r28, [%rd3];", blocks=2)
 
 
 def test_blocks_have_shared_memory_of_their_own() -> None:
