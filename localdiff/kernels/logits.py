@@ -97,7 +97,7 @@ def process(logits: Tensor, *, softcap: float | None, temperature: Tensor, block
         vocab_size,
         CAPPED=softcap is not None,
         BLOCK=block,
-        num_warps=WARPS,
+        num_warps=min(WARPS, max(1, block // 32)),  # each number is read and overwritten by one thread
     )
 
 
