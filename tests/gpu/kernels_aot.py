@@ -138,7 +138,7 @@ def build(launch: Launch, card: int) -> Any:
         (place,): [["tt.divisibility", 16]] for place, (name, _) in enumerate(launch.types) if name in launch.aligned
     }
     source = ASTSource(fn=kernel, signature=dict(launch.types), constexprs=dict(launch.constants), attrs=attributes)
-    options = {"num_warps": launch.warps, "num_stages": launch.stages}
+    options = {"num_warps": launch.warps, "num_stages": launch.stages, "enable_fp_fusion": launch.fuses}
     return triton.compile(source, target=GPUTarget("cuda", card, 32), options=options)
 
 

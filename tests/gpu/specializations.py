@@ -89,6 +89,7 @@ class Launch:
         types: name and type of each parameter, in order; `constexpr` for constants.
         constants: name and value of those; integers that are 1, and None, are made constants.
         aligned: parameters that are multiples of 16; of pointers, the address.
+        fuses: whether products and sums may become one instruction, with one rounding less.
     """
 
     module: str
@@ -98,6 +99,7 @@ class Launch:
     aligned: tuple[str, ...]
     warps: int
     stages: int
+    fuses: bool = True
 
     @classmethod
     def of(cls, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch:
@@ -126,6 +128,7 @@ class Launch:
             aligned=tuple(aligned),
             warps=kwargs.get("num_warps", 4),
             stages=kwargs.get("num_stages", 3),
+            fuses=kwargs.get("enable_fp_fusion", True),
         )
 
 
