@@ -22,8 +22,13 @@ WIDE = {"s16": "s32", "u16": "u32", "s32": "s64", "u32": "u64"}
 
 def arithmetic(instruction: Instruction, lanes: Lanes) -> Run | None:
     """What an instruction does; None for instructions of other kinds."""
-    make = MAKERS.get(instruction.parts[0])
-    return None if make is None else make(instruction, lanes)
+    name, *modes = instruction.parts
+    make = MAKERS.get(name)
+    if make is None:
+        return None
+    if name in MODES and set(modes[:-1]) - MODES[name]:
+        raise NotImplementedError(instruction.text)
+    return make(instruction, lanes)
 
 
 def _apply(function: Function, instruction: Instruction, lanes: Lanes, to: str, *kinds: str) -> Run:
@@ -98,6 +103,14 @@ def _multiply(instruction: Instruction, lanes: Lanes) -> Run:
             )
 
         return _apply(whole, instruction, lanes, WIDE[kind], *[kind] * 2, *[WIDE[kind]] * adds)
+    if instruction.parts[1] == "hi":
+        wide = np.dtype(TYPES[WIDE[kind]])
+        bits = wide.type(4 * wide.itemsize)
+
+        def upper(a: Array, b: Array) -> Array:
+            return np.asarray((a.astype(wide) * b.astype(wide)) >> bits).astype(TYPES[kind])
+
+        return _apply(upper, instruction, lanes, kind, kind, kind)
     function: Function = (lambda a, b, c: a * b + c) if adds else np.multiply
     return _apply(_over(function, kind), instruction, lanes, kind, *[kind] * (3 if adds else 2))
 
@@ -284,23 +297,52 @@ def _unary(function: Function) -> Callable[[Instruction, Lanes], Run]:
 
 
 def _mixed(instruction: Instruction, lanes: Lanes) -> Run:
-    """`fma`, `add`, `sub` and `mul`; with two types, sums of fp32 whose other operands are bf16."""
+    """`fma`, `add`, `sub` and `mul`; with two types, sums of fp32 whose other operands have 16 bits."""
     name, kind = instruction.parts[0], instruction.parts[-1]
     function, arity = {"fma": (_fused, 3), "add": (np.add, 2), "sub": (np.subtract, 2), "mul": (np.multiply, 2)}[name]
-    if kind == "bf16" and "f32" in instruction.parts:
+    if kind in ("bf16", "f16") and "f32" in instruction.parts:
         # The last operand of a sum, or the addend of a product, is fp32 (PTX ISA, mixed precision instructions).
+        wider = from_bf16 if kind == "bf16" else np.asarray
+
         def mixed(*values: Array) -> Array:
-            wide = [from_bf16(value).astype(np.float64) for value in values[:-1]]
+            wide = [wider(value).astype(np.float64) for value in values[:-1]]
             return function(*wide, values[-1].astype(np.float64)).astype(np.float32)
 
-        return _apply(mixed, instruction, lanes, "f32", *["bf16"] * (arity - 1), "f32")
+        return _apply(mixed, instruction, lanes, "f32", *[kind] * (arity - 1), "f32")
     return _apply(_over(function, kind), instruction, lanes, kind, *[kind] * arity)
 
 
 def _multiplied(instruction: Instruction, lanes: Lanes) -> Run:
-    is_whole = instruction.parts[1] in ("wide", "lo")
+    is_whole = instruction.parts[1] in ("wide", "lo", "hi")
     return _multiply(instruction, lanes) if is_whole else _mixed(instruction, lanes)
 
+
+MODES: dict[str, set[str]] = {
+    "abs": {"ftz"},
+    "add": {"rn", "ftz", "f32"},
+    "and": set(),
+    "bfe": set(),
+    "div": {"full", "ftz"},
+    "ex2": {"approx", "ftz"},
+    "fma": {"rn", "ftz", "f32"},
+    "mad": {"lo", "wide"},
+    "max": {"ftz", "NaN"},
+    "min": {"ftz", "NaN"},
+    "mov": set(),
+    "mul": {"rn", "ftz", "lo", "hi", "wide"},
+    "neg": {"ftz"},
+    "not": set(),
+    "or": set(),
+    "popc": set(),
+    "rem": set(),
+    "selp": set(),
+    "shl": set(),
+    "shr": set(),
+    "sqrt": {"approx", "rn", "ftz"},
+    "sub": {"rn", "ftz", "f32"},
+    "xor": set(),
+}
+"""What may stand between the first word of a name and the type; `ftz` is not followed, others are refused."""
 
 MAKERS: dict[str, Callable[[Instruction, Lanes], Run]] = {
     "abs": _unary(np.abs),

@@ -17,7 +17,7 @@ from .memory import GlobalMemory, SharedMemory
 from .races import Clock
 from .syntax import Instruction, Kernel, Register
 from .transfers import Transfers
-from .warpgroup import warpgroup
+from .warpgroup import Warpgroups
 
 Array: TypeAlias = NDArray[Any]
 Run: TypeAlias = Callable[[Mask], None]
@@ -72,6 +72,7 @@ class Machine:
         self._clock = Clock(self._lanes.count, kernel.threads, first)
         self._shared = SharedMemory(shared, self._block_of, self._clock)
         self._transfers = Transfers(self._lanes, memory, self._shared, parameters, self._clock, counts)
+        self._warpgroups = Warpgroups(self._lanes, self._shared)
         self._counts = counts
         self._steps = [self._step(instruction) for instruction in kernel.instructions]
 
@@ -161,7 +162,7 @@ class Machine:
             or transfers.maker(instruction)
             or exchange(instruction, lanes)
             or matrices(instruction, lanes, shared, transfers)
-            or warpgroup(instruction, lanes, shared)
+            or self._warpgroups.maker(instruction)
         )
         if found is None:
             raise NotImplementedError(instruction.text)

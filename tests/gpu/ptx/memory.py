@@ -14,6 +14,10 @@ from .races import Clock, Race, Watch
 Array: TypeAlias = NDArray[Any]
 
 
+Flight: TypeAlias = tuple[Array, Array]
+"""A reading of shared memory that is under way: lanes, and where each reads."""
+
+
 class MemoryFault(Exception):
     """An access outside what is allocated, or not at a multiple of its size: on a GPU, the end of the context."""
 
@@ -116,13 +120,23 @@ class SharedMemory:
         numbers[place] += added[:, None]
         return before
 
-    def gather(self, lane: int, places: Array) -> Array:
-        """Bytes of the block that a lane belongs to, at places of any shape; it reads pairs of them."""
+    def gather(self, lane: int, places: Array) -> tuple[Array, Flight]:
+        """Bytes of the block that a lane belongs to, at places of any shape; it reads pairs of them.
+
+        Returns:
+            The bytes, and what is to be landed when the reading is known to be over.
+        """
         if places.size and not 0 <= int(places.min()) <= int(places.max()) < self.nbytes:
             raise MemoryFault(f"a matrix is read outside of {self.nbytes} bytes of shared memory")
-        starts = (self._base[lane] + places.ravel())[::2]
-        self._watch.read(self._clock, np.full(len(starts), lane), starts, 2)
-        return self._bytes[self._base[lane] + places]
+        starts = np.unique((self._base[lane] + places.ravel())[::2] // 2) * 2
+        lanes = np.full(len(starts), lane)
+        self._watch.read(self._clock, lanes, starts, 2)
+        self._watch.begin(starts)
+        return self._bytes[self._base[lane] + places], (lanes, starts)
+
+    def land(self, flight: Flight) -> None:
+        """What a product has read may be overwritten, behind a barrier."""
+        self._watch.end(self._clock, *flight)
 
     def _places(self, lanes: Array, addresses: Array, width: int, count: int) -> Array:
         addresses, size = addresses.astype(np.int64), width * count

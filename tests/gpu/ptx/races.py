@@ -45,10 +45,11 @@ class Clock:
 
 
 class Watch:
-    """The last accesses to some memory."""
+    """The last accesses to some memory, and those under way: matrix products read until they have been waited for."""
 
     def __init__(self, nbytes: int) -> None:
         units = -(-nbytes // UNIT)
+        self._under_way = np.zeros(units, np.int16)
         self._writer = np.full(units, _NOBODY, np.int32)
         self._reader = np.full(units, _NOBODY, np.int32)
         self._written = np.zeros(units, np.int32)
@@ -81,12 +82,23 @@ class Watch:
         if nbytes < UNIT:
             return
         places, warps, now = self._who(clock, lanes, starts, nbytes)
+        if self._under_way[places].any():
+            raise Race("what a product under way reads is overwritten")
         self._compare(clock, self._reader[places], self._read[places], warps, now, "writes what {} read")
-        changed = np.repeat(changes, places.shape[1] // changes.shape[1], axis=1)
+        changed = _by_unit(changes, places.shape[1])
         writer = np.where(changed, self._writer[places], _NOBODY)  # many warps may write the same number
         self._compare(clock, writer, self._written[places], warps, now, "writes what {} wrote")
         self._writer[places] = warps
         self._written[places] = now
+
+    def begin(self, starts: Array) -> None:
+        """Something reads a unit at each of these, each named once, from now on."""
+        self._under_way[starts // UNIT] += 1
+
+    def end(self, clock: Clock, lanes: Array, starts: Array) -> None:
+        """It has read them."""
+        self._under_way[starts // UNIT] -= 1
+        self.read(clock, lanes, starts, UNIT)
 
     def _who(self, clock: Clock, lanes: Array, starts: Array, nbytes: int) -> tuple[Array, Array, Array]:
         places = starts.astype(np.int64)[:, None] // UNIT + np.arange(nbytes // UNIT)
@@ -94,9 +106,18 @@ class Watch:
         return places, warps, np.broadcast_to(clock.barriers[lanes][:, None], places.shape)
 
     def _compare(self, clock: Clock, other: Array, when: Array, warps: Array, now: Array, what: str) -> None:
-        elsewhere = other // clock.of_block != warps // clock.of_block
+        elsewhere = (other >= 0) & (other // clock.of_block != warps // clock.of_block)
         wrong = (other != _NOBODY) & (other != warps) & ((when == now) | elsewhere)
         if wrong.any():
             at = tuple(np.argwhere(wrong)[0])
             name = "several others" if other[at] == _SEVERAL else f"warp {other[at]}"
             raise Race(f"warp {warps[at]} {what.format(name)}, and no barrier is between")
+
+
+def _by_unit(changes: Array, units: int) -> Array:
+    """Whether each unit changes, by whether each number does; a number may have several units, or a unit numbers."""
+    lanes, numbers = changes.shape
+    if numbers <= units:
+        return np.repeat(changes, units // numbers, axis=1)
+    changed: Array = changes.reshape(lanes, units, -1).any(axis=2)
+    return changed

@@ -82,6 +82,12 @@ def test_bits_are_extracted(value: int, place: int, count: int) -> None:
     assert run(f"bfe.s32 %r28, %r2, {place}, {count};", np.array([value]))[0] == signed
 
 
+def test_both_halves_of_a_product() -> None:
+    assert run("mul.hi.u32 %r28, %r2, 0x55555556;", np.array([14]))[0] == 14 // 3
+    assert run("mul.hi.s32 %r28, %r2, 0x55555556;", np.array([-14]).astype(np.uint32))[0] == 2**32 - 5
+    assert run("mul.lo.s32 %r28, %r2, 3;", np.array([-14]).astype(np.uint32))[0] == 2**32 - 42
+
+
 def test_shifts_by_more_than_there_are_bits() -> None:
     value = np.array([0x80000001])
     assert run("shl.b32 %r28, %r2, 32;", value)[0] == 0
@@ -282,7 +288,14 @@ def test_lanes_that_a_predicate_excludes_access_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "what", ["frobnicate.b32 %r28, %r2;", "cvt.rp.f32.s32 %r28, %r2;", "prmt.b32.b4e %r28, %r2, 0, 0;"]
+    "what",
+    [
+        "frobnicate.b32 %r28, %r2;",
+        "cvt.rp.f32.s32 %r28, %r2;",
+        "prmt.b32.b4e %r28, %r2, 0, 0;",
+        "add.sat.s32 %r28, %r2, %r2;",
+        "fma.rz.f32 %r28, %r2, %r2, %r2;",
+    ],
 )
 def test_unknown_instructions_are_refused(what: str) -> None:
     with pytest.raises(NotImplementedError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 from .exchange import WARP
 from .lanes import Lanes, Mask
 from .matrices import decoded, first_operand, items, result, saturated
-from .memory import SharedMemory
+from .memory import Flight, SharedMemory
 from .syntax import Instruction, Number, Operand, Vector
 
 Array: TypeAlias = NDArray[Any]
@@ -22,13 +24,52 @@ _WIDTHS = {1: 128, 2: 64, 3: 32}
 """Bytes of a row of a swizzled matrix, by the two highest bits of its descriptor."""
 
 
-def warpgroup(instruction: Instruction, lanes: Lanes, shared: SharedMemory) -> Run | None:
-    """What an instruction does; None for instructions of other kinds."""
-    if instruction.parts[0] != "wgmma":
-        return None
-    if instruction.parts[1] in ("fence", "commit_group", "wait_group"):
-        return lambda mask: None
-    return _multiply(instruction, lanes, shared)
+class Warpgroups:
+    """Products of the warpgroups of a launch, which read shared memory until they have been waited for."""
+
+    def __init__(self, lanes: Lanes, shared: SharedMemory) -> None:
+        self._lanes = lanes
+        self._shared = shared
+        self._open: dict[int, list[Flight]] = defaultdict(list)
+        self._closed: dict[int, list[list[Flight]]] = defaultdict(list)
+
+    def maker(self, instruction: Instruction) -> Run | None:
+        """What an instruction does; None for instructions of other kinds."""
+        if instruction.parts[0] != "wgmma":
+            return None
+        match instruction.parts[1]:
+            case "fence":
+                return lambda mask: None
+            case "commit_group":
+                return self._commit
+            case "wait_group":
+                (count,) = instruction.operands
+                assert isinstance(count, Number)
+                return partial(self._wait, count.bits)
+        return _multiply(instruction, self._lanes, self.read)
+
+    def read(self, group: int, places: Array) -> Array:
+        """Bytes that a product of a warpgroup reads."""
+        found, flight = self._shared.gather(group * GROUP, places)
+        self._open[group].append(flight)
+        return found
+
+    def _groups(self, mask: Mask) -> Iterable[int]:
+        if mask is None:
+            return range(self._lanes.count // GROUP)
+        return map(int, np.flatnonzero(mask.reshape(-1, GROUP).any(axis=1)))
+
+    def _commit(self, mask: Mask) -> None:
+        for group in self._groups(mask):
+            self._closed[group].append(self._open.pop(group, []))
+
+    def _wait(self, count: int, mask: Mask) -> None:
+        """Ends all but the last `count` groups of products."""
+        for group in self._groups(mask):
+            closed = self._closed[group]
+            while len(closed) > count:
+                for flight in closed.pop(0):
+                    self._shared.land(flight)
 
 
 def places(descriptor: int, rows: int, depth: int, size: int, *, transposed: bool) -> Array:
@@ -53,7 +94,7 @@ def places(descriptor: int, rows: int, depth: int, size: int, *, transposed: boo
     return found ^ ((found >> 7 & (width // 16 - 1)) << 4)
 
 
-def _multiply(instruction: Instruction, lanes: Lanes, shared: SharedMemory) -> Run:
+def _multiply(instruction: Instruction, lanes: Lanes, read_bytes: Callable[[int, Array], Array]) -> Run:
     shape, to_kind, a_kind, b_kind = instruction.parts[-4:]
     rows, columns, depth = (int(part) for part in shape[1:].replace("n", " ").replace("k", " ").split())
     if rows != 64 or a_kind != b_kind or a_kind not in _BITS or to_kind not in ("f32", "s32"):
@@ -87,7 +128,7 @@ def _multiply(instruction: Instruction, lanes: Lanes, shared: SharedMemory) -> R
                     raise RuntimeError("threads of a warpgroup have different descriptors")
                 at = places(int(group[0]), count, depth, size, transposed=is_transposed)
                 at = at[:, :, None] + np.arange(size)
-                found[number] = shared.gather(number * GROUP, at).reshape(count, -1)
+                found[number] = read_bytes(number, at).reshape(count, -1)
             return decoded(found.view(_BITS[a_kind]), a_kind)
 
         return read

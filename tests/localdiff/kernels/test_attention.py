@@ -15,7 +15,7 @@ from localdiff.model.cache import LayerCache
 from localdiff.model.config import LayerConfig, RopeConfig
 from quant.cuda import tiles
 from quant.cuda.tiles import Feeding
-from tests.gpu.kernels import DEVICE, HALVES, HAS_CARD, needs_interpreter, needs_triton
+from tests.gpu.kernels import DEVICE, EMULATED, HALVES, HAS_CARD, QUICK, needs_interpreter, needs_triton
 
 pytestmark = needs_triton
 
@@ -139,15 +139,16 @@ def test_the_released_heads(kind: dict[str, Any], splits: int) -> None:
 
 
 @needs_interpreter
-@pytest.mark.parametrize("feeding", get_args(Feeding))
+@pytest.mark.parametrize("feeding", [tiles.feeding(DEVICE)] if EMULATED else get_args(Feeding))
 @RELEASED
 def test_the_tiles_of_every_kind_of_gpu(
     kind: dict[str, Any], feeding: Feeding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More rows than a tile has, in fp32, in which sums of any order are nearly the same."""
     monkeypatch.setattr(tiles, "feeding", lambda _: feeding)
-    found, expected = both(**kind, **ROWS, splits=2, dtype=torch.float32)
-    torch.testing.assert_close(found, expected, atol=5e-5, rtol=5e-5)
+    found, expected = both(**kind, **ROWS, splits=2, dtype=QUICK)
+    tolerance = 5e-5 if torch.float32 == QUICK else TOLERANCE[QUICK]
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
 
 
 @given(

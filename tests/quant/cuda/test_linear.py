@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from quant.codec import GROUP
 
 from quant.codecs import CODECS
+from quant.codecs.codec import GROUP
 from quant.cuda import linear as module
 from quant.cuda import tiles
 from quant.cuda.linear import MOST_ROWS, CudaLinear
