@@ -64,7 +64,7 @@ test: setup  ## run the tests, without the slow ones and those that need a GPU o
 test-all: setup  ## run the slow tests too
 	$(PYTEST) -m 'not gpu and not network'
 
-check: lint types test  ## lint, types and tests: what CI runs, and then kernels-aot
+check: lint types test  ## lint, types and tests: what CI runs, and then kernels-aot and kernels-ptx
 
 lint: setup  ## ruff
 	$(BIN)/ruff check .
