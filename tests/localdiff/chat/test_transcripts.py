@@ -15,7 +15,7 @@ from localdiff.events import FinishReason
 from localdiff.options import MAX_SEED, GenerateOptions
 from tests.fakes import engine as fakes
 from tests.fakes.engine import Block
-from tests.fakes.partner import Said, ScriptedPartner, ScriptedSpeaker, said
+from tests.fakes.partner import Said, ScriptedPartner, said
 from tests.localdiff.chat.conftest import BANNER, INTERRUPT, Room
 
 END = ">>> \nSaved as `TIME`; `localdiff chat -c` continues it.\n"
@@ -230,7 +230,7 @@ def test_undo_of_several_counts_a_message_without_an_answer(room: Room) -> None:
 
 
 def test_a_limit_of_one_step_is_one_step(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    room.speaker = ScriptedSpeaker(replies=[Said(blocks=(Block(text="a", steps=1, reason="step_limit"),))])
+    room.partner = ScriptedPartner(replies=[Said(blocks=(Block(text="a", steps=1, reason="step_limit"),))])
     monkeypatch.setattr(fakes, "MAX_STEPS", 1)
     assert "block 1 reached the limit of 1 step before settling" in room("Hi", looks=QUIET)
 

@@ -58,7 +58,7 @@ def test_steps_that_compute_the_same_either_way(engine: Engine) -> None:
 @needs_triton
 def test_steps_that_could_not_be_recorded_are_not_said_to_be(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     """Plain experts ask the host which rows they get, so that a graph of them cannot be recorded."""
-    from tests.graphs import imitated
+    from tests.gpu.graphs import imitated
 
     with imitated():
         engine.denoiser = denoiser_of(engine.model, static=True, fuses_commits=True, captured=True)

@@ -170,7 +170,7 @@ def test_replayed_steps_are_warmed_up_for_longer_and_what_was_not_recorded_is_no
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """While a step is recorded a GPU does nothing; and these experts, which ask the host, cannot be recorded."""
-    from tests.graphs import imitated
+    from tests.gpu.graphs import imitated
 
     told: list[str] = []
     monkeypatch.setattr(measure, "WARM_UP_REPLAYED", 5)
