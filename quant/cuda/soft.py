@@ -105,5 +105,6 @@ class SparseSoft:
                 ENTRIES=ENTRIES,
                 COLUMNS=COLUMNS,
                 num_warps=4,
+                enable_fp_fusion=False,  # fused, lanes with the same sum differ in its last bits, and one is stored
             )
         return Soft(embedding=soft, tail=tails, overflow=totals > CAPACITY)
