@@ -62,7 +62,7 @@ class GlobalMemory:
         if len(self._starts) == 0:
             raise MemoryFault("nothing is allocated")
         which = np.searchsorted(self._starts, addresses, side="right").astype(np.int64) - 1
-        outside = (which < 0) | (addresses + size > self._ends[which])
+        outside = (which < 0) | (addresses > self._ends[which] - size)
         if outside.any():
             lane = int(np.argmax(outside))
             raise MemoryFault(

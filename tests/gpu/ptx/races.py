@@ -67,7 +67,9 @@ class Watch:
         self._compare(clock, self._writer[places], self._written[places], warps, now, "reads what {} wrote")
         before = self._reader[places]
         others = (before != _NOBODY) & (before != warps) & (self._read[places] == now)
-        self._reader[places] = np.where(others, _SEVERAL, warps)
+        self._reader[places] = warps
+        others |= self._reader[places] != warps  # of several that read a place now, one was noted
+        self._reader[places[others]] = _SEVERAL
         self._read[places] = now
 
     def write(self, clock: Clock, lanes: Array, starts: Array, nbytes: int, changes: Array) -> None:

@@ -213,6 +213,21 @@ def test_what_others_still_read_may_not_be_overwritten() -> None:
     run(body + "bar.sync 0; st.shared.b32 [%r3], %r28;")
 
 
+@pytest.mark.parametrize("writer", [0, 1])
+def test_what_several_warps_read_at_once_none_of_them_may_overwrite(writer: int) -> None:
+    """Whichever of them is noted last."""
+    body = f"""
+	setp.eq.b32 %p1, %r1, 0;
+	@%p1 st.shared.b32 [0], %r2;
+	bar.sync 0;
+	ld.shared.b32 %r28, [0];
+	setp.eq.b32 %p2, %r1, {32 * writer};
+	@%p2 st.shared.b32 [0], 7;
+"""
+    with pytest.raises(Race, match="writes what several others read"):
+        run(body)
+
+
 def test_two_warps_may_write_the_same_number_and_no_two() -> None:
     """Behind each other, and in one instruction."""
     later = "setp.lt.u32 %p1, %r1, 32; @%p1 st.shared.b32 [0], {}; @!%p1 st.shared.b32 [0], {}; mov.b32 %r28, 0;"
@@ -268,6 +283,7 @@ def test_who_reads_a_copy_too_early_reads_nan(wait: str) -> None:
     [
         f"ld.global.b32 %r28, [%rd2+{8 * THREADS}];",
         "ld.global.b32 %r28, [%rd2+-4];",
+        "mov.b64 %rd3, -4; ld.global.b32 %r28, [%rd3];",
         f"st.global.v2.b32 [%rd1+{8 * THREADS - 4}], {{ %r1, %r2 }};",
         "add.s64 %rd3, %rd2, 2; ld.global.b32 %r28, [%rd3];",
         "ld.shared.b32 %r28, [1024];",
@@ -275,7 +291,17 @@ def test_who_reads_a_copy_too_early_reads_nan(wait: str) -> None:
         "mov.b32 %r3, -4; st.shared.b32 [%r3], %r2;",
         f"add.s64 %rd3, %rd1, {8 * THREADS}; cp.async.ca.shared.global [ 0 + 0 ], [ %rd3 + 0 ], 0x4, 4;",
     ],
-    ids=["behind", "before", "half behind", "between", "shared", "shared, between", "shared, before", "by a copy"],
+    ids=[
+        "behind",
+        "before",
+        "behind all",
+        "half behind",
+        "between",
+        "shared",
+        "shared, between",
+        "shared, before",
+        "by a copy",
+    ],
 )
 def test_no_access_is_outside_of_what_is_allocated(access: str) -> None:
     with pytest.raises(MemoryFault):
