@@ -18,23 +18,28 @@ WARP = 32
 
 def exchange(instruction: Instruction, lanes: Lanes) -> Run | None:
     """What an instruction does; None for instructions of other kinds."""
-    makers = {"shfl": _shuffle, "vote": _vote, "redux": _reduce}
+    makers = {"shfl": _shuffle, "vote": _vote, "redux": _reduce, "bar": _gather}
     make = makers.get(instruction.parts[0])
     return None if make is None else make(instruction, lanes)
 
 
 def members(mask: Mask, named: Array, count: int) -> Array:
-    """Which lanes take part, checked: all of those, and no other, that the instruction names by a bit each."""
-    there = np.ones(count, np.bool_) if mask is None else mask
-    wanted = (np.broadcast_to(named, (count,)) >> (np.arange(count, dtype=np.uint32) % WARP)) & np.uint32(1)
-    missing = wanted.astype(np.bool_).reshape(-1, WARP) & ~there.reshape(-1, WARP)
-    if (missing.any(axis=1) & there.reshape(-1, WARP).any(axis=1)).any():
+    """Which lanes take part, checked: each is among those that it names by a bit each, and all of those are there."""
+    there = (np.ones(count, np.bool_) if mask is None else mask).reshape(-1, 1, WARP)
+    bits = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
+    wanted = (np.broadcast_to(named, (count,)).reshape(-1, WARP, 1) & bits) != 0  # [warps, who names, who is named]
+    asking = there.reshape(-1, WARP, 1)
+    if (wanted & ~there & asking).any():
         raise RuntimeError("lanes that an exchange names are elsewhere in the program")
-    return there
+    if (asking[..., 0] & ~wanted.diagonal(axis1=1, axis2=2)).any():
+        raise RuntimeError("a lane takes part in an exchange that does not name it")
+    return there.reshape(-1)
 
 
 def _shuffle(instruction: Instruction, lanes: Lanes) -> Run:
     mode = instruction.parts[2]
+    if mode not in ("up", "down", "bfly", "idx") or instruction.parts != ("shfl", "sync", mode, "b32"):
+        raise NotImplementedError(instruction.text)
     to, value, by, clamp, named = instruction.operands
     if isinstance(to, Register) and "|" in to.name:
         raise NotImplementedError(instruction.text)
@@ -63,9 +68,22 @@ def _shuffle(instruction: Instruction, lanes: Lanes) -> Run:
     return run
 
 
+def _gather(instruction: Instruction, lanes: Lanes) -> Run:
+    """`bar.warp.sync`: lanes that have gone different ways are together again, and other warps need not be."""
+    if instruction.parts != ("bar", "warp", "sync"):
+        raise NotImplementedError(instruction.text)
+    (named,) = instruction.operands
+    read_named = lanes.reader(named, "u32")
+
+    def run(mask: Mask) -> None:
+        members(mask, read_named(), lanes.count)
+
+    return run
+
+
 def _vote(instruction: Instruction, lanes: Lanes) -> Run:
     """`vote.sync.ballot`: a bit for each lane."""
-    if instruction.parts[2] != "ballot":
+    if instruction.parts != ("vote", "sync", "ballot", "b32"):
         raise NotImplementedError(instruction.text)
     to, value, named = instruction.operands
     write, read, read_named = lanes.writer(to, "b32"), lanes.reader(value, "pred"), lanes.reader(named, "u32")
@@ -81,8 +99,9 @@ def _vote(instruction: Instruction, lanes: Lanes) -> Run:
 
 
 def _reduce(instruction: Instruction, lanes: Lanes) -> Run:
-    kind = instruction.parts[-1]
-    name = instruction.parts[2]
+    name, kind = instruction.parts[2], instruction.parts[-1]
+    if instruction.parts[1:] != ("sync", name, kind) or name not in ("add", "min", "max") or kind not in ("s32", "u32"):
+        raise NotImplementedError(instruction.text)
     to, value, named = instruction.operands
     write, read, read_named = lanes.writer(to, kind), lanes.reader(value, kind), lanes.reader(named, "u32")
 
@@ -96,10 +115,8 @@ def _reduce(instruction: Instruction, lanes: Lanes) -> Run:
         if name == "add":
             found = np.where(together, each, values.dtype.type(0)).sum(axis=2, dtype=values.dtype)
         else:
-            limits = np.finfo(values.dtype) if values.dtype.kind == "f" else np.iinfo(values.dtype)
-            worst = limits.min if name == "max" else limits.max
-            worst = values.dtype.type(-np.inf if name == "max" else np.inf) if values.dtype.kind == "f" else worst
-            function = np.max if name == "max" else np.min
+            limits = np.iinfo(values.dtype)
+            worst, function = (limits.min, np.max) if name == "max" else (limits.max, np.min)
             found = function(np.where(together, each, worst), axis=2).astype(values.dtype)
         write(found.reshape(-1), mask)
 

@@ -73,6 +73,8 @@ class Lanes:
             read = self.reader(Register(name[1:]), kind)
             return lambda: ~read()
         registers, stored = self._registers, np.dtype(UNSIGNED[self.kernel.kind_of(name)])
+        if stored.itemsize < dtype.itemsize or (stored == np.bool_) != (dtype == np.bool_):
+            raise TypeError(f"{name} is read as {kind}")
         if stored.itemsize == dtype.itemsize:
             return lambda: registers[name].view(dtype)
         narrow = np.dtype(f"u{dtype.itemsize}")  # the lower bits, where a register is wider than the type
@@ -88,6 +90,10 @@ class Lanes:
         if name == "_":
             return lambda value, mask: None
         dtype, stored = np.dtype(TYPES[kind]), np.dtype(UNSIGNED[self.kernel.kind_of(name)])
+        if stored.itemsize < dtype.itemsize or (stored == np.bool_) != (dtype == np.bool_):
+            raise TypeError(f"{name} is written as {kind}")
+        if stored.itemsize > dtype.itemsize and kind[0] == "f":
+            raise TypeError(f"{name} is written as {kind}")
         wider = np.dtype(f"{dtype.kind if dtype.kind in 'iu' else 'u'}{stored.itemsize}")
 
         def write(value: Array, mask: Mask) -> None:

@@ -15,13 +15,13 @@ from .lanes import Lanes, Mask
 from .matrices import matrices
 from .memory import GlobalMemory, SharedMemory
 from .races import Clock
-from .syntax import Instruction, Kernel, Register
+from .syntax import Instruction, Kernel, Number, Register
 from .transfers import Transfers
 from .warpgroup import Warpgroups
 
 Array: TypeAlias = NDArray[Any]
 Run: TypeAlias = Callable[[Mask], None]
-_NOTHING = {"fence", "griddepcontrol", "membar"}
+_ORDERS = {"fence.proxy.async.shared::cta"}
 """Instructions that order what here happens in order."""
 
 
@@ -116,12 +116,12 @@ class Machine:
                     if not lanes.any():
                         return
                     everybody = False
-                case "ret" | "exit":
+                case "ret":
                     lanes = lanes & ~(lanes if mask is None else mask)
                     if not lanes.any():
                         return
                     everybody = False
-                case "bar" | "barrier":
+                case "bar" if instruction.parts == ("bar", "sync"):
                     if not everybody:
                         _join(waiting, place, lanes)
                         return
@@ -154,7 +154,12 @@ class Machine:
 
     def _step(self, instruction: Instruction) -> Run:
         """What an instruction does to the lanes that take part."""
-        if instruction.parts[0] in ("bra", "ret", "exit", "bar", "barrier") or instruction.parts[0] in _NOTHING:
+        name = ".".join(instruction.parts)
+        if name == "bar.sync":
+            if instruction.operands != (Number(0),) or instruction.guard is not None:
+                raise NotImplementedError(instruction.text)  # a barrier of some threads
+            return lambda mask: None
+        if name in ("bra", "bra.uni", "ret") or name in _ORDERS:
             return lambda mask: None
         lanes, shared, transfers = self._lanes, self._shared, self._transfers
         found = (

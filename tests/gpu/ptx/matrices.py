@@ -52,6 +52,7 @@ class Fragment:
         return found
 
 
+_SUMS = {"bf16": "f32", "f16": "f32", "tf32": "f32", "s8": "s32"}
 _BITS = {"bf16": np.uint16, "f16": np.float16, "tf32": np.uint32, "s8": np.int8, "f32": np.float32, "s32": np.int32}
 
 
@@ -129,9 +130,13 @@ def items(operand: Operand) -> tuple[Operand, ...]:
 
 def _multiply(instruction: Instruction, lanes: Lanes) -> Run:
     """`mma.m16n8`: 16 rows times 8 columns, plus what was there."""
-    shape, (to_kind, a_kind, b_kind, c_kind) = instruction.parts[3], instruction.parts[-4:]
-    a_at, b_at, c_at = first_operand(a_kind), second_operand(b_kind), result(c_kind)
-    if shape != f"m16n8k{a_at.shape[1]}" or to_kind != c_kind or a_kind != b_kind or c_kind not in ("f32", "s32"):
+    a_kind, c_kind = instruction.parts[-2:]
+    if a_kind not in _SUMS or c_kind != _SUMS[a_kind]:
+        raise NotImplementedError(instruction.text)
+    a_at, b_at, c_at = first_operand(a_kind), second_operand(a_kind), result(c_kind)
+    shape, limits = f"m16n8k{a_at.shape[1]}", ("satfinite",) * (c_kind == "s32")
+    kinds = (c_kind, a_kind, a_kind, c_kind)
+    if instruction.parts != ("mma", "sync", "aligned", shape, "row", "col", *limits, *kinds):
         raise NotImplementedError(instruction.text)
     to, a, b, c = (items(operand) for operand in instruction.operands)
     writes = [lanes.writer(item, c_kind) for item in to]
@@ -154,12 +159,18 @@ def saturated(sums: Array) -> Array:
     return np.clip(sums, -(2**31), 2**31 - 1).astype(np.int32)
 
 
+def _eights(instruction: Instruction) -> tuple[int, bool]:
+    """How many matrices of eight rows an instruction moves, and whether it turns them."""
+    turns = "trans" in instruction.parts
+    expected = ("sync", "aligned", "m8n8", instruction.parts[4], *("trans",) * turns, "shared", "b16")
+    if instruction.parts[1:] != expected or instruction.parts[4] not in ("x1", "x2", "x4"):
+        raise NotImplementedError(instruction.text)
+    return int(instruction.parts[4][1:]), turns
+
+
 def _load(instruction: Instruction, lanes: Lanes, shared: SharedMemory, transfers: Transfers) -> Run:
     """`ldmatrix`: 8 rows of 16 bytes for each register, their addresses from eight lanes each."""
-    if instruction.parts[3] != "m8n8" or instruction.parts[-1] != "b16":
-        raise NotImplementedError(instruction.text)
-    count = int(instruction.parts[4][1:])
-    transposed = "trans" in instruction.parts
+    count, transposed = _eights(instruction)
     writes = [lanes.writer(item, "b32") for item in items(instruction.operands[0])]
     address = transfers.address(instruction.operands[1], "u32")
     lane = np.arange(lanes.count)
@@ -182,10 +193,7 @@ def _load(instruction: Instruction, lanes: Lanes, shared: SharedMemory, transfer
 
 def _store(instruction: Instruction, lanes: Lanes, shared: SharedMemory, transfers: Transfers) -> Run:
     """`stmatrix`: the other way round."""
-    if instruction.parts[3] != "m8n8" or instruction.parts[-1] != "b16":
-        raise NotImplementedError(instruction.text)
-    count = int(instruction.parts[4][1:])
-    transposed = "trans" in instruction.parts
+    count, transposed = _eights(instruction)
     reads = [lanes.reader(item, "b32") for item in items(instruction.operands[1])]
     address = transfers.address(instruction.operands[0], "u32")
     lane = np.arange(lanes.count)

@@ -84,7 +84,6 @@ class Kernel:
 def parse(text: str) -> Kernel:
     """The one kernel of a PTX module."""
     text = _COMMENT.sub("", text)
-    header, _, body = text.partition("{")
     text = re.sub(r"^\s*\.global[^;]*;", "", text, flags=re.MULTILINE)  # strings of a library, which no kernel reads
     header, _, body = text.partition("\n{")
     name = re.search(r"\.entry\s+(\w+)", header)
@@ -100,7 +99,8 @@ def parse(text: str) -> Kernel:
         if statement.startswith(".reg"):
             _declare(statement, registers)
         elif statement.endswith(":"):
-            labels[statement[:-1]] = len(instructions)
+            if labels.setdefault(statement[:-1], len(instructions)) != len(instructions):
+                raise ValueError(f"two places are called {statement}")
         elif not statement.startswith(_SKIPPED):
             instructions.append(_instruction(statement))
     return Kernel(name[1], parameters, registers, tuple(instructions), labels, int(threads[1]))
@@ -125,7 +125,9 @@ def _declare(statement: str, registers: dict[str, str]) -> None:
     assert match is not None, statement
     kind = {"u16": "b16", "s16": "b16", "u32": "b32", "s32": "b32", "f32": "b32", "u64": "b64", "f64": "b64"}
     for name in match[2].split(","):
-        registers[re.sub(r"<\d+>", "", name.strip())] = kind.get(match[1], match[1])
+        name, told = re.sub(r"<\d+>", "", name.strip()), kind.get(match[1], match[1])
+        if registers.setdefault(name, told) != told:
+            raise ValueError(f"{name} is of two types, in scopes of its own: {statement}")
 
 
 def _instruction(statement: str) -> Instruction:

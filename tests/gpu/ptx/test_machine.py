@@ -95,6 +95,23 @@ def test_shifts_by_more_than_there_are_bits() -> None:
     assert run("shr.s32 %r28, %r2, 40;", value)[0] == 0xFFFFFFFF
 
 
+def test_quotients_are_rounded_toward_zero() -> None:
+    data = np.array([-7, 7, -(2**31), 2**31 - 1], np.int32).view(np.uint32)
+    assert run("div.s32 %r28, %r2, 3;", data)[:4].view(np.int32).tolist() == [-2, 2, -715827882, 715827882]
+    assert run("rem.s32 %r28, %r2, 3;", data)[:4].view(np.int32).tolist() == [-1, 1, -2, 1]
+    assert run("div.s32 %r28, %r2, -3;", data)[:4].view(np.int32).tolist() == [2, -2, 715827882, -715827882]
+    assert run("div.u32 %r28, %r2, 3;", data)[2] == 2**31 // 3
+
+
+def test_denormal_numbers_count_as_zero_where_the_name_says_so() -> None:
+    """Those that are read, and those that would be written."""
+    data = floats(1e-39, -1e-39, 1e-20)
+    assert run("mul.f32 %r28, %r2, 0f3F800000;", data)[:2].tolist() == data[:2].tolist()
+    assert run("mul.ftz.f32 %r28, %r2, 0f3F800000;", data)[:3].tolist() == [0, 2**31, data[2]]
+    assert run("mul.ftz.f32 %r28, %r2, %r2;", data)[2] == 0
+    assert run("ex2.approx.ftz.f32 %r28, %r2;", floats(-127.0, -126.0))[:2].view(np.float32).tolist() == [0, 2.0**-126]
+
+
 @pytest.mark.parametrize(
     ("instruction", "source"),
     [
@@ -121,6 +138,13 @@ $L__there:
 """
     with pytest.raises(RuntimeError, match="elsewhere"):
         run(body)
+
+
+def test_a_lane_that_an_exchange_does_not_name_may_not_take_part() -> None:
+    with pytest.raises(RuntimeError, match="does not name it"):
+        run("shfl.sync.idx.b32 %r28, %r2, 0, 31, 0xffff;")
+    half = "setp.lt.u32 %p1, %r1, 16; @%p1 redux.sync.max.s32 %r28, %r2, 0xffff; @!%p1 mov.b32 %r28, 0;"
+    assert run(half, np.arange(THREADS))[:17].tolist() == [15] * 16 + [0]
 
 
 def test_votes_and_sums_of_a_warp() -> None:
@@ -166,6 +190,15 @@ def test_comparisons_with_nan() -> None:
     assert run("setp.lt.f32 %p1, %r2, 0f40000000; selp.b32 %r28, 1, 0, %p1;", data)[:2].tolist() == [0, 1]
     assert run("setp.ltu.f32 %p1, %r2, 0f40000000; selp.b32 %r28, 1, 0, %p1;", data)[:2].tolist() == [1, 1]
     assert run("max.f32 %r28, %r2, 0f40000000;", data)[:2].view(np.float32).tolist() == [2.0, 2.0]
+    with_nan = run("max.NaN.f32 %r28, %r2, 0f40000000;", data)[:2].view(np.float32)
+    assert np.isnan(with_nan[0]) and with_nan[1] == 2.0
+
+
+def test_negative_zero_is_less_than_zero() -> None:
+    zeros = np.array([0, 2**31])
+    assert run("max.f32 %r28, %r2, 0f80000000;", zeros)[:2].tolist() == [0, 2**31]
+    assert run("max.f32 %r28, %r2, 0f00000000;", zeros)[:2].tolist() == [0, 0]
+    assert run("min.f32 %r28, %r2, 0f00000000;", zeros)[:2].tolist() == [0, 2**31]
 
 
 LOOP = """
@@ -201,9 +234,11 @@ def test_a_barrier_is_waited_for_by_threads_that_come_by_different_ways() -> Non
     assert found.tolist() == [*(data[32:] + 1), *data[:32]]
 
 
-def test_shared_memory_without_a_barrier_is_a_race() -> None:
+@pytest.mark.parametrize("second", ["", "bar.warp.sync -1;"])
+def test_shared_memory_without_a_barrier_is_a_race(second: str) -> None:
+    """A barrier of one warp is none between two."""
     with pytest.raises(Race, match="reads what warp . wrote"):
-        run(EXCHANGED.format(first="", second=""))
+        run(EXCHANGED.format(first="", second=second))
 
 
 def test_what_others_still_read_may_not_be_overwritten() -> None:
@@ -313,6 +348,9 @@ def test_lanes_that_a_predicate_excludes_access_nothing() -> None:
     assert set(run(guarded).tolist()) == {3}
 
 
+FOUR, TWO = "{%r3, %r4, %r5, %r6}", "{%r3, %r4}"
+
+
 @pytest.mark.parametrize(
     "what",
     [
@@ -321,15 +359,59 @@ def test_lanes_that_a_predicate_excludes_access_nothing() -> None:
         "prmt.b32.b4e %r28, %r2, 0, 0;",
         "add.sat.s32 %r28, %r2, %r2;",
         "fma.rz.f32 %r28, %r2, %r2, %r2;",
+        "fma.rn.f64 %rd3, %rd2, %rd2, %rd2;",
+        "cvt.rz.bf16.f32 %rs1, %r2;",
+        "cvt.rzi.f32.f32 %r28, %r2;",
+        "cvt.rzi.s64.f32 %rd3, %r2;",
+        "setp.lt.f16x2 %p1, %r2, %r2;",
+        "redux.sync.and.b32 %r28, %r2, -1;",
+        "shfl.down.b32 %r28, %r2, 1, 31;",
+        "vote.sync.any.pred %p1, %p2, -1;",
+        "bar.red.popc.u32 %r28, 0, %p1;",
+        "bar.sync 1;",
+        "bar.sync 0, 32;",
+        "@%p1 bar.sync 0;",
+        "barrier.cluster.arrive;",
+        "ld.shared::cluster.b32 %r28, [0];",
+        "ld.b32 %r28, [%rd2];",
+        "ld.param.b64 %rd3, [probe_param_0+8];",
+        "atom.shared.add.f32 %r28, [0], %r2;",
+        "cp.async.ca.shared.global [0], [%rd2], 4, 4, %rd3;",
+        "cp.async.wait_all;",
+        "ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b6x16_p32 {%r28}, [0];",
+        f"mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {FOUR}, {FOUR}, {TWO}, {FOUR};",
+        f"mma.sync.aligned.m16n8k16.col.col.f32.bf16.bf16.f32 {FOUR}, {FOUR}, {TWO}, {FOUR};",
+        f"mma.sp.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {FOUR}, {TWO}, {TWO}, {FOUR}, %r7, 0;",
+        f"wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.bf16.bf16 {FOUR}, %rd1, %rd2, %r7, 0, 1, 1, 1, 0, 0;",
+        f"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {FOUR}, %rd1, %rd2, 1, -1, 1, 0, 0;",
     ],
 )
 def test_unknown_instructions_are_refused(what: str) -> None:
+    """So are forms of known ones whose modifiers would otherwise be passed over."""
     with pytest.raises(NotImplementedError):
         run(what)
 
 
+@pytest.mark.parametrize(
+    "what", ["setp.eq.b32 %p1, %p2, 0;", "mov.b64 %rd3, %r2;", "mov.b64 %r28, %rd2;", "selp.b32 %r28, %r2, %r2, %r2;"]
+)
+def test_registers_of_another_type_are_refused(what: str) -> None:
+    with pytest.raises(TypeError):
+        run(what)
+
+
+def test_a_name_of_two_types_and_a_label_of_two_places_are_refused() -> None:
+    """Scopes are dropped: what inline code declares must be the same wherever it is pasted."""
+    run("{ .reg .b32 code; mov.b32 code, 1; } { .reg .b32 code; mov.b32 %r28, 2; }")
+    with pytest.raises(ValueError, match="two types"):
+        run("{ .reg .b32 code; mov.b32 code, 1; } { .reg .b16 code; mov.b16 code, 1; }")
+    with pytest.raises(ValueError, match="two places"):
+        run("$L__here:\n add.s32 %r28, %r2, 1;\n$L__here:\n")
+
+
 def test_what_was_never_written_is_nan() -> None:
     assert np.isnan(run("mov.b32 %r28, %r9;").view(np.float32)).all()
+    assert np.isnan(run("ld.shared.b32 %r28, [512];").view(np.float32)).all()
 
 
 def test_a_matrix_product_of_a_warp() -> None:

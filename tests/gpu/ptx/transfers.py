@@ -16,7 +16,7 @@ from .syntax import Address, Instruction, Number, Operand, Register, Vector
 
 Array: TypeAlias = NDArray[Any]
 Run: TypeAlias = Callable[[Mask], None]
-CACHE_HINTS = {"L1", "L2", "nc", "relaxed", "gpu", "cta", "acq_rel", "evict_first", "evict_last", "no_allocate"}
+COPIES = {("cp", "async", "ca", "shared", "global"), ("cp", "async", "cg", "shared", "global")}
 
 
 class Transfers:
@@ -39,7 +39,7 @@ class Transfers:
         self._copies = Copies(memory, shared, lanes.count, clock)
         self._clock = clock
         self._all = np.arange(lanes.count)
-        self._makers = {"ld": self._load, "st": self._store, "atom": self._sum, "red": self._sum, "cp": self._copy}
+        self._makers = {"ld": self._load, "st": self._store, "atom": self._sum, "cp": self._copy}
 
     def maker(self, instruction: Instruction) -> Run | None:
         """What an instruction does; None for instructions of other kinds."""
@@ -72,17 +72,18 @@ class Transfers:
         return lambda: np.broadcast_to(base() + offset, (count,))
 
     def _load(self, instruction: Instruction) -> Run:
-        to, source = instruction.operands[:2]
-        kind, count = instruction.parts[-1], _count(instruction)
+        to, source = instruction.operands
+        space, count, kind = _form(instruction, "global", "shared", "param")
         items = to.items if isinstance(to, Vector) else (to,)
         if len(items) != count:
             raise ValueError(instruction.text)
         writes = [self._lanes.writer(item, kind) for item in items]
-        if "param" in instruction.parts:
-            assert isinstance(source, Address)
+        if space == "param":
+            if not isinstance(source, Address) or source.offset or count > 1:
+                raise NotImplementedError(instruction.text)
             value = self._parameters[source.base].view(TYPES[kind])
             return lambda mask: writes[0](value, mask)
-        is_shared = "shared" in instruction.parts or "shared::cta" in instruction.parts
+        is_shared = space == "shared"
         address = self.address(source, "u32" if is_shared else "u64")
         dtype = np.dtype(TYPES[kind])
 
@@ -102,14 +103,14 @@ class Transfers:
         return run
 
     def _store(self, instruction: Instruction) -> Run:
-        to, source = instruction.operands[:2]
-        kind = instruction.parts[-1]
+        to, source = instruction.operands
+        space, count, kind = _form(instruction, "global", "shared")
         items = source.items if isinstance(source, Vector) else (source,)
-        if len(items) != _count(instruction):
+        if len(items) != count:
             raise ValueError(instruction.text)
         width = np.dtype(TYPES[kind]).itemsize
         reads = [self._lanes.reader(item, f"u{8 * width}") for item in items]
-        is_shared = "shared" in instruction.parts or "shared::cta" in instruction.parts
+        is_shared = space == "shared"
         address = self.address(to, "u32" if is_shared else "u64")
 
         def run(mask: Mask) -> None:
@@ -126,7 +127,7 @@ class Transfers:
 
     def _sum(self, instruction: Instruction) -> Run:
         """`atom.shared.add`: lane after lane, each gets what was there before."""
-        if not {"shared", "add"} <= set(instruction.parts) or instruction.parts[-1] not in ("u32", "s32"):
+        if instruction.parts[:-1] != ("atom", "shared", "add") or instruction.parts[-1] not in ("u32", "s32"):
             raise NotImplementedError(instruction.text)
         to, place, by = instruction.operands
         write, address, read = self._lanes.writer(to, "u32"), self.address(place, "u32"), self._lanes.reader(by, "u32")
@@ -144,16 +145,17 @@ class Transfers:
 
     def _copy(self, instruction: Instruction) -> Run:
         """`cp.async`: copies to shared memory that are under way until their group has been waited for."""
-        if instruction.parts[:3] == ("cp", "async", "commit_group"):
+        if instruction.parts == ("cp", "async", "commit_group"):
             return lambda mask: self._copies.commit(self.active(mask))
-        if instruction.parts[:3] == ("cp", "async", "wait_group"):
+        if instruction.parts == ("cp", "async", "wait_group"):
             assert isinstance(instruction.operands[0], Number)
             count = instruction.operands[0].bits
             return lambda mask: self._copies.wait(self.active(mask), count)
-        if instruction.parts[:3] not in (("cp", "async", "ca"), ("cp", "async", "cg")):
+        if instruction.parts not in COPIES:
             raise NotImplementedError(instruction.text)
         to, source, size, *read = instruction.operands
-        assert isinstance(size, Number)
+        if not isinstance(size, Number) or size.bits not in (4, 8, 16) or len(read) > 1:
+            raise NotImplementedError(instruction.text)
         address, origin = self.address(to, "u32"), self.address(source, "u64")
         some = self._lanes.reader(read[0] if read else size, "u32")
 
@@ -167,5 +169,9 @@ class Transfers:
         return run
 
 
-def _count(instruction: Instruction) -> int:
-    return next((int(part[1:]) for part in instruction.parts if part in ("v2", "v4", "v8")), 1)
+def _form(instruction: Instruction, *spaces: str) -> tuple[str, int, str]:
+    """Which memory a load or store is of, how many numbers, and of which type."""
+    kind, (space, *vector) = instruction.parts[-1], instruction.parts[1:-1] or ("generic",)
+    if space not in spaces or vector not in ([], ["v2"], ["v4"], ["v8"]) or kind not in TYPES:
+        raise NotImplementedError(instruction.text)
+    return space, int(vector[0][1:]) if vector else 1, kind

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .exchange import WARP
 from .lanes import Lanes, Mask
-from .matrices import decoded, first_operand, items, result, saturated
+from .matrices import decoded, first_operand, items, result
 from .memory import Flight, SharedMemory
 from .syntax import Instruction, Number, Operand, Vector
 
@@ -37,16 +37,18 @@ class Warpgroups:
         """What an instruction does; None for instructions of other kinds."""
         if instruction.parts[0] != "wgmma":
             return None
-        match instruction.parts[1]:
-            case "fence":
+        match instruction.parts[1:]:
+            case ("fence", "sync", "aligned"):
                 return lambda mask: None
-            case "commit_group":
+            case ("commit_group", "sync", "aligned"):
                 return self._commit
-            case "wait_group":
+            case ("wait_group", "sync", "aligned"):
                 (count,) = instruction.operands
                 assert isinstance(count, Number)
                 return partial(self._wait, count.bits)
-        return _multiply(instruction, self._lanes, self.read)
+            case ("mma_async", "sync", "aligned", _, _, _, _):
+                return _multiply(instruction, self._lanes, self.read)
+        raise NotImplementedError(instruction.text)
 
     def read(self, group: int, places: Array) -> Array:
         """Bytes that a product of a warpgroup reads."""
@@ -97,17 +99,17 @@ def places(descriptor: int, rows: int, depth: int, size: int, *, transposed: boo
 def _multiply(instruction: Instruction, lanes: Lanes, read_bytes: Callable[[int, Array], Array]) -> Run:
     shape, to_kind, a_kind, b_kind = instruction.parts[-4:]
     rows, columns, depth = (int(part) for part in shape[1:].replace("n", " ").replace("k", " ").split())
-    if rows != 64 or a_kind != b_kind or a_kind not in _BITS or to_kind not in ("f32", "s32"):
+    if rows != 64 or a_kind != b_kind or a_kind not in _BITS or to_kind != ("s32" if a_kind == "s8" else "f32"):
         raise NotImplementedError(instruction.text)
     to, a, b, adds, *flags = instruction.operands
-    numbers = [flag.bits for flag in flags if isinstance(flag, Number)]
+    numbers = [flag.bits if isinstance(flag, Number) else None for flag in flags]
     from_registers = isinstance(a, Vector)
-    if numbers[:2] not in ([], [1, 1]):
+    size = np.dtype(_BITS[a_kind]).itemsize
+    # Signs of both, and which are transposed; int8 has neither, registers are not transposed.
+    expected = 0 if size == 1 else 3 if from_registers else 4
+    if len(flags) != expected or numbers[:2] not in ([], [1, 1]) or depth != 32 // size:
         raise NotImplementedError(instruction.text)
     *a_transposed, b_transposed = numbers[2:] or [0]
-    size = np.dtype(_BITS[a_kind]).itemsize
-    if size == 1 and depth != 32 or size == 2 and depth != 16:
-        raise NotImplementedError(instruction.text)
     sums_at = result(to_kind, columns)
     writes = [lanes.writer(item, to_kind) for item in items(to)]
     reads = [lanes.reader(item, to_kind) for item in items(to)]
@@ -144,7 +146,7 @@ def _multiply(instruction: Instruction, lanes: Lanes, read_bytes: Callable[[int,
         sums = sums_at.spread(product.reshape(-1, 16, columns))
         before = np.stack([np.broadcast_to(read(), (lanes.count,)) for read in reads], axis=1)
         total = np.where(np.broadcast_to(read_adds(), (lanes.count,))[:, None], before, 0) + sums
-        kept = saturated(total) if to_kind == "s32" else total.astype(np.float32)
+        kept = total.astype(np.int64).astype(np.int32) if to_kind == "s32" else total.astype(np.float32)
         for place, write in enumerate(writes):
             write(np.ascontiguousarray(kept[:, place]), mask)
 
