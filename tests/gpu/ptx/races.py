@@ -52,6 +52,7 @@ class Watch:
         self._under_way = np.zeros(units, np.int16)
         self._writer = np.full(units, _NOBODY, np.int32)
         self._reader = np.full(units, _NOBODY, np.int32)
+        self._reading_block = np.full(units, _NOBODY, np.int32)
         self._written = np.zeros(units, np.int32)
         self._read = np.zeros(units, np.int32)
 
@@ -65,11 +66,8 @@ class Watch:
             return
         places, warps, now = self._who(clock, lanes, starts, nbytes)
         self._compare(clock, self._writer[places], self._written[places], warps, now, "reads what {} wrote")
-        before = self._reader[places]
-        others = (before != _NOBODY) & (before != warps) & (self._read[places] == now)
-        self._reader[places] = warps
-        others |= self._reader[places] != warps  # of several that read a place now, one was noted
-        self._reader[places[others]] = _SEVERAL
+        _note(self._reader, places, warps, self._read[places] == now)
+        _note(self._reading_block, places, warps // clock.of_block, True)  # no barrier is between blocks, ever
         self._read[places] = now
 
     def write(self, clock: Clock, lanes: Array, starts: Array, nbytes: int, changes: Array) -> None:
@@ -87,6 +85,10 @@ class Watch:
         if self._under_way[places].any():
             raise Race("what a product under way reads is overwritten")
         self._compare(clock, self._reader[places], self._read[places], warps, now, "writes what {} read")
+        block = self._reading_block[places]
+        foreign = (block != _NOBODY) & (block != warps // clock.of_block)
+        if foreign.any():
+            raise Race(f"warp {warps[foreign][0]} writes what another block has read")
         changed = _by_unit(changes, places.shape[1])
         writer = np.where(changed, self._writer[places], _NOBODY)  # many warps may write the same number
         self._compare(clock, writer, self._written[places], warps, now, "writes what {} wrote")
@@ -114,6 +116,15 @@ class Watch:
             at = tuple(np.argwhere(wrong)[0])
             name = "several others" if other[at] == _SEVERAL else f"warp {other[at]}"
             raise Race(f"warp {warps[at]} {what.format(name)}, and no barrier is between")
+
+
+def _note(who: Array, places: Array, now: Array, counts: Array | bool) -> None:
+    """Who has accessed places: those now, and those before who count; several are noted as such."""
+    before = who[places]
+    others = (before != _NOBODY) & (before != now) & counts
+    who[places] = now
+    others |= who[places] != now  # of several that access a place now, one was noted
+    who[places[others]] = _SEVERAL
 
 
 def _by_unit(changes: Array, units: int) -> Array:

@@ -280,6 +280,14 @@ def test_what_another_block_of_the_launch_writes_may_not_be_read() -> None:
         run(other + "ld.global.b32 %r28, [%rd3];", blocks=2)
 
 
+@pytest.mark.parametrize("between", ["", "bar.sync 0;"])
+def test_what_several_blocks_read_none_of_them_may_write(between: str) -> None:
+    """Whichever was last, and whatever barriers it has passed: the others may not have read yet."""
+    body = f"ld.global.b32 %r28, [%rd1]; {between} setp.eq.b32 %p1, %r26, {THREADS}; @%p1 st.global.b32 [%rd1], %r1;"
+    with pytest.raises(Race):
+        run(body + "mov.b32 %r28, 0;", np.array([7]), blocks=2)
+
+
 def test_blocks_have_shared_memory_of_their_own() -> None:
     data = np.arange(2 * THREADS, dtype=np.uint32)
     found = run(EXCHANGED.format(first="", second="bar.sync 0;"), data, blocks=2)
