@@ -104,10 +104,20 @@ def main() -> int:
 
 def _is_over(name: str, options: argparse.Namespace) -> bool:
     """Whether a part has been done before; those of many processes know it of each."""
-    is_over = name not in OF_PROCESSES and _results(options).has({"part": name})
+    is_over = name not in OF_PROCESSES and _results(options).has(_part_key(name, options))
     if is_over:
         print(f"\n== {name}: in {options.results} already", flush=True)
     return is_over
+
+
+def _part_key(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """What a part is in the file: it has been done for one recipe, or for some contexts, and not for any other."""
+    key: dict[str, Any] = {"part": name}
+    if name == "kernels":
+        key |= {"recipe": options.recipe[0], "context": options.context[0]}
+    elif name == "attention":
+        key["context"] = options.context
+    return key
 
 
 def _failure(name: str, options: argparse.Namespace) -> str | None:
@@ -127,7 +137,7 @@ def _failure(name: str, options: argparse.Namespace) -> str | None:
     if failure is not None:
         print(f"{name}: {failure}", flush=True)
     if name not in OF_PROCESSES and not (failure is not None and limits.is_up):
-        _results(options).add({"part": name}, failure=failure)
+        _results(options).add(_part_key(name, options), failure=failure)
     return failure
 
 

@@ -245,6 +245,30 @@ def test_what_is_ended_by_the_time_of_all_is_not_done_and_the_same_command_goes_
     assert gpu.main() == 1
 
 
+def test_a_part_is_done_for_the_recipe_and_the_contexts_it_was_measured_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    done: list[str] = []
+
+    def run(command: list[str], *, seconds: float | None) -> Ended:
+        done.append(command[3])
+        return Ended(failure=None)
+
+    def parts_of(*arguments: str) -> list[str]:
+        done.clear()
+        results = ["--results", str(tmp_path / "results.jsonl")]
+        monkeypatch.setattr(sys, "argv", ["gpu", "layer", "kernels", "attention", *arguments, *results])
+        assert gpu.main() == 0
+        return list(done)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(gpu, "ended", run)
+    assert parts_of() == ["layer", "kernels", "attention"] and parts_of() == []
+    assert parts_of("--recipe", "int8") == ["kernels"]
+    assert parts_of("--context", "8192") == ["attention"], "the first context is the same"
+    assert parts_of("--context", "1024") == ["kernels", "attention"]
+
+
 def test_steps_go_on_where_they_were_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The first context in every recipe, then the next: what matters most comes first."""
     file, until, done = tmp_path / "results.jsonl", [math.inf], list[tuple[str, str]]()
