@@ -6,8 +6,10 @@ operands, copies that are under way until they are waited for. Every address is 
 every alignment; memory that a copy is being written to holds NaN until it has been waited for; two warps that access
 the same memory, one of them to write, with no barrier between them, are an error.
 
-It is slow, knows only the instructions that our kernels are compiled to, refuses any other, and says nothing about
-speed or about the last bits of a GPU's approximations. What each instruction does is told by NVIDIA's PTX ISA.
+It is slow, knows only the instructions that our kernels are compiled to, refuses any other, down to each part of its
+name, and says nothing about speed or about the last bits of a GPU's approximations. Not found are sums of `wgmma` that
+are read before they have been waited for, missing fences, and races within a warp, of single bytes or of atomic sums.
+What each instruction does is told by NVIDIA's PTX ISA.
 
 | module | knows |
 |---|---|
