@@ -14,8 +14,8 @@ from .races import Clock, Race, Watch
 Array: TypeAlias = NDArray[Any]
 
 
-Flight: TypeAlias = tuple[Array, Array]
-"""A reading of shared memory that is under way: lanes, and where each reads."""
+Flight: TypeAlias = tuple[int, Array]
+"""A reading of shared memory that is under way: the first lane of the warpgroup, and where it reads."""
 
 
 class MemoryFault(Exception):
@@ -122,7 +122,7 @@ class SharedMemory:
         return before
 
     def gather(self, lane: int, places: Array) -> tuple[Array, Flight]:
-        """Bytes of the block that a lane belongs to, at places of any shape; it reads pairs of them.
+        """Bytes of a block at places of any shape; the warpgroup that begins with this lane reads pairs of them.
 
         Returns:
             The bytes, and what is to be landed when the reading is known to be over.
@@ -130,10 +130,9 @@ class SharedMemory:
         if places.size and not 0 <= int(places.min()) <= int(places.max()) < self.nbytes:
             raise MemoryFault(f"a matrix is read outside of {self.nbytes} bytes of shared memory")
         starts = np.unique((self._base[lane] + places.ravel())[::2] // 2) * 2
-        lanes = np.full(len(starts), lane)
-        self._watch.read(self._clock, lanes, starts, 2)
+        self._watch.read_together(self._clock, lane, starts)
         self._watch.begin(starts)
-        return self._bytes[self._base[lane] + places], (lanes, starts)
+        return self._bytes[self._base[lane] + places], (lane, starts)
 
     def land(self, flight: Flight) -> None:
         """What a product has read may be overwritten, behind a barrier."""

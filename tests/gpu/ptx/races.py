@@ -70,6 +70,19 @@ class Watch:
         _note(self._reading_block, places, warps // clock.of_block, True)  # no barrier is between blocks, ever
         self._read[places] = now
 
+    def read_together(self, clock: Clock, lane: int, starts: Array) -> None:
+        """The warpgroup that begins with this lane reads a unit at each of these.
+
+        Raises:
+            Race: a warp has written there, one of the group or not, and no barrier is between.
+        """
+        places, now = starts // UNIT, clock.barriers[lane]
+        wrong = (self._writer[places] != _NOBODY) & (self._written[places] == now)
+        if wrong.any():
+            raise Race(f"a warpgroup reads what warp {self._writer[places][wrong][0]} wrote, and no barrier is between")
+        self._reader[places] = _SEVERAL
+        self._read[places] = now
+
     def write(self, clock: Clock, lanes: Array, starts: Array, nbytes: int, changes: Array) -> None:
         """These lanes write so many bytes each.
 
@@ -99,10 +112,10 @@ class Watch:
         """Something reads a unit at each of these, each named once, from now on."""
         self._under_way[starts // UNIT] += 1
 
-    def end(self, clock: Clock, lanes: Array, starts: Array) -> None:
-        """It has read them."""
+    def end(self, clock: Clock, lane: int, starts: Array) -> None:
+        """The warpgroup that begins with this lane has read them."""
         self._under_way[starts // UNIT] -= 1
-        self.read(clock, lanes, starts, UNIT)
+        self.read_together(clock, lane, starts)
 
     def _who(self, clock: Clock, lanes: Array, starts: Array, nbytes: int) -> tuple[Array, Array, Array]:
         places = starts.astype(np.int64)[:, None] // UNIT + np.arange(nbytes // UNIT)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tests.gpu.ptx.machine import Machine
 from tests.gpu.ptx.memory import GlobalMemory, MemoryFault
 from tests.gpu.ptx.numbers import from_bf16, to_bf16
-from tests.gpu.ptx.races import Race
+from tests.gpu.ptx.races import Clock, Race, Watch
 from tests.gpu.ptx.syntax import parse
 from tests.gpu.ptx.warpgroup import places
 
@@ -286,6 +286,21 @@ def test_what_several_blocks_read_none_of_them_may_write(between: str) -> None:
     body = f"ld.global.b32 %r28, [%rd1]; {between} setp.eq.b32 %p1, %r26, {THREADS}; @%p1 st.global.b32 [%rd1], %r1;"
     with pytest.raises(Race):
         run(body + "mov.b32 %r28, 0;", np.array([7]), blocks=2)
+
+
+def test_what_any_warp_of_a_group_wrote_the_group_reads_behind_a_barrier() -> None:
+    """Its first warp is no exception: the others have not waited for it."""
+    clock, watch = Clock(128, 128, 0), Watch(64)
+    first, start, changes = np.array([0]), np.array([8]), np.array([[True]])
+    watch.write(clock, first, start, 2, changes)
+    with pytest.raises(Race, match="a warpgroup reads what warp 0 wrote"):
+        watch.read_together(clock, 0, start)
+    clock.passed(None)
+    watch.read_together(clock, 0, start)
+    with pytest.raises(Race, match="writes what several others read"):
+        watch.write(clock, first, start, 2, changes)
+    clock.passed(None)
+    watch.write(clock, first, start, 2, changes)
 
 
 def test_blocks_have_shared_memory_of_their_own() -> None:
