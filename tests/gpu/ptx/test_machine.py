@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.gpu.ptx.machine import Machine
+from tests.gpu.ptx.matrices import first_operand, result, second_operand
 from tests.gpu.ptx.memory import GlobalMemory, MemoryFault
 from tests.gpu.ptx.numbers import from_bf16, to_bf16
 from tests.gpu.ptx.races import Clock, Race, Watch
@@ -456,6 +457,20 @@ def test_a_matrix_product_of_a_warp() -> None:
     found = run(body, np.resize(bits, THREADS)).view(np.float32)[:32].reshape(8, 4)
     rounded = from_bf16(to_bf16(numbers))
     assert np.allclose(found, (rounded @ rounded.T)[:, ::2], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16", "s8", "tf32"])
+def test_every_element_of_a_matrix_is_in_one_register(kind: str) -> None:
+    """And where the PTX ISA has a lane's last one: group is a lane's number over 4, thread what is left of it."""
+    first, second, sums = first_operand(kind), second_operand(kind), result("f32")
+    for fragment in (first, second, sums, result("s32", 256)):
+        found = fragment.rows * fragment.shape[1] + fragment.columns
+        assert sorted(found.ravel().tolist()) == list(range(fragment.shape[0] * fragment.shape[1]))
+    group, thread = 29 // 4, 29 % 4
+    depth = {"bf16": 2 * thread + 9, "f16": 2 * thread + 9, "s8": 4 * thread + 19, "tf32": thread + 4}[kind]
+    assert (first.rows[29, -1], first.columns[29, -1]) == (group + 8, depth)
+    assert (second.rows[29, -1], second.columns[29, -1]) == (depth, group)
+    assert (sums.rows[29].tolist(), sums.columns[29].tolist()) == ([7, 7, 15, 15], [2, 3, 2, 3])
 
 
 @given(start=st.integers(0, 7).map(lambda block: 1024 * block), mode=st.sampled_from([(1, 128), (2, 64), (3, 32)]))
