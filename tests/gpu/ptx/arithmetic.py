@@ -168,10 +168,10 @@ def _extract(instruction: Instruction, lanes: Lanes) -> Run:
     """`bfe`: some bits from a place on, with the sign of the highest where the type has one."""
     kind = instruction.parts[-1]
     dtype = np.dtype(TYPES[kind])
-    wide = np.dtype(np.int64 if dtype.kind == "i" else np.uint64)
+    wide, width = np.dtype(np.int64 if dtype.kind == "i" else np.uint64), 8 * dtype.itemsize
 
     def function(a: Array, place: Array, count: Array) -> Array:
-        if ((place > 31) | (count > 32) | (place + count > 32) | (count == 0)).any():
+        if ((place >= width) | (count > width) | (place + count > width) | (count == 0)).any():
             raise NotImplementedError(instruction.text)
         up = (np.uint32(64) - (place + count)).astype(wide)
         down = (np.uint32(64) - count).astype(wide)
@@ -327,7 +327,7 @@ FORMS: dict[str, str] = {
     "abs": rf"s(16|32|64)|(ftz\.)?f32|{_HALF}",
     "add": _SUM,
     "and": rf"pred|{_BITS}",
-    "bfe": "[su]32",
+    "bfe": "[su](32|64)",
     "cvt": r"[su](8|16|32|64)\.[su](8|16|32|64)|rn\.f32\.[su](8|16|32|64)|rn\.f16\.[su](8|16)"
     r"|(rzi|rni)\.[su](8|16|32)\.(f32|b?f16)|f32\.b?f16|rn\.b?f16(x2)?\.f32",
     "div": rf"full\.(ftz\.)?f32|{_WHOLE}",

@@ -81,6 +81,9 @@ def test_bits_are_extracted(value: int, place: int, count: int) -> None:
     signed = (bits - (1 << count) if bits >> count - 1 else bits) % 2**32
     assert run(f"bfe.u32 %r28, %r2, {place}, {count};", np.array([value]))[0] == bits
     assert run(f"bfe.s32 %r28, %r2, {place}, {count};", np.array([value]))[0] == signed
+    for sign, expected in (("u", bits), ("s", signed)):
+        both = f"mov.b64 %rd3, {{%r2, %r2}}; bfe.{sign}64 %rd4, %rd3, {place + 32}, {count}; cvt.u32.u64 %r28, %rd4;"
+        assert run(both, np.array([value]))[0] == expected
 
 
 def test_both_halves_of_a_product() -> None:
