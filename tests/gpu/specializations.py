@@ -105,8 +105,7 @@ class Launch:
     def of(cls, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch:
         """What a launch with these arguments is."""
         parameters = inspect.signature(kernel.fn).parameters
-        known = {name: value for name, value in kwargs.items() if name in parameters}
-        values = inspect.signature(kernel.fn).bind(*args, **known).arguments
+        values = arguments(kernel, args, kwargs)
         told = getattr(kernel, "kwargs", None) or vars(kernel)  # the interpreter's, and the compiler's
         any_value, any_alignment = (
             told.get(name) or () for name in ("do_not_specialize", "do_not_specialize_on_alignment")
@@ -130,6 +129,13 @@ class Launch:
             stages=kwargs.get("num_stages", 3),
             fuses=kwargs.get("enable_fp_fusion", True),
         )
+
+
+def arguments(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The value of each parameter of a kernel, in their order; options of the launch are left out."""
+    signature = inspect.signature(kernel.fn)
+    known = {name: value for name, value in kwargs.items() if name in signature.parameters}
+    return dict(signature.bind(*args, **known).arguments)
 
 
 def _type_of(value: Any, *, is_special: bool) -> str:

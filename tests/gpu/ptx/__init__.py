@@ -18,7 +18,6 @@ What each instruction does is told by NVIDIA's PTX ISA.
 | `numbers` | bf16, and rounding to it once |
 | `memory` | allocations and shared memory, with bounds and alignment; copies under way |
 | `races` | warps that access the same memory with no barrier between them |
-| `counts` | conflicts of shared memory's banks, sectors that are read in part |
 | `arithmetic` | instructions that a thread does by itself |
 | `transfers` | loads, stores, atomic sums, asynchronous copies |
 | `exchange` | instructions of a warp: shuffles, votes, sums |

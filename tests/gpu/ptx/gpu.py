@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,9 +18,8 @@ from torch import Tensor
 from quant.cuda import tiles
 from quant.cuda.tiles import FEEDING, Feeding
 from tests.gpu.kernels_aot import build
-from tests.gpu.specializations import Launch
+from tests.gpu.specializations import Launch, arguments
 
-from .counts import Counts
 from .machine import Machine
 from .memory import GlobalMemory
 from .syntax import Kernel, parse
@@ -47,11 +47,8 @@ def emulate(card: int) -> None:
 
 
 @contextmanager
-def emulated(card: int, counts: dict[str, Counts] | None = None) -> Iterator[list[str]]:
+def emulated(card: int) -> Iterator[list[str]]:
     """Has kernels over tensors of the CPU run as a GPU of this compute capability would; yields the launches' names.
-
-    Args:
-        counts: gets what each kernel asks of the memory, by its name; that takes longer.
 
     Not under `TRITON_INTERPRET`: what is interpreted cannot be compiled.
     """
@@ -60,10 +57,8 @@ def emulated(card: int, counts: dict[str, Counts] | None = None) -> Iterator[lis
     launched: list[str] = []
 
     def run(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> None:
-        name = kernel.fn.__name__
-        launched.append(name)
-        counted = None if counts is None else counts.setdefault(name, Counts())
-        launch_on(card, kernel, grid, args, kwargs, counted)
+        launched.append(kernel.fn.__name__)
+        launch_on(card, kernel, grid, args, kwargs)
 
     with (
         mock.patch.object(JITFunction, "run", run),
@@ -83,18 +78,11 @@ def _feeding(card: int) -> Callable[[torch.device], Feeding]:
     return feeding
 
 
-def launch_on(
-    card: int,
-    kernel: Any,
-    grid: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    counts: Counts | None = None,
-) -> None:
+def launch_on(card: int, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Runs one launch to its end."""
     launch = Launch.of(kernel, args, kwargs)
     program, shared = compiled(launch, card)
-    values = dict(zip((name for name, _ in launch.types), _bound(kernel, args, kwargs), strict=True))
+    values = arguments(kernel, args, kwargs)
     size = _size(grid, values)
     tensors = [value for value in values.values() if isinstance(value, Tensor)]
     for name, value in values.items():
@@ -108,15 +96,7 @@ def launch_on(
     together = max(1, LANES // program.threads)
     for start in range(0, len(blocks), together):
         some = [(x, y, z) for z, y, x in blocks[start : start + together]]
-        Machine(program, some, size, parameters, memory, shared, start, counts).run()
-
-
-def _bound(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
-    import inspect
-
-    parameters = inspect.signature(kernel.fn).parameters
-    known = {name: value for name, value in kwargs.items() if name in parameters}
-    return iter(inspect.signature(kernel.fn).bind(*args, **known).arguments.values())
+        Machine(program, some, size, parameters, memory, shared, start).run()
 
 
 def _size(
@@ -129,8 +109,6 @@ def _size(
 
 def _bytes(tensor: Tensor) -> Array:
     """The bytes of all of a tensor's storage, which views of it share."""
-    import ctypes
-
     storage = tensor.untyped_storage()
     whole = (ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr())
     return np.frombuffer(whole, np.uint8)

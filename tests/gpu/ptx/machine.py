@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arithmetic import arithmetic
-from .counts import Counts
 from .exchange import WARP, exchange
 from .lanes import Lanes, Mask
 from .matrices import matrices
@@ -37,7 +36,6 @@ class Machine:
         parameters: value of each of the kernel's parameters, an array of one element.
         shared: bytes of shared memory of a block.
         first: how many blocks of the launch have run before.
-        counts: what is added to, where somebody wants to know.
     """
 
     def __init__(
@@ -49,7 +47,6 @@ class Machine:
         memory: GlobalMemory,
         shared: int,
         first: int = 0,
-        counts: Counts | None = None,
     ) -> None:
         if kernel.threads % WARP:
             raise NotImplementedError(f"blocks of {kernel.threads} threads")
@@ -71,9 +68,8 @@ class Machine:
         self._lanes = Lanes(kernel, special)
         self._clock = Clock(self._lanes.count, kernel.threads, first)
         self._shared = SharedMemory(shared, self._block_of, self._clock)
-        self._transfers = Transfers(self._lanes, memory, self._shared, parameters, self._clock, counts)
+        self._transfers = Transfers(self._lanes, memory, self._shared, parameters, self._clock)
         self._warpgroups = Warpgroups(self._lanes, self._shared)
-        self._counts = counts
         self._steps = [self._step(instruction) for instruction in kernel.instructions]
 
     def run(self) -> None:
@@ -127,9 +123,6 @@ class Machine:
                         return
                     self._clock.passed(None)
                 case _:
-                    if self._counts is not None:
-                        warps = np.count_nonzero(lanes.reshape(-1, WARP).any(axis=1))
-                        self._counts.instructions[instruction.parts[0]] += warps
                     if mask is None or mask.any():
                         try:
                             step(mask)

@@ -180,7 +180,6 @@ def _load(instruction: Instruction, lanes: Lanes, shared: SharedMemory, transfer
         active = transfers.active(mask)
         givers = active[active % WARP < 8 * count]
         rows = np.zeros((lanes.count, 8), np.uint16)
-        transfers.count(instruction, givers, address()[givers], 16, is_shared=True)
         rows[givers] = shared.load(givers, address()[givers], 2, 8)
         for place, write in enumerate(writes):
             matrix = rows.reshape(-1, WARP, 8)[:, 8 * place : 8 * place + 8]  # [warps, 8, 8]
@@ -209,7 +208,6 @@ def _store(instruction: Instruction, lanes: Lanes, shared: SharedMemory, transfe
             matrix = pairs.view(np.uint16)
             matrix = matrix.transpose(0, 2, 1) if transposed else matrix
             rows.reshape(-1, WARP, 8)[:, 8 * place : 8 * place + 8] = matrix
-        transfers.count(instruction, givers, address()[givers], 16, is_shared=True)
         shared.store(givers, address()[givers], rows[givers])
 
     return run

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .counts import Counts
 from .lanes import TYPES, Lanes, Mask, Read
 from .memory import Copies, GlobalMemory, SharedMemory
 from .races import Clock
@@ -29,10 +28,8 @@ class Transfers:
         shared: SharedMemory,
         parameters: dict[str, Array],
         clock: Clock,
-        counts: Counts | None = None,
     ) -> None:
         self._lanes = lanes
-        self._counts = counts
         self._memory = memory
         self._shared = shared
         self._parameters = parameters
@@ -49,15 +46,6 @@ class Transfers:
     def active(self, mask: Mask) -> Array:
         """Numbers of the lanes that take part."""
         return self._all if mask is None else np.flatnonzero(mask)
-
-    def count(self, instruction: Instruction, lanes: Array, addresses: Array, nbytes: int, *, is_shared: bool) -> None:
-        """Counts an access, where that is wanted."""
-        if self._counts is None or not len(lanes):
-            return
-        if is_shared:
-            self._counts.shared(instruction.text, lanes, addresses, nbytes)
-        else:
-            self._counts.memory(lanes, addresses, nbytes)
 
     def address(self, operand: Operand, kind: str) -> Read:
         """The address that an operand names, for each lane."""
@@ -90,7 +78,6 @@ class Transfers:
         def run(mask: Mask) -> None:
             lanes = self.active(mask)
             addresses = address()[lanes]
-            self.count(instruction, lanes, addresses, dtype.itemsize * count, is_shared=is_shared)
             if is_shared:
                 found = self._shared.load(lanes, addresses, dtype.itemsize, count)
             else:
@@ -117,7 +104,6 @@ class Transfers:
             lanes = self.active(mask)
             addresses = address()[lanes]
             values = np.stack([np.broadcast_to(read(), (self._lanes.count,))[lanes] for read in reads], axis=1)
-            self.count(instruction, lanes, addresses, values.nbytes // max(len(lanes), 1), is_shared=is_shared)
             if is_shared:
                 self._shared.store(lanes, addresses, values)
             else:
@@ -162,8 +148,6 @@ class Transfers:
         def run(mask: Mask) -> None:
             lanes = self.active(mask)
             nbytes = np.broadcast_to(some(), (self._lanes.count,))[lanes]
-            self.count(instruction, lanes, address()[lanes], size.bits, is_shared=True)
-            self.count(instruction, lanes[nbytes > 0], origin()[lanes][nbytes > 0], size.bits, is_shared=False)
             self._copies.start(lanes, address()[lanes], origin()[lanes], size.bits, nbytes)
 
         return run
