@@ -25,6 +25,10 @@ from .rows import quantize_groups
 from .tiles import Activations
 
 COLUMNS = 64
+"""Of a program's gate and of its up: one group of the next product."""
+DOWN_COLUMNS = 128
+"""Of a program's down projection, where its weight is quantized and its width can be cut so: what each turn of the loop
+takes besides decoding, it takes for twice as many weights."""
 COMBINED = 1024
 WARPS, STAGES = 4, 3
 MOST_PAIRS = 8192
@@ -120,10 +124,12 @@ class CudaExperts(nn.Module):
             width,
             inner,
             COMPUTE=triton_type(x.dtype),
+            COLUMNS=COLUMNS,
             **self._choices(self._gate_up, block_rows),
         )
         outputs = x.new_empty(rows, top_k, width)
-        kernels.down_kernel[(blocks, width // COLUMNS)](
+        columns = COLUMNS if isinstance(self._down, Whole) or width % DOWN_COLUMNS else DOWN_COLUMNS
+        kernels.down_kernel[(blocks, width // columns)](
             hidden,
             hidden_scales,
             *self._weight(self._down),
@@ -132,6 +138,7 @@ class CudaExperts(nn.Module):
             outputs,
             width,
             inner,
+            COLUMNS=columns,
             **self._choices(self._down, block_rows),
         )
         return outputs
@@ -146,7 +153,6 @@ class CudaExperts(nn.Module):
             "INT8": self.activations == "a8",
             "PACK": pack(part.codes.device),
             "ROWS": block_rows,
-            "COLUMNS": COLUMNS,
             "num_warps": WARPS,
             "num_stages": STAGES,
         }

@@ -105,9 +105,12 @@ def test_experts_as_published_are_multiplied_as_they_are(dtype: torch.dtype, row
 
 @pytest.mark.parametrize("codec", ["nf4", "int8", None])
 @pytest.mark.parametrize("activations", ["a16", "a8"])
-def test_width_and_inner_width_of_several_groups(codec: str | None, activations: Activations) -> None:
-    """None of the numbers of groups and columns, of either product, is another's."""
-    sizes = {"width": 192, "inner": 128}
+@pytest.mark.parametrize(("width", "inner"), [(192, 128), (256, 192)])
+def test_width_and_inner_width_of_several_groups(
+    codec: str | None, activations: Activations, width: int, inner: int
+) -> None:
+    """None of the numbers of groups and columns, of either product, is another's; a width is cut by 64 or 128."""
+    sizes = {"width": width, "inner": inner}
     x, index, weight = routed(5, torch.float32, sizes["width"])
     plain = plain_experts(codec, codec, **sizes) if codec else Published(torch.float32, **sizes)
     expected = plain(x, index, weight)
