@@ -5,7 +5,9 @@
     canvas, player  events that look like a condensing canvas; the same in real time, behind the command line
     cli             the real command line with any of them: `python -m tests.fakes.cli SCRIPT ARGUMENTS…`
     traces          of the scripted engine, and of made-up runs of any size
+    trace_pair      two of them that part
     hub             a small server that speaks as much of the Hub as a download needs
+    clock           one that a test moves
 
 Runs keep the promises of `localdiff.events`, so that every observer can be tested with them.
 """

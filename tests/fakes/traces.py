@@ -29,6 +29,7 @@ from localdiff.trace.recorder import Recorder
 from localdiff.trace.trace import Trace
 from tests.fakes.canvas import pieces_of
 from tests.fakes.engine import ScriptedEngine
+from tests.screens import hostile
 
 HEADER = Header(
     trace=VERSION,
@@ -211,3 +212,21 @@ def condensed(header: Header = HEADER, **shape: int) -> Trace:
     """The trace of a `condensing` run."""
     header = dataclasses.replace(header, top_k=shape.get("top_k", 0))
     return trace_of(condensing(**shape), header, pieces=word_pieces())
+
+
+def hostile_trace() -> Trace:
+    """A run all of whose texts would like to do something to whoever shows them."""
+    pieces = {token: hostile.PIECES[token % len(hostile.PIECES)] for token in range(200)}
+    header = dataclasses.replace(
+        HEADER,
+        messages=(Message(role=hostile.TEXT, content=hostile.TEXT), Message(role="user", content=hostile.TEXT)),
+        model=dataclasses.replace(HEADER.model, name=hostile.TEXT, recipe=hostile.TEXT, revision=hostile.TEXT),
+        machine=dataclasses.replace(HEADER.machine, hardware=hostile.TEXT, device=hostile.TEXT),
+        created=hostile.TEXT,
+        gold=hostile.TEXT,
+    )
+    events = [
+        dataclasses.replace(event, text=hostile.TEXT) if type(event).__name__ == "TextCommitted" else event
+        for event in condensing()
+    ]
+    return trace_of(events, header, pieces=pieces)

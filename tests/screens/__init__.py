@@ -3,6 +3,7 @@
     processes       the command line as a process: in this one with captured streams, or on pipes and pseudo-terminals
     terminal        one in memory: what stands on its screen and in the scrollback
     browser         a headless Chromium
+    markup          a page without one: its elements, and its words
     renderable      the rows of a canvas for `rich`, to compare with
     hostile         text that would like to do something to whoever shows it
 

@@ -9,20 +9,11 @@ from contextlib import suppress
 import pytest
 
 from localdiff.commands.interrupt import IMPATIENCE, cancel_on_interrupt, interruptible
-
-
-class Clock:
-    """A clock that goes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.fakes.clock import FakeClock
 
 
 def test_the_first_sets_the_flag_and_a_quick_second_raises() -> None:
-    cancel, clock = threading.Event(), Clock()
+    cancel, clock = threading.Event(), FakeClock()
     with pytest.raises(KeyboardInterrupt), cancel_on_interrupt(cancel, clock=clock):
         signal.raise_signal(signal.SIGINT)
         assert cancel.is_set()
@@ -32,7 +23,7 @@ def test_the_first_sets_the_flag_and_a_quick_second_raises() -> None:
 
 
 def test_a_late_second_counts_as_a_first() -> None:
-    cancel, clock = threading.Event(), Clock()
+    cancel, clock = threading.Event(), FakeClock()
     with cancel_on_interrupt(cancel, clock=clock):
         for _ in range(3):
             signal.raise_signal(signal.SIGINT)

@@ -10,27 +10,18 @@ import torch
 from localdiff.engine import stats
 from localdiff.engine.stats import StatsKeeper
 from localdiff.events import BlockCommitted, BlockReason, BlockStats
-
-
-class Clock:
-    """Stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def perf_counter(self) -> float:
-        return self.now
+from tests.fakes.clock import FakeClock
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(stats, "time", SimpleNamespace(perf_counter=made.perf_counter))
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    made = FakeClock()
+    monkeypatch.setattr(stats, "time", SimpleNamespace(perf_counter=made))
     return made
 
 
 @pytest.fixture
-def keeper(clock: Clock) -> StatsKeeper:
+def keeper(clock: FakeClock) -> StatsKeeper:
     return StatsKeeper(prompt_tokens=12, device=torch.device("cpu"))
 
 
@@ -38,7 +29,7 @@ def committed(block: int, steps: int, seconds: float, reason: BlockReason = "con
     return BlockCommitted(block=block, token_ids=(1, 2), steps=steps, seconds=seconds, reason=reason)
 
 
-def test_the_rate_counts_from_the_first_denoise_step_to_the_end(keeper: StatsKeeper, clock: Clock) -> None:
+def test_the_rate_counts_from_the_first_denoise_step_to_the_end(keeper: StatsKeeper, clock: FakeClock) -> None:
     clock.now += 50  # loading and reading the prompt
     assert keeper.start_clock() == 1050
     clock.now += 3
@@ -51,7 +42,7 @@ def test_the_rate_counts_from_the_first_denoise_step_to_the_end(keeper: StatsKee
     assert figures.prompt_tokens == 12
 
 
-def test_prompt_time_stands_apart_and_is_that_of_the_last_chunk(keeper: StatsKeeper, clock: Clock) -> None:
+def test_prompt_time_stands_apart_and_is_that_of_the_last_chunk(keeper: StatsKeeper, clock: FakeClock) -> None:
     clock.now += 3
     keeper.start_prefill()
     clock.now += 0.5
@@ -86,7 +77,7 @@ def test_a_cpu_reports_no_peak(keeper: StatsKeeper) -> None:
     assert keeper.finish(tokens=0).peak_bytes is None
 
 
-def test_a_gpu_reports_the_peak_of_this_run(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_reports_the_peak_of_this_run(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     peaks = {"cuda:1": 5_000}
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: peaks.update({str(device): 700}))
     monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device: peaks[str(device)])

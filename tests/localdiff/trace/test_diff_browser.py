@@ -9,9 +9,8 @@ import pytest
 from localdiff.trace.comparison.compare import compare
 from localdiff.trace.comparison.page import diff_page
 from localdiff.trace.trace import Trace
-from tests.fakes.traces import condensed
-from tests.localdiff.trace.test_comparison import CHANGES, A, B
-from tests.localdiff.trace.test_page import hostile_trace
+from tests.fakes.trace_pair import CHANGES, A, B
+from tests.fakes.traces import condensed, hostile_trace
 from tests.screens.browser import Browser, executable
 
 pytestmark = [

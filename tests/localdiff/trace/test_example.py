@@ -7,7 +7,7 @@ from localdiff.trace.example import example_path
 from localdiff.trace.hashing import tokenizer_digest, weights_digest
 from localdiff.trace.page.page import page
 from localdiff.trace.reader import read_trace
-from tests.localdiff.trace.test_page import words_of
+from tests.screens.markup import words_of
 
 
 def test_it_is_a_whole_run_of_this_demo_model() -> None:

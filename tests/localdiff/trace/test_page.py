@@ -5,64 +5,18 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-import html
 import json
 import re
-from html.parser import HTMLParser
 
 import pytest
 
-from localdiff.trace.header import Message
 from localdiff.trace.page.page import page
 from localdiff.trace.reader import parse_trace
-from localdiff.trace.trace import Trace
 from tests.fakes.engine import Block, ScriptedEngine
-from tests.fakes.traces import HEADER, condensed, condensing, record, scripted, trace_of, word_pieces
-from tests.screens import hostile
+from tests.fakes.traces import HEADER, condensed, condensing, hostile_trace, record, scripted, trace_of, word_pieces
+from tests.screens.markup import Elements, words_of
 
 TRACE = condensed(blocks=3, steps=5, length=32)
-
-
-class Elements(HTMLParser):
-    """Every element with its attributes, and the text of some."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: dict[str, list[str]] = {}
-        self._open: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-        self._open.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        if self._open:
-            self.texts.setdefault(self._open[-1], []).append(data)
-
-
-def hostile_trace() -> Trace:
-    pieces = {token: hostile.PIECES[token % len(hostile.PIECES)] for token in range(200)}
-    header = dataclasses.replace(
-        HEADER,
-        messages=(Message(role=hostile.TEXT, content=hostile.TEXT), Message(role="user", content=hostile.TEXT)),
-        model=dataclasses.replace(HEADER.model, name=hostile.TEXT, recipe=hostile.TEXT, revision=hostile.TEXT),
-        machine=dataclasses.replace(HEADER.machine, hardware=hostile.TEXT, device=hostile.TEXT),
-        created=hostile.TEXT,
-        gold=hostile.TEXT,
-    )
-    events = [
-        dataclasses.replace(event, text=hostile.TEXT) if type(event).__name__ == "TextCommitted" else event
-        for event in condensing()
-    ]
-    return trace_of(events, header, pieces=pieces)
-
-
-def words_of(text: str) -> str:
-    """What a reader reads, on one line."""
-    body = re.sub(r"<(style|script)\b.*?</\1>", "", text.partition("<body>")[2], flags=re.DOTALL)
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
 def test_it_needs_no_network() -> None:

@@ -14,8 +14,7 @@ from localdiff.events import BlockCommitted, DenoiseStep, RunFinished
 from localdiff.trace.page.page import page
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.trace import Trace
-from tests.fakes.traces import END, HEADER, PAD, condensed, condensing, record, trace_of, word_pieces
-from tests.localdiff.trace.test_page import hostile_trace
+from tests.fakes.traces import END, HEADER, PAD, condensed, condensing, hostile_trace, record, trace_of, word_pieces
 from tests.screens.browser import Browser, executable
 
 pytestmark = pytest.mark.skipif(executable() is None, reason="there is no Chromium here")

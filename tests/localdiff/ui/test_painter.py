@@ -15,23 +15,14 @@ from localdiff.view.paragraphs import Passage
 from localdiff.view.scene import Scene, fold
 from localdiff.view.style import row_text
 from tests.fakes.canvas import Script
+from tests.fakes.clock import FakeClock
 from tests.screens.terminal import FakeTerminal
-
-
-class Clock:
-    """A clock that a stream and a size function can move."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class SlowTerminal(FakeTerminal):
     """A terminal that takes its time."""
 
-    def __init__(self, clock: Clock, seconds: float) -> None:
+    def __init__(self, clock: FakeClock, seconds: float) -> None:
         super().__init__()
         self._clock = clock
         self._seconds = seconds
@@ -56,7 +47,7 @@ def test_every_frame_is_one_write_and_the_screen_shows_exactly_its_rows() -> Non
     view, made = scenes()
     terminal = FakeTerminal()
     terminal.write("$ run\n")
-    painter = Painter(stream=terminal, view=view, size=lambda: Size(80, 24), clock=Clock())
+    painter = Painter(stream=terminal, view=view, size=lambda: Size(80, 24), clock=FakeClock())
     for number, scene in enumerate(made):
         painter.paint(Frame(scene=scene))
         rows = [row_text(row).rstrip() for row in view.picture(scene, Size(80, 24)).rows]
@@ -67,7 +58,7 @@ def test_every_frame_is_one_write_and_the_screen_shows_exactly_its_rows() -> Non
 @pytest.mark.parametrize(("seconds", "interval"), [(0.0, 0.05), (0.01, 0.05), (0.25, 1.0)])
 def test_writing_takes_a_quarter_of_the_time_at_most(seconds: float, interval: float) -> None:
     view, made = scenes()
-    clock = Clock()
+    clock = FakeClock()
     painter = Painter(
         stream=SlowTerminal(clock, seconds),
         view=view,
@@ -81,7 +72,7 @@ def test_writing_takes_a_quarter_of_the_time_at_most(seconds: float, interval: f
 
 def test_drawing_takes_a_thirtieth_of_the_time_at_most() -> None:
     view, made = scenes()
-    clock = Clock()
+    clock = FakeClock()
 
     def size() -> Size:
         clock.now += 0.02
@@ -95,7 +86,7 @@ def test_drawing_takes_a_thirtieth_of_the_time_at_most() -> None:
 
 def test_all_rows_are_sent_again_once_in_a_while() -> None:
     view, made = scenes()
-    clock, terminal = Clock(), FakeTerminal()
+    clock, terminal = FakeClock(), FakeTerminal()
     painter = Painter(stream=terminal, view=view, size=lambda: Size(80, 24), clock=clock)
     painter.paint(Frame(scene=made[4]))
     whole = terminal.lines()
@@ -111,7 +102,7 @@ def test_all_rows_are_sent_again_once_in_a_while() -> None:
 def test_the_size_is_followed_between_frames() -> None:
     view, made = scenes()
     size, terminal = [Size(80, 24)], FakeTerminal()
-    painter = Painter(stream=terminal, view=view, size=lambda: size[0], clock=Clock())
+    painter = Painter(stream=terminal, view=view, size=lambda: size[0], clock=FakeClock())
     painter.paint(Frame(scene=made[5]))
     writes = len(terminal.writes)
     painter.refresh()
@@ -126,7 +117,7 @@ def test_the_size_is_followed_between_frames() -> None:
 def test_one_line() -> None:
     view, made = scenes()
     terminal = FakeTerminal()
-    painter = Painter(stream=terminal, view=view, size=lambda: Size(80, 24), one_line=True, clock=Clock())
+    painter = Painter(stream=terminal, view=view, size=lambda: Size(80, 24), one_line=True, clock=FakeClock())
     for scene in made:
         painter.paint(Frame(scene=scene))
     assert made[-1].step is not None
@@ -137,7 +128,7 @@ def test_one_line() -> None:
 def test_text_and_remarks_leave_the_region() -> None:
     view, made = scenes()
     terminal = FakeTerminal()
-    painter = Painter(stream=terminal, view=view, size=lambda: Size(80, 24), clock=Clock())
+    painter = Painter(stream=terminal, view=view, size=lambda: Size(80, 24), clock=FakeClock())
     painter.paint(Frame(scene=made[0]))
     painter.paint(Frame(scene=made[1], above=(Passage(channel="answer", text="one\n\n"),), note="a remark"))
     assert terminal.everything()[:3] == ["one", "", "a remark"]
@@ -162,7 +153,7 @@ def test_no_moment_of_any_frame_shows_a_page_with_missing_rows() -> None:
     """Terminals that ignore synchronized updates may show any beginning of a write."""
     view, made = scenes()
     terminal = FakeTerminal()
-    painter = Painter(stream=terminal, view=view, size=lambda: Size(80, 24), clock=Clock())
+    painter = Painter(stream=terminal, view=view, size=lambda: Size(80, 24), clock=FakeClock())
     painter.paint(Frame(scene=made[3]))
     shadow = FakeTerminal()
     shadow.write(terminal.writes[0])

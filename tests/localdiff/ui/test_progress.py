@@ -9,7 +9,7 @@ import pytest
 
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.progress import Bars, Lines, Silent, board
-from tests.localdiff.ui.test_rate import Clock
+from tests.fakes.clock import FakeClock
 from tests.screens.terminal import FakeTerminal
 
 GB = 10**9
@@ -26,11 +26,11 @@ def output(file: TextIO, *, moving: bool = False, quiet: bool = False, width: in
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
-def test_bars_of_the_whole_and_of_each_file(clock: Clock) -> None:
+def test_bars_of_the_whole_and_of_each_file(clock: FakeClock) -> None:
     terminal = FakeTerminal(100, 24)
     with board(output(terminal, moving=True), clock=clock) as bars:
         assert isinstance(bars, Bars)
@@ -53,7 +53,7 @@ def test_bars_of_the_whole_and_of_each_file(clock: Clock) -> None:
     assert "\x1b[31m" not in "".join(terminal.writes)
 
 
-def test_a_bar_that_stands_still_loses_its_rate_and_its_end(clock: Clock) -> None:
+def test_a_bar_that_stands_still_loses_its_rate_and_its_end(clock: FakeClock) -> None:
     terminal = FakeTerminal(100, 24)
     with board(output(terminal, moving=True), clock=clock) as bars:
         assert isinstance(bars, Bars)
@@ -69,7 +69,7 @@ def test_a_bar_that_stands_still_loses_its_rate_and_its_end(clock: Clock) -> Non
 
 
 @pytest.mark.parametrize("columns", [24, 40, 79, 200])
-def test_bars_fit_the_terminal(clock: Clock, columns: int) -> None:
+def test_bars_fit_the_terminal(clock: FakeClock, columns: int) -> None:
     terminal = FakeTerminal(columns, 24)
     with board(output(terminal, moving=True, width=columns), clock=clock) as bars:
         assert isinstance(bars, Bars)
@@ -80,7 +80,7 @@ def test_bars_fit_the_terminal(clock: Clock, columns: int) -> None:
     assert terminal.lines() == [""]
 
 
-def test_lines_every_tenth(clock: Clock) -> None:
+def test_lines_every_tenth(clock: FakeClock) -> None:
     file = io.StringIO()
     with board(output(file), clock=clock) as lines:
         assert isinstance(lines, Lines)
@@ -95,7 +95,7 @@ def test_lines_every_tenth(clock: Clock) -> None:
     assert written[-1] == "quantize 50 %: 25.0/50.0 GB, 1.0 GB/s, 25s left"
 
 
-def test_lines_every_half_minute_where_it_is_slow(clock: Clock) -> None:
+def test_lines_every_half_minute_where_it_is_slow(clock: FakeClock) -> None:
     file = io.StringIO()
     with board(output(file), clock=clock) as lines:
         lines.start("fetch", 50 * GB, whole=True)
@@ -105,7 +105,7 @@ def test_lines_every_half_minute_where_it_is_slow(clock: Clock) -> None:
     assert [line.split(":")[0] for line in file.getvalue().splitlines()] == ["fetch 0 %"] * 3
 
 
-def test_what_is_soon_over_has_few_lines(clock: Clock) -> None:
+def test_what_is_soon_over_has_few_lines(clock: FakeClock) -> None:
     file = io.StringIO()
     with board(output(file), clock=clock) as lines:
         lines.start("check", 100, whole=True)
@@ -115,7 +115,7 @@ def test_what_is_soon_over_has_few_lines(clock: Clock) -> None:
     assert [line.split(":")[0] for line in file.getvalue().splitlines()] == ["check 51 %"]
 
 
-def test_what_starts_over_does_not_repeat_its_lines(clock: Clock) -> None:
+def test_what_starts_over_does_not_repeat_its_lines(clock: FakeClock) -> None:
     file = io.StringIO()
     with board(output(file), clock=clock) as lines:
         lines.start("fetch", 100, whole=True)
@@ -125,7 +125,7 @@ def test_what_starts_over_does_not_repeat_its_lines(clock: Clock) -> None:
     assert [line.split(":")[0] for line in file.getvalue().splitlines()] == ["fetch 20 %", "fetch 30 %"]
 
 
-def test_quiet_is_quiet(clock: Clock) -> None:
+def test_quiet_is_quiet(clock: FakeClock) -> None:
     file = io.StringIO()
     with board(output(file, quiet=True), clock=clock) as silent:
         assert isinstance(silent, Silent)
