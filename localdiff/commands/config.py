@@ -13,8 +13,10 @@ from localdiff import paths
 from localdiff.commands.output_file import output_file
 from localdiff.config import (
     Setting,
+    Settings,
     check_file,
     config_path,
+    holds_unknown,
     key_named,
     load_settings,
     read_text,
@@ -53,7 +55,7 @@ def set_setting(output: Output, name: str, text: str | None, *, env: Mapping[str
 
     Args:
         output: the streams.
-        name: of the setting.
+        name: of the setting; what is none can be taken out too, since a file with it is not read.
         text: its value as typed; None takes it out.
         env: environment.
 
@@ -63,13 +65,18 @@ def set_setting(output: Output, name: str, text: str | None, *, env: Mapping[str
     """
     from localdiff.config.edit import edited
 
+    path = config_path(env)
+    shown = paths.shown(path, env)
+    if text is None and holds_unknown(before := read_text(path, shown), name):
+        _save(path, shown, edited(before, name, None))
+        _settings_now(output, env)
+        _write_table(output, [(name, "(no setting)", f"taken out of {shown}")])
+        return 0
     key = key_named(name)
     try:
         value = None if text is None else key.from_text(text)
     except UsageError as error:
         raise UsageError(error.message, error.hint or f"what it sets: {key.what}") from error
-    path = config_path(env)
-    shown = paths.shown(path, env)
     before = read_text(path, shown)
     after = edited(before, name, value)
     setting = Setting(key=key, value=key.default)
@@ -80,12 +87,19 @@ def set_setting(output: Output, name: str, text: str | None, *, env: Mapping[str
             raise  # while a file with several slips is repaired by taking out one after the other
     if after != before:
         _save(path, shown, after)
-    try:
-        setting = load_settings(env)[name]
-    except UsageError as error:  # of a variable, or of the rest of the file, which is written
-        output.stderr.write(f"{output.stderr.styled('warning:', YELLOW)} {printable(error.message)}\n")
+    if settings := _settings_now(output, env):
+        setting = settings[name]
     _write_table(output, [(name, _value(setting), setting.where)])
     return 0
+
+
+def _settings_now(output: Output, env: Mapping[str, str]) -> Settings | None:
+    """The settings, or a warning where a variable, or the rest of the file, which is written, holds an invalid one."""
+    try:
+        return load_settings(env)
+    except UsageError as error:
+        output.stderr.write(f"{output.stderr.styled('warning:', YELLOW)} {printable(error.message)}\n")
+        return None
 
 
 def _save(path: Path, shown: str, text: str) -> None:

@@ -10,7 +10,7 @@ Knows strings, numbers and where they came from; knows no command and nothing th
 """
 
 from localdiff.config.environment import is_set, strange_variables
-from localdiff.config.file import config_path, read_text
+from localdiff.config.file import config_path, holds_unknown, read_text
 from localdiff.config.keys import KEYS, Key, key_named
 from localdiff.config.settings import Setting, Settings, check_file, load_settings
 
@@ -21,6 +21,7 @@ __all__ = [
     "Settings",
     "check_file",
     "config_path",
+    "holds_unknown",
     "is_set",
     "key_named",
     "load_settings",

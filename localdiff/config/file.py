@@ -5,6 +5,7 @@ Knows TOML and the names of settings; knows nothing about variables or precedenc
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from localdiff.config.keys import KEYS, Value
 from localdiff.errors import ArgumentError, UsageError
 
 CONFIG_FILE = "config.toml"
+_BARE = re.compile(r"[\w-]+(\.[\w-]+)?", re.ASCII)
 _TABLES = tuple(dict.fromkeys(name.partition(".")[0] for name in KEYS if "." in name))
 
 
@@ -64,6 +66,11 @@ def read_text(path: Path, shown: str) -> str:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{shown} is not TOML: {_lowered(str(error))}", _hint(str(error))) from error
     return text
+
+
+def holds_unknown(text: str, name: str) -> bool:
+    """Whether the text of a configuration file, which is TOML, holds a key of this name that is no setting."""
+    return name not in KEYS and any(".".join(key_path) == name for key_path, _ in _leaves(tomllib.loads(text)))
 
 
 def _hint(problem: str) -> str:
@@ -173,7 +180,11 @@ def _meant(key_path: tuple[str, ...]) -> str:
         name = next(name for name, key in KEYS.items() if key.word == anywhere[0])
         where = ", above the first [table]" if table and "." not in name else ""
         return f"did you mean `{name}`{where}?"
-    return "`localdiff config` lists every setting"
+    # `localdiff config` would stumble over the same line.
+    name = ".".join(key_path)
+    if _BARE.fullmatch(name):
+        return f"`localdiff config unset {name}` takes it out"
+    return "take it out in an editor"
 
 
 def _lowered(sentence: str) -> str:

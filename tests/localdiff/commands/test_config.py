@@ -265,6 +265,23 @@ def test_several_slips_are_taken_out_one_after_the_other(cli: Cli, home: Path) -
     assert file.read_text() == "[generate]\n"
 
 
+def test_what_is_no_setting_can_be_taken_out(cli: Cli, home: Path) -> None:
+    file = home / "config.toml"
+    file.write_text("foo = 1\n[generate]\nsteps = 4\nxyzzy = 2\n\n[bar]\nbaz = 1\n")
+    for name, next_warning in (
+        ("foo", f"warning: {file}:3: there is no setting `xyzzy` in [generate]\n"),
+        ("generate.xyzzy", f"warning: {file}:4: there is no table `[bar]`\n"),
+        ("bar", ""),
+    ):
+        result = cli("config", "unset", name)
+        assert (result.code, result.stdout) == (0, f"{name}  (no setting)  taken out of {file}\n")
+        assert result.stderr == next_warning
+    assert file.read_text().strip() == "[generate]\nsteps = 4"
+    result = cli("config", "unset", "generate")
+    assert (result.code, result.stdout) == (2, "")
+    assert "steps = 4" in file.read_text()
+
+
 def test_any_of_three_that_exclude_each_other_may_be_taken_out(cli: Cli, home: Path) -> None:
     file = home / "config.toml"
     file.write_text("[generate]\ntemperature = 0.5\nt_min = 0.1\nt_max = 0.4\n")

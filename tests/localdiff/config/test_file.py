@@ -73,13 +73,14 @@ def test_no_file_is_no_settings(tmp_path: Path) -> None:
             "did you mean `generate.entropy_bound`",
         ),
         ("[ui]\nmodle = 1", "config.toml:2: there is no setting `modle` in [ui]", "did you mean `model`, above the"),
-        ("xyzzy = 1", "config.toml:1: there is no setting `xyzzy`", "`localdiff config` lists every setting"),
+        ("xyzzy = 1", "config.toml:1: there is no setting `xyzzy`", "`localdiff config unset xyzzy` takes it out"),
+        ("'x y' = 1", "config.toml:1: there is no setting `x y`", "take it out in an editor"),
         ("\n\n[generat]\nsteps = 1", "config.toml:3: there is no table `[generat]`", "did you mean `[generate]`?"),
         ("[xyzzy]", "config.toml:1: there is no table `[xyzzy]`", "the tables are [generate] and [ui]"),
         (
             "[generate.xyzzy]\nsteps = 1",
             "config.toml:1: there is no setting `xyzzy` in [generate]",
-            "`localdiff config`",
+            "`localdiff config unset generate.xyzzy` takes it out",
         ),
         (
             "generate = 3",
