@@ -37,7 +37,10 @@ def add_to(app: typer.Typer) -> None:
 
 def replay_command(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A trace; example is one that ships with this package.")],
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="A trace; - is standard input, example ships with this package."),
+    ],
     speed: Annotated[
         float | None,
         typer.Option(
@@ -116,7 +119,7 @@ def replay_command(
 @trace.command("diff", cls=Command)
 def diff_command(
     context: typer.Context,
-    one: Annotated[str, typer.Argument(metavar="A", help="A trace, or example.")],
+    one: Annotated[str, typer.Argument(metavar="A", help="A trace, - for standard input, or example.")],
     other: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     to: Annotated[
         Literal["text", "html"] | None,
@@ -141,7 +144,7 @@ def diff_command(
 @trace.command("check", cls=Command)
 def check_command(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A trace, or example.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A trace, - for standard input, or example.")],
     rerun: Annotated[
         bool, typer.Option("--rerun", help="Also run it again from its header, and compare every value.")
     ] = False,

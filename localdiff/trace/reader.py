@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from localdiff.errors import TraceError, UsageError
 from localdiff.events import SCHEMA_VERSION, Event
@@ -32,18 +32,26 @@ def read_trace(path: Path) -> Trace:
         UsageError: there is no such file, or it cannot be read.
         TraceError: it is not a trace, is damaged, or has an unknown version.
     """
-    name = str(path)
     try:
         if path.is_file() and path.stat().st_size > MAX_BYTES:
-            raise _no_trace(name)
+            raise _no_trace(str(path))
         with path.open("rb") as file:
-            begin = file.read(1)
-            if begin != b"{":  # which a device may give for ever
-                raise _no_trace(name)
-            data = begin + file.read()
+            return read_stream(file, str(path))
     except OSError as error:
-        raise UsageError(f"`{name}` cannot be read: {error.strerror}", "give the name of a trace") from error
-    return parse_trace(data, name)
+        raise UsageError(f"`{path}` cannot be read: {error.strerror}", "give the name of a trace") from error
+
+
+def read_stream(file: BinaryIO, name: str) -> Trace:
+    """The trace that an open file, a pipe or a device gives; `name` is what errors call it.
+
+    Raises:
+        OSError: it cannot be read.
+        TraceError: as `read_trace`.
+    """
+    begin = file.read(1)
+    if begin != b"{":  # which a device may give for ever
+        raise _no_trace(name)
+    return parse_trace(begin + file.read(), name)
 
 
 def parse_trace(data: bytes, name: str) -> Trace:

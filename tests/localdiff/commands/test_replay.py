@@ -286,6 +286,20 @@ def test_the_example_is_found_by_its_name(cli: Cli, file: Path, monkeypatch: pyt
     assert cli("replay", "example").stdout == TEXT
 
 
+def test_a_trace_through_a_pipe(cli: Cli, file: Path) -> None:
+    result = cli("replay", "-", stdin=DATA)
+    assert (result.code, result.stdout, result.stderr) == (0, TEXT, "")
+    assert cli("replay", "-", "--to", "html", stdin=DATA).stdout.startswith("<!doctype html>")
+    assert cli("trace", "check", "-", stdin=DATA).code == 0
+    assert cli("trace", "diff", str(file), "-", stdin=DATA).code == 0
+    result = cli("replay", "-", stdin=b"hello\n")
+    assert (result.code, result.stdout) == (5, "")
+    assert "`standard input` is not a trace" in result.stderr
+    result = cli("replay", "-")  # a keyboard
+    assert (result.code, result.stdout) == (2, "")
+    assert "no trace is piped in" in result.stderr
+
+
 def test_help_says_the_keys() -> None:
     shown = process("replay", "--help").stdout
     assert "space plays and pauses" in " ".join(shown.replace("│", " ").split())
