@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeAlias
 
 import torch
@@ -42,13 +43,15 @@ class Recorder:
         """Captures work without doing it; None, with a warning, where it cannot be captured."""
         graph = torch.cuda.CUDAGraph()
         try:
-            # A capture that fails leaves its thread on the capture stream: the outer context restores it.
             with (
                 torch.cuda.device(self._device),
+                # Comes back to it if Ctrl-C breaks off the way to the other one.
                 torch.cuda.stream(torch.cuda.current_stream(self._device)),
-                torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"),
+                torch.cuda.stream(self._stream),
             ):
-                work()
+                torch.cuda.synchronize()
+                torch.cuda.empty_cache()  # memory that others have cached is none that a recording could take
+                self._capture(graph, work)
         except BaseException as error:
             self._give_up(graph)
             if not isinstance(error, RuntimeError):  # Ctrl-C
@@ -59,6 +62,20 @@ class Recorder:
             return None
         self._graphs.append(graph)
         return graph
+
+    def _capture(self, graph: torch.cuda.CUDAGraph, work: Work) -> None:
+        """Captures on the current stream; raises what went wrong first.
+
+        `torch.cuda.graph` would raise what the end of a broken capture says, that it is broken, even over Ctrl-C.
+        """
+        try:
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            work()
+            graph.capture_end()
+        except BaseException:
+            with suppress(RuntimeError):  # of a capture that is broken, over, or had not begun
+                graph.capture_end()  # the stream would go on capturing
+            raise
 
     def _give_up(self, graph: torch.cuda.CUDAGraph) -> None:
         """Has torch's allocator end a recording that broke off, and takes another memory pool.

@@ -25,13 +25,36 @@ ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_s
 
 
 class Graph:
-    """What `torch.cuda.CUDAGraph` is to its users."""
+    """What `torch.cuda.CUDAGraph` is to its users.
 
-    def __init__(self) -> None:
+    Args:
+        card: where it is recorded.
+    """
+
+    def __init__(self, card: Recorder) -> None:
         self.launches: list[Launch] = []
         self.pool: object = None
         self.replays = 0
         self.is_reset = False
+        self.card = card
+        self._mode = _Recording(self)
+
+    def capture_begin(self, *, pool: object, capture_error_mode: str) -> None:
+        """Records what follows, in a memory pool that no other recording is using."""
+        assert capture_error_mode == "thread_local", "another thread may wait for the card meanwhile"
+        self.pool = pool
+        self.card.begin(self)
+        self._mode.__enter__()
+
+    def capture_end(self) -> None:
+        """Ends it; where an operation was refused, the stream is told, and the allocator is not."""
+        if self.card.recording is not self:
+            raise RuntimeError("operation failed: the stream is not capturing")
+        self._mode.__exit__(None, None, None)
+        self.card.recording = None
+        if self._mode.is_broken:
+            raise RuntimeError("operation failed due to a previous error during capture")
+        self.card.end_allocating(0, self.pool)
 
     def reset(self) -> None:
         """Gives up what was recorded."""
@@ -41,9 +64,53 @@ class Graph:
     def replay(self) -> None:
         """Does what was recorded."""
         assert not self.is_reset, "a graph is replayed that was given up"
+        assert self.card.recording is None, "a graph is replayed while another is recorded"
         self.replays += 1
         for launch in self.launches:
             launch()
+
+
+class Recorder:
+    """What a card, its streams and torch's allocator know of recordings.
+
+    Attributes:
+        graphs: all that were made.
+        recording: the one that is being recorded.
+        released: pools whose recording broke off, and that were given back.
+    """
+
+    def __init__(self) -> None:
+        self.graphs: list[Graph] = []
+        self.recording: Graph | None = None
+        self.released: list[object] = []
+        self._allocating: list[object] = []
+
+    def graph(self) -> Graph:
+        """`torch.cuda.CUDAGraph()`."""
+        self.graphs.append(Graph(self))
+        return self.graphs[-1]
+
+    def begin(self, graph: Graph) -> None:
+        """One recording at a time, and one at a time in a pool: the stream and the allocator refuse another."""
+        if self.recording is not None or graph.pool in self._allocating:
+            raise RuntimeError("a recording is under way already")
+        self._allocating.append(graph.pool)
+        self.recording = graph
+
+    def end_allocating(self, _device: int, pool: object) -> None:
+        """`torch._C._cuda_endAllocateToPool`."""
+        if pool not in self._allocating:
+            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+        self._allocating.remove(pool)
+
+    def release(self, _device: int, pool: object) -> None:
+        """`torch._C._cuda_releasePool`."""
+        self.released.append(pool)
+
+    def assert_idle(self) -> None:
+        """Nothing is being recorded, and the allocator serves everybody again."""
+        assert self.recording is None, "the stream is still recording"
+        assert not self._allocating, "the allocator is still recording"
 
 
 class _Recording(TorchDispatchMode):
@@ -52,13 +119,15 @@ class _Recording(TorchDispatchMode):
     def __init__(self, graph: Graph) -> None:
         super().__init__()
         self._graph = graph
+        self.is_broken = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         del types
         kwargs = kwargs or {}
         name = func._schema.name.removeprefix("aten::")
         if name in REFUSED:
-            raise RuntimeError(f"operation not permitted when stream is capturing: {name}")
+            self.is_broken = True
+            raise RuntimeError(f"operation not permitted when stream is capturing\n{name}")
         if func._schema.is_mutable:
             self._graph.launches.append(lambda: func(*args, **kwargs))
             returned = _written(func, args, kwargs)
@@ -98,50 +167,34 @@ def imitated() -> Iterator[list[Graph]]:
     """Graphs on the CPU, kernels of Triton's interpreter included; yields those that are made."""
     from triton.runtime.interpreter import InterpretedFunction
 
-    graphs: list[Graph] = []
-    recording: list[Graph] = []
+    card = Recorder()
     interpret = InterpretedFunction.run
 
-    def make() -> Graph:
-        graphs.append(Graph())
-        return graphs[-1]
-
-    @contextmanager
-    def record(graph: Graph, *, pool: object, **_: Any) -> Iterator[None]:
-        recording.append(graph)
-        graph.pool = pool
-        try:
-            with _Recording(graph):
-                yield
-        finally:
-            recording.pop()
-
     def run(kernel: Any, *args: Any, **kwargs: Any) -> None:
-        if recording:
-            recording[-1].launches.append(lambda: interpret(kernel, *args, **kwargs))
+        if card.recording is not None:
+            card.recording.launches.append(lambda: interpret(kernel, *args, **kwargs))
         else:
             interpret(kernel, *args, **kwargs)
 
     def nothing(*_: Any) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def not_recording(_device: int, _pool: object) -> None:
-        raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
-
     with (
         mock.patch.object(InterpretedFunction, "run", run),
         mock.patch.multiple(
             torch.cuda,
-            CUDAGraph=make,
-            graph=record,
+            CUDAGraph=card.graph,
             graph_pool_handle=object,
             Stream=nothing,
             current_stream=nothing,
             stream=nothing,
             device=nothing,
             synchronize=nothing,
+            empty_cache=nothing,
         ),
         # The allocator of a real card knows neither these pools nor, perhaps, this device.
-        mock.patch.object(torch._C, "_cuda_endAllocateToPool", not_recording),
+        mock.patch.object(torch._C, "_cuda_endAllocateToPool", card.end_allocating),
+        mock.patch.object(torch._C, "_cuda_releasePool", card.release),
     ):
-        yield graphs
+        yield card.graphs
+    card.assert_idle()

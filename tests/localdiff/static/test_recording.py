@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from unittest import mock
 
@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from localdiff.static.recording import Recorded, Recorder
+from tests.gpu.graphs import Graph
 from tests.gpu.kernels import needs_triton
 
 pytestmark = needs_triton
@@ -58,60 +59,101 @@ def test_the_stand_in_reaches_no_allocator(graphs: list[Any]) -> None:
 
 
 def test_what_cannot_be_recorded_is_run_every_time(graphs: list[Any], caplog: pytest.LogCaptureFixture) -> None:
-    @contextmanager
-    def graph(*_: object, **__: object) -> Iterator[None]:
-        yield
-        raise RuntimeError("operation not permitted when stream is capturing\nand more")
-
+    """What is told is what came first, not what the end of a broken recording says, and one line of it."""
     ran: list[int] = []
+    number = torch.ones(1)
+
+    def ask() -> None:
+        ran.append(int(number.nonzero().sum() + 1))
+
     work = Recorded(Recorder(CARD))
-    with mock.patch.object(torch.cuda, "graph", graph), caplog.at_level(logging.WARNING, logger="localdiff"):
+    with caplog.at_level(logging.WARNING, logger="localdiff"):
         for _ in range(3):
-            work(lambda: ran.append(1))
-    assert len(ran) == 4 and not work.is_recorded
+            work(ask)
+    assert len(ran) == 3 and not work.is_recorded
     assert caplog.messages == [
         "a denoise step could not be captured as a CUDA graph (operation not permitted when stream is capturing)"
     ]
 
 
-@pytest.mark.parametrize("error", [RuntimeError("operation not permitted"), KeyboardInterrupt()], ids=type)
-@pytest.mark.parametrize("ends", [True, False], ids=["torch ends it", "torch does not"])
+def test_the_end_of_a_recording_may_be_what_fails(graphs: list[Any], caplog: pytest.LogCaptureFixture) -> None:
+    def end(graph: Graph) -> None:
+        end_of(graph)
+        raise RuntimeError("CUDA error: out of memory\nand more")
+
+    end_of = Graph.capture_end
+    with mock.patch.object(Graph, "capture_end", end):
+        assert Recorder(CARD).record(lambda: None) is None
+    assert "(CUDA error: out of memory)" in caplog.text
+    assert graphs[0].is_reset
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no such thing"), KeyboardInterrupt("by hand")], ids=type)
+@pytest.mark.parametrize("is_broken", [False, True], ids=["whole", "broken"])
 def test_a_recording_that_broke_off_leaves_the_allocator_and_the_next_one_alone(
-    graphs: list[Any], error: BaseException, ends: bool
+    graphs: list[Any], error: BaseException, is_broken: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Torch's own ending of a recording fails where a card refused something, and the allocator goes on recording."""
-    allocator: list[tuple[str, int, object]] = []
-
-    def end(device: int, pool: object) -> None:
-        if ends:
-            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
-        allocator.append(("end", device, pool))
-
-    def release(device: int, pool: object) -> None:
-        allocator.append(("release", device, pool))
+    """The end of a recording fails where a card refused something before, and then the allocator goes on recording."""
+    number = torch.ones(1)
 
     def interrupted() -> None:
+        if is_broken:
+            with suppress(RuntimeError):
+                number.item()
         raise error
 
     recorder = Recorder(CARD)
-    with (
-        mock.patch.object(torch._C, "_cuda_endAllocateToPool", end),
-        mock.patch.object(torch._C, "_cuda_releasePool", release),
-    ):
-        if isinstance(error, RuntimeError):
-            assert recorder.record(interrupted) is None
-        else:
-            with pytest.raises(KeyboardInterrupt):
-                recorder.record(interrupted)
-    broken, pool = graphs[0], graphs[0].pool
-    assert broken.is_reset is ends
-    assert allocator == ([] if ends else [("end", 1, pool), ("release", 1, pool)])
+    if isinstance(error, RuntimeError):
+        assert recorder.record(interrupted) is None
+        assert "no such thing" in caplog.text
+    else:
+        with pytest.raises(KeyboardInterrupt, match="by hand"):
+            recorder.record(interrupted)
+    (broken,) = graphs
+    assert broken.is_reset is not is_broken, "torch may still point at a graph that broke"
+    assert broken.card.released == [broken.pool] * is_broken
+    broken.card.assert_idle()
     assert recorder.record(lambda: None) is graphs[1]
-    assert graphs[1].pool is not pool
+    assert graphs[1].pool is not broken.pool
+
+
+@pytest.mark.parametrize(
+    ("where", "is_told", "error"),
+    [
+        ("capture_begin", False, None),
+        ("capture_begin", True, None),
+        ("capture_end", False, None),
+        ("capture_end", True, None),
+        ("capture_end", True, RuntimeError("no such thing")),
+    ],
+)
+def test_an_interrupt_at_either_end_gets_through(
+    graphs: list[Any], where: str, is_told: bool, error: Exception | None
+) -> None:
+    """Both are functions of Python, in which Ctrl-C may come before the card is told, or after it."""
+    interrupts = [KeyboardInterrupt("by hand")]
+    told = getattr(Graph, where)
+
+    def interrupted(graph: Graph, **how: Any) -> None:
+        if not interrupts or is_told:
+            told(graph, **how)
+        if interrupts:
+            raise interrupts.pop()
+
+    def work() -> None:
+        if error is not None:
+            raise error
+
+    recorder = Recorder(CARD)
+    with mock.patch.object(Graph, where, interrupted), pytest.raises(KeyboardInterrupt, match="by hand"):
+        recorder.record(work)
+    graphs[0].card.assert_idle()
+    assert not recorder.has_failed
+    assert recorder.record(lambda: None) is graphs[1]
 
 
 def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs: list[Any]) -> None:
-    """Torch stays on the stream of a recording that broke off, and takes the current card where none is named."""
+    """Torch takes the current card where none is named."""
     inside: list[tuple[str, object]] = []
 
     @contextmanager
@@ -122,10 +164,8 @@ def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs
         finally:
             inside.append((f"left {kind}", value))
 
-    @contextmanager
-    def graph(_: object, *, stream: object, **__: object) -> Iterator[None]:
-        inside.append(("graph on", stream))
-        yield
+    def work() -> None:
+        inside.append(("work", None))
         raise RuntimeError("broke off")
 
     with mock.patch.multiple(
@@ -134,13 +174,16 @@ def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs
         current_stream=lambda device: f"current stream of {device}",
         device=lambda device: entered("device", device),
         stream=lambda stream: entered("stream", stream),
-        graph=graph,
+        synchronize=lambda: inside.append(("synchronize", None)),
     ):
-        assert Recorder(CARD).record(lambda: None) is None
+        assert Recorder(CARD).record(work) is None
     assert inside == [
         ("device", CARD),
         ("stream", "current stream of cuda:1"),
-        ("graph on", "own stream of cuda:1"),
+        ("stream", "own stream of cuda:1"),
+        ("synchronize", None),
+        ("work", None),
+        ("left stream", "own stream of cuda:1"),
         ("left stream", "current stream of cuda:1"),
         ("left device", CARD),
     ]
