@@ -29,7 +29,7 @@ from localdiff.events import (
 )
 from localdiff.ui.mailbox import Mailbox
 from localdiff.ui.painter import Frame, Painter
-from localdiff.ui.terminal import LiveMode, takes_output, terminal_size
+from localdiff.ui.terminal import LiveMode, is_in_background, takes_output, terminal_size
 from localdiff.ui.terminal_guard import TerminalGuard
 from localdiff.ui.watch import Watch
 from localdiff.view.canvas_view import CanvasView
@@ -100,6 +100,7 @@ class LiveView:
             one_line=mode == "line",
             fps=min(fps, LINE_FPS) if mode == "line" else fps,
             stopping=watch.cancelled,
+            away=lambda: is_in_background(stream),
             clock=clock,
         )
         self._guard = TerminalGuard(stream=stream, keyboard=keyboard, marks=watch.marks, resumed=self._on_resumed)

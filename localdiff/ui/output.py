@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
+from localdiff.ui.terminal import is_in_background
+
 Color: TypeAlias = Literal["auto", "always", "never"]
 
 STDOUT = "stdout"
@@ -58,6 +60,11 @@ class Stream:
             return os.get_terminal_size(self.file.fileno()).columns or self.width
         except (OSError, ValueError):
             return self.width
+
+    @property
+    def background(self) -> bool:
+        """Whether it is a terminal that another job has now, so that no line on it may be rewritten."""
+        return self.terminal and is_in_background(self.file)
 
     @property
     def piped(self) -> bool:

@@ -47,6 +47,7 @@ class Painter:
         one_line: draw the status line whatever the size.
         fps: most frames per second.
         stopping: whether the run has been asked to stop, which is then shown.
+        away: whether another job has the terminal now: final text is still printed, but no cursor is moved.
         clock: seconds, monotonic.
         work_clock: CPU seconds of the calling thread; time that it waits takes nothing from the engine.
     """
@@ -60,6 +61,7 @@ class Painter:
         one_line: bool = False,
         fps: float = 20.0,
         stopping: Callable[[], bool] = lambda: False,
+        away: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
         work_clock: Callable[[], float] = time.thread_time,
     ) -> None:
@@ -71,6 +73,7 @@ class Painter:
         self._one_line = one_line
         self._shortest = 1.0 / fps
         self._stopping = stopping
+        self._away = away
         self._clock, self._work_clock = clock, work_clock
         self._region = Region()
         self._drawn = Drawn()
@@ -95,6 +98,10 @@ class Painter:
         start, began = self._clock(), self._work_clock()
         size = self._size()
         scene = replace(frame.scene, stopping=True) if self._stopping() else frame.scene
+        if self._is_away():
+            self._write(encode_above([frame]))
+            self._scene = scene
+            return
         picture = self._view.picture(scene, size, self._drawn, one_line=self._one_line)
         rows = self._encode(picture.rows)
         if start - self._repainted >= REPAINT_SECONDS:
@@ -107,7 +114,7 @@ class Painter:
 
     def refresh(self) -> None:
         """Draw the scene on the screen again if it is not there, has another size, or the run is about to stop."""
-        if self._scene is None:
+        if self._scene is None or self._is_away():
             return
         if self._size() != self._drawn_size or (self._stopping() and not self._scene.stopping):
             self.paint(Frame(scene=self._scene))
@@ -119,15 +126,24 @@ class Painter:
 
     def step_aside(self) -> None:
         """Remove the region so that something else can be printed there; the next frame begins a new one below."""
-        if self.is_drawn:
+        if self.is_drawn and not self._is_away():
             self._write(self._region.close("", self._size()))
             self._drawn_size = None
 
     def finish(self, frames: Sequence[Frame], passages: Sequence[Passage]) -> None:
         """Replace the region by the text of frames that were not drawn, and final text."""
         text = encode_above(frames) + encode_passages(passages)
-        if text or self.is_drawn:
+        if self._is_away():
+            self._write(text)
+        elif text or self.is_drawn:
             self._write(self._region.close(text, self._size()))
+
+    def _is_away(self) -> bool:
+        """Whether another job has the terminal; what was drawn is then no longer where it was."""
+        away = self._away()
+        if away:
+            self.restart()
+        return away
 
     def _encode(self, rows: Sequence[Row]) -> list[str]:
         """Rows as text; a row that was in the same place in the frame before is not encoded again."""

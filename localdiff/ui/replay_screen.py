@@ -6,6 +6,7 @@ erased first; only rows that changed are sent.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -134,11 +135,22 @@ class ReplayScreen:
         return _KEYS.get(text, text)
 
     def _take(self) -> None:
-        keyboard = self._keyboard.fileno()
-        self._modes = list(termios.tcgetattr(keyboard))
-        tty.setcbreak(keyboard, termios.TCSANOW)
+        while not self._sets_modes():
+            pass
         self._rows = None
         self._write(ENTER + CURSOR_OFF)
+
+    def _sets_modes(self) -> bool:
+        """Set up the keyboard; in the background this stops the process, and is to be tried again once it goes on."""
+        keyboard = self._keyboard.fileno()
+        self._modes = list(termios.tcgetattr(keyboard))
+        try:
+            tty.setcbreak(keyboard, termios.TCSANOW)
+        except termios.error as error:
+            if error.args[0] != errno.EINTR:
+                raise
+            return False
+        return True
 
     def _give_back(self) -> None:
         modes, self._modes = self._modes, []

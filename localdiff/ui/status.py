@@ -24,7 +24,7 @@ class StatusLine:
 
     def show(self, text: str) -> None:
         """Replace the text shown."""
-        if not self.shown:
+        if not self.shown or self._stream.background:
             return
         text = text[: max(self._stream.columns - 1, 0)]
         self._stream.write("\r" + text + self._blank_after(len(text)))
@@ -32,9 +32,9 @@ class StatusLine:
 
     def clear(self) -> None:
         """Remove the line and leave the cursor where it began."""
-        if self._text:
+        if self._text and not self._stream.background:
             self._stream.write("\r" + " " * len(self._text) + self._blank_after(len(self._text)) + "\r")
-            self._text = ""
+        self._text = ""
 
     def give_way(self, above: Callable[[str], None]) -> None:
         """Remove the line for good: something else now draws on this terminal, and `above` prints lines that stay."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import select
+import sys
 from collections.abc import Mapping
 from typing import Literal, TextIO, TypeAlias
 
@@ -46,6 +47,19 @@ def is_same_terminal(one: TextIO, other: TextIO) -> bool:
         devices = {os.fstat(one.fileno()).st_rdev, os.fstat(other.fileno()).st_rdev}
         return len(devices) == 1 or os.stat("/dev/tty").st_rdev in devices
     except (OSError, ValueError):
+        return False
+
+
+def is_in_background(stream: TextIO) -> bool:
+    """Whether `stream` is this process's terminal, and in the hands of another job, such as the shell's prompt.
+
+    Text may be written there; a cursor that is moved is another's, and a change of its settings stops the process.
+    """
+    if sys.platform == "win32":
+        return False
+    try:
+        return os.tcgetpgrp(stream.fileno()) != os.getpgrp()
+    except (OSError, ValueError):  # no terminal, or that of another session
         return False
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from localdiff.ui.region import LEAVE, PASTES_ON
-from localdiff.ui.terminal import takes_output
+from localdiff.ui.terminal import is_in_background, takes_output
 from localdiff.ui.terminal_signals import TerminalSignals
 
 if sys.platform != "win32":
@@ -77,6 +77,8 @@ class TerminalGuard:
         self._write(LEAVE)
 
     def _write(self, codes: str) -> None:
+        if is_in_background(self._stream):
+            return  # another job has taken it, and its cursor
         try:
             if takes_output(self._stream, patience=_PATIENCE):
                 os.write(self._stream.fileno(), codes.encode())
@@ -114,6 +116,8 @@ class TerminalGuard:
         if self._echo is None or self._keyboard is None or sys.platform == "win32":
             return
         settings, self._echo = self._echo, None
+        if is_in_background(self._keyboard):
+            return  # whoever has taken it has set it up, and this process would be stopped
         try:
             termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, settings)  # type: ignore[arg-type]
         except (OSError, ValueError, termios.error):

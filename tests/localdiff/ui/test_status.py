@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 
+import pytest
+
+from localdiff.ui import output
 from localdiff.ui.output import Stream
 from localdiff.ui.status import StatusLine
 from tests.screens.terminal import FakeTerminal
@@ -69,3 +72,15 @@ def test_nothing_happens_where_nothing_may_move() -> None:
         assert not status.shown
     StatusLine(Stream(file=file)).above("a line")
     assert file.getvalue() == "a line\n"
+
+
+def test_a_terminal_that_another_job_has_gets_lines_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = FakeTerminal(columns=20)
+    status = status_on(terminal)
+    status.show("working")
+    monkeypatch.setattr(output, "is_in_background", lambda _stream: True)
+    terminal.write("\n$ ")
+    status.show("still working")
+    status.above("done: 1")
+    status.clear()
+    assert terminal.lines() == ["working", "$ done: 1"]

@@ -1,0 +1,78 @@
+"""Job control: a real `localdiff` in the background of a shell, sent there and fetched back."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from localdiff.ui.region import CURSOR_OFF, SYNC_ON
+from localdiff.ui.replay_screen import ENTER
+from tests.fakes.canvas import SCRIPTS
+from tests.screens.processes import Terminal, terminal
+
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
+
+TEXT = SCRIPTS["latin"]
+RUN = ("run", "-m", "demo", "hi")
+
+
+def under(line: str) -> tuple[str, ...]:
+    """A shell with job control that runs a line, in which `"$@"` is the command."""
+    return ("bash", "--norc", "-mc", line, "bash")
+
+
+def play(line: str, **script: object) -> Terminal:
+    """A made-up run in such a line."""
+    return terminal(*RUN, script={"canvas": "latin"} | script, under=under(line), columns=300, rows=40)
+
+
+def has_whole_text(run: Terminal) -> bool:
+    shown = "\n".join(run.lines())
+    return TEXT.strip() in shown and "198 tokens" in shown
+
+
+def test_in_the_background_the_screen_is_left_alone_and_the_text_comes_out() -> None:
+    run = play('stty -echo; "$@" & wait; echo "left with $?"')
+    assert run.finish() == 0
+    assert b"\x1b" not in run.raw.replace(b"\x1b[2m", b"").replace(b"\x1b[0m", b""), "the footer is dim, and no more"
+    assert has_whole_text(run)
+    assert run.lines()[-1] == "left with 0"
+
+
+def test_fetched_from_the_background_it_is_drawn() -> None:
+    run = play('"$@" & read -r; fg > /dev/null', hold_at=4, rate=100)
+    run.type(b"\n")
+    run.wait_for("step  4/48")
+    run.type(b"\x03")
+    assert run.finish() == 130
+    assert not run.screen.cursor.hidden
+    assert run.lines()[-1] == "Stopped in block 1 at step 4; nothing was kept."
+
+
+def test_sent_to_the_background_it_goes_on_without_the_screen() -> None:
+    run = play('"$@"; stty -a | grep -ow -- -*echo; echo stopped; bg > /dev/null; wait; echo "left with $?"', rate=30)
+    run.wait_for("settled")
+    run.type(b"\x1a")
+    run.wait_for("stopped")
+    stopped = len(run.raw)
+    assert not run.screen.cursor.hidden
+    assert run.finish() == 0
+    after = run.raw[run.raw.index(b"stopped") :]
+    assert stopped and SYNC_ON.encode() not in after and CURSOR_OFF.encode() not in after
+    assert has_whole_text(run)
+    assert run.lines()[-1] == "left with 0"
+
+
+def test_a_replay_waits_in_the_background_until_it_is_fetched() -> None:
+    wait = "wait 2> /dev/null"
+    line = f'"$@" & {wait}; bg > /dev/null; {wait}; echo waited; fg > /dev/null; echo "left with $?"; fg > /dev/null'
+    run = terminal("replay", "example", under=under(line), columns=120)
+    run.wait_for("+- ")
+    assert run.raw.index(b"waited") < run.raw.index(ENTER.encode())
+    run.type(b"\x1a")
+    run.wait_for_bytes(b"left with 148")
+    run.wait_for("+- ")
+    run.type(b"q")
+    assert run.finish() == 0
+    assert not run.screen.cursor.hidden
