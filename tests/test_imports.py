@@ -309,6 +309,15 @@ def test_a_file_fits_the_head(path: Path) -> None:
     assert not text.strip() or ast.get_docstring(ast.parse(text)), "say what the module knows and does not know"
 
 
+def test_what_several_tests_use_is_in_none_of_them() -> None:
+    """So that one of them can be read, run and deleted by itself."""
+    modules = {path.stem for path in ROOT.glob("tests/**/test_*.py")}
+    assert len(modules) > LARGE
+    for path in ROOT.glob("tests/**/*.py"):
+        taken = {part for module, _ in imports(path) for part in module.split(".") if part in modules}
+        assert not taken, f"{path.relative_to(ROOT)} imports from {taken}: what both need has a package of tests/"
+
+
 def test_quant_stands_alone() -> None:
     for path in ROOT.glob("quant/**/*.py"):
         assert not any(module.split(".")[0] == "localdiff" for module, _ in imports(path)), path

@@ -3,6 +3,7 @@
     layouts         random ones, written by `transformers` in every layout that localdiff must read
     weights         small weight files in the published layout, without a model that could run them
     quantized       what a job makes of a checkpoint
+    manifest        one with an entry of every kind, and nothing behind it
     tokenizers      small `tokenizer.json` files of every kind
     chats           the released templates, with chats that use every feature of theirs
     released        the released 26B: names, shapes and configuration

@@ -7,6 +7,8 @@
     traces          of the scripted engine, and of made-up runs of any size
     trace_pair      two of them that part
     hub             a small server that speaks as much of the Hub as a download needs
+    download_log    what an observer of downloads was told
+    step_report     of `bench step`, over timings that were made up
     clock           one that a test moves
 
 Runs keep the promises of `localdiff.events`, so that every observer can be tested with them.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -237,3 +238,10 @@ def hub(**repositories: Repository) -> Iterator[Hub]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def nobody() -> str:
+    """Where no server listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"

@@ -2,6 +2,9 @@
 
     tiny            three layers with random weights, for whole generations
     speaking        real weights and a real cache, with a script in its mouth
+    endless         one that never ends its turn, and its runs compared event by event
+    numberless      one over tensors that have shapes and no numbers, and a static step of it
+    quantized       quantized modules by themselves
     steps           denoisers of a path that a device would not choose by itself
     reference       what `transformers` computes from a checkpoint: the referee
     caches          what was read in pieces against what was read at once

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from quant.codecs import CODECS
 from quant.codecs.nf4 import LEVELS
-from tests.quant.files.test_manifest import MANIFEST
+from tests.checkpoints.manifest import MANIFEST
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
 

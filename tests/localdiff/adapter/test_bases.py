@@ -30,8 +30,8 @@ from tests.checkpoints.layouts import Spec, write_checkpoint
 from tests.checkpoints.quantized import quantize
 from tests.gpu.kernels import DEVICE
 from tests.localdiff.adapter.helpers import EVERYTHING, hidden, randomize
-from tests.localdiff.static.test_no_waiting import on_card, run
 from tests.models import tiny
+from tests.models.numberless import on_card, run_step
 from tests.models.steps import denoiser_of
 
 CPU = torch.device("cpu")
@@ -199,7 +199,7 @@ def test_terms_beside_linear_layers_wait_for_nothing(rows: str) -> None:
     names = [name for name in EVERYTHING if "experts" not in name]
     for parameter in add_adapter(network, names, rank=2, alpha=2, rows=rows):  # type: ignore[arg-type]
         parameter.data = parameter.data.to(torch.bfloat16)
-    assert run(network, Shape(bucket=512, commit_rows=tiny.CANVAS, sampled=True)).device.type == DEVICE.type
+    assert run_step(network, Shape(bucket=512, commit_rows=tiny.CANVAS, sampled=True)).device.type == DEVICE.type
 
 
 def test_passes_of_two_threads_do_not_mix_their_rows() -> None:

@@ -10,7 +10,7 @@ import pytest
 from localdiff.bench.step.report import Report
 from localdiff.commands import bench_step as command
 from localdiff.commands.bench_step import StepRequest
-from tests.localdiff.bench.step.test_report import report
+from tests.fakes.step_report import report
 from tests.screens.processes import Cli
 
 

@@ -17,9 +17,8 @@ from localdiff.model_store import MODEL
 from localdiff.ui.output import Output, Stream
 from quant.files.manifest import read_manifest
 from tests.checkpoints.weights import write_small_weights
-from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub
+from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
-from tests.localdiff.hub.test_repository import nobody
 from tests.screens.processes import Cli
 
 FIRST, VISION, LAST = (f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))

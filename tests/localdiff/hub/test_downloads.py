@@ -20,6 +20,7 @@ from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import look_up
 from localdiff.hub.worker import progress_bar
+from tests.fakes.download_log import DownloadLog
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub
 from tests.localdiff.conftest import UseHub
 from tests.screens.processes import ROOT
@@ -32,27 +33,9 @@ FILES = {
 }
 
 
-class Log:
-    """An observer that remembers."""
-
-    def __init__(self) -> None:
-        self.bytes: dict[str, list[int]] = {}
-        self.fetched: list[str] = []
-        self.notes: list[str] = []
-
-    def on_bytes(self, name: str, done: int) -> None:
-        self.bytes.setdefault(name, []).append(done)
-
-    def on_fetched(self, name: str) -> None:
-        self.fetched.append(name)
-
-    def on_note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 @pytest.fixture
-def log() -> Log:
-    return Log()
+def log() -> DownloadLog:
+    return DownloadLog()
 
 
 @pytest.fixture
@@ -69,7 +52,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_files_come_in_order_and_are_in_the_shared_cache(server: Hub, log: Log, tmp_path: Path) -> None:
+def test_files_come_in_order_and_are_in_the_shared_cache(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
     with Downloads(look_up("owner/model"), log, workers=1) as downloads:
         downloads.ahead([FIRST, SECOND])
         paths = [downloads.wait(name) for name in (SECOND, FIRST, FIRST, "config.json")]
@@ -83,14 +66,14 @@ def test_files_come_in_order_and_are_in_the_shared_cache(server: Hub, log: Log, 
     assert look_up("owner/model").files[FIRST].here == snapshot / FIRST
 
 
-def test_files_of_a_directory_of_our_own_are_not_in_the_cache(server: Hub, log: Log, tmp_path: Path) -> None:
+def test_files_of_a_directory_of_our_own_are_not_in_the_cache(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
     with Downloads(look_up("owner/model"), log, directory=tmp_path / "scratch", workers=1) as downloads:
         assert downloads.wait(FIRST) == tmp_path / "scratch" / FIRST
     assert (tmp_path / "scratch" / FIRST).read_bytes() == FILES[FIRST]
     assert not (tmp_path / "hf" / "hub").exists()
 
 
-def test_which_file_comes_is_told_before_any_of_it_is_there(server: Hub, log: Log) -> None:
+def test_which_file_comes_is_told_before_any_of_it_is_there(server: Hub, log: DownloadLog) -> None:
     # the client tells of bytes by 10 MiB: all of this file at once, after seconds
     server.repositories["owner/model"].pace = 2.0
     with Downloads(look_up("owner/model"), log, workers=1) as downloads:
@@ -99,7 +82,7 @@ def test_which_file_comes_is_told_before_any_of_it_is_there(server: Hub, log: Lo
         assert log.bytes[FIRST] == [0]
 
 
-def test_a_connection_that_is_cut_goes_on_where_it_was(server: Hub, log: Log) -> None:
+def test_a_connection_that_is_cut_goes_on_where_it_was(server: Hub, log: DownloadLog) -> None:
     content = bytes(range(256)) * 90_000
     # the client hands on 10 MiB at a time, and only what it has handed on is kept
     server.repositories["owner/model"] = Repository(files={FIRST: content}, cuts={FIRST: [21_500_000]})
@@ -111,7 +94,7 @@ def test_a_connection_that_is_cut_goes_on_where_it_was(server: Hub, log: Log) ->
     assert any("resume" in note for note in log.notes)
 
 
-def test_a_server_that_knows_no_ranges_begins_anew(server: Hub, log: Log) -> None:
+def test_a_server_that_knows_no_ranges_begins_anew(server: Hub, log: DownloadLog) -> None:
     server.repositories["owner/model"].cuts = {FIRST: [300_000]}
     server.repositories["owner/model"].ranges = False
     with Downloads(look_up("owner/model"), log, workers=1) as downloads:
@@ -121,7 +104,7 @@ def test_a_server_that_knows_no_ranges_begins_anew(server: Hub, log: Log) -> Non
 
 
 @pytest.mark.parametrize("statuses", [{"cdn": [429]}, {"resolve": [500, 500]}], ids=str)
-def test_a_hub_that_is_busy_is_asked_again(server: Hub, log: Log, statuses: dict[str, list[int]]) -> None:
+def test_a_hub_that_is_busy_is_asked_again(server: Hub, log: DownloadLog, statuses: dict[str, list[int]]) -> None:
     repository = look_up("owner/model")
     server.repositories["owner/model"].statuses = statuses
     with Downloads(repository, log, workers=1) as downloads:
@@ -132,7 +115,7 @@ def test_a_hub_that_is_busy_is_asked_again(server: Hub, log: Log, statuses: dict
 
 @pytest.mark.slow  # the client waits between its tries
 def test_a_file_that_is_always_cut_short_is_an_error_and_nothing_is_left_of_it(
-    server: Hub, log: Log, tmp_path: Path
+    server: Hub, log: DownloadLog, tmp_path: Path
 ) -> None:
     server.repositories["owner/model"].truncated = True
     with (
@@ -146,7 +129,7 @@ def test_a_file_that_is_always_cut_short_is_an_error_and_nothing_is_left_of_it(
         assert downloads.wait(FIRST)
 
 
-def test_each_file_has_its_own_error(server: Hub, log: Log) -> None:
+def test_each_file_has_its_own_error(server: Hub, log: DownloadLog) -> None:
     repository = look_up("owner/model")
     server.repositories["owner/model"].gated = True
     with Downloads(repository, log, workers=1) as downloads:
@@ -159,7 +142,7 @@ def test_each_file_has_its_own_error(server: Hub, log: Log) -> None:
 
 
 def test_a_token_opens_what_is_gated_and_goes_to_no_other_host(
-    server: Hub, log: Log, monkeypatch: pytest.MonkeyPatch
+    server: Hub, log: DownloadLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     server.repositories["owner/model"].gated = True
@@ -167,7 +150,7 @@ def test_a_token_opens_what_is_gated_and_goes_to_no_other_host(
         assert downloads.wait(FIRST)
 
 
-def test_a_disk_that_refuses_is_worded(server: Hub, log: Log, tmp_path: Path) -> None:
+def test_a_disk_that_refuses_is_worded(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
     (tmp_path / "scratch").write_text("a file where the directory should be")
     with (
         Downloads(look_up("owner/model"), log, directory=tmp_path / "scratch", workers=1) as downloads,
@@ -177,7 +160,9 @@ def test_a_disk_that_refuses_is_worded(server: Hub, log: Log, tmp_path: Path) ->
     assert str(tmp_path / "scratch") in (raised.value.hint or "")
 
 
-def test_waiting_can_be_stopped_and_what_was_unfinished_leaves_nothing(server: Hub, log: Log, tmp_path: Path) -> None:
+def test_waiting_can_be_stopped_and_what_was_unfinished_leaves_nothing(
+    server: Hub, log: DownloadLog, tmp_path: Path
+) -> None:
     server.repositories["owner/model"].pace = 0.5
     with Downloads(look_up("owner/model"), log) as downloads:
         downloads.ahead([FIRST, SECOND])
@@ -187,7 +172,7 @@ def test_waiting_can_be_stopped_and_what_was_unfinished_leaves_nothing(server: H
     assert not list(blobs.iterdir())
 
 
-def test_impatience_waits_for_nobody(server: Hub, log: Log, tmp_path: Path) -> None:
+def test_impatience_waits_for_nobody(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
     server.repositories["owner/model"].pace = 0.5
     blobs = tmp_path / "hf" / "hub" / "models--owner--model" / "blobs"
     with pytest.raises(KeyboardInterrupt), Downloads(look_up("owner/model"), log, workers=1) as downloads:
@@ -199,14 +184,14 @@ def test_impatience_waits_for_nobody(server: Hub, log: Log, tmp_path: Path) -> N
 
 
 def test_a_process_that_talks_nonsense_is_an_error_and_nobody_waits_for_ever(
-    server: Hub, log: Log, monkeypatch: pytest.MonkeyPatch
+    server: Hub, log: DownloadLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/echo")
     with Downloads(look_up("owner/model"), log, workers=1) as downloads, pytest.raises(LocaldiffError):
         downloads.wait(FIRST)
 
 
-def test_an_observer_that_fails_is_an_error_and_nobody_waits_for_ever(server: Hub, log: Log) -> None:
+def test_an_observer_that_fails_is_an_error_and_nobody_waits_for_ever(server: Hub, log: DownloadLog) -> None:
     def closed(name: str) -> None:
         raise BrokenPipeError(name)
 
@@ -218,7 +203,7 @@ def test_an_observer_that_fails_is_an_error_and_nobody_waits_for_ever(server: Hu
                 downloads.wait(name)
 
 
-def test_a_process_that_dies_is_an_error_that_can_be_tried_again(server: Hub, log: Log) -> None:
+def test_a_process_that_dies_is_an_error_that_can_be_tried_again(server: Hub, log: DownloadLog) -> None:
     server.repositories["owner/model"].pace = 0.5
     with Downloads(look_up("owner/model"), log, workers=1) as downloads:
         downloads.ahead([FIRST])
@@ -235,9 +220,9 @@ import sys
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.repository import look_up
 from localdiff.hub.worker import progress_bar
-from tests.localdiff.hub.test_downloads import Log
+from tests.fakes.download_log import DownloadLog
 
-with Downloads(look_up("owner/model"), Log(), workers=1) as downloads:
+with Downloads(look_up("owner/model"), DownloadLog(), workers=1) as downloads:
     downloads.wait("{FIRST}")
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from localdiff.errors import WeightsError
 from localdiff.hub import repository as module
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.repository import RemoteFile, look_up
-from tests.fakes.hub import COMMIT, TOKEN, Repository, hub
+from tests.fakes.hub import COMMIT, TOKEN, Repository, hub, nobody
 from tests.localdiff.conftest import UseHub
 from tests.screens.processes import environment
 
@@ -38,13 +37,6 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waited: list[float] = []
     monkeypatch.setattr(time, "sleep", waited.append)
     return waited
-
-
-def nobody() -> str:
-    """Where no server listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
 def download(name: str, revision: str | None = None) -> Path:

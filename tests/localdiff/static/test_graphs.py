@@ -27,7 +27,7 @@ from localdiff.static.recording import Recorded, Recorder
 from quant.cuda import soft
 from tests.gpu.kernels import needs_interpreter
 from tests.localdiff.bench.step.small import small_subject
-from tests.localdiff.static.test_denoiser import PROMPT, assert_same, engine, options
+from tests.models.endless import PROMPT, assert_same, engine, options
 from tests.models.steps import denoiser_of
 
 pytestmark = needs_interpreter

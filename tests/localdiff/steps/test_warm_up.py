@@ -12,8 +12,8 @@ from quant.cuda import tiles
 from quant.cuda.tiles import Feeding
 from tests.gpu.kernels import needs_triton
 from tests.gpu.specializations import PROCESSORS, kinds_of_layers, noted, on_card, take_step, without_numbers
-from tests.localdiff.static.test_denoiser import PROMPT, assert_same, engine, options
 from tests.models import tiny
+from tests.models.endless import PROMPT, assert_same, engine, options
 
 
 def test_a_run_behind_it_is_the_same(tmp_path: Path) -> None:

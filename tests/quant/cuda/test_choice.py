@@ -16,7 +16,7 @@ from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
 from quant.switch import SwitchError
 from tests.gpu.kernels import DEVICE, needs_triton
 from tests.localdiff.bench.step.small import small_subject
-from tests.quant.cuda.test_experts import plain_experts
+from tests.models.quantized import plain_experts
 
 CARD = torch.device("cuda", 0)
 

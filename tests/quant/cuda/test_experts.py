@@ -18,29 +18,17 @@ from quant.cuda.experts import CudaExperts, can_group
 from quant.cuda.layout import tiled
 from quant.cuda.rows import quantize_groups
 from quant.cuda.tiles import Activations
-from quant.modules import QuantExperts, QuantTensor
 from tests.gpu.kernels import DEVICE, HALVES, assert_rounded_alike, needs_triton
+from tests.models.quantized import EXPERTS, INNER, WIDTH, plain_experts
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
-WIDTH, INNER, EXPERTS, TOP_K = 128, 64, 5, 2
+TOP_K = 2
 TOLERANCE = {
     torch.float32: {"atol": 2e-6, "rtol": 2e-5},
     torch.float16: {"atol": 3e-3, "rtol": 3e-3},
     torch.bfloat16: {"atol": 2.4e-2, "rtol": 2.4e-2},
 }
-
-
-def plain_experts(gate_up: str = "nf4", down: str = "nf4", *, width: int = WIDTH, inner: int = INNER) -> QuantExperts:
-    generator = torch.Generator().manual_seed(5)
-    with torch.device("meta"):
-        experts = QuantExperts(
-            gate_up_codec=CODECS[gate_up], down_codec=CODECS[down], experts=EXPERTS, width=width, inner=inner
-        )
-    for name, rows, columns, codec in (("gate_up_proj", 2 * inner, width, gate_up), ("down_proj", width, inner, down)):
-        weight = torch.randn(EXPERTS, rows, columns, generator=generator) / columns**0.5
-        setattr(experts, name, QuantTensor.of(CODECS[codec], weight.to(DEVICE)))
-    return experts
 
 
 def routed(rows: int, dtype: torch.dtype, width: int = WIDTH) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -5,27 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from quant.codecs import CODECS
 from quant.codecs.codec import GROUP
 from quant.cuda import linear as module
 from quant.cuda import tiles
 from quant.cuda.linear import MOST_ROWS, CudaLinear
 from quant.cuda.rows import quantize_groups
-from quant.modules import QuantLinear, QuantTensor
 from quant.released import CANVAS
 from tests.gpu.kernels import DEVICE, HALVES, needs_triton
+from tests.models.quantized import IN, plain_linear
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
-
-IN, OUT = 128, 64
-
-
-def plain_linear(codec: str, out: int = OUT) -> QuantLinear:
-    with torch.device("meta"):
-        made = QuantLinear(CODECS[codec], IN, out)
-    weight = torch.randn(out, IN, generator=torch.Generator().manual_seed(2)) / IN**0.5
-    made.weight = QuantTensor.of(CODECS[codec], weight.to(DEVICE))
-    return made
 
 
 def rows(count: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

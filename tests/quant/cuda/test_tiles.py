@@ -11,7 +11,7 @@ from quant.cuda import tiles
 from quant.cuda.linear import CudaLinear
 from quant.cuda.tiles import EXPERTS, GATED, LINEAR, Feeding, Tile, feeding, tile_of
 from tests.gpu.kernels import DEVICE, EMULATED, QUICK, needs_interpreter
-from tests.quant.cuda.test_linear import IN, plain_linear
+from tests.models.quantized import IN, plain_linear
 
 
 @pytest.mark.parametrize(

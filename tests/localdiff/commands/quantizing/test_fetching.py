@@ -17,9 +17,9 @@ from quant.files.reader import SourceReader
 from quant.files.source import SourceFile, SourceStoppedError
 from quant.recipe import RECIPES
 from tests.checkpoints.weights import write_small_weights
+from tests.fakes.download_log import DownloadLog
 from tests.fakes.hub import Hub, Repository, hub
 from tests.localdiff.conftest import UseHub
-from tests.localdiff.hub.test_downloads import Log
 
 RECIPE = RECIPES["4bit"]
 FIRST = "model-00001-of-00003.safetensors"
@@ -60,7 +60,7 @@ def test_a_directory_s_files_are_where_they_are(directory: Path) -> None:
 
 def test_files_of_the_hub_stay_in_its_cache(server: Hub, tmp_path: Path) -> None:
     origin = find_origin("owner/small", RECIPE)
-    with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
+    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
         fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: False)
         fetching.begin([FIRST])
         with fetching.open(first(origin)) as path:
@@ -78,7 +78,7 @@ def test_streaming_deletes_what_it_fetched_and_nothing_else(server: Hub, tmp_pat
     unfinished = scratch / ".cache" / "huggingface" / "download" / "x.incomplete"
     unfinished.parent.mkdir(parents=True)
     unfinished.touch()
-    with Downloads(origin.repository, Log(), directory=scratch, workers=1) as downloads:  # type: ignore[arg-type]
+    with Downloads(origin.repository, DownloadLog(), directory=scratch, workers=1) as downloads:  # type: ignore[arg-type]
         fetching = Fetching(origin, downloads, scratch=scratch, stopped=lambda: False)
         fetching.begin([FIRST])
         assert not unfinished.exists()
@@ -93,7 +93,7 @@ def test_streaming_deletes_what_it_fetched_and_nothing_else(server: Hub, tmp_pat
 
 def test_streaming_leaves_alone_what_others_put_into_the_cache(server: Hub, tmp_path: Path) -> None:
     origin = find_origin("owner/small", RECIPE)
-    with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
+    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
         cached = downloads.wait(FIRST)
     origin = find_origin("owner/small", RECIPE)
     fetching = Fetching(origin, None, scratch=tmp_path / "scratch", stopped=lambda: False)
@@ -105,7 +105,7 @@ def test_streaming_leaves_alone_what_others_put_into_the_cache(server: Hub, tmp_
 def test_waiting_ends_when_the_job_is_stopped(server: Hub) -> None:
     server.repositories["owner/small"].pace = 0.5
     origin = find_origin("owner/small", RECIPE)
-    with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
+    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
         fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: True)
         with pytest.raises(SourceStoppedError), fetching.open(first(origin)):
             pass
@@ -120,7 +120,7 @@ def test_a_file_that_came_damaged_is_deleted_so_that_the_next_run_fetches_it(
     for damaged in (True, False):
         origin = find_origin("owner/small", RECIPE)
         assert origin.here(first(origin)) is None
-        with Downloads(origin.repository, Log(), directory=scratch, workers=1) as downloads:  # type: ignore[arg-type]
+        with Downloads(origin.repository, DownloadLog(), directory=scratch, workers=1) as downloads:  # type: ignore[arg-type]
             fetching = Fetching(origin, downloads, scratch=scratch, stopped=lambda: False)
             if damaged:
                 with pytest.raises(SourceError, match="SHA-256") as raised, fetching.open(first(origin)) as path:
@@ -135,7 +135,7 @@ def test_a_file_that_came_damaged_is_deleted_so_that_the_next_run_fetches_it(
 
 def test_a_damaged_file_of_the_cache_is_named_and_kept(server: Hub) -> None:
     origin = find_origin("owner/small", RECIPE)
-    with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
+    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
         cached = downloads.wait(FIRST)
     assert cached is not None
     content = bytearray(cached.read_bytes())
@@ -151,7 +151,7 @@ def test_a_damaged_file_of_the_cache_is_named_and_kept(server: Hub) -> None:
 
 def test_a_file_that_is_gone_meanwhile_is_an_error_and_no_bug(server: Hub) -> None:
     origin = find_origin("owner/small", RECIPE)
-    with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
+    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
         cached = downloads.wait(FIRST)
     assert cached is not None
     origin = find_origin("owner/small", RECIPE)
@@ -163,7 +163,7 @@ def test_a_file_that_is_gone_meanwhile_is_an_error_and_no_bug(server: Hub) -> No
 
 def test_errors_that_another_download_would_not_cure_keep_the_file(server: Hub) -> None:
     origin = find_origin("owner/small", RECIPE)
-    with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
+    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
         fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: False)
         with pytest.raises(SourceError, match="not finite") as raised, fetching.open(first(origin)) as path:
             raise SourceError("`x` holds values that are not finite", "as it was")
@@ -174,7 +174,7 @@ def test_errors_that_another_download_would_not_cure_keep_the_file(server: Hub) 
 def test_a_small_file_that_came_damaged_is_refused(server: Hub) -> None:
     server.repositories["owner/small"].wrong = {"tokenizer.json"}
     origin = find_origin("owner/small", RECIPE)
-    with Downloads(origin.repository, Log(), workers=1) as downloads:  # type: ignore[arg-type]
+    with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
         fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: False)
         with pytest.raises(WeightsError, match="`tokenizer.json` of `owner/small` is damaged"):
             fetching.read("tokenizer.json")

@@ -1,0 +1,21 @@
+"""An observer of downloads that remembers."""
+
+from __future__ import annotations
+
+
+class DownloadLog:
+    """What was told: bytes that were there, by name of a file, names of files that came, and remarks."""
+
+    def __init__(self) -> None:
+        self.bytes: dict[str, list[int]] = {}
+        self.fetched: list[str] = []
+        self.notes: list[str] = []
+
+    def on_bytes(self, name: str, done: int) -> None:
+        self.bytes.setdefault(name, []).append(done)
+
+    def on_fetched(self, name: str) -> None:
+        self.fetched.append(name)
+
+    def on_note(self, text: str) -> None:
+        self.notes.append(text)

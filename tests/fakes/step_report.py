@@ -1,0 +1,53 @@
+"""A report of `localdiff bench step` over timings that were made up, for sums by hand."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from localdiff.bench.step.measure import Passes, Steps, Timings
+from localdiff.bench.step.memory import MemoryUse
+from localdiff.bench.step.parts import IN_LAYERS, Place
+from localdiff.bench.step.paths import Paths
+from localdiff.bench.step.report import Report, make_report
+from localdiff.bench.step.subject import Subject
+from tests.localdiff.bench.step.small import ALL_LAYERS, CEILINGS, small_subject
+
+MEMORY = MemoryUse(peak=3_000_000_000, anonymous=2_000_000_000, mapped=500_000_000, device_peak=None)
+
+
+def _places(subject: Subject, outside: float) -> dict[Place, float]:
+    layers = len(subject.built.layers)
+    inside: dict[Place, float] = {(part, layer): 0.01 for part in IN_LAYERS for layer in range(layers)}
+    return inside | {("head", None): outside, ("sampling", None): 0.1, ("self-conditioning", None): 0.1}
+
+
+@cache
+def report(layers: int = ALL_LAYERS, slow_layer: int | None = None, *, is_fused: bool = False) -> Report:
+    """Of a small model with so many of its layers.
+
+    Args:
+        slow_layer: one whose dense MLP takes five seconds longer.
+        is_fused: whether there is a time for a step that also commits the block before.
+    """
+    subject = small_subject(layers=layers)
+    slow: dict[Place, float] = {} if slow_layer is None else {("dense MLP", slow_layer): 5.01}
+    steps = Steps(
+        first=3.0,
+        timed=(1.0, 1.1, 1.2, 1.3, 1.4),
+        places=_places(subject, 0.4) | slow,
+        mean_entropy=1.25,
+        experts_hit=0.5,
+        busiest=9,
+    )
+    commits = Passes(timed=(0.5, 0.7, 0.6), places={p: s for p, s in _places(subject, 0).items() if p[1] is not None})
+    fused = Passes(timed=(1.6, 9.0, 1.5), places=_places(subject, 0.4)) if is_fused else None
+    return make_report(
+        subject,
+        Timings(prefill=2.0, steps=steps, commits=commits, fused=fused),
+        CEILINGS,
+        Paths({"experts": "a path"}),
+        MEMORY,
+        context=16,
+        hardware="a machine",
+        threads=2,
+    )
