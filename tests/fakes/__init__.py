@@ -8,6 +8,7 @@
     trace_pair      two of them that part
     hub             a small server that speaks as much of the Hub as a download needs
     clock           one that a test moves
+    windows         what Python looks like there, around the real command line
 
 Runs keep the promises of `localdiff.events`, so that every observer can be tested with them.
 """
