@@ -22,6 +22,7 @@ from localdiff import __version__
 from localdiff.cli.exits import Edge
 from localdiff.cli.later import program
 from localdiff.ui.abandonable import leave
+from localdiff.ui.output import decide
 
 PROGRAM = "localdiff"
 
@@ -79,6 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
     Args:
         arguments: in place of those of the process.
     """
+    decide()  # what Typer prints before a command decides: help pages have more signs than the encodings of Windows
     if shell := os.environ.get("_LOCALDIFF_COMPLETE"):
         from localdiff.cli.completion import answer
 

@@ -60,7 +60,11 @@ class Edge:
     def run(self, command: Callable[[], object]) -> int:
         """The exit code of a command; whatever it raises has been reported when this returns."""
         try:
-            with _ended_by("SIGTERM", self._terminate), _ended_by("SIGHUP", self._hang_up):
+            with (
+                _ended_by("SIGTERM", self._terminate),
+                _ended_by("SIGHUP", self._hang_up),
+                _ended_by("SIGBREAK", self._terminate),  # of Windows: Ctrl-Break, or the window is closed
+            ):
                 code = self._attempt(command)
                 _flush()
         except OSError as error:

@@ -123,5 +123,6 @@ def _obstacle(output: Output, lines_on_stdout: bool, env: Mapping[str, str]) -> 
     if not output.stderr.terminal:
         return "stderr is not a terminal"
     if live_mode("on", stream=output.stderr.file, env=env) == "off":
-        return f"a terminal with TERM={env.get('TERM')} cannot move its cursor"
+        name = f"a terminal with TERM={env['TERM']}" if "TERM" in env else "this console"
+        return f"{name} cannot move its cursor"
     return None

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TextIO
 
+from localdiff.ui.console import is_terminal
 from localdiff.ui.terminal import live_mode, terminal_size
 from localdiff.view.layout import Tier, tier_of
 from localdiff.view.palette import resolve_palette
@@ -64,7 +65,7 @@ def abilities(stream: TextIO, keyboard: TextIO | None, env: Mapping[str, str] = 
         keyboard: where its answers arrive; None sends no query.
         env: environment.
     """
-    if not stream.isatty():
+    if not is_terminal(stream):
         return Abilities(terminal=False)
     size = terminal_size(stream)
     moving = live_mode("on", stream=stream, env=env) != "off"

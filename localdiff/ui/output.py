@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
+from localdiff.ui.console import is_terminal, understands_codes
 from localdiff.ui.terminal import is_in_background
 
 Color: TypeAlias = Literal["auto", "always", "never"]
@@ -209,13 +210,13 @@ def _stream(name: str, file: TextIO | None, color: Color | None, env: Mapping[st
     missing = file is None  # the process was started with this stream closed
     if file is None:
         file = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    terminal = file.isatty()
+    terminal = is_terminal(file)
     if isinstance(file, io.TextIOWrapper):
         if exact and not terminal and "PYTHONIOENCODING" not in env:
             file.reconfigure(encoding="utf-8", errors="strict", newline="\n")
         else:
             file.reconfigure(errors="backslashreplace")
-    dumb = env.get("TERM") == "dumb"
+    dumb = env.get("TERM") == "dumb" or (terminal and not understands_codes(file))
     return Stream(
         file=file,
         name=name,

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Literal, TextIO, TypeAlias
 
+from localdiff.ui.console import is_terminal, understands_codes
 from localdiff.view.layout import Size
 
 LiveWish: TypeAlias = Literal["auto", "on", "off", "line"]
@@ -32,16 +33,19 @@ def terminal_size(stream: TextIO) -> Size:
 def live_mode(wish: LiveWish, *, stream: TextIO, env: Mapping[str, str]) -> LiveMode:
     """What to draw on `stream`.
 
-    Nothing is drawn where there is no terminal or its cursor cannot move (`TERM=dumb`), whatever is wished for.
+    Nothing is drawn where there is no terminal or its cursor cannot move (`TERM=dumb`, or a console without escape
+    codes), whatever is wished for.
     """
-    if wish == "off" or not stream.isatty() or env.get("TERM") in {"dumb", "unknown"}:
+    if wish == "off" or not is_terminal(stream) or env.get("TERM") in {"dumb", "unknown"}:
+        return "off"
+    if not understands_codes(stream):
         return "off"
     return "line" if wish == "line" else "canvas"
 
 
 def is_same_terminal(one: TextIO, other: TextIO) -> bool:
     """Whether both streams write to one terminal, so that only one of them may move its cursor."""
-    if not (one.isatty() and other.isatty()):
+    if not (is_terminal(one) and is_terminal(other)):
         return False
     try:
         devices = {os.fstat(one.fileno()).st_rdev, os.fstat(other.fileno()).st_rdev}
@@ -64,7 +68,12 @@ def is_in_background(stream: TextIO) -> bool:
 
 
 def takes_output(stream: TextIO, *, patience: float = 0.0) -> bool:
-    """Whether a terminal accepts output within `patience` seconds; one that is held with Ctrl-S does not."""
+    """Whether a terminal accepts output within `patience` seconds; one that is held with Ctrl-S does not.
+
+    A console of Windows cannot be asked, and counts as one that does.
+    """
+    if sys.platform == "win32":
+        return True
     try:
         return bool(select.select([], [stream.fileno()], [], patience)[1])
     except io.UnsupportedOperation:

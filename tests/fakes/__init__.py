@@ -10,6 +10,7 @@
     download_log    what an observer of downloads was told
     step_report     of `bench step`, over timings that were made up
     clock           one that a test moves
+    windows         what Python looks like there, around the real command line
 
 Runs keep the promises of `localdiff.events`, so that every observer can be tested with them.
 """

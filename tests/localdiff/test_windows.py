@@ -1,0 +1,120 @@
+"""The command line where Python is as on Windows: what is missing, consoles, encodings, files that are in use."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from localdiff.ui.region import RESTORE, SYNC_ON
+from tests.fakes.windows import BREAK
+from tests.screens.processes import ROOT, TIMEOUT, command, environment, terminal
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the stand-in asks /proc what is open")
+
+WINDOWS = (sys.executable, "-m", "tests.fakes.windows")
+CANVAS = {"canvas": "latin", "length": 128}
+
+
+def there(*arguments: str, stdin: bytes = b"", **variables: str) -> subprocess.CompletedProcess[bytes]:
+    """Run `localdiff` on pipes."""
+    return _run([*WINDOWS, *command(None, arguments)], stdin, variables)
+
+
+def code_there(code: str, **variables: str) -> str:
+    """Run some lines of Python, in a module of the tree's; what they print."""
+    lines = f"from tests.fakes.windows import install; install(); exec({code!r}, {{'__name__': 'localdiff.test'}})"
+    done = _run([sys.executable, "-c", lines], b"", variables)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def _run(words: Sequence[str], stdin: bytes, variables: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
+    env = environment(**variables)
+    return subprocess.run(words, input=stdin, capture_output=True, env=env, cwd=ROOT, timeout=TIMEOUT)
+
+
+def test_every_module_can_be_imported() -> None:
+    roots = ROOT / "localdiff", ROOT / "quant"
+    paths = sorted(path.relative_to(ROOT) for root in roots for path in root.rglob("*.py") if path.stem != "__main__")
+    names = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths]
+    assert len(names) > 300
+    out = code_there(f"import importlib\nfor name in {names}: importlib.import_module(name)\nprint('all')")
+    assert out.endswith("all\r\n")
+
+
+def test_help_and_completion_go_into_a_pipe_of_cp1252(tmp_path: Path) -> None:
+    done = there("trace", "diff", "--help")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "Usage: localdiff trace diff" in done.stdout.decode()
+    (tmp_path / "models" / "模型").mkdir(parents=True)
+    (tmp_path / "models" / "模型" / "quant.json").write_text("{}")
+    done = there("localdiff", "run", "-m", "", LOCALDIFF_HOME=str(tmp_path), _LOCALDIFF_COMPLETE="fish")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "模型" in done.stdout.decode()
+
+
+def test_an_answer_is_utf8_in_a_pipe_and_an_error_has_no_signs_that_cp1252_lacks() -> None:
+    done = there("run", "-m", "demo", "--device", "cpu", "--seed", "1", 'Spell the word "canvas".')
+    assert (done.returncode, done.stdout.decode()) == (0, "c-a-n-v-a-s")
+    done = there("run", "-m", "mödel-模型", "hi")
+    assert done.returncode == 3
+    assert "m\xf6del-\\u6a21\\u578b".encode("cp1252") in done.stderr
+
+
+def test_the_checks_of_this_machine_run() -> None:
+    done = there("doctor", "--quick", HF_HUB_OFFLINE="1")
+    assert done.returncode == 0, done.stderr.decode("cp1252")
+    assert "terminal: stderr is not a terminal" in done.stdout.decode()
+
+
+def test_the_canvas_is_drawn_in_a_console_whose_mode_is_put_back(tmp_path: Path) -> None:
+    modes = tmp_path / "modes"
+    run = terminal("run", "-m", "demo", "hi", script=CANVAS, under=WINDOWS, env=environment(FAKE_MODES=str(modes)))
+    assert run.finish() == 0, run.lines()
+    assert run.raw.rfind(RESTORE.encode()) > run.raw.rfind(SYNC_ON.encode()) > 0
+    assert modes.read_text().split() == ["0x0007", "0x0003"], "escape codes on, and as it was"
+
+
+def test_nothing_is_drawn_in_a_console_that_knows_no_escape_codes() -> None:
+    run = terminal("run", "-m", "demo", "hi", script=CANVAS, under=WINDOWS, env=environment(FAKE_CONSOLE="old"))
+    assert run.finish() == 0, run.lines()
+    assert run.raw and b"\x1b" not in run.raw
+    env = environment(FAKE_CONSOLE="old")
+    del env["TERM"]  # nobody sets it there
+    refused = terminal("run", "-m", "demo", "--live", "on", "hi", script=CANVAS, under=WINDOWS, env=env)
+    assert refused.finish() == 2
+    assert "this console cannot move its cursor" in " ".join(refused.lines())
+
+
+def test_the_device_nul_is_no_terminal_although_it_says_so() -> None:
+    code = """
+import io, os
+from localdiff.ui.output import decide
+from localdiff.ui.terminal import live_mode
+class Nul(io.TextIOWrapper):
+    def isatty(self): return True
+nul = Nul(open(os.devnull, "wb"))
+print(decide(stdout=nul, stderr=nul, env={}).stderr.terminal, live_mode("on", stream=nul, env={}))
+"""
+    assert code_there(code).split() == ["False", "off"]
+
+
+def test_a_console_that_cannot_be_asked_takes_output() -> None:
+    assert (
+        code_there("import sys; from localdiff.ui.terminal import takes_output; print(takes_output(sys.stdout))")
+        == "True\r\n"
+    )
+
+
+def test_a_window_that_is_closed_unwinds_the_stack() -> None:
+    run = terminal("run", "-m", "demo", "hi", script=CANVAS | {"rate": 4}, under=WINDOWS)
+    run.wait_for_bytes(SYNC_ON.encode(), times=3)
+    os.kill(run.child.pid, BREAK)
+    assert run.finish() == 128 + signal.SIGTERM
+    assert RESTORE.encode() in run.raw[-200:]
