@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -38,7 +39,9 @@ class StoredModel:
     Attributes:
         name: its name.
         directory: where it is.
-        state: `damaged` where its manifest cannot be read.
+        state: `damaged` where its manifest cannot be read, or a file that it names is missing or has another size.
+        problem: what is damaged or missing, if not just work to be done.
+        command: the `localdiff quantize` that makes it, as far as its files or its name tell; None where they do not.
         recipe: the recipe it was made with, where its manifest says so.
         nbytes: size of all its files.
         verified: when all of its bytes were last verified, if its manifest is still the same.
@@ -50,6 +53,8 @@ class StoredModel:
     recipe: str | None
     nbytes: int
     verified: datetime | None
+    problem: str | None = None
+    command: str | None = None
 
 
 def output_name(model: str, recipe: str) -> str:
@@ -127,6 +132,17 @@ def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
     )
 
 
+def remedy(model: StoredModel) -> str:
+    """What to do about a model that is not finished: commands to type."""
+    deletes = f"`localdiff models rm {shlex.quote(model.name)}` deletes it"
+    if model.state == "unfinished" and not model.name.endswith(PARTIAL):
+        return deletes  # `localdiff quantize` replaces nothing that it did not make
+    continues = "rebuilds what is damaged" if model.state == "damaged" else "continues it"
+    made = "made" if model.state == "damaged" else "began"
+    known = "" if model.command is None else f"`{model.command}`"
+    return f"{known or f'the `localdiff quantize` that {made} it'} {continues}; {deletes}"
+
+
 def remove(model: StoredModel) -> None:
     """Delete a model, or the link to one; if interrupted, what is left is never taken for a model.
 
@@ -176,11 +192,15 @@ def _directories(env: Mapping[str, str]) -> Iterator[Path]:
 
 def _look_at(directory: Path, record: _Record) -> StoredModel:
     state: State = "finished"
-    recipe = None
+    recipe = problem = None
     if not is_finished(directory):
         state = "unfinished"
-    elif (recipe := _said(directory, "recipe", "name")) is None:
-        state = "damaged"
+        if not directory.name.endswith((PARTIAL, DISCARDED)):
+            problem = f"no `{MANIFEST}` can be read in it"
+    else:
+        recipe = _said(directory, "recipe", "name")
+        problem = "its manifest cannot be read" if recipe is None else _damage(directory)
+        state = "finished" if problem is None else "damaged"
     return StoredModel(
         name=directory.name,
         directory=directory,
@@ -188,7 +208,46 @@ def _look_at(directory: Path, record: _Record) -> StoredModel:
         recipe=recipe,
         nbytes=_size(directory),
         verified=record.get(directory) if state == "finished" else None,
+        problem=problem,
+        command=None if state == "finished" else _command(directory, recipe),
     )
+
+
+def _damage(directory: Path) -> str | None:
+    """What can be seen of damage without reading a weight."""
+    manifest = json.loads((directory / MANIFEST).read_bytes())
+    for section in ("shards", "files"):
+        entries = manifest.get(section)
+        for name, entry in entries.items() if isinstance(entries, dict) else ():
+            wanted = entry.get("bytes") if isinstance(entry, dict) else None
+            try:
+                nbytes = (directory / name).stat().st_size
+            except FileNotFoundError:
+                return f"`{name}` is missing"
+            except OSError as error:
+                return f"`{name}` cannot be read: {error.strerror}"
+            if nbytes != wanted:
+                return f"`{name}` has {nbytes} bytes instead of {wanted}"
+    return None
+
+
+def _command(directory: Path, recipe: str | None) -> str | None:
+    """The command that makes a model again, or goes on with it; a local checkpoint's place is not known."""
+    name = directory.name.removesuffix(PARTIAL)
+    model = _source(directory) if recipe is not None else None
+    for known in (MODEL, DEMO):
+        for made in RECIPES:
+            if model is None and output_name(known, made) == name:
+                model, recipe = known, made
+    if model is None or recipe is None or not (model == DEMO or "/" in model):
+        return None
+    words = ["localdiff quantize", *([] if model == MODEL else [shlex.quote(model)]), "--recipe", recipe]
+    if (revision := _said(directory, "source", "revision")) is not None:
+        words += ["--revision", shlex.quote(revision)]
+    if name != output_name(model, recipe):
+        words += ["-o", shlex.quote(str(directory.with_name(name)))]
+    is_readable = directory.name != name or _said(directory, "recipe", "name") is not None
+    return " ".join([*words, *([] if is_readable else ["--force"])])
 
 
 def _source(directory: Path) -> str | None:

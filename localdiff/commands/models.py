@@ -11,7 +11,7 @@ from localdiff import model_store, paths
 from localdiff.commands.quantizing.lock import is_locked, locked
 from localdiff.commands.question import Ask
 from localdiff.errors import INTERRUPTED, UsageError
-from localdiff.model_store import DISCARDED, PARTIAL, StoredModel
+from localdiff.model_store import DISCARDED, PARTIAL, StoredModel, remedy
 from localdiff.sizes import shown_size
 from localdiff.ui.output import Output, printable
 from localdiff.view.columns import aligned
@@ -34,6 +34,10 @@ def list_models(output: Output, *, as_json: bool = False) -> int:
         return 0
     rows = [HEAD, *(_row(model) for model in models)]
     output.stdout.write("".join(f"{line}\n" for line in aligned(rows, "<<><")))
+    for model in models:
+        if model.state != "finished" and not output.quiet:
+            what = model.problem or "unfinished"
+            output.stderr.write(f"{printable(f'{model.name}: {what}; {remedy(model)}')}\n")
     return 0
 
 
@@ -76,6 +80,7 @@ def _object(model: StoredModel) -> dict[str, str | int | None]:
         "name": model.name,
         "directory": str(model.directory),
         "state": model.state,
+        "problem": model.problem,
         "recipe": model.recipe,
         "bytes": model.nbytes,
         "verified": None if model.verified is None else model.verified.isoformat(),

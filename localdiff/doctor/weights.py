@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from localdiff.doctor.finding import RESOURCES, WEIGHTS, Finding, Status
 from localdiff.errors import WeightsError
-from localdiff.model_store import MODEL, StoredModel, is_demo
+from localdiff.model_store import MODEL, StoredModel, is_demo, remedy
 from localdiff.sizes import shown_size
 from localdiff.ui.output import shell_word
 
@@ -53,15 +53,15 @@ def _model(model: StoredModel) -> Finding:
     if model.state == "damaged":
         return finding(
             "fail",
-            "its manifest cannot be read",
-            "run the same `localdiff quantize` again with `--force`, or delete it with `localdiff models rm`",
+            model.problem or "",
+            remedy(model),
             exit_code=WEIGHTS,
         )
     if model.state == "unfinished":
         return finding(
             "warn",
-            f"unfinished, {shown_size(model.nbytes)} so far",
-            "the same `localdiff quantize` continues it; `localdiff models rm` deletes it",
+            model.problem or f"unfinished, {shown_size(model.nbytes)} so far",
+            remedy(model),
         )
     what = f"{model.recipe or 'unknown recipe'}, {shown_size(model.nbytes)}"
     if model.verified is None:

@@ -120,9 +120,12 @@ class Checkpoint:
         return unpromised | promised
 
     @property
+    def _is_quantized(self) -> bool:
+        return (self.directory / MANIFEST_FILE).exists()
+
+    @property
     def _remedy(self) -> str:
-        is_quantized = (self.directory / MANIFEST_FILE).exists()
-        return "the `localdiff quantize` that made it rebuilds what is damaged" if is_quantized else _INCOMPLETE
+        return "the `localdiff quantize` that made it rebuilds what is damaged" if self._is_quantized else _INCOMPLETE
 
     def _read_index(self) -> dict[str, str]:
         weight_map = self._read_json(INDEX_FILE).get("weight_map")
@@ -159,7 +162,8 @@ class Checkpoint:
             value = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise WeightsError(
-                f"`{self.directory}` has no `{file}`", "give the directory that the checkpoint was saved to"
+                f"`{self.directory}` has no `{file}`",
+                self._remedy if self._is_quantized else "give the directory that the checkpoint was saved to",
             ) from error
         except (OSError, ValueError, RecursionError) as error:
             raise WeightsError(f"`{path}` cannot be read as JSON ({error})", self._remedy) from error

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from localdiff.sizes import shown_size
 from localdiff.ui.output import Output, Stream, printable
+from localdiff.ui.progress_terminal import ProgressTerminal
 from localdiff.ui.rate import Rate, shown_time
 
 WIDE, NARROW = 80, 48
@@ -94,11 +95,12 @@ class Bars:
 
     Args:
         bars: rich's progress display.
+        stream: the terminal that it is on.
         clock: seconds.
     """
 
-    def __init__(self, bars: Progress, clock: Callable[[], float]) -> None:
-        self._bars, self._clock = bars, clock
+    def __init__(self, bars: Progress, stream: Stream, clock: Callable[[], float]) -> None:
+        self._bars, self._stream, self._clock = bars, stream, clock
         self._amounts: dict[str, _Amount] = {}
         self._lock = threading.RLock()
 
@@ -130,7 +132,10 @@ class Bars:
 
     def note(self, text: str) -> None:
         """See `Board`."""
-        self._bars.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+        if self._stream.background:
+            self._stream.write(printable(text) + "\n")
+        else:
+            self._bars.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 class Lines:
@@ -183,16 +188,18 @@ def board(output: Output, *, clock: Callable[[], float] = time.monotonic) -> Ite
     stream = output.stderr
     if output.quiet:
         yield Silent()
-    elif not stream.moving:
+    elif not stream.moving or stream.background:
         yield Lines(stream, clock)
     else:
-        with _bars(stream) as bars:
-            yield Bars(bars, clock)
+        terminal = ProgressTerminal(stream)
+        bars = _bars(stream, terminal)
+        with terminal.watch(bars.live), bars:
+            yield Bars(bars, stream, clock)
 
 
-def _bars(stream: Stream) -> Progress:
+def _bars(stream: Stream, terminal: ProgressTerminal) -> Progress:
     console = Console(
-        file=stream.file, force_terminal=True, no_color=not stream.color, color_system="standard", emoji=False
+        file=terminal.file, force_terminal=True, no_color=not stream.color, color_system="standard", emoji=False
     )
     return Progress(
         TextColumn("{task.description}", markup=False, table_column=_column()),

@@ -9,9 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from localdiff import model_store
+from localdiff import model_store, paths
 from localdiff.errors import ResourceError, UsageError, WeightsError
-from localdiff.model_store import default_model, find, is_default, output_name, record_verified, remove, stored_models
+from localdiff.model_store import (
+    default_model,
+    find,
+    is_default,
+    output_name,
+    record_verified,
+    remedy,
+    remove,
+    stored_models,
+)
 
 RELEASED = "diffusiongemma-26B-A4B-it"
 NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
@@ -103,6 +112,63 @@ def test_what_is_on_disk(env: dict[str, str]) -> None:
     ]
     manifest = len('{"recipe": {"name": "4bit"}, "source": {"model": "x"}}')
     assert [model.nbytes for model in found] == [5002, 1000 + manifest, 1077 + manifest, 101_000]
+
+
+def full_manifest(model: str, recipe: str, revision: str | None = None) -> str:
+    content = {
+        "recipe": {"name": recipe},
+        "source": {"model": model, "revision": revision},
+        "shards": {"model.safetensors": {"bytes": 1000}},
+        "files": {"config.json": {"bytes": 2}},
+    }
+    return json.dumps(content)
+
+
+def test_damage_is_seen_without_reading_weights_and_its_remedy_is_a_command(env: dict[str, str]) -> None:
+    for name, model, recipe, revision in (
+        ("a-int8", "owner/a", "int8", "c0ffee"),
+        ("demo-4bit", "demo", "4bit", None),
+        ("mine", "checkpoint", "4bit", None),
+        ("my own", model_store.MODEL, "mixed", None),
+    ):
+        directory = make(env, name)
+        (directory / "config.json").write_text("{}")
+        (directory / "quant.json").write_text(full_manifest(model, recipe, revision))
+    folder = paths.models_dir(env)
+    assert {model.state for model in stored_models(env)} == {"finished"}
+    (folder / "a-int8" / "config.json").unlink()
+    os.truncate(folder / "demo-4bit" / "model.safetensors", 999)
+    (folder / "mine" / "model.safetensors").unlink()
+    (folder / "my own" / "config.json").write_text("{ }")
+    found = {model.name: model for model in stored_models(env)}
+    assert {model.state for model in found.values()} == {"damaged"}
+    assert [(model.problem, model.command) for model in found.values()] == [
+        ("`config.json` is missing", "localdiff quantize owner/a --recipe int8 --revision c0ffee"),
+        ("`model.safetensors` has 999 bytes instead of 1000", "localdiff quantize demo --recipe 4bit"),
+        ("`model.safetensors` is missing", None),
+        (
+            "`config.json` has 3 bytes instead of 2",
+            f"localdiff quantize --recipe mixed -o '{folder / 'my own'}'",
+        ),
+    ]
+    assert remedy(found["demo-4bit"]) == (
+        "`localdiff quantize demo --recipe 4bit` rebuilds what is damaged; `localdiff models rm demo-4bit` deletes it"
+    )
+    assert remedy(found["mine"]).startswith("the `localdiff quantize` that made it rebuilds")
+
+
+def test_without_a_manifest_the_name_says_how_it_was_made(env: dict[str, str]) -> None:
+    (make(env, "demo-int8") / "quant.json").write_text("{")
+    make(env, "diffusiongemma-26B-A4B-it-4bit.partial")
+    (make(env, "other") / "quant.json").unlink()
+    make(env, "demo-4bit.discarded")
+    gone, rebuilt, continued, alien = stored_models(env)
+    assert rebuilt.command == "localdiff quantize demo --recipe int8 --force"
+    assert continued.command == "localdiff quantize --recipe 4bit"
+    assert "continues it" in remedy(continued)
+    assert alien.problem == "no `quant.json` can be read in it"
+    assert remedy(alien) == "`localdiff models rm other` deletes it"
+    assert remedy(gone) == "`localdiff models rm demo-4bit.discarded` deletes it"
 
 
 def test_when_it_was_verified(env: dict[str, str]) -> None:

@@ -51,6 +51,10 @@ def test_the_list(cli: Cli) -> None:
         "mine-4bit.partial               -       3 MB  unfinished",
         "mine-int8                       int8    3 MB  not here",
     ]
+    assert result.stderr == (
+        "mine-4bit.partial: unfinished; the `localdiff quantize` that began it continues it; "
+        "`localdiff models rm mine-4bit.partial` deletes it\n"
+    )
 
 
 def test_the_list_for_programs(cli: Cli) -> None:
@@ -63,7 +67,13 @@ def test_the_list_for_programs(cli: Cli) -> None:
     first, second = json.loads(result.stdout)["models"]
     assert datetime.fromisoformat(first.pop("verified")) == moment
     assert first.pop("bytes") > 3_000_000
-    assert first == {"name": "mine-4bit", "directory": str(finished), "state": "finished", "recipe": "4bit"}
+    assert first == {
+        "name": "mine-4bit",
+        "directory": str(finished),
+        "state": "finished",
+        "recipe": "4bit",
+        "problem": None,
+    }
     assert (second["state"], second["directory"], second["verified"]) == ("unfinished", str(unfinished), None)
 
 

@@ -177,6 +177,9 @@ def test_a_file_in_place_of_the_directory(single: Path) -> None:
 def test_no_config(single: Path) -> None:
     (single / "config.json").unlink()
     assert "has no `config.json`" in refusal(single).message
+    assert "give the directory" in (refusal(single).hint or "")
+    (single / "quant.json").touch()
+    assert "`localdiff quantize` that made it rebuilds" in (refusal(single).hint or "")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""Progress bars on a pseudo-terminal: stopped, sent to the background and fetched back, ended with Ctrl-\\."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+
+import pytest
+
+from localdiff.ui.region import CURSOR_ON
+from tests.screens.processes import Terminal, terminal
+
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
+
+PROGRAM = """
+import resource, time
+from localdiff.ui.output import decide
+from localdiff.ui.progress import board
+
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+with board(decide()) as shown:
+    shown.start("whole", 10**9, whole=True)
+    shown.start("part", 10**9)
+    shown.show("whole", 10**8)
+    while input() != "end":
+        shown.note("noted")
+print("ended")
+"""
+
+
+def play(line: str) -> Terminal:
+    """The program as the command of a line for a shell with job control; Enter adds a note, `end` ends it."""
+    program = ("bash", "--norc", "-mc", line, "bash", sys.executable, "-c", PROGRAM)
+    return terminal(under=program, columns=100, rows=24)
+
+
+def test_ctrl_z_leaves_nothing_and_the_bars_come_back_below() -> None:
+    run = play('"$@"; echo "stopped with $?"; read -r; fg > /dev/null')
+    run.wait_for("part")
+    assert run.screen.cursor.hidden
+    run.type(b"\x1a")
+    run.wait_for("stopped with 148")
+    assert not run.screen.cursor.hidden
+    assert not any("GB" in line for line in run.lines())
+    run.type(b"\n")
+    run.wait_for("part")
+    assert run.screen.cursor.hidden
+    assert any("stopped with 148" in line for line in run.lines()), "what was printed meanwhile stays"
+    run.type(b"end\n")
+    assert run.finish() == 0
+    assert run.lines()[-1] == "ended"
+    assert not run.screen.cursor.hidden
+
+
+def test_in_the_background_the_screen_is_left_alone() -> None:
+    run = play('"$@" < <(sleep 2; printf "\\nend\\n"); echo stopped; bg > /dev/null; wait')
+    run.wait_for("part")
+    run.type(b"\x1a")
+    assert run.finish() == 0
+    after = bytes(run.raw[run.raw.index(b"stopped") :])
+    assert b"\x1b" not in after
+    assert b"noted\r\nended\r\n" in after
+    assert not run.screen.cursor.hidden
+
+
+def test_begun_in_the_background_there_are_lines() -> None:
+    run = play('"$@" < <(printf "\\nend\\n") & wait')
+    assert run.finish() == 0
+    assert run.lines()[:2] == ["noted", "ended"]
+    assert b"\x1b" not in run.raw
+
+
+def test_ctrl_backslash_shows_the_cursor_again() -> None:
+    run = play('exec "$@"')
+    run.wait_for("part")
+    run.type(b"\x1c")
+    assert run.finish() == -signal.SIGQUIT
+    assert CURSOR_ON.encode() in run.raw
+    assert not run.screen.cursor.hidden
