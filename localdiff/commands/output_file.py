@@ -6,8 +6,8 @@ Knows temporary names and renames; knows nothing about what is written.
 from __future__ import annotations
 
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -96,25 +96,26 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Iter
     if special:
         yield OutputFile(path, target, None)
         return
+    # The name is known before the file exists: whatever ends the process in between, it is removed.
+    temporary = target.parent / f".localdiff-{secrets.token_hex(8)}.partial"
+    file = OutputFile(path, target, temporary)
     try:
-        handle, name = tempfile.mkstemp(prefix=".localdiff-", suffix=".partial", dir=target.parent)
-    except OSError as error:
-        raise UsageError(
-            f"`{path}` cannot be written: {error.strerror}", "give `-o` a folder that you may write to"
-        ) from error
-    file = OutputFile(path, target, Path(name))
-    try:
-        os.close(handle)
-        os.chmod(name, _mode(target))
+        try:
+            _make(temporary, target)
+        except OSError as error:
+            raise UsageError(
+                f"`{path}` cannot be written: {error.strerror}", "give `-o` a folder that you may write to"
+            ) from error
         yield file
     finally:
         file.discard()
 
 
-def _mode(target: Path) -> int:
-    """The permissions of the file that is replaced, or the default ones."""
-    if target.exists():
-        return stat.S_IMODE(target.stat().st_mode)
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+def _make(temporary: Path, target: Path) -> None:
+    """Make an empty file with the permissions of the one that it is to replace, or the default ones."""
+    if not target.exists():
+        temporary.touch(exist_ok=False)
+        return
+    mode = stat.S_IMODE(target.stat().st_mode)
+    temporary.touch(mode=mode, exist_ok=False)
+    temporary.chmod(mode)
