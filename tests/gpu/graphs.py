@@ -9,8 +9,8 @@ of one pool take turns in is not imitated: each has its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeAlias
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any, NoReturn, TypeAlias
 from unittest import mock
 
 import torch
@@ -56,6 +56,11 @@ class Graph:
             raise RuntimeError("operation failed due to a previous error during capture")
         self.card.end_allocating(0, self.pool)
 
+    def break_off(self, what: str) -> NoReturn:
+        """Refuses what cannot be recorded; after that the recording cannot be ended, either."""
+        self._mode.is_broken = True
+        raise RuntimeError(f"operation not permitted when stream is capturing\n{what}")
+
     def reset(self) -> None:
         """Gives up what was recorded."""
         self.launches.clear()
@@ -66,8 +71,9 @@ class Graph:
         assert not self.is_reset, "a graph is replayed that was given up"
         assert self.card.recording is None, "a graph is replayed while another is recorded"
         self.replays += 1
-        for launch in self.launches:
-            launch()
+        with torch._C.DisableTorchFunction():
+            for launch in self.launches:
+                launch()
 
 
 class Recorder:
@@ -126,8 +132,7 @@ class _Recording(TorchDispatchMode):
         kwargs = kwargs or {}
         name = func._schema.name.removeprefix("aten::")
         if name in REFUSED:
-            self.is_broken = True
-            raise RuntimeError(f"operation not permitted when stream is capturing\n{name}")
+            self._graph.break_off(name)
         if func._schema.is_mutable:
             self._graph.launches.append(lambda: func(*args, **kwargs))
             returned = _written(func, args, kwargs)
@@ -162,39 +167,46 @@ def _copy(found: list[Any], into: list[Tensor]) -> None:
         old.copy_(new)
 
 
+def kernel_classes() -> tuple[Any, Any]:
+    """What runs kernels: interpreted, and compiled, which the emulated GPU does."""
+    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime.jit import JITFunction
+
+    return InterpretedFunction, JITFunction
+
+
+@contextmanager
+def recorded_by(card: Recorder) -> Iterator[None]:
+    """Torch's graphs are this card's, and launches of kernels are recorded by it."""
+
+    def recorded(launch: Callable[..., None]) -> Callable[..., None]:
+        def run(kernel: Any, *args: Any, **kwargs: Any) -> None:
+            if card.recording is not None:
+                card.recording.launches.append(lambda: launch(kernel, *args, **kwargs))
+            else:
+                launch(kernel, *args, **kwargs)
+
+        return run
+
+    with ExitStack() as patches:
+        for kind in kernel_classes():
+            patches.enter_context(mock.patch.object(kind, "run", recorded(kind.run)))
+        patches.enter_context(mock.patch.multiple(torch.cuda, CUDAGraph=card.graph, graph_pool_handle=object))
+        # The allocator of a real card knows neither these pools nor, perhaps, this device.
+        patches.enter_context(mock.patch.object(torch._C, "_cuda_endAllocateToPool", card.end_allocating))
+        patches.enter_context(mock.patch.object(torch._C, "_cuda_releasePool", card.release))
+        yield
+
+
 @contextmanager
 def imitated() -> Iterator[list[Graph]]:
     """Graphs on the CPU, kernels of Triton's interpreter included; yields those that are made."""
-    from triton.runtime.interpreter import InterpretedFunction
-
-    card = Recorder()
-    interpret = InterpretedFunction.run
-
-    def run(kernel: Any, *args: Any, **kwargs: Any) -> None:
-        if card.recording is not None:
-            card.recording.launches.append(lambda: interpret(kernel, *args, **kwargs))
-        else:
-            interpret(kernel, *args, **kwargs)
 
     def nothing(*_: Any) -> AbstractContextManager[None]:
         return nullcontext()
 
-    with (
-        mock.patch.object(InterpretedFunction, "run", run),
-        mock.patch.multiple(
-            torch.cuda,
-            CUDAGraph=card.graph,
-            graph_pool_handle=object,
-            Stream=nothing,
-            current_stream=nothing,
-            stream=nothing,
-            device=nothing,
-            synchronize=nothing,
-            empty_cache=nothing,
-        ),
-        # The allocator of a real card knows neither these pools nor, perhaps, this device.
-        mock.patch.object(torch._C, "_cuda_endAllocateToPool", card.end_allocating),
-        mock.patch.object(torch._C, "_cuda_releasePool", card.release),
-    ):
+    card = Recorder()
+    names = "Stream", "current_stream", "stream", "device", "synchronize", "empty_cache"
+    with recorded_by(card), mock.patch.multiple(torch.cuda, **dict.fromkeys(names, nothing)):
         yield card.graphs
     card.assert_idle()

@@ -1,0 +1,204 @@
+"""What the host does with a card, on one that is not there: loading, recording, replaying, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from localdiff.engine import Engine
+from localdiff.errors import ResourceError
+from localdiff.events import BlockCommitted, DenoiseStep, Event
+from localdiff.load.devices import free_bytes
+from localdiff.options import GenerateOptions
+from localdiff.static.buffers import Exchange, StepBuffers
+from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.checkpoints.quantized import quantize
+from tests.gpu.kernels import needs_interpreter
+from tests.gpu.queue import Queue
+
+pytestmark = [needs_interpreter, pytest.mark.filterwarnings("ignore:divide by zero")]
+
+SPEC = Spec(mlp=64, expert_mlp=64, head_dim=32, settings={"eos_token_id": [1]})
+PROMPT = [3, 14, 15, 9, 26, 5]
+CONTEXT = 96
+OPTIONS = GenerateOptions(seed=5, max_tokens=16, cap=3, confidence=1e-9, context=CONTEXT)
+"""Two blocks of three steps: none of them is confident."""
+CARD = torch.device("cuda", 0)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    plain = write_checkpoint(SPEC, tmp_path_factory.mktemp("plain"))
+    return quantize(plain, tmp_path_factory.mktemp("made") / "4bit", "4bit")
+
+
+@pytest.fixture(scope="module")
+def queue() -> Iterator[Queue]:
+    from tests.gpu.host import card
+
+    with card() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def engine(directory: Path, queue: Queue) -> Engine:
+    """The model on the card, but for the kernels between matmuls, which are most of the interpreter's time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCALDIFF_CUDA_PLAIN", "layer-ops")
+        return Engine.load(directory, device="cuda", dtype="fp32", context=CONTEXT)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """One answer.
+
+    Attributes:
+        drafts: of each step.
+        waits: what the host waited for, from the step before to each step of a block behind its first one.
+    """
+
+    drafts: list[tuple[int, ...]]
+    ids: list[int]
+    waits: list[list[str]]
+
+
+def answered(events: Iterator[Event], queue: Queue) -> Turn:
+    drafts, ids, waits, before = [], [], [], 0
+    for event in events:
+        if isinstance(event, DenoiseStep):
+            drafts.append(event.argmax_ids)
+            if event.step > 1:
+                waits.append(queue.waits[before:])
+            before = len(queue.waits)
+        elif isinstance(event, BlockCommitted):
+            ids += event.token_ids
+    return Turn(drafts=drafts, ids=ids, waits=waits)
+
+
+def conversation(engine: Engine, queue: Queue, length: int = 2) -> list[Turn]:
+    """So many turns over one cache."""
+    context, ids, turns = engine.new_context(), PROMPT, []
+    context.reserve(CONTEXT)
+    for _ in range(length):
+        turns.append(answered(engine.generate(ids, OPTIONS, context=context), queue))
+        ids = [*ids, *turns[-1].ids, 11, 12]
+    return turns
+
+
+def without_waits(turns: Sequence[Turn]) -> list[tuple[list[tuple[int, ...]], list[int]]]:
+    return [(turn.drafts, turn.ids) for turn in turns]
+
+
+@pytest.fixture(scope="module")
+def expected(directory: Path, queue: Queue) -> list[Turn]:
+    return conversation(Engine.load(directory, device="cpu", dtype="fp32", context=CONTEXT), queue)
+
+
+def test_two_turns_are_those_of_the_plain_path(engine: Engine, expected: list[Turn], queue: Queue) -> None:
+    assert engine.denoiser.path.captured and engine.denoiser.path.static
+    assert engine.identity.device == "cuda:0"
+    before = len(queue.recorder.graphs)
+    found = conversation(engine, queue)
+    assert without_waits(found) == without_waits(expected)
+    assert [len(turn.drafts) for turn in found] == [6, 6]
+    made = queue.recorder.graphs[before:]
+    assert [graph.replays for graph in made] == [7, 1], "a step, and one with a commit; what ran first was no replay"
+    assert found[0].waits == [["synchronize", "event"], *[["event"]] * 3], "before it is recorded, and for outcomes"
+    assert found[1].waits == [["event"]] * 4, "for a step's outcome, and for nothing else"
+    again = conversation(engine, queue, 1)
+    assert without_waits(again) == without_waits(expected[:1])
+    assert all(graph.is_reset for graph in made), "they read and write the first cache"
+
+
+def test_a_step_that_cannot_be_recorded_is_launched_kernel_by_kernel(
+    engine: Engine,
+    expected: list[Turn],
+    queue: Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    network = engine.model
+    soft = network.soft_embedding
+
+    def asks(logits: torch.Tensor, normalizer: torch.Tensor) -> torch.Tensor:
+        assert normalizer.max().item() < 1000
+        return soft(logits, normalizer)
+
+    monkeypatch.setattr(network, "soft_embedding", asks)
+    monkeypatch.setattr(engine.denoiser, "_static", engine.denoiser._static_steps())
+    assert without_waits(conversation(engine, queue, 1)) == without_waits(expected[:1])
+    assert "(operation not permitted when stream is capturing)" in caplog.text
+    assert not engine.denoiser.path_taken.captured
+    assert queue.recorder.graphs[-1].replays == 0
+    queue.recorder.assert_idle()
+
+
+def test_what_the_allocator_was_told_not_to_take_is_not_free(directory: Path, queue: Queue) -> None:
+    total = torch.cuda.get_device_properties(CARD).total_memory
+    torch.cuda.set_per_process_memory_fraction(1e6 / total, CARD)
+    try:
+        assert free_bytes(CARD) == pytest.approx(1e6, abs=1)
+        with pytest.raises(ResourceError):
+            Engine.load(directory, device="cuda:0", context=CONTEXT)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, CARD)
+
+
+class TestTheCard:
+    """It refuses what a card refuses, and lets nobody see what has not arrived."""
+
+    def test_tensors_of_two_devices(self, queue: Queue) -> None:
+        there, here = torch.arange(3.0, device="cuda"), torch.arange(3.0)
+        assert there.device == (there + 1).device == there[:1].device == CARD and here.device.type == "cpu"
+        assert (there * torch.tensor(2.0)).tolist() == [0, 2, 4]
+        for work in (lambda: there + here, lambda: torch.stack([here, there]), lambda: here[there.long()]):
+            with pytest.raises(RuntimeError, match="same device"):
+                work()
+
+    def test_a_kernel_over_a_tensor_of_the_host(self, queue: Queue) -> None:
+        from quant.cuda.rows import quantize_groups
+
+        with pytest.raises(ValueError, match="cpu tensor"):
+            quantize_groups(torch.ones(1, 128))
+        assert quantize_groups(torch.ones(1, 128, device="cuda")).codes.device == CARD
+
+    def test_an_outcome_is_there_behind_its_event(self, queue: Queue) -> None:
+        buffers = StepBuffers(4, 8, torch.float32, CARD)
+        exchange = Exchange(buffers)
+        buffers.outcome.fill_(7)
+        exchange.ask(1)
+        assert not (exchange._told[1] == 7).any()
+        assert (exchange.take(1) == 7).all()
+
+    def test_what_is_sent_stays_until_it_was_read(self, queue: Queue) -> None:
+        exchange = Exchange(StepBuffers(4, 8, torch.float32, CARD))
+        fresh = torch.arange(4)
+        for step in (1, 2):
+            exchange.send(step, [step] * 8, None, fresh)
+        exchange.send(3, [3] * 8, None, fresh)  # into the memory of the first one
+        with pytest.raises(AssertionError, match="while it was being copied"):
+            torch.cuda.synchronize()
+
+    def test_nothing_waits_while_it_is_recorded(self, queue: Queue) -> None:
+        numbers = torch.ones(2, device="cuda")
+        waiting = (
+            lambda: numbers.tolist(),
+            lambda: numbers.cpu(),
+            lambda: numbers.copy_(torch.ones(2)),
+            lambda: numbers[numbers > 0],
+            lambda: torch.ones(2).to("cuda"),
+            torch.cuda.synchronize,
+            torch.cuda.Event().record,
+        )
+        for work in waiting:
+            graph = torch.cuda.CUDAGraph()
+            graph.capture_begin(pool=torch.cuda.graph_pool_handle(), capture_error_mode="thread_local")
+            with pytest.raises(RuntimeError, match="not permitted"):
+                work()
+            with pytest.raises(RuntimeError, match="previous error"):
+                graph.capture_end()
+            torch._C._cuda_endAllocateToPool(0, graph.pool)
