@@ -12,7 +12,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from localdiff.errors import ArgumentError
+from localdiff.errors import ArgumentError, UsageError
 
 _ARGUMENTS, _OPTIONS, _COMMANDS = "Arguments", "Options", "Commands"
 
@@ -69,12 +69,42 @@ def _as_typed(context: Any, name: str, value: object) -> str:
     return f"{name}={value!r}"
 
 
+_ONCE = {"FILE", "DIR", "ADAPTER"}
+"""What options take that may come once: whoever names two files wants both. Of other values the last one counts, as
+everywhere, so that an alias may be overridden."""
+
+
+def _refuse_repeated(parameters: list[Any]) -> None:
+    """Refuse an option for a file that was typed twice; `parameters` has one entry for each time.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for parameter in parameters:
+        if parameter.metavar in _ONCE and parameters.count(parameter) > 1 and parameter.opts[0].startswith("-"):
+            raise UsageError(
+                f"`{parameter.opts[0]}` is given {parameters.count(parameter)} times",
+                f"it takes one {parameter.metavar}: leave out all others",
+            )
+
+
 class Command(TyperCommand):
     """A command whose flags are shown as `--json`, not `--json <bool>`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, flags without a type."""
         return _without_flag_types(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse; an option that names a file may come once.
+
+        Raises:
+            UsageError: one came twice.
+        """
+        _, _, typed = self.make_parser(ctx).parse_args(args=list(args))
+        if not any(parameter.is_eager for parameter in typed):  # `--help` has the last word
+            _refuse_repeated(typed)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run; an error about an argument shows the option that was typed."""

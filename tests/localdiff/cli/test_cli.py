@@ -127,6 +127,10 @@ def test_help_of_run_says_what_each_limit_does(cli: Cli) -> None:
         (["run", "-q", "-v", "hi"], "`-q` and `-v` exclude each other", "leave out one of the two"),
         (["models", "rm"], "`NAME` is missing", "`localdiff models rm --help`"),
         (["bench", "quality", "demo"], "`B` is missing", "`localdiff bench quality --help`"),
+        (["run", "-f", "a", "-f", "b"], "`-f` is given 2 times", "it takes one FILE"),
+        (["run", "-o", "a", "--output=b", "hi"], "`-o` is given 2 times", "it takes one FILE"),
+        (["run", "--adapter", "a", "--adapter", "b", "hi"], "`--adapter` is given 2 times", "it takes one ADAPTER"),
+        (["quantize", "-o", "a", "-o", "b"], "`-o` is given 2 times", "it takes one DIR"),
         (["run", "-q", "--stats", "hi"], "`-q` and `--stats` exclude each other", "leave out one of the two"),
     ],
 )
@@ -139,6 +143,12 @@ def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str, hint: str
     assert lines[0].startswith(f"error: {error}")
     assert not lines[0].endswith(".")
     assert lines[1].startswith(f"hint: {hint}")
+
+
+def test_what_is_no_file_may_come_twice_and_help_comes_first(cli: Cli) -> None:
+    cli.engine = ScriptedEngine()
+    assert cli("run", "--seed", "1", "--seed", "2", "-m", "x", "-m", "demo", "hi", stdin=b"").code == 0
+    assert cli("run", "-f", "a", "-f", "b", "--help").code == 0
 
 
 @pytest.mark.parametrize(
