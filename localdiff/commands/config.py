@@ -6,7 +6,7 @@ Knows how settings and paths are listed; decides nothing about either.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from pathlib import Path
 
 from localdiff import paths
@@ -24,15 +24,15 @@ from localdiff.errors import ResourceError, UsageError
 from localdiff.ui.output import DIM, YELLOW, Output, printable
 
 
-def show_settings(output: Output, *, as_json: bool, env: Mapping[str, str] = os.environ) -> int:
+def show_settings(output: Output, *, as_json: bool) -> int:
     """List every setting.
 
     Raises:
         UsageError: a file or a variable holds an invalid setting.
     """
-    settings = load_settings(env)
+    settings = load_settings()
     if not output.quiet:
-        for name, meant in strange_variables(env):
+        for name, meant in strange_variables(os.environ):
             output.stderr.write(f"{output.stderr.styled('warning:', YELLOW)} unknown variable {printable(name)}\n")
             output.hint(f"did you mean {meant}?" if meant else f"`unset {name}`")
     if as_json:
@@ -48,14 +48,13 @@ def show_settings(output: Output, *, as_json: bool, env: Mapping[str, str] = os.
     return 0
 
 
-def set_setting(output: Output, name: str, text: str | None, *, env: Mapping[str, str] = os.environ) -> int:
+def set_setting(output: Output, name: str, text: str | None) -> int:
     """Set a setting in the configuration file, or take it out, and list it as it is now.
 
     Args:
         output: the streams.
         name: of the setting.
         text: its value as typed; None takes it out.
-        env: environment.
 
     Raises:
         UsageError: the setting or its value is invalid, or the file does not take it.
@@ -68,8 +67,8 @@ def set_setting(output: Output, name: str, text: str | None, *, env: Mapping[str
         value = None if text is None else key.from_text(text)
     except UsageError as error:
         raise UsageError(error.message, error.hint or f"what it sets: {key.what}") from error
-    path = config_path(env)
-    shown = paths.shown(path, env)
+    path = config_path(os.environ)
+    shown = paths.shown(path)
     before = read_text(path, shown)
     after = edited(before, name, value)
     setting = Setting(key=key, value=key.default)
@@ -81,7 +80,7 @@ def set_setting(output: Output, name: str, text: str | None, *, env: Mapping[str
     if after != before:
         _save(path, shown, after)
     try:
-        setting = load_settings(env)[name]
+        setting = load_settings()[name]
     except UsageError as error:  # of a variable, or of the rest of the file, which is written
         output.stderr.write(f"{output.stderr.styled('warning:', YELLOW)} {printable(error.message)}\n")
     _write_table(output, [(name, _value(setting), setting.where)])
@@ -101,9 +100,9 @@ def _save(path: Path, shown: str, text: str) -> None:
         raise UsageError(f"`{shown}` cannot be written: {error.strerror}", hint) from error
 
 
-def show_paths(output: Output, *, as_json: bool, env: Mapping[str, str] = os.environ) -> int:
+def show_paths(output: Output, *, as_json: bool) -> int:
     """List all locations, whether they exist or not."""
-    places = locations(env)
+    places = _locations()
     if as_json:
         content = {name: str(path) for name, (path, _) in places.items()}
         output.stdout.write_json(content)
@@ -112,13 +111,13 @@ def show_paths(output: Output, *, as_json: bool, env: Mapping[str, str] = os.env
     return 0
 
 
-def locations(env: Mapping[str, str] = os.environ) -> dict[str, tuple[Path, str]]:
+def _locations() -> dict[str, tuple[Path, str]]:
     """What is kept → where, and the variables that move it."""
     return {
-        "config": (config_path(env), "LOCALDIFF_HOME, XDG_CONFIG_HOME"),
-        "models": (paths.models_dir(env), "LOCALDIFF_HOME, XDG_DATA_HOME"),
-        "state": (paths.state_dir(env), "LOCALDIFF_HOME, XDG_STATE_HOME"),
-        "downloads": (paths.hub_cache_dir(env), "HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME"),
+        "config": (config_path(os.environ), "LOCALDIFF_HOME, XDG_CONFIG_HOME"),
+        "models": (paths.models_dir(), "LOCALDIFF_HOME, XDG_DATA_HOME"),
+        "state": (paths.state_dir(), "LOCALDIFF_HOME, XDG_STATE_HOME"),
+        "downloads": (paths.hub_cache_dir(), "HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME"),
     }
 
 
