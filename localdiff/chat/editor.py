@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from shutil import which
 
@@ -20,13 +19,13 @@ from localdiff.errors import UsageError
 _FALLBACKS = ("editor", "nano", "vi")
 
 
-def edit_text(text: str, env: Mapping[str, str] = os.environ) -> str:
+def edit_text(text: str) -> str:
     """The text as edited, without the line end that editors add.
 
     Raises:
         UsageError: there is no editor, or it left with an error.
     """
-    command, variable = _command(env)
+    command, variable = _command()
     with tempfile.TemporaryDirectory(prefix="localdiff-") as directory:  # private to its owner
         path = Path(directory) / "message.md"
         path.write_text(text + "\n", encoding="utf-8", errors="replace")
@@ -57,10 +56,10 @@ def _screen() -> int | None:
     return subprocess.DEVNULL if sys.stderr is None else 2
 
 
-def _command(env: Mapping[str, str]) -> tuple[list[str], str]:
+def _command() -> tuple[list[str], str]:
     """The editor's command, and the variable that names another one."""
     for variable in ("VISUAL", "EDITOR"):
-        wish = env.get(variable)
+        wish = os.environ.get(variable)
         if not wish:
             continue
         try:
@@ -71,6 +70,6 @@ def _command(env: Mapping[str, str]) -> tuple[list[str], str]:
             raise UsageError(f"`{variable}={wish:.60}` is not a command", f"set `{variable}` to the one to use")
         return words, variable
     for name in _FALLBACKS:
-        if which(name, path=env.get("PATH")):
+        if which(name, path=os.environ.get("PATH")):
             return [name], "EDITOR"
     raise UsageError("there is no editor", "set `EDITOR` to the one to use")

@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from localdiff.commands.interrupt import interruptible
 from localdiff.commands.status_line import status_line
@@ -75,9 +75,6 @@ class StepRequest:
                 )
 
 
-Measure: TypeAlias = "Callable[[StepRequest, Callable[[str], None]], Report]"
-
-
 def measure(request: StepRequest, progress: Callable[[str], None]) -> Report:
     """Measure a step; torch is imported here and not before."""
     with interruptible():
@@ -105,7 +102,7 @@ def measure(request: StepRequest, progress: Callable[[str], None]) -> Report:
     return run(measurement, device=request.device, make=make, progress=progress)
 
 
-def bench_step(request: StepRequest, output: Output, *, measure: Measure = measure) -> int:
+def bench_step(request: StepRequest, output: Output) -> int:
     """Measure a step and print the figures: a table, and one line of JSON last."""
     if output.stdout.missing:
         raise UsageError("stdout is closed, so the figures would be lost", "`> FILE` writes them to a file")

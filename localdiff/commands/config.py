@@ -6,7 +6,7 @@ Knows how settings and paths are listed; decides nothing about either.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from pathlib import Path
 
 from localdiff import paths
@@ -26,15 +26,15 @@ from localdiff.errors import ResourceError, UsageError
 from localdiff.ui.output import DIM, YELLOW, Output, printable
 
 
-def show_settings(output: Output, *, as_json: bool, env: Mapping[str, str] = os.environ) -> int:
+def show_settings(output: Output, *, as_json: bool) -> int:
     """List every setting.
 
     Raises:
         UsageError: a file or a variable holds an invalid setting.
     """
-    settings = load_settings(env)
+    settings = load_settings()
     if not output.quiet:
-        for name, meant in strange_variables(env):
+        for name, meant in strange_variables(os.environ):
             output.stderr.write(f"{output.stderr.styled('warning:', YELLOW)} unknown variable {printable(name)}\n")
             output.hint(f"did you mean {meant}?" if meant else f"`unset {name}`")
     if as_json:
@@ -50,14 +50,13 @@ def show_settings(output: Output, *, as_json: bool, env: Mapping[str, str] = os.
     return 0
 
 
-def set_setting(output: Output, name: str, text: str | None, *, env: Mapping[str, str] = os.environ) -> int:
+def set_setting(output: Output, name: str, text: str | None) -> int:
     """Set a setting in the configuration file, or take it out, and list it as it is now.
 
     Args:
         output: the streams.
         name: of the setting; what is none can be taken out too, since a file with it is not read.
         text: its value as typed; None takes it out.
-        env: environment.
 
     Raises:
         UsageError: the setting or its value is invalid, or the file does not take it.
@@ -65,11 +64,11 @@ def set_setting(output: Output, name: str, text: str | None, *, env: Mapping[str
     """
     from localdiff.config.edit import edited
 
-    path = config_path(env)
-    shown = paths.shown(path, env)
+    path = config_path(os.environ)
+    shown = paths.shown(path)
     if text is None and holds_unknown(before := read_text(path, shown), name):
         _save(path, shown, edited(before, name, None))
-        _settings_now(output, env)
+        _settings_now(output)
         _write_table(output, [(name, "(no setting)", f"taken out of {shown}")])
         return 0
     key = key_named(name)
@@ -87,16 +86,16 @@ def set_setting(output: Output, name: str, text: str | None, *, env: Mapping[str
             raise  # while a file with several slips is repaired by taking out one after the other
     if after != before:
         _save(path, shown, after)
-    if settings := _settings_now(output, env):
+    if settings := _settings_now(output):
         setting = settings[name]
     _write_table(output, [(name, _value(setting), setting.where)])
     return 0
 
 
-def _settings_now(output: Output, env: Mapping[str, str]) -> Settings | None:
+def _settings_now(output: Output) -> Settings | None:
     """The settings, or a warning where a variable, or the rest of the file, which is written, holds an invalid one."""
     try:
-        return load_settings(env)
+        return load_settings()
     except UsageError as error:
         output.stderr.write(f"{output.stderr.styled('warning:', YELLOW)} {printable(error.message)}\n")
         return None
@@ -115,9 +114,9 @@ def _save(path: Path, shown: str, text: str) -> None:
         raise UsageError(f"`{shown}` cannot be written: {error.strerror}", hint) from error
 
 
-def show_paths(output: Output, *, as_json: bool, env: Mapping[str, str] = os.environ) -> int:
+def show_paths(output: Output, *, as_json: bool) -> int:
     """List all locations, whether they exist or not."""
-    places = locations(env)
+    places = _locations()
     if as_json:
         content = {name: str(path) for name, (path, _) in places.items()}
         output.stdout.write_json(content)
@@ -126,13 +125,13 @@ def show_paths(output: Output, *, as_json: bool, env: Mapping[str, str] = os.env
     return 0
 
 
-def locations(env: Mapping[str, str] = os.environ) -> dict[str, tuple[Path, str]]:
+def _locations() -> dict[str, tuple[Path, str]]:
     """What is kept → where, and the variables that move it."""
     return {
-        "config": (config_path(env), "LOCALDIFF_HOME, XDG_CONFIG_HOME"),
-        "models": (paths.models_dir(env), "LOCALDIFF_HOME, XDG_DATA_HOME"),
-        "state": (paths.state_dir(env), "LOCALDIFF_HOME, XDG_STATE_HOME"),
-        "downloads": (paths.hub_cache_dir(env), "HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME"),
+        "config": (config_path(os.environ), "LOCALDIFF_HOME, XDG_CONFIG_HOME"),
+        "models": (paths.models_dir(), "LOCALDIFF_HOME, XDG_DATA_HOME"),
+        "state": (paths.state_dir(), "LOCALDIFF_HOME, XDG_STATE_HOME"),
+        "downloads": (paths.hub_cache_dir(), "HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME"),
     }
 
 

@@ -6,7 +6,6 @@ Knows the output formats of findings, and their exit code; checks nothing itself
 from __future__ import annotations
 
 import json
-import os
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,25 +42,18 @@ class DoctorRequest:
             raise UsageError("`--json` and `--report` exclude each other", "`--report` already contains a line of JSON")
 
 
-def doctor(
-    request: DoctorRequest,
-    output: Output,
-    *,
-    keyboard: TextIO | None,
-    env: Mapping[str, str] = os.environ,
-) -> int:
+def doctor(request: DoctorRequest, output: Output, *, keyboard: TextIO | None) -> int:
     """Examine this machine.
 
     Args:
         request: what is asked for.
         output: the streams.
         keyboard: where the terminal answers a query, or None.
-        env: environment.
 
     Returns:
         0, or the code of the first check that failed.
     """
-    examination = Examination(stderr=output.stderr.file, keyboard=keyboard, env=env, quick=request.quick)
+    examination = Examination(stderr=output.stderr.file, keyboard=keyboard, quick=request.quick)
     # Lines that go through a pipe may reach the same screen at any time, in the middle of a status line.
     status = StatusLine(
         output.stderr, shown=not output.quiet and (output.stdout.terminal or request.json or request.report)
@@ -81,7 +73,7 @@ def doctor(
         status.clear()
     code = exit_code(findings)
     if request.report:
-        output.stdout.write(field_report(findings, bench=measured, env=env))
+        output.stdout.write(field_report(findings, bench=measured))
     elif request.json:
         content = {
             "version": __version__,

@@ -108,16 +108,13 @@ class ReplayRequest:
         return form
 
 
-def replay(
-    request: ReplayRequest, output: Output, *, keyboard: TextIO | None, env: Mapping[str, str] = os.environ
-) -> int:
+def replay(request: ReplayRequest, output: Output, *, keyboard: TextIO | None) -> int:
     """Play or write a trace.
 
     Args:
         request: what is asked for.
         output: the streams.
         keyboard: standard input, or None if there is none.
-        env: environment.
 
     Raises:
         LocaldiffError: any error that a user can act on.
@@ -128,11 +125,11 @@ def replay(
     if (request.step is not None or request.block is not None) and form not in ("text", "svg"):
         raise UsageError("`--block` and `--step` choose what `--to text` or `--to svg` shows", "add one of them")
     _refuse_unused(request, form)
-    if form is None and is_possible(keyboard, output.stdout.file, env.get("TERM", "")):
+    if form is None and is_possible(keyboard, output.stdout.file, os.environ.get("TERM", "")):
         assert keyboard is not None
         trace = open_trace(request.file)
         _warn_if_torn(trace, request, output)
-        _play(request, trace, output, keyboard, env)
+        _play(request, trace, output, keyboard)
         return 0
     form = form or "text"
     if output.stdout.terminal and request.output is None and form in ("html", "svg", "cast"):
@@ -223,10 +220,10 @@ def _stage(trace: Trace, palette: Palette) -> Stage:
     return Stage(trace.header, pieces=trace, palette=palette, complete=trace.complete)
 
 
-def _play(request: ReplayRequest, trace: Trace, output: Output, keyboard: TextIO, env: Mapping[str, str]) -> None:
+def _play(request: ReplayRequest, trace: Trace, output: Output, keyboard: TextIO) -> None:
     screen = output.stdout.file
     color = palette_color(request.palette, request.color, output.stdout)
-    palette = resolve_palette(request.palette, env=env, encoding=screen.encoding, color=color)
+    palette = resolve_palette(request.palette, env=os.environ, encoding=screen.encoding, color=color)
     stage = _stage(trace, palette)
     player = Player(timeline=Timeline(trace.events), speed=request.pace)
     with ReplayScreen(keyboard, screen) as terminal:

@@ -5,6 +5,7 @@
     arguments    checks of what a Python program passes
     generation   one run: what was decided at its start, and what it has kept
     prefill      encodes the prompt by chunks
+    draft        one block: from a canvas of noise to the last draft
     context      the ids that a model has read, and their KV cache
     stats        the figures of a run
 

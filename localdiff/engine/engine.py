@@ -8,32 +8,19 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from quant.planning.memory import PREFILL_CHUNK
 
-from ..denoising import BlockSettings, Step
 from ..diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from ..diffusion.settings import SamplerSettings
 from ..diffusion.stopping import StopRule
 from ..errors import ContextError, UsageError
-from ..events import (
-    BlockCommitted,
-    BlockReason,
-    BlockStarted,
-    Event,
-    FinishReason,
-    RunFinished,
-    RunStarted,
-    TextCommitted,
-)
+from ..events import BlockCommitted, Event, FinishReason, RunFinished, RunStarted, TextCommitted
 from ..hardware import hardware_name
 from ..identity import ModelIdentity
 from ..load_progress import LoadProgress, tell_nobody
@@ -46,8 +33,9 @@ from ..text.template import ChatTemplate
 from ..text.tokenizer import Tokenizer
 from .arguments import checked_run
 from .context import Context
+from .draft import draft_block
 from .generation import Generation, end_ids_of
-from .prefill import prefill, read_last
+from .prefill import prefill
 from .stats import StatsKeeper
 
 
@@ -194,7 +182,8 @@ class Engine:
         block = 0
         while finish is None:
             block += 1
-            draft = yield from self._draft(run, block, commit_ids, cancel)
+            # 3. and 4. A canvas of noise is denoised, until its draft is stable and confident.
+            draft = yield from draft_block(run, self.denoiser, block, commit_ids, cancel, device=self._device)
             # 5. The draft becomes final, cut after its first end token and at the limit.
             final, finish = run.cut(draft.ids)
             if draft.reason == "cancelled" or (finish is None and cancel.is_set()):
@@ -216,47 +205,6 @@ class Engine:
         # 7. The figures.
         visible = sum(token != run.started.pad_id for token in run.kept)
         yield RunFinished(reason=finish, token_ids=tuple(run.kept), stats=run.stats.finish(visible))
-
-    def _draft(
-        self, run: Generation, number: int, commit_ids: Sequence[int], cancel: threading.Event
-    ) -> Generator[Event, None, _Draft]:
-        """Denoises block `number` to its last draft; its first step also writes `commit_ids` into the cache."""
-        # 3. A canvas of noise.
-        run.noise.at(number, 0)
-        canvas = run.noise.canvas(run.started.canvas_length, run.started.vocab_size).to(self._device)
-        started = BlockStarted(
-            block=number,
-            max_blocks=-(-run.started.max_tokens // run.started.canvas_length),
-            position=len(run.prompt) + len(run.kept),
-            canvas_ids=tuple(canvas.tolist()),
-        )
-        ends_prompt = bool(commit_ids) and number == 1
-        if not ends_prompt:
-            yield started
-        # 4. Denoise steps, until the draft is stable and confident.
-        block = BlockSettings(
-            number=number,
-            started=run.stats.start_clock(),
-            sampler=run.settings,
-            stop_rule=run.stop_rule,
-            pad_id=run.started.pad_id,
-            alternatives=run.alternatives,
-        )
-        draft, began = _Draft(), time.perf_counter()
-        steps = self._steps(run, canvas, block, commit_ids)
-        for step in steps:
-            if ends_prompt and step.event.step == 1:
-                yield read_last(run)
-                yield started
-            draft.ids, draft.steps = step.event.argmax_ids, step.event.step
-            yield step.event
-            if step.converged:
-                draft.reason = "converged"
-            elif cancel.is_set():
-                draft.ids, draft.reason = (), "cancelled"
-                steps.close()  # a denoiser serves one block at a time, and events follow
-        draft.seconds = time.perf_counter() - began
-        return draft
 
     def prompt_ids(self, prompt: Prompt, options: GenerateOptions) -> list[int]:
         """The ids that the model is given for a prompt.
@@ -361,24 +309,3 @@ class Engine:
         """Most prompt ids that the first step may encode beside its canvas without making any pass larger."""
         canvas, chunk = self.model.config.canvas_length, self.prefill_chunk
         return min(chunk, max(canvas, chunk - canvas)) if self.denoiser.path.fuses_commits else 0
-
-    def _steps(
-        self, run: Generation, canvas: Tensor, block: BlockSettings, commit_ids: Sequence[int]
-    ) -> Generator[Step]:
-        """The steps of a block; what the first one writes into the cache counts as read once it is over."""
-        steps = self.denoiser.denoise_block(run.context.cache, canvas, run.noise, block, commit_ids)
-        if commit_ids:
-            with run.context.written(commit_ids):
-                first = next(steps)
-            yield first
-        yield from steps
-
-
-@dataclass(slots=True)
-class _Draft:
-    """The last draft of a block, after how many steps and seconds, and why it is the last."""
-
-    ids: tuple[int, ...] = ()
-    steps: int = 0
-    seconds: float = 0.0
-    reason: BlockReason = "step_limit"

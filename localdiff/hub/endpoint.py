@@ -6,7 +6,6 @@ Knows what an address is; asks nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from localdiff.errors import UsageError
@@ -23,13 +22,13 @@ def is_address(endpoint: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
-def require_readable(env: Mapping[str, str] = os.environ) -> None:
+def require_readable() -> None:
     """Refuse an `HF_ENDPOINT` that `huggingface_hub` cannot even be imported with, whatever it is asked for then.
 
     Raises:
         UsageError: its port is no number of a port, or its brackets hold no address.
     """
-    endpoint = env.get("HF_ENDPOINT", "")
+    endpoint = os.environ.get("HF_ENDPOINT", "")
     if not _is_readable(endpoint):
         raise no_address(endpoint)
 

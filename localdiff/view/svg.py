@@ -58,7 +58,7 @@ def still(rows: Sequence[Row], *, columns: int, palette: Palette) -> str:
         columns: columns of the terminal that the picture stands for.
         palette: gives the background and default text colours.
     """
-    body = [_row(row, y, palette) for y, row in enumerate(rows)]
+    body = [_row(row, y) for y, row in enumerate(rows)]
     return _document(body, columns=columns, rows=len(rows), palette=palette, style="")
 
 
@@ -79,7 +79,7 @@ def film(shots: Sequence[Shot], *, columns: int, palette: Palette) -> str:
     rules: list[str] = []
     for y in range(height):
         for row, start, stop in _stretches(shots, y):
-            drawn = _row(row, y, palette)
+            drawn = _row(row, y)
             if not drawn:
                 continue
             is_last = stop >= total - 1e-9
@@ -119,27 +119,27 @@ def _rule(name: str, start: float, stop: float, seconds: float, *, is_last: bool
     return f".{name}{{{rest}animation:{name} {seconds:.6g}s step-end infinite}}@keyframes {name}{{{frames}}}"
 
 
-def _row(row: Row, y: int, palette: Palette) -> str:
+def _row(row: Row, y: int) -> str:
     parts: list[str] = []
     column = 0
     for span in row:
         if span.text.strip():
-            parts.append(_cell(span, column, y, palette))
+            parts.append(_cell(span, column, y))
         column += span.width
     return "".join(parts)
 
 
-def _cell(span: Span, column: int, y: int, palette: Palette) -> str:
+def _cell(span: Span, column: int, y: int) -> str:
     # Browsers drop spaces at the ends of a text, whatever `xml:space` says, and stretch the rest over their place.
     text = span.text.strip(" ")
     column += len(span.text) - len(span.text.lstrip(" "))
     width = span.width - (len(span.text) - len(text))
     x, baseline = MARGIN + column * COLUMN, MARGIN + (y + 0.76) * LINE
     stretch = f' textLength="{width * COLUMN:.1f}"' if width else ""
-    return f'<text x="{x:.1f}" y="{baseline:.1f}"{stretch}{_paint(span.style, palette)}>{escape(text)}</text>'
+    return f'<text x="{x:.1f}" y="{baseline:.1f}"{stretch}{_paint(span.style)}>{escape(text)}</text>'
 
 
-def _paint(style: Style, palette: Palette) -> str:
+def _paint(style: Style) -> str:
     paint = "" if style.foreground is None else f' fill="{hex_color(style.foreground)}"'
     if style.bold:
         paint += ' font-weight="bold"'

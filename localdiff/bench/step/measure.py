@@ -35,6 +35,8 @@ WARM_UP = 2
 WARM_UP_REPLAYED = 32
 """The same where steps are replayed: while one is recorded a GPU has nothing to do, and may lower its clock."""
 CLOCKED = 3
+_SEED = 0
+"""Of prompt, canvas and samples."""
 COMMITS = 3
 """Timed commit passes, and as many again under the clock of parts; the same of first steps that commit a block."""
 
@@ -90,7 +92,6 @@ class Stopwatch:
     Args:
         dtype: that of the activations.
         context: tokens in the cache before the canvas.
-        seed: of prompt, canvas and samples.
         progress: called with what is going on.
     """
 
@@ -101,17 +102,16 @@ class Stopwatch:
         device: torch.device,
         *,
         context: int,
-        seed: int = 0,
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._network, self._context, self._seed, self._progress = network, context, seed, progress
+        self._network, self._context, self._progress = network, context, progress
         config = network.config
         self._device, self._wait = device, waiter(device)
         self.denoiser = Denoiser.for_device(network, device)
         self._launched = self.denoiser.without_graphs()
         capacity = context + config.canvas_length
         self._cache = KVCache(config, capacity, dtype, device, canvas=self.denoiser.canvas_room)
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(_SEED)
         ids = torch.randint(config.vocab_size, (context + config.canvas_length,), generator=generator).to(device)
         self._chunks, self._block = torch.split(ids[:context], PREFILL_CHUNK), ids[context:]
 
@@ -175,7 +175,7 @@ class Stopwatch:
 
     def block_of(self, denoiser: Denoiser, steps: int, commit_ids: Sequence[int] = ()) -> Iterator[Step]:
         """The steps of a block behind what is in the cache, taken one by one; none of them ends it."""
-        config, noise = self._network.config, SeededNoise(self._seed)
+        config, noise = self._network.config, SeededNoise(_SEED)
         canvas = noise.canvas(config.canvas_length, config.vocab_size).to(self._device)
         block = BlockSettings(
             number=1,

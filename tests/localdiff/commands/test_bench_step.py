@@ -65,7 +65,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[StepRequest]:
         requests.append(request)
         return report()
 
-    monkeypatch.setattr(command.bench_step, "__kwdefaults__", {"measure": measure})
+    monkeypatch.setattr(command, "measure", measure)
     return requests
 
 

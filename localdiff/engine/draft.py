@@ -1,0 +1,106 @@
+"""The draft of one block: a canvas of noise, denoised until the draft is stable and confident.
+
+Knows which events a block has before it is final, and what ends its steps early; knows nothing about how a step is
+taken, or about what is kept of the draft.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..denoising import BlockSettings, Step
+from ..events import BlockReason, BlockStarted, DenoiseStep, Prefilled
+from ..steps import Denoiser
+from .generation import Generation
+from .prefill import read_last
+
+
+@dataclass(slots=True)
+class Draft:
+    """The last draft of a block, after how many steps and seconds, and why it is the last.
+
+    Attributes:
+        ids: one per position of the canvas; none if the block was cancelled.
+    """
+
+    ids: tuple[int, ...] = ()
+    steps: int = 0
+    seconds: float = 0.0
+    reason: BlockReason = "step_limit"
+
+
+def draft_block(
+    run: Generation,
+    denoiser: Denoiser,
+    number: int,
+    commit_ids: Sequence[int],
+    cancel: threading.Event,
+    *,
+    device: torch.device,
+) -> Generator[BlockStarted | Prefilled | DenoiseStep, None, Draft]:
+    """Denoises a block to its last draft.
+
+    Args:
+        number: the block's, from 1.
+        commit_ids: the block before, or for the first one the end of the prompt, where those are not in the cache yet:
+            the first step writes them there.
+        cancel: checked after each step.
+        device: the canvas's.
+
+    Raises:
+        WeightsError: the logits are NaN or infinite.
+    """
+    # 3. A canvas of noise.
+    run.noise.at(number, 0)
+    canvas = run.noise.canvas(run.started.canvas_length, run.started.vocab_size).to(device)
+    started = BlockStarted(
+        block=number,
+        max_blocks=-(-run.started.max_tokens // run.started.canvas_length),
+        position=len(run.prompt) + len(run.kept),
+        canvas_ids=tuple(canvas.tolist()),
+    )
+    ends_prompt = bool(commit_ids) and number == 1
+    if not ends_prompt:
+        yield started
+    # 4. Denoise steps, until the draft is stable and confident.
+    block = BlockSettings(
+        number=number,
+        started=run.stats.start_clock(),
+        sampler=run.settings,
+        stop_rule=run.stop_rule,
+        pad_id=run.started.pad_id,
+        alternatives=run.alternatives,
+    )
+    draft, began = Draft(), time.perf_counter()
+    steps = _steps(run, denoiser, canvas, block, commit_ids)
+    for step in steps:
+        if ends_prompt and step.event.step == 1:
+            yield read_last(run)
+            yield started
+        draft.ids, draft.steps = step.event.argmax_ids, step.event.step
+        yield step.event
+        if step.converged:
+            draft.reason = "converged"
+        elif cancel.is_set():
+            draft.ids, draft.reason = (), "cancelled"
+            steps.close()  # a denoiser serves one block at a time, and events follow
+    draft.seconds = time.perf_counter() - began
+    return draft
+
+
+def _steps(
+    run: Generation, denoiser: Denoiser, canvas: Tensor, block: BlockSettings, commit_ids: Sequence[int]
+) -> Generator[Step]:
+    """The steps of a block; what the first one writes into the cache counts as read once it is over."""
+    steps = denoiser.denoise_block(run.context.cache, canvas, run.noise, block, commit_ids)
+    if commit_ids:
+        with run.context.written(commit_ids):
+            first = next(steps)
+        yield first
+    yield from steps
