@@ -36,6 +36,11 @@ def test_every_test_for_a_card_is_among_the_checks() -> None:
             assert any(path.is_relative_to(root / where) for where in gpu.CHECKS), path
 
 
+def test_the_check_that_takes_longest_comes_last() -> None:
+    """Without pytest-xdist it is the one that a limit of time cuts off."""
+    assert gpu.CHECKS[-1].endswith("test_full_width.py")
+
+
 @pytest.mark.slow
 def test_the_checks_need_little_more_than_torch() -> None:
     """A machine with a card may have neither what the command line imports nor what results are compared with."""

@@ -42,7 +42,7 @@ def with_fast_experts(model: DiffusionGemma, activations: Activations = "a16") -
 
 
 def blocks(
-    model: DiffusionGemma, count: int, *, denoiser: Denoiser | None = None, **how: bool
+    model: DiffusionGemma, count: int, *, steps: int = STEPS, denoiser: Denoiser | None = None, **how: bool
 ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
     """Argmax ids and entropies of every step of some blocks, each behind the ones before, over a cache of their own."""
     config = model.config
@@ -54,7 +54,7 @@ def blocks(
     left: tuple[int, ...] = ()
     for block in range(1, count + 1):
         settings = BlockSettings(
-            number=block, started=0.0, sampler=SamplerSettings(max_steps=STEPS), stop_rule="never", pad_id=0
+            number=block, started=0.0, sampler=SamplerSettings(max_steps=steps), stop_rule="never", pad_id=0
         )
         canvas = noise.canvas(length, config.vocab_size).to(DEVICE)
         for step in denoiser.denoise_block(cache, canvas, noise, settings, left):
@@ -108,10 +108,15 @@ def test_the_same_seed_gives_the_same_bits() -> None:
 
 @pytest.mark.parametrize("recipe", ["4bit", "4bit-small", "mixed", "int8", "bf16"])
 def test_a_first_step_is_the_plain_one(recipe: str) -> None:
-    """Later steps may part, as roundings to bf16 do; the first one differs by those alone."""
-    expected = blocks(network(recipe), 1)[0]  # another model: layer ops are a model's
-    found = blocks(with_fast_experts(network(recipe)), 1, **FAST)[0]
-    torch.testing.assert_close(torch.tensor(found[1]), torch.tensor(expected[1]), atol=0.03, rtol=0.02)
+    """Later steps may part, as roundings to bf16 do; the first one differs by those alone.
+
+    A rounding that has a position routed to another expert moves that position's entropy by more than all others. On
+    emulated GPUs the median was 0.0008 at most, and the largest 0.02, which is what bf16 differs from fp32 by.
+    """
+    expected = blocks(network(recipe), 1, steps=1)[0]  # another model: layer ops are a model's
+    found = blocks(with_fast_experts(network(recipe)), 1, steps=1, **FAST)[0]
+    apart = (torch.tensor(found[1]) - torch.tensor(expected[1])).abs()
+    assert apart.median() < 0.005 and apart.max() < 0.2
     assert sum(a == b for a, b in zip(found[0], expected[0], strict=True)) >= 0.7 * len(found[0])
 
 
