@@ -278,5 +278,5 @@ def _require_room(desk: Desk, found: list[Attachment], sizes: list[int]) -> None
         have = "has" if len(found) == 1 else "have"
         raise UsageError(
             f"{names} {have} {wanted:,} tokens, and {max(room, 0):,} of {desk.context:,} are free",
-            desk.room,
+            desk.room_hint,
         )

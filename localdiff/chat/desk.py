@@ -109,8 +109,8 @@ class Desk:
         return self.partner.context_size(self.options)
 
     @property
-    def room(self) -> str:
-        """What makes room in a context that is full, in words."""
+    def room_hint(self) -> str:
+        """The hint that says what makes room in a context that is full."""
         if self.context < self.partner.context_size(replace(self.options, context=MAX_TOKENS)):
             return "`/undo` or `/clear` frees space, `/set context N` makes more"
         free = "`/undo` or `/clear` frees space" if self.session.turns else "shorten the message"
@@ -174,7 +174,7 @@ class Desk:
         try:
             reply = self.talker.ask(messages, options, self.settings.looks)
         except ContextError as error:
-            self.show(ContextError(error.message, self.room))
+            self.show(ContextError(error.message, self.room_hint))
             return
         except LocaldiffError as error:
             self.show(error)
@@ -221,7 +221,7 @@ class Desk:
             remarks(
                 reply,
                 context=self.context,
-                room=self.room,
+                room_hint=self.room_hint,
                 max_tokens=options.max_tokens,
                 stats=self.settings.looks.stats,
                 width=stream.columns if stream.terminal else None,

@@ -25,14 +25,14 @@ class Remark:
 
 
 def remarks(
-    reply: Reply, *, context: int, room: str, max_tokens: int, stats: bool, width: int | None, dot: str
+    reply: Reply, *, context: int, room_hint: str, max_tokens: int, stats: bool, width: int | None, dot: str
 ) -> Iterator[Remark]:
     """The lines under a reply.
 
     Args:
         reply: the reply.
         context: most tokens that prompt and answer may take together.
-        room: what makes room in it.
+        room_hint: what makes room in it, in words.
         max_tokens: most tokens of a reply.
         stats: whether to add the figures.
         width: columns of the terminal, None for no limit.
@@ -55,7 +55,7 @@ def remarks(
     used = reply.stats.prompt_tokens + reply.stats.tokens
     if reply.reason == "context_full":
         yield Remark(
-            f"the context of {context:,} tokens is full; {room}",
+            f"the context of {context:,} tokens is full; {room_hint}",
             "hint",
         )
     elif reply.is_kept and used >= CROWDED * context:

@@ -79,9 +79,7 @@ def step_command(
     json: Annotated[
         bool, typer.Option("--json", help="Print the line of JSON alone.", rich_help_panel=options.OUTPUT)
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=options.OUTPUT)
-    ] = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Time one denoise step, and show where the time goes.
 
@@ -158,9 +156,7 @@ def quality_command(
             "--json", help="Print a line of JSON for each B instead of the tables.", rich_help_panel=options.OUTPUT
         ),
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=options.OUTPUT)
-    ] = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Compare the answers of models with those of a first one: the same prompts under the same noise.
 

@@ -19,6 +19,22 @@ SAMPLER = "Sampler (defaults: the model's generation_config.json)"
 OUTPUT = "Output"
 LIVE = "Live canvas (on stderr, where that is a terminal)"
 
+QUIET = "Errors only on stderr."
+"""Help of `-q`, which some commands have in no panel."""
+
+PromptText: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(metavar="PROMPT", help="The prompt. Piped input is added after a blank line.", show_default=False),
+]
+PromptFile: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "-f",
+        "--file",
+        metavar="FILE",
+        help="Read the prompt from FILE; - is standard input. Piped input is added after a blank line.",
+    ),
+]
 System: TypeAlias = Annotated[str | None, typer.Option("-s", "--system", metavar="TEXT", help="System prompt.")]
 Think: TypeAlias = Annotated[bool, typer.Option("--think/--no-think", help="Let the model think before it answers.")]
 Model: TypeAlias = Annotated[
@@ -167,3 +183,5 @@ Palette: TypeAlias = Annotated[
 ]
 Fps: TypeAlias = Annotated[float, typer.Option(metavar="N", help="Most frames a second.", rich_help_panel=LIVE)]
 Color: TypeAlias = Annotated[output.Color | None, typer.Option(help="Whether to use colour.", rich_help_panel=OUTPUT)]
+Quiet: TypeAlias = Annotated[bool, typer.Option("-q", "--quiet", help=QUIET, rich_help_panel=OUTPUT)]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

@@ -27,21 +27,8 @@ def add_to(app: typer.Typer) -> None:
 
 def run_command(
     context: typer.Context,
-    prompt: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PROMPT", help="The prompt. Piped input is added after a blank line.", show_default=False
-        ),
-    ] = None,
-    file: Annotated[
-        str | None,
-        typer.Option(
-            "-f",
-            "--file",
-            metavar="FILE",
-            help="Read the prompt from FILE; - is standard input. Piped input is added after a blank line.",
-        ),
-    ] = None,
+    prompt: options.PromptText = None,
+    file: options.PromptFile = None,
     system: options.System = None,
     think: options.Think = False,
     model: options.Model = None,
@@ -136,9 +123,7 @@ def run_command(
             "--stats", help="Print the footer even if stderr is not a terminal.", rich_help_panel=options.OUTPUT
         ),
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Errors only on stderr.", rich_help_panel=options.OUTPUT)
-    ] = False,
+    quiet: options.Quiet = False,
     verbose: Annotated[
         bool,
         typer.Option(

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+from localdiff.cli import options
 from localdiff.cli.exits import decide_streams
 from localdiff.cli.help import Command, Group
 from localdiff.cli.shells import SCRIPTS
@@ -37,7 +38,7 @@ def doctor_command(
     quick: Annotated[
         bool, typer.Option("--quick", help="Skip whatever needs torch: a few seconds instead of many.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: options.Json = False,
     report: Annotated[
         bool,
         typer.Option(
@@ -63,7 +64,7 @@ def doctor_command(
 @config_app.callback(invoke_without_command=True)
 def config_command(
     context: typer.Context,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: options.Json = False,
     color: Annotated[Color | None, _COLOR] = None,
 ) -> int:
     """List every setting, its value, and where that came from.
@@ -80,7 +81,7 @@ def config_command(
 @config_app.command("paths", cls=Command)
 def paths_command(
     context: typer.Context,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: options.Json = False,
 ) -> int:
     """List where settings, weights and sessions are kept, and what moves them."""
     from localdiff.commands.config import show_paths

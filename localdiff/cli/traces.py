@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -27,6 +27,8 @@ trace = typer.Typer(name="trace", cls=Group, help="Check recorded runs and compa
 _FORM = "Other forms"
 _RUN = "Both runs"
 _RESULT = "Result"
+
+_Quiet: TypeAlias = Annotated[bool, typer.Option("-q", "--quiet", help=options.QUIET)]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -91,7 +93,7 @@ def replay_command(
         typer.Option(help="Colours of the canvas; auto goes by the terminal."),
     ] = "auto",
     color: Annotated[Color | None, typer.Option(help="Whether to use colour.")] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only on stderr.")] = False,
+    quiet: _Quiet = False,
 ) -> int:
     """Play a recorded run, or turn it into a page, a film or text.
 
@@ -129,7 +131,7 @@ def diff_command(
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", parser=file_name, help="Write to FILE; .html makes it a page."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only on stderr.")] = False,
+    quiet: _Quiet = False,
 ) -> int:
     """Compare two traces: where they diverge, steps, entropy, final tokens that differ, and time.
 
@@ -167,7 +169,7 @@ def check_command(
         ),
     ] = None,
     offline: options.Offline = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only on stderr.")] = False,
+    quiet: _Quiet = False,
 ) -> int:
     """Check that a trace is complete and unchanged since it was recorded; the exit code is 5 if it is not."""
     streams = decide_streams(context, quiet=quiet)
@@ -180,21 +182,8 @@ def check_command(
 @trace.command("pair", cls=Command)
 def pair_command(
     context: typer.Context,
-    prompt: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PROMPT", help="The prompt. Piped input is added after a blank line.", show_default=False
-        ),
-    ] = None,
-    file: Annotated[
-        str | None,
-        typer.Option(
-            "-f",
-            "--file",
-            metavar="FILE",
-            help="Read the prompt from FILE; - is standard input. Piped input is added after a blank line.",
-        ),
-    ] = None,
+    prompt: options.PromptText = None,
+    file: options.PromptFile = None,
     recipes: Annotated[
         str | None, typer.Option(metavar="A,B", help="Two recipes; bf16 is the weights as they were published.")
     ] = None,
@@ -255,7 +244,7 @@ def pair_command(
             rich_help_panel=_RESULT,
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only on stderr.")] = False,
+    quiet: _Quiet = False,
 ) -> int:
     """Answer one prompt twice with the same noise, by two recipes of the same weights, or without and with an adapter.
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from localdiff.cli import options
 from localdiff.cli.configured import configured
 from localdiff.cli.exits import decide_streams
 from localdiff.cli.help import Command, Group
@@ -112,7 +113,7 @@ def quantize_command(
 
 def models_command(
     context: typer.Context,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: options.Json = False,
 ) -> int:
     """List the quantized models on this machine: name, recipe, size, and when they were last verified here."""
     if context.invoked_subcommand is not None:

@@ -103,7 +103,11 @@ def measure(request: StepRequest, progress: Callable[[str], None]) -> Report:
 
 
 def bench_step(request: StepRequest, output: Output) -> int:
-    """Measure a step and print the figures: a table, and one line of JSON last."""
+    """Measure a step and print the figures: a table, and one line of JSON last.
+
+    Raises:
+        LocaldiffError: any error that a user can act on.
+    """
     if output.stdout.missing:
         raise UsageError("stdout is closed, so the figures would be lost", "`> FILE` writes them to a file")
     with status_line(output) as status:

@@ -116,6 +116,9 @@ def line_of(text: str, key_path: tuple[str, ...]) -> int:
 
     A prefix of a TOML text that ends with a complete statement is TOML too, so the parser itself tells which
     statement sets a key: the first one after which the key exists.
+
+    Raises:
+        ValueError: no statement sets it.
     """
     lines = [line + "\n" for line in text.split("\n")]
     begin = 0

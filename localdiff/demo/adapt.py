@@ -64,6 +64,7 @@ def prepare(
 
 
 def main() -> None:
+    """Train an adapter, or export one."""
     parser = make_parser("localdiff.demo.adapt", __doc__.splitlines()[0], updates=5000, decay=1000)
     parser.add_argument("--skill", choices=sorted(ALL_SKILLS), default="sudoku9")
     parser.add_argument("--base", type=Path, default=Path(__file__).parent / "checkpoint", help="checkpoint to adapt")

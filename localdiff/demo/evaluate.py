@@ -112,6 +112,11 @@ def _reply(
 
 
 def whole_number(text: str) -> int:
+    """The value of an option that counts something.
+
+    Raises:
+        ArgumentTypeError: it is below 1.
+    """
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} should be 1 or more")

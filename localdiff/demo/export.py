@@ -33,7 +33,11 @@ def export(model: DiffusionGemma, vocabulary: Path, directory: Path) -> None:
 
 
 def end_of_turn_id(tokenizer: Tokenizer) -> int:
-    """Id of the token that ends a turn."""
+    """Id of the token that ends a turn.
+
+    Raises:
+        ValueError: the vocabulary has no such token.
+    """
     found = tokenizer.token_to_id(END_OF_TURN)
     if found is None:
         raise ValueError(f"the vocabulary lacks {END_OF_TURN!r}")

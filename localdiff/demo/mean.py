@@ -52,6 +52,7 @@ def _network(checkpoint: Path) -> DiffusionGemma:
 
 
 def main() -> None:
+    """Average and write."""
     parser = argparse.ArgumentParser(prog="python -m localdiff.demo.mean", description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, help="folder for the mean")
     parser.add_argument("checkpoints", type=Path, nargs="+", help="folders that localdiff.demo.train exported")

@@ -89,6 +89,7 @@ def _spellings(piece: str) -> tuple[str, ...]:
 
 
 def main() -> None:
+    """Train, or export what was trained."""
     parser = make_parser(
         "localdiff.demo.train",
         __doc__.splitlines()[0],

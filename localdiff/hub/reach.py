@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Literal
 
@@ -55,51 +55,40 @@ def reach(model: str, *, timeout: float = TIMEOUT) -> Reach:
 
     require_readable()
     from huggingface_hub import HfApi, constants, get_token
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
-    from localdiff.hub.problems import UnreachableError, explain, unreadable_token
+    from localdiff.hub.problems import unreadable_token
 
-    endpoint, has_xet = constants.ENDPOINT, find_spec("hf_xet") is not None
+    found = Reach(endpoint=constants.ENDPOINT, state="reachable", has_xet=find_spec("hf_xet") is not None)
     if (unread := unreadable_token()) is not None:
-        return Reach(
-            endpoint=endpoint,
-            state="unread",
-            problem=unread.message,
-            advice=unread.hint,
-            has_token=True,
-            has_xet=has_xet,
-        )
-    has_token = get_token() is not None
+        return replace(found, state="unread", problem=unread.message, advice=unread.hint, has_token=True)
+    found = replace(found, has_token=get_token() is not None)
     if constants.is_offline_mode():
-        return Reach(endpoint=endpoint, state="offline", has_token=has_token, has_xet=has_xet)
-    if not is_address(endpoint):
-        return Reach(endpoint=endpoint, state="misnamed", has_token=has_token, has_xet=has_xet)
+        return replace(found, state="offline")
+    if not is_address(found.endpoint):
+        return replace(found, state="misnamed")
     began = time.perf_counter()
-    state: Literal["reachable", "unreachable", "refused", "broken"] = "reachable"
-    problem = advice = None
     try:
         HfApi(library_name="localdiff").model_info(model, timeout=timeout)
     except (GatedRepoError, RepositoryNotFoundError):
         pass  # an answer about the model, not about the Hub
     except Exception as error:
-        explained = explain(error, model, None)
-        if explained is None:
-            raise
-        problem, advice = explained.message, explained.hint
-        if isinstance(explained, UnreachableError):
-            state = "unreachable"
-        else:
-            status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
-            state = "refused" if status in (401, 403) else "broken"
-            if status is None:
-                advice = None  # it is for a download that broke off
-    seconds = time.perf_counter() - began
-    return Reach(
-        endpoint=endpoint,
-        state=state,
-        problem=problem,
-        advice=advice,
-        seconds=seconds,
-        has_token=has_token,
-        has_xet=has_xet,
-    )
+        found = _explained(found, error, model)
+    return replace(found, seconds=time.perf_counter() - began)
+
+
+def _explained(found: Reach, error: Exception, model: str) -> Reach:
+    """The result, with the error that asking ended in; one that the Hub did not cause is raised again."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    from localdiff.hub.problems import UnreachableError, explain
+
+    explained = explain(error, model, None)
+    if explained is None:
+        raise error
+    if isinstance(explained, UnreachableError):
+        return replace(found, state="unreachable", problem=explained.message, advice=explained.hint)
+    if not isinstance(error, HfHubHTTPError):  # the advice is for a download that broke off
+        return replace(found, state="broken", problem=explained.message)
+    refused = error.response.status_code in (401, 403)
+    return replace(found, state="refused" if refused else "broken", problem=explained.message, advice=explained.hint)

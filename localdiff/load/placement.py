@@ -34,6 +34,7 @@ class Budget:
     nbytes: int | None
 
     def holds(self, nbytes: int) -> bool:
+        """Whether so many bytes fit, as far as is known."""
         return self.nbytes is None or nbytes <= self.nbytes
 
 

@@ -105,7 +105,11 @@ class Skeleton:
         )
 
     def swap(self) -> None:
-        """Puts quantized modules in the places of those whose weights are stored quantized."""
+        """Puts quantized modules in the places of those whose weights are stored quantized.
+
+        Raises:
+            WeightsError: no module can compute with a weight as it is stored.
+        """
         fates = {name: self.weights.fate(source) for name, source in self.source_of.items()}
         try:
             with torch.device("meta"):
@@ -119,7 +123,15 @@ class Skeleton:
             parameter.data = parameter.data.to(self.dtype)
 
     def assign(self, placement: Placement, progress: LoadProgress) -> None:
-        """Gives every module its tensors, except in offloaded layers, which get theirs for each pass."""
+        """Gives every module its tensors, except in offloaded layers, which get theirs for each pass.
+
+        Args:
+            progress: is told the share of the bytes that is in place.
+
+        Raises:
+            WeightsError: a tensor cannot be read.
+            ResourceError: they do not fit the device, although by estimate they should.
+        """
         network, weights, dtype = self.network, self.weights, self.dtype
         state: dict[str, Tensor] = {}
         later: dict[str, tuple[str, str]] = {}

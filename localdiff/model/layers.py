@@ -23,6 +23,7 @@ class RMSNorm(nn.Module):
         self.layer_ops: LayerOps = PLAIN
 
     def forward(self, x: Tensor) -> Tensor:
+        """Rows [..., D], in the dtype that they came in."""
         return self.layer_ops.norm(x, self.weight, self.eps)
 
 
@@ -40,6 +41,7 @@ class GatedMLP(Projections):
         return self.gate_proj, self.up_proj
 
     def forward(self, x: Tensor) -> Tensor:
+        """Rows [..., D] to rows [..., D]."""
         out: Tensor = self.down_proj(self._inner(x))
         return out
 

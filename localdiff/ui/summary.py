@@ -41,7 +41,11 @@ class Summary:
                 self.finished = event
 
     def to_object(self, identity: ModelIdentity) -> dict[str, object]:
-        """The object, once the run has finished."""
+        """The object, once the run has finished.
+
+        Raises:
+            RuntimeError: it has not.
+        """
         if self._started is None or self.finished is None:
             raise RuntimeError("a summary needs the first and the last event of a run")
         stats = self.finished.stats

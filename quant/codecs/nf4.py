@@ -116,7 +116,11 @@ class _Fitter:
         self.level = torch.empty_like(self.unit)
 
     def encode(self, groups: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes U8 `[n, 32]` and scales bf16 `[n]` of groups `[n, 64]`."""
+        """Codes U8 `[n, 32]` and scales bf16 `[n]` of groups `[n, 64]`.
+
+        Raises:
+            NotFiniteError: a value is not finite.
+        """
         weights = groups.float()
         largest = weights.abs().amax(dim=-1)
         if not bool(torch.isfinite(largest).all()):

@@ -57,6 +57,9 @@ class Nf4Library:
 
         Args:
             codes: U8 `[out, in/2]`; scales: fp32 `[out, in/64]`; out: bf16 or fp32 `[out, in]`. All contiguous.
+
+        Raises:
+            ValueError: a tensor is of another shape or type, or has gaps.
         """
         _check(codes, scales, out)
         if scales.dtype != torch.float32:

@@ -108,7 +108,11 @@ class ShardWriter:
         self._disk.write(self._file, offset, tensor_bytes(values))
 
     def finish(self) -> str:
-        """Put the finished shard in its place; returns its SHA-256, taken from what was written."""
+        """Put the finished shard in its place; returns its SHA-256, taken from what was written.
+
+        Raises:
+            ValueError: the file has another size than its header says.
+        """
         self._disk.sync(self._file)
         self._file.close()
         if self._partial.stat().st_size != self._layout.nbytes:

@@ -11,6 +11,7 @@ import pytest
 
 from localdiff import paths
 from localdiff.errors import UsageError
+from tests.screens.processes import ROOT
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,12 @@ def test_the_cache_of_the_hub_is_where_its_library_has_it() -> None:
         "    print(importlib.reload(constants).HF_HUB_CACHE, paths.hub_cache_dir(), sep='\\t')\n"
     )
     run = subprocess.run(
-        [sys.executable, "-c", script, json.dumps(places)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", script, json.dumps(places)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     theirs, ours = zip(*(line.split("\t") for line in run.stdout.splitlines()), strict=True)
     assert len(theirs) == len(places)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.screens.processes import ROOT
+
 
 def test_naming_a_recipe_or_an_event_loads_neither_torch_nor_bitsandbytes() -> None:
     program = "import sys, quant, quant.jobs.events, quant.recipe; print({'torch', 'bitsandbytes'} & set(sys.modules))"
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"
 
 
 def test_a_job_never_loads_bitsandbytes() -> None:
     program = "import sys, quant.jobs.run, quant.planning.memory, quant.modules; print('bitsandbytes' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"

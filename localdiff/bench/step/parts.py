@@ -1,8 +1,8 @@
 """The seconds of a pass, by part of the network.
 
 Every second is counted once: time that a part spends inside another one is the other one's. Knows module names; knows
-nothing about what a part computes. On an asynchronous device each border between two parts
-synchronizes, so that a pass under the clock is slower than one without.
+nothing about what a part computes. On an asynchronous device each border between two parts synchronizes, so that a
+pass under the clock is slower than one without.
 """
 
 from __future__ import annotations

@@ -24,7 +24,12 @@ from localdiff.ui.output import Output
 
 
 def session_of(request: ChatRequest, store: SessionStore, spoken: Output) -> Opened:
-    """The session to continue, or a new one."""
+    """The session to continue, or a new one.
+
+    Raises:
+        UsageError: two are named, there is none to continue, or the named one cannot be read.
+        ResourceError: the folder of sessions cannot be read, or a damaged file not be copied.
+    """
     if request.resume and request.session is not None:
         raise UsageError("`-c` and `--session` both name a session", "leave out one of the two")
     name, options = request.session, request.options

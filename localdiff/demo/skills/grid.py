@@ -25,10 +25,12 @@ class Shape:
 
     @property
     def side(self) -> int:
+        """Cells in a row, a column or a box."""
         return self.rows * self.columns
 
     @property
     def digits(self) -> str:
+        """Those in use, from 1 on."""
         return "123456789"[: self.side]
 
     @cached_property

@@ -29,8 +29,8 @@ from quant.modules import QuantExperts, QuantLinear, QuantTensor
 from tests.checkpoints.layouts import Spec, write_checkpoint
 from tests.checkpoints.quantized import quantize
 from tests.gpu.kernels import DEVICE
-from tests.localdiff.adapter.helpers import EVERYTHING, hidden, randomize
 from tests.models import tiny
+from tests.models.adapters import EVERYTHING, hidden, randomize
 from tests.models.numberless import on_card, run_step
 from tests.models.steps import denoiser_of
 

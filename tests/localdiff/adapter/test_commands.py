@@ -12,7 +12,7 @@ import torch
 from localdiff.adapter import add_adapter, open_adapter, save_adapter
 from localdiff.engine import Engine
 from localdiff.trace.reader import read_trace
-from tests.localdiff.adapter.helpers import randomize
+from tests.models.adapters import randomize
 from tests.screens.processes import Cli
 
 PAGE = Path(__file__).parents[3] / "docs" / "adapters.md"

@@ -10,8 +10,8 @@ from localdiff.adapter import LowRank, add_adapter, attach, terms_of
 from localdiff.demo.batched import batched_logits
 from quant.codecs import CODECS
 from quant.modules import QuantTensor, swap_modules
-from tests.localdiff.adapter.helpers import EVERYTHING, hidden, randomize
 from tests.models import tiny
+from tests.models.adapters import EVERYTHING, hidden, randomize
 
 
 def test_a_new_adapter_changes_nothing() -> None:

@@ -18,7 +18,7 @@ from localdiff.load import load_model, open_weights
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests.checkpoints.layouts import Spec, write_checkpoint
-from tests.localdiff.adapter.helpers import EVERYTHING, randomize
+from tests.models.adapters import EVERYTHING, randomize
 from tests.models.reference import Reference
 
 CPU = torch.device("cpu")

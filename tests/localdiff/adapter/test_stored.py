@@ -17,8 +17,8 @@ from localdiff import adapter_reference
 from localdiff.adapter import Adapter, StoredAdapter, add_adapter, open_adapter, save_adapter, terms_of
 from localdiff.errors import WeightsError
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from tests.localdiff.adapter.helpers import EVERYTHING, hidden, randomize
 from tests.models import tiny
+from tests.models.adapters import EVERYTHING, hidden, randomize
 
 FP32 = torch.float32
 

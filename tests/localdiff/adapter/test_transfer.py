@@ -11,8 +11,8 @@ import torch
 from localdiff.adapter import add_adapter, copy_factors, open_adapter, save_adapter
 from localdiff.adapter.stored import StoredAdapter
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from tests.localdiff.adapter.helpers import EVERYTHING, hidden, randomize
 from tests.models import tiny
+from tests.models.adapters import EVERYTHING, hidden, randomize
 
 
 def adapted(*names: str, rank: int = 2, alpha: float = 4) -> DiffusionGemma:

@@ -13,7 +13,7 @@ import pytest
 from localdiff import paths
 from localdiff.commands.quantizing.lock import locked
 from localdiff.model_store import record_verified
-from tests.screens.processes import Cli
+from tests.screens.processes import ROOT, Cli
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,7 @@ def test_the_list_for_programs(cli: Cli) -> None:
 def test_the_list_needs_no_torch() -> None:
     program = "import sys; from localdiff.cli import main; sys.argv = ['localdiff', 'models']\n"
     program += "try: main()\nexcept SystemExit: print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 

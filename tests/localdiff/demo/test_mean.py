@@ -19,6 +19,7 @@ from localdiff.demo.training import initialise
 from localdiff.demo.vocabulary import VOCABULARY_SIZE
 from localdiff.errors import WeightsError
 from localdiff.model.config import ModelConfig
+from tests.screens.processes import ROOT
 
 Make = Callable[[int], Path]
 
@@ -97,6 +98,6 @@ def test_no_checkpoint_is_written_over(make: Make, tmp_path: Path) -> None:
 def test_an_error_is_two_lines(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     command = [sys.executable, "-m", "localdiff.demo.mean", str(tmp_path / "mean"), str(tmp_path / "empty")]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (3, "")
     assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["error", "hint"]

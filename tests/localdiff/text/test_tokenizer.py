@@ -16,6 +16,7 @@ from localdiff.errors import ContextError, UsageError, WeightsError
 from localdiff.text.shield import Segment
 from localdiff.text.tokenizer import Tokenizer
 from tests.checkpoints.tokenizers import CONTROL, byte_level, gemma_like, metaspace
+from tests.screens.processes import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +230,7 @@ def test_bytes_that_are_no_text_are_a_weights_error(tmp_path: Path) -> None:
 def test_importing_the_module_brings_nothing_heavy(module: str) -> None:
     heavy = "{'torch', 'transformers', 'tokenizers', 'jinja2'}"
     code = f"import sys, localdiff.text.{module}; print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 

@@ -12,6 +12,7 @@ import torch
 from quant.codecs.nf4 import Nf4
 from quant.cpu import bitsandbytes_library as module
 from quant.cpu.bitsandbytes_library import FUNCTIONS, Nf4Library, decodes_alike, nf4_library
+from tests.screens.processes import ROOT
 
 
 @pytest.fixture
@@ -105,4 +106,4 @@ def test_the_package_is_not_imported_for_it() -> None:
         "import sys; from quant.cpu.bitsandbytes_library import nf4_library; nf4_library(); "
         "assert not {'bitsandbytes', 'kernels'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
