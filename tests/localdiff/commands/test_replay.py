@@ -14,6 +14,7 @@ import pytest
 
 from localdiff.commands.replay import ReplayRequest
 from localdiff.trace import opening
+from localdiff.trace.example import example_path
 from tests.fakes.traces import condensing, record, trace_of, word_pieces
 from tests.screens import hostile
 from tests.screens.processes import Cli, Terminal, environment, process, terminal
@@ -298,3 +299,13 @@ def test_a_trace_is_not_replaced_by_what_is_made_of_it(cli: Cli, tmp_path: Path)
         result = cli(*command, "--to", "text", "-o", str(file))
         assert (result.code, file.read_bytes()) == (2, DATA)
         assert "would replace" in result.stderr
+
+
+def test_standard_input_is_not_read_and_that_is_said(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for command in (("replay", "-"), ("trace", "check", "-"), ("trace", "diff", "example", "-")):
+        result = cli(*command, stdin=b"{}")
+        assert result.code == 2
+        assert "error: a trace is not read from standard input\nhint: give the name of a file" in result.stderr
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-").write_bytes(example_path().read_bytes())
+    assert cli("replay", "./-", stdin=b"").code == 0
