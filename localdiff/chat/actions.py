@@ -77,7 +77,7 @@ def undo(desk: Desk, argument: str) -> None:
     if wanted > there:
         are = "is" if there == 1 else "are"
         raise UsageError(
-            f"there {are} {counted(there, 'turn')} to take back, not {wanted}", f"`/undo {there}` takes back all"
+            f"there {are} {counted(there, 'turn')} to take back, not {argument:.60}", f"`/undo {there}` takes back all"
         )
     desk.asked = None  # a recording is of an answer that stands
     if lost:
@@ -103,7 +103,7 @@ def system(desk: Desk, argument: str) -> None:
     if not argument:
         desk.say(safe_text(desk.session.system or "There is no system prompt."))
         return
-    wanted = None if argument == "off" else argument
+    wanted = None if argument.lower() == "off" else argument
     if wanted == desk.session.system:
         desk.say("The system prompt is that already." if wanted else "There is no system prompt.")
         return
@@ -132,7 +132,7 @@ def set_(desk: Desk, argument: str) -> None:
 
 def file(desk: Desk, argument: str) -> None:
     """Attach text files to the next message."""
-    if argument == "off":
+    if argument.lower() == "off":
         desk.pending.clear()
         desk.say("No files are attached to the next message.")
         return
@@ -151,14 +151,14 @@ def file(desk: Desk, argument: str) -> None:
 
 def copy(desk: Desk, argument: str) -> None:
     """Copy the last answer, or its last code block, to the clipboard and to a file."""
-    if argument not in ("", "code"):
+    if argument.lower() not in ("", "code"):
         raise UsageError(
             f"unknown argument in `/copy {argument:.60}`", "`/copy` copies the answer, `/copy code` its code"
         )
     if not desk.session.turns:
         raise UsageError("there is no answer to copy")
     text = desk.session.turns[-1].answer
-    if argument == "code":
+    if argument:
         code = last_code(text)
         if code is None:
             raise UsageError("the last answer has no code block", "`/copy` copies all of it")
@@ -201,7 +201,7 @@ def load(desk: Desk, argument: str) -> None:
 
 def sessions(desk: Desk, argument: str) -> None:
     """List saved sessions."""
-    if argument not in ("", "all"):
+    if argument.lower() not in ("", "all"):
         raise UsageError(
             f"unknown argument in `/sessions {argument:.60}`",
             "`/sessions` lists the latest, `/sessions all` all of them",
@@ -256,7 +256,8 @@ def _last(desk: Desk) -> Ask:
 
 
 def _whole(command: str, text: str, *, at_least: int, at_most: int | None = None) -> int:
-    number = int(text) if text.isdecimal() and len(text) <= len(str(MAX_SEED)) else -1
+    is_long = len(text) > len(str(MAX_SEED))
+    number = -1 if not text.isdecimal() else MAX_SEED + 1 if is_long else int(text)
     if number < at_least or (at_most is not None and number > at_most):
         limit = f">= {at_least}" if at_most is None else f"from {at_least} to {at_most}"
         raise UsageError(f"`/{command} {text:.60}` needs a whole number {limit}")

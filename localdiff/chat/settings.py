@@ -118,7 +118,8 @@ class ChatSettings:
         Raises:
             UsageError: there is no such setting, or the value is invalid.
         """
-        field = name.replace("-", "_")
+        field = name.lower().replace("-", "_")
+        text = _DEFAULT if text.lower() == _DEFAULT else text
         before = self.options, self.looks
         try:
             if field in _CHOICES:
@@ -152,7 +153,7 @@ class ChatSettings:
         Raises:
             UsageError: there is no such setting.
         """
-        name = _typed(name)
+        name = _typed(name.lower())
         row = next((row for row in self.rows() if row.name == name), None)
         if row is None:
             raise _unknown(name)
@@ -186,8 +187,8 @@ class ChatSettings:
     def _look(self, field: str, text: str) -> None:
         if text == _DEFAULT:
             value: object = getattr(Looks(), field)
-        elif text in _CHOICES[field]:
-            value = text == "on" if _CHOICES[field] is _SWITCH else text
+        elif (word := text.lower()) in _CHOICES[field]:
+            value = word == "on" if _CHOICES[field] is _SWITCH else word
         else:
             raise ArgumentError(f"{{{field}}} must be one of {', '.join(_CHOICES[field])}", **{field: text})
         self.looks = replace(self.looks, **{field: value})  # type: ignore[arg-type]

@@ -182,6 +182,18 @@ def _models(env: Mapping[str, str]) -> list[Candidate]:
     return [Candidate("plain", "demo", "the small model of this package"), *_stored(env), DIRECTORIES]
 
 
+def _sessions(env: Mapping[str, str]) -> list[Candidate]:
+    """Saved sessions of chats, the latest first."""
+    from localdiff.chat.session_store import SessionStore
+    from localdiff.errors import ResourceError
+
+    try:
+        entries = SessionStore(paths.state_dir(env) / "sessions").entries()
+    except (ResourceError, UsageError):  # of a folder that cannot be read or is not named in full
+        entries = []
+    return [Candidate("plain", entry.name, "a saved session") for entry in entries]
+
+
 def _recipes(_env: Mapping[str, str]) -> list[Candidate]:
     return [Candidate("plain", name) for name in KEYS["recipe"].choices]
 
@@ -203,6 +215,7 @@ def _adapters(_env: Mapping[str, str]) -> list[Candidate]:
 
 _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
     "rm name": _stored,
+    "chat session": _sessions,
     "replay file": _traces,
     "check file": _traces,
     "diff one": _traces,

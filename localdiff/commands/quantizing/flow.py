@@ -43,6 +43,9 @@ from quant.jobs.run import run
 from quant.planning.plan import describe_plan, make_plan
 from quant.recipe import Recipe
 
+CONTINUE = "Run the same command to continue.\n"
+"""What is said when a job ends before its time."""
+
 
 class Quantization:
     """One run of `localdiff quantize`.
@@ -89,7 +92,11 @@ class Quantization:
             return INTERRUPTED
         # 6. fetch, quantize, verify
         with locked(self._target):
-            finished = self._carry_out(agreed)
+            try:
+                finished = self._carry_out(agreed)
+            except SystemExit:  # terminated
+                self._output.stderr.write("Terminated. Finished output files are kept.\n" + CONTINUE)
+                raise
         # 7. summary
         if finished is None:
             return INTERRUPTED
@@ -228,7 +235,7 @@ class Quantization:
             kept = f"{stopped.finished} of {stopped.shards} output files are finished and kept"
             if prospect.absent:
                 kept += ", finished downloads too; unfinished downloads start over"
-            self._output.stderr.write(f"Stopped. {kept}.\nRun the same command to continue.\n")
+            self._output.stderr.write(f"Stopped. {kept}.\n{CONTINUE}")
         return None
 
     def _summarize(self, finished: JobFinished, prospect: Prospect) -> None:

@@ -72,6 +72,13 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/set steps default", "steps 48 (the model)"),
         ("/set live off", "live off (/set)"),
         ("/set live default", "live auto (default)"),
+        ("/set Live OFF", "live off (/set)"),
+        ("/set STATS Off", "stats off (/set)"),
+        ("/set Max-Tokens DEFAULT", "max-tokens 1,024 (default)"),
+        ("/system OFF", "There is no system prompt."),
+        ("/file OFF", "No files are attached to the next message."),
+        ("/copy CODE", "error: there is no answer to copy"),
+        ("/sessions ALL", "Nothing is saved yet."),
         ("/set steps none", f"error: `steps none` must be a whole number{UNCHANGED}"),
         ("/set steps 0", f"error: `steps 0` must be >= 1{UNCHANGED}"),
         ("/set t-min warm", f"error: `t-min warm` must be a number{UNCHANGED}"),
@@ -197,6 +204,11 @@ def test_files_can_be_left_out_again(room: Room, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     room(f"/file {tmp_path}/a.txt", "/file off", "What?")
     assert room.asked == [["What?"]]
+
+
+def test_undo_of_more_than_there_is_says_so_however_long_the_number(room: Room) -> None:
+    shown = room("Hi", f"/undo {'9' * 5000}", looks=QUIET)
+    assert f"error: there is 1 turn to take back, not {'9' * 60}\nhint: `/undo 1` takes back all\n" in shown
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,15 @@ def offers(*words: str, env: dict[str, str] | None = None) -> list[str]:
     return [one.value if one.kind == "plain" else f"<{one.kind}>" for one in found]
 
 
+def test_names_of_sessions_the_latest_first(tmp_path: Path) -> None:
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    for number, name in enumerate(("plans", "puzzles", "old")):
+        (folder / f"{name}.jsonl").touch()
+        os.utime(folder / f"{name}.jsonl", (-number, -number))
+    assert offers("chat", "--session", "p", env={"LOCALDIFF_HOME": str(tmp_path)}) == ["plans", "puzzles"]
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -51,6 +60,7 @@ def offers(*words: str, env: dict[str, str] | None = None) -> list[str]:
         (["run", "--seed", "--pal"], []),
         (["run", "some prompt", "--pal"], ["--palette"]),
         (["run", ""], []),
+        (["chat", "--session", ""], []),
         (["run", "--", "--pal"], []),
         (["run", "-q", "--qui"], []),
         (["run", "-qf", ""], ["<file>"]),

@@ -138,6 +138,7 @@ def test_while_it_waits_for_the_hub(
     running.send_signal(how)
     stdout, stderr = running.communicate(timeout=PATIENCE)
     assert (running.returncode, stdout) == (code, b"")
+    assert stderr.endswith(b"Run the same command to continue.\n") is (how != signal.SIGKILL)
     assert b"Traceback" not in stderr
     if how == signal.SIGINT:
         assert b"Stopped. 1 of 2 output files are finished and kept" in stderr

@@ -286,7 +286,7 @@ def test_the_example_is_found_by_its_name(cli: Cli, file: Path, monkeypatch: pyt
     assert cli("replay", "example").stdout == TEXT
 
 
-def test_a_trace_through_a_pipe(cli: Cli, file: Path) -> None:
+def test_a_trace_through_a_pipe(cli: Cli, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = cli("replay", "-", stdin=DATA)
     assert (result.code, result.stdout, result.stderr) == (0, TEXT, "")
     assert cli("replay", "-", "--to", "html", stdin=DATA).stdout.startswith("<!doctype html>")
@@ -298,6 +298,9 @@ def test_a_trace_through_a_pipe(cli: Cli, file: Path) -> None:
     result = cli("replay", "-")  # a keyboard
     assert (result.code, result.stdout) == (2, "")
     assert "no trace is piped in" in result.stderr
+    monkeypatch.chdir(file.parent)
+    file.rename("-")
+    assert cli("replay", "./-", stdin=b"").stdout == TEXT
 
 
 def test_help_says_the_keys() -> None:
