@@ -83,7 +83,9 @@ ALLOWED: dict[str, set[str]] = {
     "denoising": {"diffusion", "model", "events"},
     "text": {"events"},
     "hardware": set(),
+    "host_memory": set(),
     "load": {
+        "host_memory",
         "adapter",
         "load_progress",
         "model",
@@ -138,6 +140,7 @@ ALLOWED: dict[str, set[str]] = {
         "bench",
         "model_store",
         "hardware",
+        "host_memory",
     },
     "errors": set(),
     "config": set(),

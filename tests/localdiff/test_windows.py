@@ -112,6 +112,32 @@ def test_a_console_that_cannot_be_asked_takes_output() -> None:
     )
 
 
+def test_one_job_an_output_at_a_time(tmp_path: Path) -> None:
+    code = f"""
+from pathlib import Path
+from localdiff.commands.quantizing.lock import is_locked, lock_path, locked
+from localdiff.errors import UsageError
+output = Path({str(tmp_path / "x")!r})
+with locked(output):
+    assert is_locked(output)
+    try:
+        with locked(output): print("both")
+    except UsageError as error: print("refused")
+print(is_locked(output), lock_path(output).exists())
+"""
+    assert code_there(code).split() == ["refused", "False", "False"]
+
+
+def test_memory_is_known() -> None:
+    code = """
+import torch
+from localdiff.host_memory import host_memory
+from localdiff.load.devices import free_bytes
+print(*host_memory(), free_bytes(torch.device("cpu")))
+"""
+    assert code_there(code).split() == [str(8 << 30), str(3 << 30), str(3 << 30)]
+
+
 def test_a_window_that_is_closed_unwinds_the_stack() -> None:
     run = terminal("run", "-m", "demo", "hi", script=CANVAS | {"rate": 4}, under=WINDOWS)
     run.wait_for_bytes(SYNC_ON.encode(), times=3)
