@@ -10,13 +10,13 @@ import atexit
 import os
 import sys
 from collections.abc import Callable
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from localdiff.ui.region import LEAVE, PASTES_ON
 from localdiff.ui.terminal import takes_output
 from localdiff.ui.terminal_signals import TerminalSignals
 
-if sys.platform != "win32":
+if TYPE_CHECKING or sys.platform != "win32":
     import termios
 
 _PATIENCE = 0.2
@@ -50,7 +50,7 @@ class TerminalGuard:
         self._marks = marks
         self._resumed = resumed
         self._signals = TerminalSignals(give_back=self.restore, take=self._on_continued)
-        self._echo: list[object] | None = None
+        self._echo: list[Any] | None = None
         self._started = False
 
     def start(self) -> None:
@@ -115,6 +115,6 @@ class TerminalGuard:
             return
         settings, self._echo = self._echo, None
         try:
-            termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, settings)  # type: ignore[arg-type]
+            termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, settings)
         except (OSError, ValueError, termios.error):
             return
