@@ -151,7 +151,7 @@ ALLOWED: dict[str, set[str]] = {
     "events": set(),
     "load_progress": set(),
     "strict_json": set(),
-    "private_file": set(),
+    "private_file": {"quant"},
     "quant": set(),
     "quant.codecs": {"quant"},
     "quant.files": {"quant", "quant.codecs"},

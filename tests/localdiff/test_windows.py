@@ -128,6 +128,16 @@ print(is_locked(output), lock_path(output).exists())
     assert code_there(code).split() == ["refused", "False", "False"]
 
 
+def test_files_that_a_scanner_has_open_for_a_moment_get_their_names(tmp_path: Path) -> None:
+    answer = tmp_path / "answer.txt"
+    answer.write_text("before")
+    done = there("run", "-m", "demo", "--seed", "1", 'Spell the word "canvas".', "-o", str(answer), FAKE_BUSY="3")
+    assert (done.returncode, answer.read_bytes()) == (0, b"c-a-n-v-a-s"), done.stderr
+    done = there("quantize", "demo", "--yes", LOCALDIFF_HOME=str(tmp_path), FAKE_BUSY="3")
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["demo-4bit"]
+
+
 def test_memory_is_known() -> None:
     code = """
 import torch
