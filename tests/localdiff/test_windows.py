@@ -138,6 +138,31 @@ def test_files_that_a_scanner_has_open_for_a_moment_get_their_names(tmp_path: Pa
     assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["demo-4bit"]
 
 
+def test_a_backslash_is_part_of_a_path_and_commands_can_be_copied(tmp_path: Path) -> None:
+    paths = r"C:\Users\me\it's.txt " + r'"D:\my notes.txt"'
+    (tmp_path / "my notes.txt").touch()
+    (tmp_path / "my folder").mkdir()
+    code = f"""
+from localdiff.chat.completing import candidates
+from localdiff.chat.editor import _command
+from localdiff.chat.files import split_paths
+from localdiff.ui.output import shell_word
+def tell(*words): print(*words, sep="|")
+tell(*split_paths({paths!r}))
+tell(*_command({{"EDITOR": r'"C:\\Program Files\\edit.exe" -w'}})[0])
+tell(*candidates('/file {tmp_path}/my', list)[1])
+tell(*candidates('/file "{tmp_path}/my n', list)[1])
+tell(*map(shell_word, [r"C:\\models\\x-4bit", r"C:\\my models\\x", "it's", "$HOME", "50% off"]))
+"""
+    assert code_there(code).splitlines() == [
+        r"C:\Users\me\it's.txt|D:\my notes.txt",
+        r"C:\Program Files\edit.exe|-w",
+        f'"{tmp_path}/my folder/|"{tmp_path}/my notes.txt"',
+        f'"{tmp_path}/my notes.txt"',
+        r"""C:\models\x-4bit|"C:\my models\x"|"it's"|'$HOME'|'50% off'""",
+    ]
+
+
 def test_memory_is_known() -> None:
     code = """
 import torch
@@ -154,3 +179,11 @@ def test_a_window_that_is_closed_unwinds_the_stack() -> None:
     os.kill(run.child.pid, BREAK)
     assert run.finish() == 128 + signal.SIGTERM
     assert RESTORE.encode() in run.raw[-200:]
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="asks git")
+def test_a_clone_has_the_same_bytes_there() -> None:
+    names = ["README.md", "localdiff/trace/example.jsonl", "localdiff/demo/checkpoint/config.json"]
+    words = ["git", "check-attr", "eol", "--", *names]
+    out = subprocess.run(words, capture_output=True, cwd=ROOT, check=True).stdout.decode()
+    assert [line.rsplit(": ", 1)[1] for line in out.splitlines()] == ["lf"] * 3
