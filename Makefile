@@ -70,8 +70,10 @@ lint: setup  ## ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup  ## mypy --strict
-	$(BIN)/mypy
+types: setup  ## mypy --strict, for each system
+	$(BIN)/mypy --platform linux
+	$(BIN)/mypy --platform win32
+	$(BIN)/mypy --platform darwin
 
 format: setup  ## let ruff repair what it can
 	$(BIN)/ruff check --fix .

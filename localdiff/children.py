@@ -8,6 +8,7 @@ block it: with one thread that only waits for signals, Python's handlers run as 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ def shielded_children() -> Iterator[None]:
 
     On Windows it does nothing.
     """
-    if not hasattr(signal, "pthread_sigmask"):
+    if sys.platform == "win32":
         yield
         return
     _receiver()

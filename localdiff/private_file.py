@@ -9,6 +9,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from quant.renaming import replace
+
 
 def make_private_folder(path: Path) -> None:
     """Makes a folder for its owner alone, if it is missing.
@@ -34,7 +36,7 @@ def write_private(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, path)
+        replace(partial, path)
     except BaseException:
         with suppress(OSError):
             partial.unlink()

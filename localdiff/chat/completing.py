@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -57,10 +58,11 @@ def _of(begun: str, words: Iterable[str]) -> tuple[int, list[str]]:
 
 
 def _paths(argument: str) -> tuple[int, list[str]]:
-    """Paths for the last word, with blanks escaped as `files.split_paths` reads them."""
-    begun = re.search(r"(?:[^\s\\]|\\.)*\\?\Z", argument, re.DOTALL)
+    """Paths for the last word, with blanks escaped as `files.split_paths` reads them, or quoted on Windows."""
+    quoted = sys.platform == "win32"
+    begun = re.search(r'"[^"]*\Z|[^\s"]*\Z' if quoted else r"(?:[^\s\\]|\\.)*\\?\Z", argument, re.DOTALL)
     word = begun[0] if begun else ""
-    typed = re.sub(r"\\(.)", r"\1", word)
+    typed = word.lstrip('"') if quoted else re.sub(r"\\(.)", r"\1", word)
     folder, name = os.path.split(typed)
     found = []
     try:
@@ -68,7 +70,11 @@ def _paths(argument: str) -> tuple[int, list[str]]:
             for entry in entries:
                 if entry.name.startswith(name) and (name.startswith(".") or not entry.name.startswith(".")):
                     path = os.path.join(folder, entry.name) + ("/" if entry.is_dir() else "")
-                    found.append(_UNSAFE.sub(r"\\\1", path))
+                    if quoted:
+                        closed = "" if entry.is_dir() else '"'
+                        found.append(f'"{path}{closed}' if " " in path or word.startswith('"') else path)
+                    else:
+                        found.append(_UNSAFE.sub(r"\\\1", path))
     except OSError:  # no such folder, or an unreadable one: nothing to offer
         return 0, []
     return len(word), sorted(found)[:MOST_PATHS]

@@ -6,7 +6,6 @@ Knows `VISUAL` and `EDITOR`; knows nothing about turns.
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -14,9 +13,10 @@ import tempfile
 from pathlib import Path
 from shutil import which
 
+from localdiff.chat.files import split_words
 from localdiff.errors import UsageError
 
-_FALLBACKS = ("editor", "nano", "vi")
+_FALLBACKS = ("notepad",) if sys.platform == "win32" else ("editor", "nano", "vi")
 
 
 def edit_text(text: str) -> str:
@@ -63,11 +63,13 @@ def _command() -> tuple[list[str], str]:
         if not wish:
             continue
         try:
-            words = shlex.split(wish)
+            words = split_words(wish)
         except ValueError:
             words = []
         if not words:
             raise UsageError(f"`{variable}={wish:.60}` is not a command", f"set `{variable}` to the one to use")
+        if sys.platform == "win32":  # which starts programs by their whole name: `code` is code.cmd
+            words[0] = which(words[0], path=os.environ.get("PATH")) or words[0]
         return words, variable
     for name in _FALLBACKS:
         if which(name, path=os.environ.get("PATH")):

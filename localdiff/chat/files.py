@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import stat
+import sys
 from pathlib import Path
 
 from localdiff.chat.session import Attachment
@@ -17,14 +18,29 @@ from localdiff.utf8 import MAX_BYTES, decoded, read_bytes, too_long
 _IMAGES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".heic", ".avif"}
 
 
+def split_words(text: str) -> list[str]:
+    """The words of a command line, as a shell would read them: quoted, or with escaped blanks.
+
+    On Windows a backslash is part of a path, and `"` the only quote.
+
+    Raises:
+        ValueError: a quote is left open.
+    """
+    if sys.platform != "win32":
+        return shlex.split(text)
+    words = shlex.shlex(text, posix=True, punctuation_chars=False)
+    words.whitespace_split, words.commenters, words.escape, words.quotes = True, "", "", '"'
+    return list(words)
+
+
 def split_paths(argument: str) -> list[Path]:
-    """The paths in the argument of a command, as a shell would read them: quoted, or with escaped blanks.
+    """The paths in the argument of a command, in the words of `split_words`.
 
     Raises:
         UsageError: a quote is left open.
     """
     try:
-        words = shlex.split(argument)
+        words = split_words(argument)
     except ValueError:
         raise UsageError(
             f"a quote is left open in `{argument:.60}`", 'quote a path with spaces: `"my notes.txt"`'

@@ -12,12 +12,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from localdiff.ui.output import Stream
 from localdiff.ui.region import PASTES_OFF, PASTES_ON
 
-if sys.platform != "win32":
+if TYPE_CHECKING or sys.platform != "win32":
     import termios
 
 

@@ -5,7 +5,6 @@ Knows the request, its errors that can be found before computing, and the stream
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from localdiff.commands.interrupt import interruptible
 from localdiff.commands.status_line import status_line
 from localdiff.errors import UsageError
-from localdiff.ui.output import Output
+from localdiff.ui.output import Output, shell_word
 
 if TYPE_CHECKING:
     from localdiff.bench.step.report import Report
@@ -121,7 +120,7 @@ def bench_step(request: StepRequest, output: Output) -> int:
 
 
 def _command() -> str:
-    return shlex.join(["localdiff", *sys.argv[1:]])
+    return " ".join(shell_word(word) for word in ("localdiff", *sys.argv[1:]))
 
 
 def _require_between(option: str, value: int, least: int, most: int, hint: str | None = None) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from localdiff.errors import ResourceError, UsageError
 from localdiff.paths import expanded, is_same
+from quant.renaming import replace
 
 _OPEN = frozenset({"/dev", "/dev/fd", "/proc/self/fd"})
 """Folders of links to what the process has open, such as /dev/stdout."""
@@ -45,7 +46,7 @@ class OutputFile:
                     file.flush()
                     os.fsync(file.fileno())
             if self._temporary is not None:
-                os.replace(self._temporary, self._target)
+                replace(self._temporary, self._target)
                 self._temporary = None
         except BrokenPipeError:
             raise

@@ -8,11 +8,11 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
-from typing import TextIO, TypeAlias
+from typing import TYPE_CHECKING, TextIO, TypeAlias
 
 from localdiff.ui.output import Stream
 
-if sys.platform != "win32":
+if TYPE_CHECKING or sys.platform != "win32":
     import termios
 
 YES, NO = {"y", "yes"}, {"n", "no"}

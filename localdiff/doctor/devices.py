@@ -1,12 +1,11 @@
 """Devices of this machine, as reported by the system and by NVIDIA's own tool.
 
-Knows `/proc` and `nvidia-smi`; imports no torch. What torch sees of it is in `torch_devices`.
+Knows `nvidia-smi`; imports no torch. What torch sees of it is in `torch_devices`.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -15,9 +14,9 @@ from pathlib import Path
 
 from localdiff.doctor.finding import Finding
 from localdiff.hardware import cpu_name
+from localdiff.host_memory import host_memory
 from localdiff.sizes import shown_size
 
-MEMINFO = Path("/proc/meminfo")
 _SECONDS = 5.0
 _MIB = 1 << 20
 _BUSY = 0.2
@@ -41,16 +40,6 @@ class Tenant:
     pid: int
     name: str
     nbytes: int
-
-
-def host_memory(meminfo: Path = MEMINFO) -> tuple[int | None, int | None]:
-    """Total and available bytes of memory; None where the system does not report them."""
-    try:
-        text = meminfo.read_text()
-    except OSError:
-        return _physical(), None
-    sizes = {name: int(kilobytes) * 1024 for name, kilobytes in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}
-    return sizes.get("MemTotal"), sizes.get("MemAvailable")
 
 
 def check_host() -> list[Finding]:
@@ -135,10 +124,3 @@ def _gpu_finding(gpu: Gpu, tenants: list[Tenant]) -> Finding:
         public_details=(),
         facts=facts,
     )
-
-
-def _physical() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return None

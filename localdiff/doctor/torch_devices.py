@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
-from localdiff.doctor.devices import host_memory
 from localdiff.doctor.finding import Finding
+from localdiff.host_memory import host_memory
 from localdiff.load.devices import free_bytes, resolve_device
 from localdiff.sizes import shown_size
 

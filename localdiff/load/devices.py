@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 import shutil
-from pathlib import Path
 
 import torch
 
 from quant.dtypes import short_name
 
 from ..errors import ArgumentError, ResourceError
+from ..host_memory import host_memory
 from .stored import StoredWeights
 from .threads import SMALL
 
@@ -118,8 +118,4 @@ def free_bytes(device: torch.device) -> int | None:
         cached = torch.cuda.memory_reserved(device) - used
         allowed = int(torch.cuda.get_per_process_memory_fraction(device) * total)
         return min(free + cached, max(0, allowed - used))
-    meminfo = Path("/proc/meminfo")
-    if device.type != "cpu" or not meminfo.exists():
-        return None
-    match = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.MULTILINE)
-    return int(match[1]) * 1024 if match else None
+    return host_memory()[1] if device.type == "cpu" else None

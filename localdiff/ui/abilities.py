@@ -12,14 +12,14 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from localdiff.ui.console import is_terminal
 from localdiff.ui.terminal import live_mode, terminal_size
 from localdiff.view.layout import Tier, tier_of
 from localdiff.view.palette import resolve_palette
 
-if sys.platform != "win32":
+if TYPE_CHECKING or sys.platform != "win32":
     import termios
     import tty
 

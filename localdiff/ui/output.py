@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shlex
 import stat
 import sys
@@ -199,11 +200,24 @@ def _escaped(character: str) -> str:
 
 
 def shell_word(text: str | Path) -> str:
-    """A word of a command line, fit to read and to copy: quoted where a shell would interpret it."""
+    """A word of a command line, fit to read and to copy: quoted where a shell would interpret it.
+
+    On Windows for PowerShell and, where `"` is enough, for cmd as well.
+    """
+    if sys.platform == "win32":
+        return _word_of_windows(printable(str(text)))
     if str(text).isprintable():
         return shlex.quote(str(text))
     plain = frozenset(range(32, 127)) - frozenset(b"'\\")
     return "$'" + "".join(chr(byte) if byte in plain else f"\\x{byte:02x}" for byte in os.fsencode(text)) + "'"
+
+
+def _word_of_windows(text: str) -> str:
+    if re.fullmatch(r"[\w.:/\\+=-]+", text):
+        return text
+    if not re.search(r'["`$%!“”„]', text):
+        return f'"{text}"'
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _stream(name: str, file: TextIO | None, color: Color | None, env: Mapping[str, str], *, exact: bool) -> Stream:

@@ -14,14 +14,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from localdiff.ui.region import CURSOR_OFF, ERASE_BELOW, ERASE_REST_OF_ROW, RESTORE, SYNC_OFF, SYNC_ON, WRAP_OFF
 from localdiff.ui.terminal import terminal_size
-from localdiff.ui.terminal_signals import TerminalSignals
+from localdiff.ui.terminal_signals import Handler, TerminalSignals
 from localdiff.view.layout import Size
 
-if sys.platform != "win32":
+if TYPE_CHECKING or sys.platform != "win32":
     import termios
     import tty
 
@@ -73,14 +73,15 @@ class ReplayScreen:
         self._keyboard = keyboard
         self._screen = screen
         self._rows: tuple[str, ...] | None = None
-        self._modes: list[object] = []
+        self._modes: list[Any] = []
         self._wake_read, self._wake_write = os.pipe()
-        self._signals = TerminalSignals(
-            give_back=self._give_back, take=self._on_continued, more={signal.SIGWINCH: self._on_change}
-        )
+        changes: dict[int, Handler] = {}
+        if sys.platform != "win32":
+            os.set_blocking(self._wake_write, False)
+            changes = {signal.SIGWINCH: self._on_change}
+        self._signals = TerminalSignals(give_back=self._give_back, take=self._on_continued, more=changes)
 
     def __enter__(self) -> ReplayScreen:
-        os.set_blocking(self._wake_write, False)
         self._screen.flush()
         self._signals.start()
         self._take()
@@ -142,6 +143,8 @@ class ReplayScreen:
 
     def _sets_modes(self) -> bool:
         """Set up the keyboard; in the background this stops the process, and is to be tried again once it goes on."""
+        if sys.platform == "win32":
+            return True
         keyboard = self._keyboard.fileno()
         self._modes = list(termios.tcgetattr(keyboard))
         try:
@@ -153,10 +156,12 @@ class ReplayScreen:
         return True
 
     def _give_back(self) -> None:
+        if sys.platform == "win32":
+            return
         modes, self._modes = self._modes, []
         if modes:
             with suppress(OSError, termios.error):  # a terminal that hung up is gone, and its modes with it
-                termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, modes)  # type: ignore[arg-type]
+                termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, modes)
                 self._write(RESTORE + LEAVE + RESTORE)
 
     def _write(self, text: str) -> None:

@@ -47,6 +47,8 @@ def is_same_terminal(one: TextIO, other: TextIO) -> bool:
     """Whether both streams write to one terminal, so that only one of them may move its cursor."""
     if not (is_terminal(one) and is_terminal(other)):
         return False
+    if sys.platform == "win32":
+        return True  # a process has one console
     try:
         devices = {os.fstat(one.fileno()).st_rdev, os.fstat(other.fileno()).st_rdev}
         return len(devices) == 1 or os.stat("/dev/tty").st_rdev in devices

@@ -10,13 +10,13 @@ import atexit
 import os
 import sys
 from collections.abc import Callable
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from localdiff.ui.region import LEAVE, PASTES_ON
 from localdiff.ui.terminal import is_in_background, takes_output
 from localdiff.ui.terminal_signals import TerminalSignals
 
-if sys.platform != "win32":
+if TYPE_CHECKING or sys.platform != "win32":
     import termios
 
 _PATIENCE = 0.2
@@ -50,7 +50,7 @@ class TerminalGuard:
         self._marks = marks
         self._resumed = resumed
         self._signals = TerminalSignals(give_back=self.restore, take=self._on_continued)
-        self._echo: list[object] | None = None
+        self._echo: list[Any] | None = None
         self._started = False
 
     def start(self) -> None:
@@ -119,6 +119,6 @@ class TerminalGuard:
         if is_in_background(self._keyboard):
             return  # whoever has taken it has set it up, and this process would be stopped
         try:
-            termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, settings)  # type: ignore[arg-type]
+            termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, settings)
         except (OSError, ValueError, termios.error):
             return

@@ -68,7 +68,8 @@ def _tried(device: torch.device) -> Lack | None:
     if torch.version.hip is not None:
         return Lack("the kernels need an NVIDIA GPU", "use an NVIDIA GPU")
     if importlib.util.find_spec("triton") is None:
-        return Lack("Triton is not installed", "`pip install triton` (`triton-windows` on Windows)")
+        fork = 'on Windows `pip install "triton-windows<3.8"` for torch 2.13'
+        return Lack("Triton is not installed", f"`pip install triton`; {fork}")
     if torch.cuda.get_device_capability(device) < LEAST:
         name = torch.cuda.get_device_name(device)
         return Lack(f"{name} is older than compute capability {LEAST[0]}.{LEAST[1]}", "use a newer GPU")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import OutputError, SpaceError
+from ..renaming import replace
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
@@ -51,7 +52,7 @@ class Disk:
     def rename(self, old: Path, new: Path) -> None:
         """Rename a file or directory, replacing a file of that name."""
         with _worded(new):
-            os.replace(old, new)
+            replace(old, new)
             _sync_directory(new.parent)
 
     def remove(self, path: Path) -> None:

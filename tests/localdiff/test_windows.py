@@ -112,9 +112,78 @@ def test_a_console_that_cannot_be_asked_takes_output() -> None:
     )
 
 
+def test_one_job_an_output_at_a_time(tmp_path: Path) -> None:
+    code = f"""
+from pathlib import Path
+from localdiff.commands.quantizing.lock import is_locked, lock_path, locked
+from localdiff.errors import UsageError
+output = Path({str(tmp_path / "x")!r})
+with locked(output):
+    assert is_locked(output)
+    try:
+        with locked(output): print("both")
+    except UsageError as error: print("refused")
+print(is_locked(output), lock_path(output).exists())
+"""
+    assert code_there(code).split() == ["refused", "False", "False"]
+
+
+def test_files_that_a_scanner_has_open_for_a_moment_get_their_names(tmp_path: Path) -> None:
+    answer = tmp_path / "answer.txt"
+    answer.write_text("before")
+    done = there("run", "-m", "demo", "--seed", "1", 'Spell the word "canvas".', "-o", str(answer), FAKE_BUSY="3")
+    assert (done.returncode, answer.read_bytes()) == (0, b"c-a-n-v-a-s"), done.stderr
+    done = there("quantize", "demo", "--yes", LOCALDIFF_HOME=str(tmp_path), FAKE_BUSY="3")
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["demo-4bit"]
+
+
+def test_a_backslash_is_part_of_a_path_and_commands_can_be_copied(tmp_path: Path) -> None:
+    paths = r"C:\Users\me\it's.txt " + r'"D:\my notes.txt"'
+    (tmp_path / "my notes.txt").touch()
+    (tmp_path / "my folder").mkdir()
+    code = f"""
+from localdiff.chat.completing import candidates
+from localdiff.chat.editor import _command
+from localdiff.chat.files import split_paths
+from localdiff.ui.output import shell_word
+def tell(*words): print(*words, sep="|")
+tell(*split_paths({paths!r}))
+tell(*_command({{"EDITOR": r'"C:\\Program Files\\edit.exe" -w'}})[0])
+tell(*candidates('/file {tmp_path}/my', list)[1])
+tell(*candidates('/file "{tmp_path}/my n', list)[1])
+tell(*map(shell_word, [r"C:\\models\\x-4bit", r"C:\\my models\\x", "it's", "$HOME", "50% off"]))
+"""
+    assert code_there(code).splitlines() == [
+        r"C:\Users\me\it's.txt|D:\my notes.txt",
+        r"C:\Program Files\edit.exe|-w",
+        f'"{tmp_path}/my folder/|"{tmp_path}/my notes.txt"',
+        f'"{tmp_path}/my notes.txt"',
+        r"""C:\models\x-4bit|"C:\my models\x"|"it's"|'$HOME'|'50% off'""",
+    ]
+
+
+def test_memory_is_known() -> None:
+    code = """
+import torch
+from localdiff.host_memory import host_memory
+from localdiff.load.devices import free_bytes
+print(*host_memory(), free_bytes(torch.device("cpu")))
+"""
+    assert code_there(code).split() == [str(8 << 30), str(3 << 30), str(3 << 30)]
+
+
 def test_a_window_that_is_closed_unwinds_the_stack() -> None:
     run = terminal("run", "-m", "demo", "hi", script=CANVAS | {"rate": 4}, under=WINDOWS)
     run.wait_for_bytes(SYNC_ON.encode(), times=3)
     os.kill(run.child.pid, BREAK)
     assert run.finish() == 128 + signal.SIGTERM
     assert RESTORE.encode() in run.raw[-200:]
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="asks git")
+def test_a_clone_has_the_same_bytes_there() -> None:
+    names = ["README.md", "localdiff/trace/example.jsonl", "localdiff/demo/checkpoint/config.json"]
+    words = ["git", "check-attr", "eol", "--", *names]
+    out = subprocess.run(words, capture_output=True, cwd=ROOT, check=True).stdout.decode()
+    assert [line.rsplit(": ", 1)[1] for line in out.splitlines()] == ["lf"] * 3

@@ -80,8 +80,8 @@ def _field(status: Path, name: str) -> int | None:
 
 
 def _largest_resident() -> int | None:
-    try:
-        from resource import RUSAGE_SELF, getrusage
-    except ImportError:  # Windows
+    if sys.platform == "win32":
         return None
-    return getrusage(RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -1,8 +1,8 @@
 """A lock that allows one job at a time per output.
 
 Knows a lock that ends with its process, however that ends; knows nothing about what it guards. Whoever holds the lock
-deletes its file before releasing it, and a lock on a file that is deleted by then does not count. On Windows nothing is
-locked.
+deletes its file before releasing it, and a lock on a file that is deleted by then does not count. On Windows no file
+that is open can be deleted: that follows the release, unless the next one has it open already.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from localdiff.errors import UsageError
-
-if sys.platform != "win32":
-    import fcntl
 
 
 def lock_path(output: Path) -> Path:
@@ -38,10 +35,12 @@ def locked(output: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        if sys.platform == "win32":
+            os.close(handle)
+        with suppress(OSError):  # a folder that has become read-only: the file does no harm
+            path.unlink()
         if sys.platform != "win32":
-            with suppress(OSError):  # a folder that has become read-only: the file does no harm
-                path.unlink()
-        os.close(handle)
+            os.close(handle)
 
 
 def is_locked(output: Path) -> bool:
@@ -80,10 +79,16 @@ def _open(path: Path) -> int:
 
 
 def _lock(handle: int) -> bool:
-    if sys.platform == "win32":
-        return True
+    """Lock an open file unless another process has."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):  # what either system says of a lock that is held
         return False
     return True

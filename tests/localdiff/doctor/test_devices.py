@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.doctor.devices import check_gpus, check_host, host_memory
+from localdiff.doctor.devices import check_gpus, check_host
+from localdiff.host_memory import host_memory
 
 GPU_ROW = "0, NVIDIA GeForce RTX 5090, {total}, {free}, 580.65.06"
 

@@ -1,0 +1,60 @@
+"""Memory of this machine, apart from that of its GPUs.
+
+Knows where each system reports it; knows nothing about what it is for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+MEMINFO = Path("/proc/meminfo")
+
+
+def host_memory(meminfo: Path = MEMINFO) -> tuple[int | None, int | None]:
+    """Total and available bytes of memory; None where the system does not report them."""
+    if sys.platform == "win32":
+        return _of_windows()
+    try:
+        text = meminfo.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return _physical(), None
+    sizes = {name: int(kilobytes) * 1024 for name, kilobytes in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}
+    return sizes.get("MemTotal"), sizes.get("MemAvailable")
+
+
+def _physical() -> int | None:
+    if sys.platform == "win32":
+        return None
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None
+
+
+def _of_windows() -> tuple[int | None, int | None]:
+    if sys.platform != "win32":
+        return None, None
+    import ctypes
+
+    class MemoryStatus(ctypes.Structure):
+        """`MEMORYSTATUSEX`; sizes in bytes."""
+
+        _fields_ = [
+            ("dwLength", ctypes.c_uint32),
+            ("dwMemoryLoad", ctypes.c_uint32),
+            ("ullTotalPhys", ctypes.c_uint64),
+            ("ullAvailPhys", ctypes.c_uint64),
+            ("ullTotalPageFile", ctypes.c_uint64),
+            ("ullAvailPageFile", ctypes.c_uint64),
+            ("ullTotalVirtual", ctypes.c_uint64),
+            ("ullAvailVirtual", ctypes.c_uint64),
+            ("ullAvailExtendedVirtual", ctypes.c_uint64),
+        ]
+
+    status = MemoryStatus(dwLength=ctypes.sizeof(MemoryStatus))
+    if not ctypes.WinDLL("kernel32").GlobalMemoryStatusEx(ctypes.byref(status)):
+        return None, None
+    return status.ullTotalPhys, status.ullAvailPhys
