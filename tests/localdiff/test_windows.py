@@ -143,13 +143,15 @@ def test_a_backslash_is_part_of_a_path_and_commands_can_be_copied(tmp_path: Path
     (tmp_path / "my notes.txt").touch()
     (tmp_path / "my folder").mkdir()
     code = f"""
+import os
 from localdiff.chat.completing import candidates
 from localdiff.chat.editor import _command
 from localdiff.chat.files import split_paths
 from localdiff.ui.output import shell_word
 def tell(*words): print(*words, sep="|")
 tell(*split_paths({paths!r}))
-tell(*_command({{"EDITOR": r'"C:\\Program Files\\edit.exe" -w'}})[0])
+os.environ["VISUAL"] = r'"C:\\Program Files\\edit.exe" -w'
+tell(*_command()[0])
 tell(*candidates('/file {tmp_path}/my', list)[1])
 tell(*candidates('/file "{tmp_path}/my n', list)[1])
 tell(*map(shell_word, [r"C:\\models\\x-4bit", r"C:\\my models\\x", "it's", "$HOME", "50% off"]))
