@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # minutes. It is read when torch is loaded, which is later than this.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-# AdapterHook other processes of tests, each has a core to itself.
+# Beside other processes of tests, each has a core to itself.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 

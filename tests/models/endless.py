@@ -27,7 +27,8 @@ def engine(directory: Path, *, window: int = 6, **how: Any) -> Engine:
 
 
 def options(**values: Any) -> GenerateOptions:
-    return GenerateOptions(**{"seed": 3, "max_tokens": 40, "entropy_bound": 1.5} | values)
+    """Of a run in which no decision is close: with seed 3, two entropies differ by 10⁻⁵, which is a rounding."""
+    return GenerateOptions(**{"seed": 4, "max_tokens": 40, "entropy_bound": 1.5} | values)
 
 
 def assert_same(found: list[Event], expected: list[Event]) -> None:
