@@ -55,7 +55,7 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
 
     Args:
         output: the streams.
-        name: of the setting; what is none can be taken out too, since a file with it is not read.
+        name: of the setting; one that does not exist can be taken out too, since no file with it is read.
         text: its value as typed; None takes it out.
 
     Raises:
