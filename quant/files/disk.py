@@ -17,13 +17,15 @@ from typing import BinaryIO
 from ..errors import OutputError, SpaceError
 from ..renaming import replace
 
-_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
+_LIMITS = {errno.EFBIG, errno.EDQUOT}
+"""A limit on files (FAT32 has one of 4 GB, and `ulimit -f` sets one) or on users: the disk may have space."""
 
 
 class Disk:
     """The real disk. What was written has reached it when `sync` returns.
 
-    Every method raises `SpaceError` where the disk is full, and `OutputError` where an operation is refused or fails.
+    Every method raises `SpaceError` where the disk is full or a limit is reached, and `OutputError` where an operation is
+    refused or fails.
     """
 
     def make_directory(self, path: Path) -> None:
@@ -70,7 +72,12 @@ def _worded(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in _LIMITS:
+            raise SpaceError(
+                f"`{path}` cannot be written: {error.strerror}",
+                "write to another disk, or raise the limit, and run the same command again",
+            ) from error
+        if error.errno == errno.ENOSPC:
             raise SpaceError(
                 f"the disk is full while writing `{path}`", "free some space and run the same command again"
             ) from error

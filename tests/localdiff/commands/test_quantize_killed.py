@@ -206,14 +206,14 @@ def local(source: Path, tmp_path: Path) -> Place:
 @pytest.mark.parametrize(
     "limit", [20_000, pytest.param(100, marks=pytest.mark.slow), pytest.param(40_000, marks=pytest.mark.slow)]
 )
-def test_a_file_that_may_not_grow_is_a_full_disk(
+def test_a_file_that_may_not_grow_is_like_a_full_disk_and_called_what_it_is(
     local: Place, source: Path, whole: Mapping[str, Mapping[str, bytes]], limit: int
 ) -> None:
     running = local.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     stdout, stderr = running.communicate(timeout=PATIENCE)
     assert (running.returncode, stdout) == (4, b"")
-    assert b"error: the disk is full while writing `" in stderr
-    assert b"hint: free some space and run the same command again" in stderr
+    assert b"` cannot be written: File too large\n" in stderr
+    assert b"hint: write to another disk, or raise the limit, and run the same command again" in stderr
     assert not local.output.exists()
     local.finish()
     assert tree(local.output) == whole[str(source)]
