@@ -163,6 +163,7 @@ class Downloads:
                 | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "HF_HUB_DISABLE_TELEMETRY": "1"},
                 # Ctrl-C is for this process, which decides what happens to the other.
                 start_new_session=True,
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
             )
             self._processes.append(process)
         return process

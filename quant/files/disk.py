@@ -24,8 +24,8 @@ _LIMITS = {errno.EFBIG, errno.EDQUOT}
 class Disk:
     """The real disk. What was written has reached it when `sync` returns.
 
-    Every method raises `SpaceError` where the disk is full or a limit is reached, and `OutputError` where an operation is
-    refused or fails.
+    Every method raises `SpaceError` where the disk is full or a limit is reached, and `OutputError` where an operation
+    is refused or fails.
     """
 
     def make_directory(self, path: Path) -> None:
