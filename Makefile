@@ -25,9 +25,9 @@ quoted      = '$(subst ','\'',$(1))'
 PYTHON     ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14 python)
 
-# A process a core; who runs out of tests takes some of the other's. A GPU is not seen, so that a run means the same
+# A process a core, of one thread; who runs out of tests takes some of the other's. A GPU is not seen, so that a run means the same
 # everywhere: the tests that want one are those of bench-gpu.
-PYTEST      = CUDA_VISIBLE_DEVICES= TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
+PYTEST      = CUDA_VISIBLE_DEVICES= OMP_NUM_THREADS=1 TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-all check lint types format docs demo-model sudoku-adapter sudoku-pair example-trace demo-values full-width kernels-aot kernels-ptx bench-gpu wheel clean

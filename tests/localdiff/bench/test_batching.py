@@ -28,9 +28,16 @@ def task(text: str, seed: int = 1) -> Callable[[Engine], Answer]:
     return lambda engine: ask(engine, question, options)[0]
 
 
+TASKS = [task(text, seed) for text in TEXTS for seed in (1, 2)]
+
+
+def load_into(directory: Path) -> Engine:
+    return tiny.engine(directory, network=tiny.model(scale=0.1))
+
+
 @pytest.fixture
 def load(tmp_path: Path) -> Callable[[], Engine]:
-    return lambda: tiny.engine(tmp_path, network=tiny.model(scale=0.1))
+    return partial(load_into, tmp_path)
 
 
 @pytest.fixture
@@ -61,13 +68,19 @@ def test_a_pass_over_many_canvases_is_as_many_passes(load: Callable[[], Engine])
     assert not torch.allclose(expected[0], expected[1], rtol=1e-5, atol=1e-5)
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> list[Answer]:
+    """What each task gets that has a model to itself."""
+    return [each(load_into(tmp_path_factory.mktemp("alone"))) for each in TASKS]
+
+
 @pytest.mark.parametrize("width", [1, 2, 3, 7, 20])
-def test_answers_are_those_of_one_after_the_other(load: Callable[[], Engine], shared: list[int], width: int) -> None:
-    tasks = [task(text, seed) for text in TEXTS for seed in (1, 2)]
-    alone = [each(load()) for each in tasks]
-    assert run_batched(load(), tasks, width) == alone
+def test_answers_are_those_of_one_after_the_other(
+    load: Callable[[], Engine], shared: list[int], alone: list[Answer], width: int
+) -> None:
+    assert run_batched(load(), TASKS, width) == alone
     assert sum(shared) == (sum(sum(answer.steps) for answer in alone) if width > 1 else 0)
-    assert max(shared, default=0) == (min(width, len(tasks)) if width > 1 else 0)
+    assert max(shared, default=0) == (min(width, len(TASKS)) if width > 1 else 0)
 
 
 def test_who_shares_a_pass_does_not_depend_on_time(load: Callable[[], Engine], shared: list[int]) -> None:

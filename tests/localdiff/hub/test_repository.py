@@ -223,9 +223,19 @@ def test_every_wait_is_short() -> None:
     assert sum(module._WAITS) < 10
 
 
-@pytest.mark.parametrize("endpoint", ["localhost:8000", "http://localhost:80000", "http://[localhost"])
-@pytest.mark.parametrize("command", [["quantize", "owner/model"], ["run", "-m", "owner/model", "Hi."]])
-def test_an_endpoint_that_is_no_address_is_named(tmp_path: Path, endpoint: str, command: list[str]) -> None:
+QUANTIZE, RUN = ["quantize", "owner/model"], ["run", "-m", "owner/model", "Hi."]
+
+
+@pytest.mark.parametrize(
+    ("command", "endpoint"),
+    [
+        (QUANTIZE, "localhost:8000"),
+        (QUANTIZE, "http://localhost:80000"),
+        (QUANTIZE, "http://[localhost"),
+        (RUN, "localhost:8000"),
+    ],
+)
+def test_an_endpoint_that_is_no_address_is_named(tmp_path: Path, command: list[str], endpoint: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "localdiff", *command],
         env=environment(HF_ENDPOINT=endpoint, HF_HOME=str(tmp_path)),
