@@ -16,7 +16,7 @@ KINDS = (
     "a model is `demo`, a name of `localdiff models`, the path of a directory, or a Hub id such as "
     "`google/diffusiongemma-26B-A4B-it`"
 )
-_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
+_NO_ROOM = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 _CAN_GO_ON = "run the same command again to continue; finished files are kept; `--offline` uses only what is here"
 
 
@@ -47,8 +47,8 @@ def explain(
     if not isinstance(error, NotADirectoryError) and (unread := unreadable_token()) is not None:
         return unread
     for cause in _causes(error):
-        if isinstance(cause, OSError) and cause.errno in _FULL:
-            return _full(reference, place)
+        if isinstance(cause, OSError) and cause.errno in _NO_ROOM:
+            return _no_room(cause, reference, place)
         if isinstance(cause, errors.GatedRepoError):
             return WeightsError(
                 f"access to `{reference}` is not granted for this account",
@@ -108,11 +108,17 @@ def not_downloaded(reference: str) -> UnreachableError:
     )
 
 
-def _full(reference: str, place: Path | None) -> ResourceError:
+def _no_room(error: OSError, reference: str, place: Path | None) -> ResourceError:
+    """A disk that is full, or a limit on files or users, of which the disk may know nothing."""
     from huggingface_hub import constants
 
-    hint = "free some space" + ("" if place else ", or move the cache with `HF_HOME`") + "; finished files are kept"
-    return ResourceError(f"the disk is full: `{reference}` does not fit into `{place or constants.HF_HUB_CACHE}`", hint)
+    full = error.errno == errno.ENOSPC
+    reason = "the disk is full" if full else (error.strerror or "no room").lower()
+    hint = ("free some space" if full else "raise the limit") + ("" if place else ", or move the cache with `HF_HOME`")
+    return ResourceError(
+        f"{reason}: `{reference}` does not fit into `{place or constants.HF_HUB_CACHE}`",
+        f"{hint}; finished files are kept",
+    )
 
 
 def _explain_status(status: int, reference: str) -> WeightsError:

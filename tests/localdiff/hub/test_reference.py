@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -12,10 +14,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from localdiff.errors import UsageError, WeightsError
+from localdiff.errors import ResourceError, UsageError, WeightsError
 from localdiff.hub import ModelSource, resolve
 from localdiff.hub import reference as references
-from localdiff.hub.problems import KINDS
+from localdiff.hub.problems import KINDS, explain
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub
 from tests.screens.processes import ROOT, environment
 
@@ -306,6 +308,24 @@ def test_a_download_that_stops_half_way_goes_on_later(client: Client, server: Hu
     server.repositories["owner/flaky"].truncated = False
     directory = Path(client.resolve("owner/flaky")["directory"])
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == files
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "hint"),
+    [
+        (errno.ENOSPC, "the disk is full", "free some space"),
+        (errno.EFBIG, "file too large", "raise the limit"),
+        (errno.EDQUOT, "disk quota exceeded", "raise the limit"),
+    ],
+)
+def test_no_room_for_a_download(code: int, message: str, hint: str, tmp_path: Path) -> None:
+    """A limit on files or users is not called a full disk, which would not be found."""
+    found = explain(OSError(code, os.strerror(code)), "owner/model", None, place=tmp_path)
+    assert isinstance(found, ResourceError)
+    assert found.message == f"{message}: `owner/model` does not fit into `{tmp_path}`"
+    assert found.hint == f"{hint}; finished files are kept"
+    found = explain(OSError(code, os.strerror(code)), "owner/model", None)
+    assert found is not None and found.hint == f"{hint}, or move the cache with `HF_HOME`; finished files are kept"
 
 
 def test_a_cache_that_cannot_be_written(server: Hub, tmp_path: Path) -> None:
