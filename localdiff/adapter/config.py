@@ -127,7 +127,7 @@ class AdapterConfig:
     @property
     def turns_experts(self) -> bool:
         """Whether the factors of fused experts are swapped, as in PEFT before 0.19.1."""
-        numbers = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", self.peft_version or "")
+        numbers = re.match(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?", self.peft_version or "")
         return numbers is not None and tuple(int(number or 0) for number in numbers.groups()) < (0, 19, 1)
 
 
@@ -156,7 +156,7 @@ class _Taker:
 
     def whole(self, key: str) -> int:
         value = self._data.get(key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= sys.float_info.max:
             raise self._wrong(key, "a whole number from 1")
         return value
 
@@ -186,8 +186,8 @@ class _Taker:
             raise self._wrong(key, "names with numbers above 0")
         for pattern in value:
             try:
-                re.compile(pattern)
-            except re.error:
+                re.compile(_form(pattern))
+            except (re.error, OverflowError, RecursionError):
                 raise self._wrong(key, "names or regular expressions") from None
         return value
 
@@ -198,4 +198,8 @@ class _Taker:
 
 def _means(pattern: str, name: str) -> bool:
     """PEFT's rule for `rank_pattern` and `alpha_pattern`."""
-    return re.match(rf"(.*\.)?({pattern})$", name) is not None
+    return re.match(_form(pattern), name) is not None
+
+
+def _form(pattern: str) -> str:
+    return rf"(.*\.)?({pattern})$"

@@ -21,7 +21,7 @@ from ..model.config import ModelConfig
 from .config import HINT, AdapterConfig
 from .keys import Factor, Key, parse, place, released_name
 from .save import FINGERPRINT, WEIGHTS_FILE
-from .targets import Side, Target, matches, targets
+from .targets import EXPERT_PARAMETERS, Side, Target, matches, targets
 
 _OTHER_BASE = "`--model` names the model that the adapter was trained on"
 _log = logging.getLogger(__name__)
@@ -100,12 +100,18 @@ class StoredAdapter:
             placed = place(key, found, self.config.parameters)
             if placed is None:
                 raise self._unknown(key)
-            pairs.setdefault(placed, {})[key.factor] = text
+            texts = pairs.setdefault(placed, {})
+            if key.factor in texts:
+                raise WeightsError(
+                    f"the adapter `{self.name}` holds `{texts[key.factor]}` and `{text}`, which are the same factor",
+                    "copy the adapter again",
+                )
+            texts[key.factor] = text
         if vision:
             _log.info("%s: skipped %d vision tensors (localdiff reads text only)", self.name, vision)
         if not pairs:
             raise WeightsError(f"the adapter `{self.name}` changes nothing in a text model", HINT)
-        self._check_names()
+        self._check_names(pairs)
         return {placed: self._factors(*placed, texts) for placed, texts in pairs.items()}
 
     def check_base(self, fingerprint: str, names: Iterable[str]) -> None:
@@ -167,17 +173,24 @@ class StoredAdapter:
             "it may be for another model; attention, MLP, experts, router and self-conditioning can be adapted",
         )
 
-    def _check_names(self) -> None:
-        """Checks that every name in the configuration has a tensor: nobody would notice that a trained one was lost."""
+    def _check_names(self, placed: Iterable[tuple[Side, Target]]) -> None:
+        """Checks that every name in the configuration has a tensor: nobody would notice that a trained one was lost.
+
+        Args:
+            placed: what has tensors; those of the vision tower have no place.
+        """
         if self.config.has_exceptions:  # "all-linear" is saved as all names, whatever was excluded
             return
         keys = [key for key in map(parse, self.tensors) if key is not None]
         for module in self.config.modules:
             if not any(matches(key.name, module) for key in keys):
                 raise self._without_tensors(module)
+        # Both parameters of fused experts are stored under one module.
+        experts = [released_name(*place) for place in placed if place[1].experts is not None]
         for parameter in self.config.parameters:
-            owner = parameter.rpartition(".")[0]
-            if not any(matches(key.name, owner) for key in keys):
+            owner, _, name = parameter.rpartition(".")
+            held = experts if name in EXPERT_PARAMETERS else [f"{key.name}.{name}" for key in keys]
+            if not any(matches(path, parameter) for path in held):
                 raise self._without_tensors(parameter)
 
     def _without_tensors(self, name: str) -> WeightsError:

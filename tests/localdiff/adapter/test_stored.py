@@ -135,6 +135,11 @@ def test_factors_take_the_type_of_the_activations(tmp_path: Path) -> None:
         ({"alpha_pattern": {"q_proj": 10**400}}, "`alpha_pattern` in"),
         ({"base_model_name_or_path": 5}, "`base_model_name_or_path` in .* is 5, not text"),
         ({"rank_pattern": {"[": 3}}, "`rank_pattern` in"),
+        ({"rank_pattern": {"(?i)q_proj": 3}}, "`rank_pattern` in .*, not names or regular expressions"),
+        ({"rank_pattern": {"q{99999999999999999999}": 3}}, "`rank_pattern` in"),
+        ({"rank_pattern": {"(" * 5000 + ")" * 5000: 3}}, "`rank_pattern` in"),
+        ({"r": 10**400, "lora_alpha": 1.5}, "`r` in .* is 1000"),
+        ({"r": 10**400, "use_rslora": True}, "`r` in .* is 1000"),
         ({"target_modules": {"q_proj": 1}}, "`target_modules` in"),
         ({"target_modules": ["q_proj", "c_attn"]}, "targets `c_attn`, and no tensor of the adapter is for it"),
         ({"r": 4}, r"have the shapes \[3, 32\] and \[32, 3\], where rank 4 .* is \[4, 32\] and \[32, 4\]"),
@@ -164,6 +169,8 @@ KEY = "base_model.model.model.decoder.layers.0.self_attn.q_proj.lora_A.weight"
         (lambda t: t.update({KEY.replace("self_attn.q_proj", "input_layernorm"): t[KEY]}), "cannot be adapted"),
         (lambda t: t.update({KEY.replace("layers.0.self_attn", "self_conditioning"): t[KEY]}), "self_conditioning"),
         (lambda t: t.update({"base_model.model.lm_head.lora_A.weight": t[KEY]}), "`model.lm_head`"),
+        (lambda t: t.update({KEY.removeprefix("base_model.model."): t[KEY]}), "which are the same factor"),
+        (lambda t: t.update({KEY.replace(".weight", ".default.weight"): -t[KEY]}), "which are the same factor"),
         (lambda t: t.clear(), "changes nothing"),
     ],
 )
@@ -175,6 +182,25 @@ def test_tensors_without_a_place_are_refused(
     with pytest.raises(WeightsError, match=message) as caught:
         load(tmp_path)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(("is_inner", "lost"), [(True, "gate_up_proj"), (False, "down_proj")])
+def test_tensors_of_one_parameter_of_experts_are_missed(tmp_path: Path, is_inner: bool, lost: str) -> None:
+    save(tmp_path, "experts.gate_up_proj", "experts.down_proj")
+
+    def lose(tensors: dict[str, Tensor]) -> None:
+        for name in [name for name in tensors if ("base_layer" in name) == is_inner]:
+            del tensors[name]
+
+    edit_tensors(tmp_path, lose)
+    with pytest.raises(WeightsError, match=f"targets `.*{lost}`, and no tensor of the adapter is for it"):
+        load(tmp_path)
+
+
+def test_no_version_of_peft_is_too_long_to_read(tmp_path: Path) -> None:
+    save(tmp_path, "experts.down_proj")
+    edit_config(tmp_path, peft_version="9" * 5000 + ".1")
+    load(tmp_path)
 
 
 def test_a_full_layer_has_no_values_to_adapt(tmp_path: Path) -> None:
