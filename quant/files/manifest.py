@@ -160,27 +160,31 @@ class Manifest:
                     "it was written by another version of localdiff",
                 )
             manifest = cls._from_json(content)
+            is_unchanged = manifest.to_text() == text
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise DamagedError(f"`{MANIFEST_FILE}` is damaged ({type(error).__name__}: {error})", _HINT) from error
-        if manifest.to_text() != text:
+        if not is_unchanged:
             raise DamagedError(f"`{MANIFEST_FILE}` is damaged (its checksum does not match)", _HINT)
         return manifest
 
     @classmethod
     def _from_json(cls, content: dict[str, Any]) -> Self:
         source, recipe = content["source"], content["recipe"]
-        rules = tuple(Rule(pattern=pattern, fate=fate) for pattern, fate in recipe["rules"])
-        return cls(
-            tool=content["tool"],
-            model=source["model"],
-            revision=source["revision"],
+        rules = tuple(Rule(pattern=_string(pattern), fate=fate) for pattern, fate in recipe["rules"])
+        manifest = cls(
+            tool=_string(content["tool"]),
+            model=None if source["model"] is None else _string(source["model"]),
+            revision=None if source["revision"] is None else _string(source["revision"]),
             sources={_file_name(name): FileEntry.from_json(entry) for name, entry in source["files"].items()},
-            recipe=Recipe(name=recipe["name"], rules=rules),
+            recipe=Recipe(name=_string(recipe["name"]), rules=rules),
             tensors={name: TensorEntry.from_json(entry) for name, entry in content["tensors"].items()},
-            dropped=tuple(content["dropped"]),
+            dropped=tuple(map(_string, content["dropped"])),
             shards={_file_name(name): ShardEntry.from_json(entry) for name, entry in content["shards"].items()},
             files={_file_name(name): FileEntry.from_json(entry) for name, entry in content["files"].items()},
         )
+        if missing := {entry.shard for entry in manifest.tensors.values()} - manifest.shards.keys():
+            raise ValueError(f"{min(missing)!r} is not among the shards")
+        return manifest
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -223,6 +227,12 @@ def _json(entries: Mapping[str, Any]) -> dict[str, Any]:
 
 def _text(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r:.60} is not text")
+    return value
 
 
 def _file_name(name: Any) -> str:

@@ -67,6 +67,8 @@ class SourceReader:
         last = tensor.shape[-1] if tensor.shape else 1
         self._skip(tensor.start + part.start * last * tensor.itemsize)
         buffer = self._read((part.stop - part.start) * last * tensor.itemsize)
+        if not buffer:  # an axis is empty
+            return torch.empty(part.stop - part.start, last, dtype=HEADER_DTYPES[tensor.dtype])
         return torch.frombuffer(buffer, dtype=HEADER_DTYPES[tensor.dtype]).view(-1, last)
 
     def sha256(self) -> str:

@@ -117,6 +117,8 @@ def _stored(name: str, entry: dict[str, Any], file: str, base: int) -> StoredTen
     if not all(isinstance(size, int) and size >= 0 for size in shape):
         raise ValueError(f"{shape=}")
     start, end = entry["data_offsets"]
+    if type(start) is not int or type(end) is not int:
+        raise ValueError(f"{start=}, {end=}")
     tensor = StoredTensor(name=name, dtype=entry["dtype"], shape=shape, file=file, start=base + start)
     if end - start != tensor.nbytes:
         raise ValueError(f"`{name}` has {end - start} bytes, its shape asks for {tensor.nbytes}")
@@ -205,11 +207,16 @@ def parse_index(content: bytes) -> tuple[list[str], dict[str, str]]:
     try:
         promised = json.loads(content.decode("utf-8"))["weight_map"]
         names = sorted(set(promised.values()))
-        if not names or any(not isinstance(name, str) or Path(name).name != name for name in names):
+        if not names or not all(map(_is_file_name, names)):
             raise ValueError("it names no files, or a path")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SourceError(f"`{INDEX_FILE}` is damaged ({type(error).__name__}: {error})", HINT) from error
     return names, promised
+
+
+def _is_file_name(name: object) -> bool:
+    """Whether it names a file beside the index, without characters that no system takes in a name."""
+    return isinstance(name, str) and Path(name).name == name and name.isprintable()
 
 
 class SourceStoppedError(Exception):

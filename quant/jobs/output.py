@@ -256,7 +256,7 @@ class Output:
             raise OutputError(
                 f"`{self.directory}` cannot be read: {error.strerror}", "choose a directory that you may write to"
             ) from error
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return "unreadable", {}
 
 
@@ -288,5 +288,5 @@ def _read_note(path: Path) -> Note | None:
     """A shard's note, or None where it is missing or invalid: then the shard is made again."""
     try:
         return Note.from_bytes(path.read_bytes())
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

@@ -84,7 +84,10 @@ def _shard_problem(directory: Path, name: str, entry: ShardEntry, manifest: Mani
     if path.stat().st_size != entry.nbytes:
         return f"`{name}` has {path.stat().st_size} bytes instead of {entry.nbytes}"
     members = {tensor: stored for tensor, stored in manifest.tensors.items() if stored.shard == name}
-    expected = {part for tensor, stored in members.items() for part in stored.parts(tensor)}
+    try:
+        expected = {part for tensor, stored in members.items() for part in stored.parts(tensor)}
+    except ValueError as error:
+        return f"`{name}` cannot hold what its manifest lists ({error})"
     try:
         with path.open("rb") as file:
             start = read_start(name, file.read)

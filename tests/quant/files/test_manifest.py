@@ -75,6 +75,14 @@ def signed(content: dict[str, Any]) -> str:
         (("files",), {"/etc/passwd": {"bytes": 1, "sha256": HASH}}),
         (("recipe", "rules"), [["*", "q2"]]),
         (("source",), None),
+        (("source", "model"), 5),
+        (("source", "revision"), ["main"]),
+        (("tool",), ["localdiff"]),
+        (("recipe", "name"), ["nf4"]),
+        (("recipe", "rules"), [[1, "keep"]]),
+        (("dropped",), [1]),
+        (("dropped",), ["a", 1]),
+        (("tensors", "b", "shard"), "elsewhere.safetensors"),
     ],
 )
 def test_impossible_values_are_refused_under_a_checksum_that_matches(keys: tuple[str, ...], value: Any) -> None:
@@ -86,6 +94,12 @@ def test_impossible_values_are_refused_under_a_checksum_that_matches(keys: tuple
     inner[keys[-1]] = value
     with pytest.raises(DamagedError, match=r"quant\.json"):
         Manifest.from_text(signed(content))
+
+
+def test_text_that_no_file_holds_is_refused() -> None:
+    content = json.loads(MANIFEST.to_text()) | {"tool": "\ud800"}
+    with pytest.raises(DamagedError, match=r"quant\.json` is damaged"):
+        Manifest.from_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
 def test_what_is_no_json_is_refused() -> None:

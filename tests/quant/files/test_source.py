@@ -110,12 +110,13 @@ def entry(start: int, end: int, **changes: Any) -> dict[str, Any]:
         header({"a": entry(0, 4, shape=[-4])}),
         header({"a": entry(0, 4, shape="4")}),
         header({"a": entry(0, 4, data_offsets=[4])}),
+        header({"a": entry(0, 4, data_offsets=[0.0, 4.0])}),
         header({"a": 7}),
         header([]),  # type: ignore[arg-type]
         b"\x04\0\0\0\0\0\0\0\xff\xff\xff\xff",
         (100_000).to_bytes(8, "little") + b"[" * 100_000,
     ],
-    ids=range(17),
+    ids=range(18),
 )
 def test_impossible_headers_are_named_errors(content: bytes) -> None:
     with pytest.raises(SourceError, match="bad.safetensors"):
@@ -148,7 +149,10 @@ def test_an_empty_directory_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "index",
-    ["{", "[]", '{"weight_map": {}}', '{"weight_map": {"a": "../x"}}', '{"weight_map": {"a": 1}}', "[" * 100_000],
+    [
+        *("{", "[]", '{"weight_map": {}}', '{"weight_map": {"a": "../x"}}', '{"weight_map": {"a": 1}}', "[" * 100_000),
+        *(r'{"weight_map": {"a": "x\u0000"}}', r'{"weight_map": {"a": "x\ud800"}}'),
+    ],
     ids=lambda index: index[:40],
 )
 def test_a_damaged_index_is_an_error(directory: Path, index: str) -> None:
@@ -172,6 +176,18 @@ def test_a_tensor_in_two_files_is_an_error(directory: Path) -> None:
     save_file(tensors, directory / name)
     with pytest.raises(SourceError, match="same name"):
         read_source(directory)
+
+
+def test_a_tensor_with_an_empty_axis_is_read(tmp_path: Path) -> None:
+    save_file({"a": torch.zeros(3, 0), "b": torch.ones(2)}, tmp_path / "model.safetensors")
+    (file,) = read_source(tmp_path)
+    with SourceReader(file, tmp_path / file.name) as reader:
+        found = {
+            tensor.name: [reader.rows(tensor, part) for part in row_slices(tensor.shape, tensor.itemsize)]
+            for tensor in file.tensors
+        }
+    assert [rows.shape for rows in found["a"]] == [(3, 0)]
+    assert torch.cat(found["b"]).flatten().tolist() == [1.0, 1.0]
 
 
 def test_described_tensors_have_sizes() -> None:

@@ -503,6 +503,40 @@ def test_a_manifest_over_its_error_limit_does_not_verify(source: Path, tmp_path:
     assert "0.13" in problems[0]
 
 
+def test_a_manifest_with_a_shape_that_its_codec_cannot_store_does_not_verify(source: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    finish(make_job(source, output))
+    manifest = read_manifest(output)
+    name = "model.decoder.layers.1.experts.down_proj"
+    tensors = dict(manifest.tensors) | {name: replace(manifest.tensors[name], shape=(2, 3))}
+    (output / "quant.json").write_text(replace(manifest, tensors=tensors).to_text())
+    (problem,) = [checked.problem for checked in verify(output) if checked.problem]
+    assert "cannot hold what its manifest lists (shape=[2, 3]" in problem
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b'{"shard": {"bytes": 1e999, "sha256": "%s", "source": "s"}}' % (b"0" * 64),
+        b'{"shard": {"bytes": 1, "sha256": "%s", "source": "s"}, "source": {"bytes": 1, "sha256": "%s"}, "tensors": []}'
+        % (b"0" * 64, b"0" * 64),
+        b"[" * 100_000,
+        b"{",
+    ],
+    ids=lambda damage: damage[:30].decode(),
+)
+def test_a_shard_with_a_damaged_note_is_made_again(source: Path, tmp_path: Path, damage: bytes) -> None:
+    job = make_job(source, tmp_path / "out")
+    for event in run(job):
+        if isinstance(event, ShardWritten):
+            break
+    note = tmp_path / "out.partial" / f"{SHARDS[0]}.json"
+    assert note.exists()
+    note.write_bytes(damage)
+    started = [event for event in finish(job) if isinstance(event, JobStarted)]
+    assert [event.finished for event in started] == [0]
+
+
 @pytest.mark.parametrize("part", ["model.decoder.norm.weight", "model.decoder.embed_tokens.weight.scales"])
 def test_a_shard_that_was_written_with_values_that_are_not_finite_does_not_verify(
     source: Path, tmp_path: Path, part: str
