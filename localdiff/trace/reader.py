@@ -22,6 +22,9 @@ from localdiff.trace.trace import Trace
 MAX_BYTES = 2_000_000_000
 """Largest file that is read; a trace is a few megabytes."""
 
+MAX_THREADS = 4096
+"""Of a CPU; a rerun starts as many."""
+
 _ID = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
@@ -113,6 +116,9 @@ def _header(line: bytes, name: str) -> Header:
         raise _damaged(name, 1, str(error)) from error
     if not 0 <= header.top_k <= 1024:
         raise _damaged(name, 1, f"top_k={header.top_k}")
+    threads = header.machine.threads
+    if threads is not None and not 1 <= threads <= MAX_THREADS:
+        raise _damaged(name, 1, f"threads={threads}")
     return header
 
 

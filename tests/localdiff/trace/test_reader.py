@@ -196,6 +196,12 @@ def test_unknown_versions_are_refused_before_anything_is_read(key: str, version:
     assert f"version {version!r}, and this program knows version 1" in message
 
 
+@pytest.mark.parametrize("threads", [0, -1, 100_000, 10**12])
+def test_a_number_of_threads_that_no_machine_has_is_refused(threads: int) -> None:
+    data = edited(1, lambda header: header["machine"].update(threads=threads))
+    assert refusal(data) == f"`t.jsonl` is damaged in line 1: threads={threads}"
+
+
 @pytest.mark.parametrize("data", [b"", b"\n", b"hello\n", b"\x00\xff\n", b"{}\n", b'{"trace":1}\n', b"no line end"])
 def test_what_is_no_trace_is_called_so(data: bytes) -> None:
     assert refusal(data) == "`t.jsonl` is not a trace"
