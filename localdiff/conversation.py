@@ -99,17 +99,18 @@ class Conversation:
         return self.engine.prompt_ids(as_messages(messages), options)
 
     def _with_own_ids(self, rendered: Sequence[int], messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        replies = [_own_ids(message) for message in messages if message.get("role") == "assistant"]
+        size = self.engine.model.config.vocab_size
+        replies = [_own_ids(message, size) for message in messages if message.get("role") == "assistant"]
         return with_own_ids(self.engine.tokenizer, rendered, replies)
 
 
-def _own_ids(message: Mapping[str, Any]) -> Sequence[int] | None:
-    """The ids that a message carries, which another model may have written."""
+def _own_ids(message: Mapping[str, Any], vocab_size: int) -> Sequence[int] | None:
+    """The ids that a message carries, or None where another model wrote them that has more ids than this one."""
     own = message.get(IDS)
     if own is None:
         return None
     if isinstance(own, Sequence) and all(type(token) is int and token >= 0 for token in own):
-        return own
+        return own if all(token < vocab_size for token in own) else None
     raise UsageError(
         f"`{IDS}` of a message should be a list of token ids",
         "give the `token_ids` of the `RunFinished` event, or leave it out",

@@ -148,10 +148,13 @@ def test_what_is_no_list_of_ids_is_refused(chat: Dialogue, ids: object) -> None:
         chat.conversation.prompt_ids([*chat.messages, {"role": "user", "content": "?"}], OPTIONS)
 
 
-def test_ids_beyond_the_vocabulary_do_no_harm(chat: Dialogue) -> None:
+@pytest.mark.parametrize("beyond", [10**7, 2**40])
+def test_ids_beyond_the_vocabulary_do_no_harm(chat: Dialogue, beyond: int) -> None:
+    """A tokenizer leaves them out of the text, which then looks the same."""
     chat.say("hi", "the model.")
-    asked = [*chat.messages[:-1], {**chat.messages[-1], "ids": [10**7]}, {"role": "user", "content": "?"}]
-    assert chat.conversation.prompt_ids(asked, OPTIONS) == chat.rendered(asked)
+    for ids in ([beyond], [*chat.messages[-1]["ids"], beyond]):
+        asked = [*chat.messages[:-1], {**chat.messages[-1], "ids": ids}, {"role": "user", "content": "?"}]
+        assert chat.conversation.prompt_ids(asked, OPTIONS) == chat.rendered(asked)
 
 
 def test_typed_markers_stay_text_wherever_the_ids_come_from(chat: Dialogue) -> None:
