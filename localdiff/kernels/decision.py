@@ -12,6 +12,7 @@ Shape letters: L canvas.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
 from typing import Final
@@ -38,8 +39,12 @@ _CHUNK = 32
 
 
 def bits_of(number: float) -> int:
-    """The bits of a number as fp32, as a signed integer."""
-    return int(struct.unpack("<i", struct.pack("<f", number))[0])
+    """The bits of a number as fp32, as a signed integer; one that fp32 cannot hold is infinite, as in torch."""
+    try:
+        packed = struct.pack("<f", number)
+    except OverflowError:
+        packed = struct.pack("<f", math.copysign(math.inf, number))
+    return int(struct.unpack("<i", packed)[0])
 
 
 def outcome_size(length: int) -> int:

@@ -58,6 +58,11 @@ def drafts(kind: str) -> list[torch.Tensor]:
     ]
 
 
+@pytest.mark.parametrize("number", [0.1, 1.0, 1e-50, 3.4028235677973366e38, 1e39, 1e300])
+def test_bits_are_those_of_torch(number: float) -> None:
+    assert decision.bits_of(number) == int(torch.tensor([number], dtype=torch.float32).view(torch.int32))
+
+
 @pytest.mark.parametrize("decide", WAYS)
 @pytest.mark.parametrize("rule", ["both", "stable", "confident", "never"])
 @pytest.mark.parametrize(("kind", "stability"), [("settles", 2), ("returns", 1), ("pads", 0)])

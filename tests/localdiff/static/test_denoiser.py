@@ -41,6 +41,7 @@ CPU = torch.device("cpu")
         {"stability": 2, "confidence": 4.0},
         {"confidence": 0.01},
         {"cap": 2},
+        {"entropy_bound": 1e39},
         {"alternatives": 3},
     ],
     ids=str,
