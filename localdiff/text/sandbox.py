@@ -17,7 +17,7 @@ from typing import Any, cast
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError, UndefinedError
 from jinja2.ext import Extension, loopcontrols
-from jinja2.filters import make_attrgetter
+from jinja2.filters import do_round, make_attrgetter
 from jinja2.parser import Parser
 from jinja2.runtime import Context, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -36,7 +36,8 @@ _FILTERS_WITHOUT_MEASURE = (
     "batch", "center", "format", "pprint", "slice", "sum", "urlize", "wordwrap", "xmlattr",
 )  # fmt: skip
 _METHODS_WITHOUT_MEASURE = frozenset(
-    ("center", "expandtabs", "format", "format_map", "ljust", "rjust", "translate", "zfill")
+    # Bytes, which `encode` and `to_bytes` make, are measured nowhere.
+    ("center", "encode", "expandtabs", "format", "format_map", "ljust", "rjust", "to_bytes", "translate", "zfill")
 )
 
 
@@ -77,6 +78,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         self.filters["indent"] = self._indent
         self.filters["join"] = self._join
         self.filters["replace"] = self._replace
+        self.filters["round"] = self._round
         self.filters["string"] = self._string
         self.filters["tojson"] = self._to_json
         self.globals["namespace"] = PublicNamespace
@@ -149,7 +151,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        without_measure = isinstance(obj, str) and attr in _METHODS_WITHOUT_MEASURE
+        without_measure = isinstance(obj, str | int) and attr in _METHODS_WITHOUT_MEASURE
         return not without_measure and super().is_safe_attribute(obj, attr, value)
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
@@ -165,7 +167,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def _check_integers(self, operator: str, left: int, right: int) -> None:
         size, other = left.bit_length(), right.bit_length()
-        bits = size * max(right, 1) if operator == "**" else size + other
+        self._check_bits(size * max(right, 1) if operator == "**" else size + other)
+
+    def _check_bits(self, bits: int) -> None:
         if bits > MAX_INTEGER_BITS:
             raise BudgetError(f"it computes a number of {bits:,} bits (at most {MAX_INTEGER_BITS:,})")
 
@@ -188,6 +192,10 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         self.charge(len(text) + text.count(before) * len(after))
         return text.replace(before, after, -1 if count is None else count)
 
+    def _round(self, value: Any, precision: int = 0, method: Any = "common") -> Any:
+        self._check_bits(4 * abs(precision))  # a power of ten
+        return do_round(value, precision, method)
+
     def _indent(self, value: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
         text, margin_length = self._string(value), width if isinstance(width, int) else len(width)
         self.charge(len(text) + (text.count("\n") + 1) * margin_length)
@@ -206,8 +214,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     ) -> str:
         if isinstance(value, Undefined):
             raise UndefinedError("tojson is given a value that is not defined")
-        margin = indent if isinstance(indent, int) else _length(indent)
-        self.charge(_measure(value) * (1 + max(margin, 0)))
+        margin = max(indent, 0) if isinstance(indent, int) else _length(indent)
+        margin += sum(max(_length(separator) - 1, 0) for separator in separators or ())
+        self.charge(_measure(value) * (1 + margin))
         text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys)
         if not ensure_ascii:
             return text
