@@ -3,8 +3,9 @@
 Knows jinja2 and one budget; knows nothing about chats. Jinja's immutable sandbox keeps a template from
 Python's insides and from changing what it was given, but not from ten nested loops or from a text that
 doubles sixty times. Here every iteration of a loop and every call of a macro is charged, and so is every text or
-list that an operator, a capture, a filter or a method makes, before it is made. The few filters and methods
-whose result cannot be measured beforehand are missing. A clock, read at every charge, bounds the rest.
+list that an operator, a capture, a filter or a method makes: before it is made, or right after where it is a copy
+that cannot be much longer. The few filters and methods whose result may be, and cannot be measured beforehand, are
+missing. A clock, read at every charge, bounds the rest.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from typing import Any, cast
 
 from jinja2 import nodes
@@ -34,6 +36,10 @@ MAX_INTEGER_BITS = 4096
 
 _FILTERS_WITHOUT_MEASURE = (
     "batch", "center", "format", "pprint", "slice", "sum", "urlize", "wordwrap", "xmlattr",
+)  # fmt: skip
+_FILTERS_THAT_COPY = (
+    "capitalize", "dictsort", "e", "escape", "forceescape", "groupby", "list", "lower", "reverse", "safe", "sort",
+    "striptags", "title", "trim", "truncate", "upper", "urlencode",
 )  # fmt: skip
 _METHODS_WITHOUT_MEASURE = frozenset(
     # Bytes, which `encode` and `to_bytes` make, are measured nowhere.
@@ -74,6 +80,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         self.concat = self.join  # type: ignore[method-assign]
         for name in _FILTERS_WITHOUT_MEASURE:
             del self.filters[name]
+        for name in _FILTERS_THAT_COPY:
+            self.filters[name] = self._charged(self.filters[name])
         del self.globals["lipsum"]
         self.filters["indent"] = self._indent
         self.filters["join"] = self._join
@@ -125,6 +133,11 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             raise BudgetError(f"it makes a text of {size:,} characters (at most {self.max_characters:,})")
         self._pay(max(size, 0) // CHARACTERS_PER_STEP)
 
+    def copied(self, value: Any) -> Any:
+        """Charges what a filter, a method or a slice made, which is not much longer than what it was made from."""
+        self.charge(_length(value))
+        return value
+
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if operator == "%" and isinstance(left, str):
             raise SecurityError("formatting with % is not available in a chat template")
@@ -144,7 +157,10 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
                 return __self._replace(subject, *args, **kwargs)
             if __obj.__name__ == "join" and len(args) == 1:
                 return __self._join(args[0], subject)
-        return super().call(__context, __obj, *args, **kwargs)
+        result = super().call(__context, __obj, *args, **kwargs)
+        if isinstance(subject, str) or getattr(__obj, "__name__", None) == "copy":
+            return result if result is subject else __self.copied(result)
+        return result
 
     def wrap_str_format(self, value: Any) -> None:
         """Nothing to wrap: `is_safe_attribute` rejects the formatting methods."""
@@ -172,6 +188,14 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def _check_bits(self, bits: int) -> None:
         if bits > MAX_INTEGER_BITS:
             raise BudgetError(f"it computes a number of {bits:,} bits (at most {MAX_INTEGER_BITS:,})")
+
+    def _charged(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(make)
+        def charged(*args: Any, **kwargs: Any) -> Any:
+            made = make(*args, **kwargs)
+            return made if any(made is given for given in args) else self.copied(made)
+
+        return charged
 
     def _finalize(self, value: Any) -> Any:
         if isinstance(value, list | tuple | dict):
@@ -250,7 +274,7 @@ class GenerationTag(Extension):
 
 
 class _Meter(NodeTransformer):
-    """Puts a `tick` into the body of every loop and macro, and sends `~` through `join`."""
+    """Puts a `tick` into the body of every loop and macro, and sends `~` through `join`, slices through `copied`."""
 
     def __init__(self, environment: BoundedEnvironment) -> None:
         self._environment = environment
@@ -269,9 +293,15 @@ class _Meter(NodeTransformer):
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         self.generic_visit(node)
-        function = nodes.EnvironmentAttribute("join", lineno=node.lineno)
-        parts: list[nodes.Expr] = [nodes.List(node.nodes, lineno=node.lineno)]
-        call = nodes.Call(function, parts, [], None, None, lineno=node.lineno)
+        return self._call("join", nodes.List(node.nodes, lineno=node.lineno))
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
+        self.generic_visit(node)
+        return self._call("copied", node) if isinstance(node.arg, nodes.Slice) else node
+
+    def _call(self, method: str, value: nodes.Expr) -> nodes.Node:
+        function = nodes.EnvironmentAttribute(method, lineno=value.lineno)
+        call = nodes.Call(function, [value], [], None, None, lineno=value.lineno)
         return call.set_environment(self._environment)
 
 

@@ -114,6 +114,31 @@ def test_time_is_bounded_too() -> None:
         template.render()
 
 
+@pytest.mark.parametrize(
+    "copy",
+    [
+        *("text.lower()", "text.split('x')", "text[1:]", "text[::-1]", "text | upper", "text | trim('x ')"),
+        *("text | safe", "[text] | map('upper') | list", "items | list", "items[1:]", "items.copy()"),
+    ],
+)
+def test_copies_that_pile_up_are_stopped(copy: str) -> None:
+    once = f"{{% set n.all = [n.all, {copy}] %}}"
+    source = f"{{% set n = namespace(all=[]) %}}{{% for i in range(2000) %}}{once}{{% endfor %}}"
+    environment = BoundedEnvironment()
+    template = environment.from_string(source)
+    environment.refill(0)
+    environment._steps_left = 100_000  # the same limit, sooner
+    with pytest.raises(BudgetError, match="steps"):
+        template.render(text="  " + "Xx" * 10_000, items=list(range(20_000)))
+
+
+def test_what_is_given_back_unchanged_costs_nothing() -> None:
+    environment = BoundedEnvironment()
+    template = environment.from_string("{% for i in range(999) %}{% set x = (text | trim).strip() %}{% endfor %}")
+    environment._steps_left = 1000
+    template.render(text="x" * 1_000_000)
+
+
 def test_each_rendering_has_its_own_budget() -> None:
     environment = BoundedEnvironment()
     template = environment.from_string("{% for i in range(999) %}x{% endfor %}")
@@ -160,6 +185,10 @@ HONEST = {
     "generation": "{% set a = 1 %}{% generation %}{% set a = 2 %}{{ a }}{% endgeneration %}{{ a }}",
     "blocks": "  {% if true %}\n  yes\n  {% endif %}\n  {#- gone -#}\n end",
     "methods": "{{ ' a '.strip() }}{{ 'a,b'.split(',') }}{{ 'x'.startswith('x') }}{{ {'k': 1}.items() | list }}",
+    "slices": "{{ items[1:] }} {{ 'abc'[::-1] }} {{ 'abc'[:2] | upper }} {{ [3, 1] | sort | first }} {{ 'a' | safe }}",
+    "filters": "{{ ' a b ' | trim | title }} {{ items | groupby('n') | length }} {{ 'a<' | e }} {{ (1, 2) | list }}"
+    "{% filter upper %}x{% endfilter %} {{ ['a', 'b'] | map('upper') | list }} {{ 'abc' | reverse }}"
+    "{{ 'long text' | truncate(6) }} {{ {'a': 1}.copy() }}",
     "tests": "{{ missing is defined }} {{ none is none }} {{ {} is mapping }} {{ 'x' is string }} {{ [] is sequence }}",
     "dictsort": "{% for k, v in {'b': 1, 'A': 2} | dictsort %}{{ k }}{{ v }}{% endfor %}",
 }  # fmt: skip
