@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import cast
+from typing import cast, get_args
 
 import torch
 
+from ..diffusion.stopping import StopRule
 from ..errors import ArgumentError, UsageError, kind_of
 from ..options import GenerateOptions
 
@@ -63,6 +64,16 @@ def positive(name: str, value: object) -> int:
             f"{{{name}}} must be a whole number >= 1", "`max_memory` counts bytes, `context` tokens", **{name: value}
         )
     return value
+
+
+def check_rule(stop_rule: object) -> None:
+    """Refuses what is no rule for the end of a block.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if stop_rule not in get_args(StopRule):
+        raise ArgumentError(f"{{stop_rule}} must be one of {', '.join(get_args(StopRule))}", stop_rule=stop_rule)
 
 
 def checked_run(options: object, cancel: object) -> tuple[GenerateOptions, threading.Event]:

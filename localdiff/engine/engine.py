@@ -31,7 +31,7 @@ from ..text.detok import ReplyDecoder
 from ..text.prompt import Prompt, prompt_ids
 from ..text.template import ChatTemplate
 from ..text.tokenizer import Tokenizer
-from .arguments import checked_run
+from .arguments import check_rule, checked_run
 from .context import Context
 from .draft import draft_block
 from .generation import Generation, end_ids_of
@@ -156,6 +156,7 @@ class Engine:
                 or another run that began on `context` before this one was over.
         """
         options, cancel = checked_run(options, cancel)
+        check_rule(stop_rule)
         # 1. The prompt becomes tokens.
         run = self._start(prompt, options, noise, stop_rule, context)
         runs = run.context.runs

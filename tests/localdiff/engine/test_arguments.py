@@ -30,6 +30,12 @@ def test_an_argument_of_another_kind_is_refused(tmp_path: Path, given: dict[str,
         list(Conversation(engine).answer([{"role": "user", "content": "hi"}], **given))
 
 
+def test_a_rule_that_is_none_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
+    words = "^stop_rule='soon' must be one of both, stable, confident, never$"
+    with pytest.raises(UsageError, match=words):
+        next(tiny.engine(tmp_path).generate("hi", stop_rule="soon"))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
