@@ -54,8 +54,14 @@ class Skeleton:
             WeightsError: the checkpoint is incomplete, or another model's.
         """
         config = ModelConfig.from_dict(weights.checkpoint.config())
-        with torch.device("meta"):
-            network = DiffusionGemma(config)
+        try:
+            with torch.device("meta"):
+                network = DiffusionGemma(config)
+        except RuntimeError as error:
+            raise WeightsError(
+                "config.json: the sizes describe weights that no memory holds",
+                "use the `config.json` that was published with the weights",
+            ) from error
         accounting = account(network, weights.shapes)
         if skipped := accounting.skipped():
             _log.info("%s: %s", weights.checkpoint.directory, skipped)

@@ -22,6 +22,9 @@ _KINDS: dict[str, LayerKind] = {"sliding_attention": "sliding", "full_attention"
 _FINAL_LOGIT_SOFTCAP = 30.0
 _HINT = "use the `config.json` that was published with the weights"
 
+_MAX_SIZE = 2**31 - 1
+"""Of anything that is counted; with larger sizes the arithmetic of tensors fails."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RopeConfig:
@@ -152,6 +155,8 @@ class _Keys:
         value = self.require(key)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise WeightsError(f"{self._where}: {key}={value!r} must be a whole number >= {least}", _HINT)
+        if value > _MAX_SIZE:
+            raise WeightsError(f"{self._where}: {key} must be at most {_MAX_SIZE}", _HINT)
         return value
 
     def positive(self, key: str) -> int:
@@ -231,8 +236,11 @@ def _rope(text: _Keys, name: str) -> RopeConfig:
     rope_type = rope.require("rope_type")
     if rope_type not in ("default", "proportional"):
         raise WeightsError(f"rope_parameters.{name}: rope_type={rope_type!r} is not a form of this model", _HINT)
+    fraction = rope.number("partial_rotary_factor", 1.0)
+    if fraction > 1:
+        raise WeightsError(f"rope_parameters.{name}: partial_rotary_factor={fraction!r} must be at most 1", _HINT)
     return RopeConfig(
         theta=rope.number("rope_theta"),
-        rotary_fraction=rope.number("partial_rotary_factor", 1.0),
+        rotary_fraction=fraction,
         proportional=rope_type == "proportional",
     )

@@ -232,3 +232,10 @@ def test_mapped_weights_take_no_memory(written: Path) -> None:
 
 def load_demand(directory: Path, dtype: torch.dtype) -> Demand:
     return Skeleton.of(open_weights(directory), CPU, dtype).demand(64)
+
+
+def test_sizes_whose_product_is_beyond_any_memory_are_refused(edited: Callable[..., Path]) -> None:
+    directory = edited(
+        config=lambda entries: entries["text_config"].update(vocab_size=2**31 - 1, hidden_size=2**31 - 1)
+    )
+    assert "weights that no memory holds" in refusal(directory).message

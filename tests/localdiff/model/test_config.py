@@ -105,6 +105,19 @@ def test_a_size_must_be_a_whole_number_above_zero(key: str, value: object) -> No
     assert f"{key}={value!r} must be a whole number >= 1" in refusal(tiny.config_json(**{key: value})).message
 
 
+@pytest.mark.parametrize("key", [*SHAPES, "max_position_embeddings", "pad_token_id"])
+@pytest.mark.parametrize("value", [2**31, 10**400])
+def test_a_size_that_no_tensor_has_is_refused(key: str, value: int) -> None:
+    assert f"{key} must be at most {2**31 - 1}" in refusal(tiny.config_json(**{key: value})).message
+
+
+@pytest.mark.parametrize("value", [1.001, 2**31, 1e308])
+def test_no_more_than_all_of_a_head_is_rotated(value: float) -> None:
+    config = copy.deepcopy(tiny.config_json())
+    config["text_config"]["rope_parameters"]["full_attention"]["partial_rotary_factor"] = value
+    assert f"partial_rotary_factor={float(value)!r} must be at most 1" in refusal(config).message
+
+
 WRONG = (None, True, -1, 0.5, math.nan, 10**400, "x", [], [1], {}, {"0": 1})
 """What no key of the file takes, or few of them."""
 
