@@ -163,7 +163,7 @@ class Engine:
         try:
             for event in chain((run.started,), self._answer(run, cancel)):
                 yield event
-                if run.context.runs != runs:
+                if run.context.runs != runs and not isinstance(event, RunFinished):
                     raise UsageError(
                         "another run began on this context before this one was over",
                         "finish a run, or close its iterator, before the next one on the same conversation",

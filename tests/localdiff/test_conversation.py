@@ -164,6 +164,17 @@ def test_typed_markers_stay_text_wherever_the_ids_come_from(chat: Dialogue) -> N
     assert chat.conversation.ids.count(turn_open) == 4
 
 
+def test_the_next_turn_may_begin_as_soon_as_one_is_over(chat: Dialogue) -> None:
+    """In the body of the loop that is told so."""
+    events = []
+    for event in chat.conversation.answer([{"role": "user", "content": "hi"}], OPTIONS):
+        events.append(event)
+        if isinstance(event, RunFinished):
+            chat.say("and then?", "yes.")
+    assert isinstance(events[-1], RunFinished)
+    hold(chat)
+
+
 def test_undo_and_retry_go_back_to_exactly_there(chat: Dialogue) -> None:
     for number in range(3):
         chat.say(f"the user {number}", LONG)
