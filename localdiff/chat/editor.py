@@ -15,6 +15,7 @@ from shutil import which
 
 from localdiff.chat.files import split_words
 from localdiff.errors import UsageError
+from localdiff.utf8 import decoded
 
 _FALLBACKS = ("notepad",) if sys.platform == "win32" else ("editor", "nano", "vi")
 
@@ -23,25 +24,45 @@ def edit_text(text: str) -> str:
     """The text as edited, without the line end that editors add.
 
     Raises:
-        UsageError: there is no editor, or it left with an error.
+        UsageError: there is no editor, it left with an error, or what it saved is not UTF-8.
     """
     command, variable = _command()
-    with tempfile.TemporaryDirectory(prefix="localdiff-") as directory:  # private to its owner
-        path = Path(directory) / "message.md"
-        path.write_text(text + "\n", encoding="utf-8", errors="replace")
-        # Ctrl-C belongs to the editor while it runs; a handler, unlike `SIG_IGN`, is not inherited.
-        before = signal.signal(signal.SIGINT, lambda *_: None)
-        try:
-            code = subprocess.call([*command, str(path)], stdin=_keys(), stdout=_screen())
-        except OSError as error:
-            raise UsageError(
-                f"the editor `{command[0]}` cannot be started: {error.strerror}", f"set `{variable}` to the one to use"
-            ) from error
-        finally:
-            signal.signal(signal.SIGINT, before)
-        if code:
-            raise UsageError(f"the editor `{command[0]}` exited with status {code}", "nothing was changed")
-        return path.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
+    try:
+        with tempfile.TemporaryDirectory(prefix="localdiff-") as directory:  # private to its owner
+            path = Path(directory) / "message.md"
+            path.write_text(text + "\n", encoding="utf-8", errors="replace")
+            _edit(path, command, variable)
+            return _text(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"the editor's file cannot be used: {error.strerror}", "nothing was changed") from error
+
+
+def _edit(path: Path, command: list[str], variable: str) -> None:
+    # Ctrl-C belongs to the editor while it runs; a handler, unlike `SIG_IGN`, is not inherited.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        code = subprocess.call([*command, str(path)], stdin=_keys(), stdout=_screen())
+    except OSError as error:
+        raise UsageError(
+            f"the editor `{command[0]}` cannot be started: {error.strerror}", f"set `{variable}` to the one to use"
+        ) from error
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if code:
+        raise UsageError(f"the editor `{command[0]}` exited with status {code}", "nothing was changed")
+
+
+def _text(data: bytes) -> str:
+    """What the editor saved; if that is not UTF-8, it is kept in a file, for it may have taken long to write."""
+    try:
+        text = decoded(data, "what the editor saved", "")
+    except UsageError as error:
+        descriptor, name = tempfile.mkstemp(prefix="localdiff-", suffix=".md")  # private to its owner
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        error.hint = f"nothing was changed; it is kept in `{name}`, and `iconv` converts other encodings"
+        raise
+    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
 
 
 def _keys() -> int | None:

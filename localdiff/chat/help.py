@@ -11,7 +11,7 @@ from localdiff.ui.output import BOLD, Stream
 SENDING = ("Enter", 'sends. Alt-Enter or Ctrl-J: a new line; """ … """: several lines')
 SENDING_LINES = ("Enter", "a new line; sends a command. Alt-Enter: sends the message")
 KEYS = (
-    ("Ctrl-C", "stops the reply, clears the line; twice quickly: leaves"),
+    ("Ctrl-C", "clears the line, stops the reply; again, before it stops: leaves"),
     ("Ctrl-D", "leaves, on an empty line. Ctrl-G: the line in your editor"),
     ("Tab", "completes. Up and Ctrl-R: what was typed before"),
     ("//", "at the beginning of a line sends one /"),

@@ -43,7 +43,7 @@ class RecordOptions:
             raise UsageError("`--gold` is kept in a trace, and none is recorded", "add `--record FILE`")
         if self.file is not None and str(self.file) == "-":
             raise UsageError(
-                "`--record` takes the name of a file", "`--events -` writes events to stdout, without a header"
+                "`--record` takes the name of a file", "`localdiff run --events -` writes events to stdout instead"
             )
 
 

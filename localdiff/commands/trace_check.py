@@ -114,10 +114,14 @@ def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLi
         return INTERRUPTED
     difference = first_difference(recorded, events)
     if difference is not None:
+        machine = trace.header.machine
+        others = "other devices and versions round differently"
+        if any(message.role == "assistant" for message in trace.header.messages):
+            others += ", and so does a chat, which reads its context in pieces"
         raise TraceError(
             f"running it again gave another result: {printable(difference)}",
-            f"it was recorded on {trace.header.machine.device}, {printable(trace.header.machine.hardware)}, with torch "
-            f"{printable(trace.header.machine.torch)}; other devices and versions round differently",
+            f"it was recorded on {machine.device}, {printable(machine.hardware)}, with torch "
+            f"{printable(machine.torch)}; {others}",
         )
     until = ", up to where the run was stopped," if was_stopped else ""
     output.stdout.write(f"run again on {identity.device}: every value of {len(recorded)} events{until} is the same\n")

@@ -43,6 +43,7 @@ from quant.jobs.run import run
 from quant.planning.plan import describe_plan, make_plan
 from quant.recipe import Recipe
 
+TOKENIZER = "tokenizer.json"
 CONTINUE = "Run the same command to continue.\n"
 """What is said when a job ends before its time."""
 
@@ -83,6 +84,8 @@ class Quantization:
             damaged=damaged,
         )
         self._show(prospect.sheet())
+        if TOKENIZER not in origin.texts:
+            self._output.warning(f"there is no `{TOKENIZER}`, and without one the result cannot be run")
         if self._request.dry_run:
             return 0
         # 4. disks, and 5. the question
@@ -141,7 +144,7 @@ class Quantization:
                 "another `--output` makes a second one, `--force` rebuilds it",
             )
         self._output.stderr.write(
-            f"Already here and intact: nothing was made. Run it: {run_command(self._target)}\n`--force` rebuilds it.\n"
+            f"Already here and intact: nothing was made. {self._run_it()}\n`--force` rebuilds it.\n"
         )
         self._output.stdout.write_path(self._target)
         return 0
@@ -252,8 +255,13 @@ class Quantization:
                 f"The published weights ({size}) stay in the Hub's cache; "
                 f"`hf cache rm model/{origin.model}` deletes them."
             )
-        lines.append(f"{shown_size(finished.nbytes)}, verified. Run it: {run_command(self._target)}")
+        lines.append(f"{shown_size(finished.nbytes)}, verified. {self._run_it()}")
         self._output.stderr.write("\n".join(lines) + "\n")
+
+    def _run_it(self) -> str:
+        """How to run the result, and what it lacks before that: a fine-tune may have been saved without a tokenizer."""
+        lacks = "" if (self._target / TOKENIZER).is_file() else f"Copy a `{TOKENIZER}` into it first. "
+        return f"{lacks}Run it: {run_command(self._target)}"
 
 
 def run_command(directory: Path) -> str:

@@ -293,6 +293,7 @@ def test_an_edited_message_is_sent_in_place_of_the_last(room: Room, monkeypatch:
         ("/nowhere/ed", "error: the editor `/nowhere/ed` cannot be started: No such file or directory"),
         ("'", "error: `EDITOR='` is not a command"),
         ("truncate -s 0", "Nothing was changed."),
+        ("rm", "error: the editor's file cannot be used: No such file or directory\nhint: nothing was changed"),
     ],
 )
 def test_editors_that_change_nothing(room: Room, monkeypatch: pytest.MonkeyPatch, editor: str, words: str) -> None:
@@ -300,6 +301,27 @@ def test_editors_that_change_nothing(room: Room, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("EDITOR", editor)
     assert f">>> /edit\n{words}\n" in room("Hi", "/edit")
     assert room.asked == [["Hi"]]
+
+
+def test_what_an_editor_saved_in_another_encoding_is_not_sent_and_not_lost(
+    room: Room, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", r"sed -i 's/Hi/caf\xe9/'")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    printed = room("Hi", "/edit")
+    (kept,) = tmp_path.glob("localdiff-*")
+    assert "error: what the editor saved is not text: byte 3 is not UTF-8\nhint: nothing was changed; " in printed
+    assert f"it is kept in `{kept}`, and `iconv` converts other encodings\n" in printed
+    assert (kept.read_bytes(), mode(kept)) == (b"caf\xe9\n", 0o600)
+    assert room.asked == [["Hi"]]
+
+
+def test_what_an_editor_of_windows_adds_is_not_sent(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", r"sed -i 's/Hi/\xef\xbb\xbfHo\r/'")
+    room("Hi", "/edit")
+    assert room.asked == [["Hi"], ["Ho"]]
 
 
 def test_the_variable_that_named_the_editor_is_the_one_to_set(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,18 @@ def test_from_published_weights_to_a_verified_model(cli: Cli, source: Path, outp
     assert lines[-1].endswith('verified. Run it: localdiff run "Why is the sky blue?"')
 
 
+def test_without_a_tokenizer_it_says_what_is_missing_before_the_result_can_be_run(
+    cli: Cli, source: Path, output: Path
+) -> None:
+    (source / "tokenizer.json").unlink()
+    first, again = (cli("quantize", str(source), "--yes", stdin=b"") for _ in range(2))
+    assert "warning: there is no `tokenizer.json`, and without one the result cannot be run\n" in first.stderr
+    for result in (first, again):
+        assert ". Copy a `tokenizer.json` into it first. Run it: localdiff run " in result.stderr
+    (output / "tokenizer.json").write_text("{}")
+    assert "nothing was made. Run it: localdiff run " in cli("quantize", str(source), "--yes", stdin=b"").stderr
+
+
 def test_a_dry_run_shows_the_plan_on_stdout_and_writes_nothing(
     cli: Cli, source: Path, output: Path, tmp_path: Path
 ) -> None:
@@ -91,8 +103,10 @@ def test_what_is_looked_at_is_no_longer_shown_above_the_plan(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     result = cli("quantize", str(source), "--dry-run", stdin=b"", terminals="stderr")
-    assert result.stderr.startswith("\rlooking at ")
-    assert result.stderr.endswith(" \r"), "the line is blank again"
+    *_, shown, blank, end = result.stderr.split("\r")
+    assert shown.startswith("looking at ")
+    assert blank.strip("\b") == " " * len(blank.strip("\b")) != "", "the line is blank again"
+    assert end == ""
 
 
 def test_where_nobody_can_answer_it_wants_the_word_in_advance(cli: Cli, source: Path, output: Path) -> None:

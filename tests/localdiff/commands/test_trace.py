@@ -18,7 +18,7 @@ from localdiff.errors import LocaldiffError, ResourceError, TraceError, UsageErr
 from localdiff.events import BlockCommitted, DenoiseStep, Event
 from localdiff.identity import ModelIdentity
 from localdiff.options import GenerateOptions
-from localdiff.trace.header import Header
+from localdiff.trace.header import Header, Message
 from localdiff.trace.reader import read_trace
 from localdiff.ui.output import Output, Stream
 from quant.errors import RecipeError
@@ -118,6 +118,18 @@ def test_rerun_names_the_first_difference(file: Path, streams: Output) -> None:
     with pytest.raises(TraceError, match="block 1, step 2: `temperature` is 0.78") as caught:
         trace_check.trace_check(request, streams, load=Rerun(IDENTITY, change=True))
     assert "a made-up machine" in str(caught.value.hint)
+    assert str(caught.value.hint).endswith("; other devices and versions round differently")
+
+
+def test_a_later_reply_of_a_chat_may_differ_on_the_same_machine(file: Path, streams: Output) -> None:
+    messages = (Message(role="user", content="Hi"), Message(role="assistant", content="Hello."))
+    plain = dataclasses.replace(HEADER.model, weights=None, tokenizer=None)
+    header = dataclasses.replace(HEADER, model=plain, messages=messages)
+    file.write_bytes(record(condensing(), header, pieces=word_pieces()))
+    request = trace_check.CheckRequest(file=str(file), rerun=True)
+    with pytest.raises(TraceError) as caught:
+        trace_check.trace_check(request, streams, load=Rerun(IDENTITY, change=True))
+    assert str(caught.value.hint).endswith(", and so does a chat, which reads its context in pieces")
 
 
 def test_rerun_of_a_run_that_was_stopped(file: Path, streams: Output) -> None:
