@@ -6,11 +6,11 @@ model does with it. `None` means "as the model's `generation_config.json` says".
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from localdiff.errors import ArgumentError, UsageError
+from localdiff.sizes import is_finite
 
 NoiseKind: TypeAlias = Literal["seeded", "reference"]
 
@@ -118,7 +118,7 @@ class GenerateOptions:
             return
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise _bad(name, value, "a number")
-        if not abs(value) <= sys.float_info.max:  # a whole number may be larger than any float
+        if not is_finite(value):
             raise _bad(name, value, "a finite number")
         if above is not None and not value > above:
             raise _bad(name, value, f"> {above}")

@@ -1,13 +1,19 @@
-"""Amounts as people type and read them: memory sizes, and numbers of things. A GB is 10⁹ bytes, here and everywhere."""
+"""Amounts as people type and read them: numbers, memory sizes, counts. A GB is 10⁹ bytes, here and everywhere."""
 
 from __future__ import annotations
 
 import re
+import sys
 
 from localdiff.errors import UsageError
 
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*([KMGT]i?B)", re.IGNORECASE)
+
+
+def is_finite(number: float) -> bool:
+    """Whether a float can hold a number; `math.isfinite` raises for a whole number that is larger than any float."""
+    return abs(number) <= sys.float_info.max
 
 
 def parse_size(text: str, option: str) -> int:

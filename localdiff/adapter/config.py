@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from ..errors import WeightsError
+from ..sizes import is_finite
 
 CONFIG_FILE = "adapter_config.json"
 
@@ -156,13 +156,13 @@ class _Taker:
 
     def whole(self, key: str) -> int:
         value = self._data.get(key)
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= sys.float_info.max:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1 or not is_finite(value):
             raise self._wrong(key, "a whole number from 1")
         return value
 
     def number(self, key: str) -> float:
         value = self._data.get(key)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= sys.float_info.max:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not is_finite(value):
             raise self._wrong(key, "a number")
         return value
 
@@ -181,7 +181,7 @@ class _Taker:
     def pattern(self, key: str, kind: Any) -> dict[str, Any]:
         value = self._data.get(key) or {}
         if not isinstance(value, dict) or not all(
-            isinstance(number, kind) and 0 < number <= sys.float_info.max for number in value.values()
+            isinstance(number, kind) and number > 0 and is_finite(number) for number in value.values()
         ):
             raise self._wrong(key, "names with numbers above 0")
         for pattern in value:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ArgumentError, UsageError, WeightsError
 from ..options import MAX_STEPS, MAX_TEMPERATURE, MIN_TEMPERATURE, GenerateOptions
+from ..sizes import is_finite
 
 # What the reference falls back to where a checkpoint says nothing (`_get_default_generation_params` in transformers).
 REFERENCE_MAX_STEPS = 48
@@ -131,7 +131,7 @@ def _number(config: Mapping[str, Any], key: str) -> float | None:
     value = config.get(key)
     if value is None:
         return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= sys.float_info.max:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not is_finite(value):
         raise _broken(f"{key}={value!r} must be a finite number")
     return value
 

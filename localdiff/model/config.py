@@ -7,12 +7,12 @@ names it, because a default would silently load another model's architecture.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ..errors import WeightsError
+from ..sizes import is_finite
 
 LayerKind: TypeAlias = Literal["sliding", "full"]
 
@@ -164,7 +164,7 @@ class _Keys:
 
     def number(self, key: str, default: float | None = None) -> float:
         value = self.require(key) if default is None else self.get(key, default)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= sys.float_info.max:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0 or not is_finite(value):
             raise WeightsError(f"{self._where}: {key}={value!r} must be a finite number > 0", _HINT)
         return float(value)
 

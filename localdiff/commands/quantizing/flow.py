@@ -30,6 +30,7 @@ from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.reference import WORKERS
 from localdiff.sizes import shown_size
+from localdiff.trace.hashing import TOKENIZER
 from localdiff.ui.output import Output, printable, shell_word
 from localdiff.ui.progress import board
 from localdiff.ui.rate import shown_time
@@ -43,7 +44,6 @@ from quant.jobs.run import run
 from quant.planning.plan import describe_plan, make_plan
 from quant.recipe import Recipe
 
-TOKENIZER = "tokenizer.json"
 CONTINUE = "Run the same command to continue.\n"
 """What is said when a job ends before its time."""
 

@@ -201,6 +201,7 @@ def test_no_version_of_peft_is_too_long_to_read(tmp_path: Path) -> None:
     save(tmp_path, "experts.down_proj")
     edit_config(tmp_path, peft_version="9" * 5000 + ".1")
     load(tmp_path)
+    assert not open_adapter(str(tmp_path)).config.turns_experts
 
 
 def test_a_full_layer_has_no_values_to_adapt(tmp_path: Path) -> None:
