@@ -68,6 +68,10 @@ def read_text(path: Path, shown: str) -> str:
         raise UsageError(f"{shown} is not text in UTF-8", "save it in that encoding, or move it away") from error
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{shown} is not TOML: {_lowered(str(error))}", _hint(str(error))) from error
+    except (ValueError, RecursionError) as error:  # from 4,300 digits, or some hundred brackets on
+        raise UsageError(
+            f"{shown} cannot be read: a number is too long, or brackets are nested too deep", "no setting needs that"
+        ) from error
     return text
 
 

@@ -6,7 +6,6 @@ are those of `GenerateOptions`, which checks them.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.options import GenerateOptions
-from localdiff.sizes import parse_size
+from localdiff.sizes import is_finite, parse_size
 
 Value: TypeAlias = str | int | float | bool
 Kind: TypeAlias = Literal["text", "choice", "whole", "number", "switch", "size", "device"]
@@ -108,7 +107,7 @@ class Key:
         elif self.kind == "number":
             if not isinstance(value, (int, float)) or isinstance(value, bool):
                 raise self._bad(value, "must be a number")
-            if not (math.isfinite(value) and value > 0):
+            if not (is_finite(value) and value > 0):
                 raise self._bad(value, "must be a finite number > 0")
 
     def _bad(self, value: object, why: str, hint: str | None = None) -> ArgumentError:
