@@ -136,7 +136,7 @@ def _demo_directory() -> Path:
     if not DEMO_DIRECTORY.is_dir():
         raise WeightsError(
             "this installation has no demo model",
-            "`make demo-model` in a clone trains one into `build/demo-model`, which `-m` takes",
+            "it is part of the package: install localdiff again",
         )
     return DEMO_DIRECTORY
 
