@@ -70,10 +70,11 @@ lint: setup  ## ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup  ## mypy --strict, for each system
+types: setup  ## mypy --strict, for each system; of the measurements in tests/bench only what they name
 	$(BIN)/mypy --platform linux
 	$(BIN)/mypy --platform win32
 	$(BIN)/mypy --platform darwin
+	$(BIN)/mypy tests/bench
 
 format: setup  ## let ruff repair what it can
 	$(BIN)/ruff check --fix .

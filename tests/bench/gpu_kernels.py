@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.autograd import DeviceType
+from torch.autograd import DeviceType  # type: ignore[attr-defined]  # it is public, and not in `__all__`
 
 from localdiff.bench.step.measure import WARM_UP_REPLAYED, Stopwatch
 from localdiff.bench.step.subject import random_subject

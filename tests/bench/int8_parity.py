@@ -1,8 +1,8 @@
-"""`python -m tests.bench.int8_parity [--count 20] [--seeds 3]`: what int8 activations cost the demo model in answers.
+"""`python -m tests.bench.int8_parity [--recipe int8] [--count 20] [--seeds 3]`: what int8 activations cost in answers.
 
-The demo model in the recipe `int8`, once with plain modules, which multiply decoded weights in the type of the
-activations, and once with all that the CPU path computes in int8. The same questions under the same noise, as
-`localdiff bench quality` asks them. The bound of the project is one point of score and 3 % of steps.
+The demo model in a recipe, once with plain modules, which multiply decoded weights in the type of the activations, and
+once with all that the CPU path computes in int8. The same questions under the same noise, as `localdiff bench quality`
+asks them. The bound of the project is one point of score and 3 % of steps.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from localdiff.bench.quality.questions import skill_questions
 from localdiff.bench.quality.report import table
 from localdiff.demo.skills import SKILLS
 from localdiff.engine import Engine
+from localdiff.model_store import DEMO
 from localdiff.options import GenerateOptions
 from quant.cpu.switches import CPU_PATH
+from quant.recipe import RECIPES
 from tests.bench.batching import run_batched
 from tests.checkpoints.quantized import quantize
 
@@ -40,12 +42,13 @@ def main() -> None:
     parser.add_argument(
         "--skills", nargs="+", choices=sorted(SKILLS), default=[name for name in SKILLS if name != "story"]
     )
+    parser.add_argument("--recipe", choices=RECIPES, default="int8")
     parser.add_argument("--count", type=int, default=20, help="prompts of each skill")
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        directory = str(quantize(hub.resolve(hub.DEMO).directory, Path(folder, "int8"), "int8"))
+        directory = str(quantize(hub.resolve(DEMO).directory, Path(folder, arguments.recipe), arguments.recipe))
         (comparison,) = compare(
             lambda: loaded(directory, "plain"),
             [lambda: loaded(directory, "fast")],

@@ -31,6 +31,7 @@ from localdiff.bench.quality.questions import Question, skill_questions
 from localdiff.bench.quality.report import table
 from localdiff.demo.skills import SKILLS
 from localdiff.engine import Engine
+from localdiff.model_store import DEMO
 from localdiff.options import GenerateOptions
 from quant.files.disk import Disk, put
 from quant.files.writer import file_sha256
@@ -177,7 +178,7 @@ def _teller(number: int) -> Callable[[str], None]:
 def main() -> None:
     """Measure, print, and perhaps write."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.quality_table", description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default=hub.DEMO)
+    parser.add_argument("--model", default=DEMO)
     parser.add_argument("--skills", nargs="+", choices=sorted(SKILLS), default=list(SKILLS))
     parser.add_argument("--count", type=int, default=100, help="prompts of each skill")
     parser.add_argument("--seeds", type=int, default=5)

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from localdiff import hub
+from localdiff.model_store import DEMO
 from quant.codecs import CODECS
 from quant.codecs.codec import GROUP
 from quant.recipe import RECIPES, Recipe
@@ -66,7 +67,7 @@ def main() -> None:
     """Write the variants of the packaged model, or of another one."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.quality_variants", description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--model", default=hub.DEMO)
+    parser.add_argument("--model", default=DEMO)
     arguments = parser.parse_args()
     for directory in write_variants(hub.resolve(arguments.model).directory, arguments.directory):
         print(directory)
