@@ -10,7 +10,8 @@
     recipe               which tensor is stored how
     released             the released checkpoint's tensors and shapes
     dtypes, switch       names of dtypes; variables that choose a path of the code
-    errors, renaming     what can go wrong; names for files that are complete
+    errors, lack         what can go wrong; what keeps a fast path from running
+    renaming             names for files that are complete
 
 Reads and writes tensors by name; does not know what a canvas is, and imports nothing of `localdiff`. This module
 itself is light, so that recipes and errors can be named without loading torch; everything else is imported from its

@@ -119,7 +119,6 @@ ALLOWED: dict[str, set[str]] = {
         "hub",
         "quant",
         "quant.codecs",
-        "quant.cpu",
         "quant.modules",
         "quant.planning",
         "view",

@@ -73,6 +73,7 @@ class Examination:
         """The checks, in order."""
         computing = [
             Check(name="torch and its devices", run=self._devices, seconds=COMPUTING),
+            Check(name="native kernel", run=self._native_kernel, seconds=COMPUTING),
             Check(name="quantized layers", run=self._products, seconds=COMPUTING),
             Check(name="a denoise step", run=self._denoise, seconds=COMPUTING),
             Check(name="GPU kernels", run=self._kernels, seconds=COMPUTING),
@@ -116,6 +117,13 @@ class Examination:
         found = check_devices(seen, gpus=self._gpus)
         self._torch_devices = seen
         return found
+
+    def _native_kernel(self) -> list[Finding]:
+        if self._torch_devices is None:
+            return []
+        from localdiff.doctor.native_kernel import check_native_kernel
+
+        return check_native_kernel([one.device for one in self._torch_devices])
 
     def _products(self) -> list[Finding]:
         if self._torch_devices is None:

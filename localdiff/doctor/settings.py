@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from localdiff.config import Settings, load_settings, strange_variables
 from localdiff.doctor.finding import USAGE, Finding
 from localdiff.errors import UsageError
-from quant.cpu.switches import cpu_path
+from quant.cpu.switches import cpu_path, is_native_off
 from quant.cuda.switches import check_switches
 from quant.switch import SwitchError
 
@@ -47,6 +47,7 @@ def _switch_error() -> SwitchError | None:
     """What is wrong with a variable that selects how to compute, which `run` reads only once a model is loaded."""
     try:
         cpu_path()
+        is_native_off()
         check_switches()
     except SwitchError as error:
         return error

@@ -18,12 +18,11 @@ from dataclasses import dataclass
 
 import torch
 
-from quant.cpu.choice import prepare as prepare_cpu
-
 from ..adapter import Adapter, StoredAdapter
 from ..errors import ResourceError
 from ..load_progress import LoadProgress, tell_nobody
 from ..model.diffusion_gemma import DiffusionGemma
+from .cpu import prepare_cpu
 from .devices import free_bytes
 from .gpu import prepare_gpu
 from .placement import Budget, Placement, cost, place

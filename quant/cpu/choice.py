@@ -1,13 +1,20 @@
 """Chooses the fast CPU module that replaces each quantized module on this machine.
 
-    experts, nf4        decoded by bitsandbytes' library, where it is available
-    experts, int8       int8 by rows, where the CPU has instructions for that, and they are exact
-    linear, int8        the same
-    linear, nf4         stays plain
-    embedding           decoded to bf16 once, where bf16 is fast
+                   first choice               second                     else
+    experts, nf4   the native kernel          bitsandbytes' decoder      decoded as the plain module does
+    experts, int8  the native kernel          int8 by rows, oneDNN       the same
+    linear, nf4    the native kernel                                     stays plain
+    linear, int8   int8 by rows, oneDNN       the native kernel          stays plain
+    embedding      decoded to bf16 once, where bf16 is fast              stays plain
 
-A weight is never held twice: a module's stored parts are freed before the next module is replaced. Int8 by rows takes
-as much memory as the stored form, and the bf16 matrix twice as much; a module for which there is none left stays plain.
+The kernel is taken where it compiles and computes what it should (`native.support`), oneDNN's int8 where the CPU has
+instructions for it, and they are exact. For many rows and no decoding, which is what linear layers have, oneDNN is the
+faster of the two.
+
+
+A weight is never held twice: a module's stored parts are freed before the next module is replaced. The kernel reads the
+stored parts, int8 by rows takes as much memory as they do, and the bf16 matrix twice as much; a module for which there
+is none left stays plain.
 Capabilities are probed by running them; nothing depends on how fast the machine happened to be at the time, so that it
 always computes the same (reference code differs from real instructions by a factor of hundreds).
 """
@@ -22,6 +29,7 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from ..lack import Lack
 from ..modules.embedding import QuantEmbedding
 from ..modules.experts import QuantExperts
 from ..modules.linear import QuantLinear
@@ -32,12 +40,30 @@ from .embedding import Bf16Embedding
 from .experts import CpuExperts
 from .int8_weight import multiplies_int8, row_bytes
 from .linear import Int8Linear, LastRows
+from .native.library import NativeLibrary
+from .native.products import NativeLinear, NativeProduct
+from .native.support import native_library
 from .pages import give_back
 from .products import DecodedProduct, ExpertProduct, Int8Product, LibraryProduct
-from .switches import cpu_path
+from .switches import cpu_path, is_native_off
 
 LEAST = 1 << 20
 """Weights of a matrix below which `auto` leaves it alone: there is nothing to gain, and rounding to lose."""
+
+_COST = "experts are decoded before they are multiplied, which takes two to four times as long"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """What `prepare` did.
+
+    Attributes:
+        taken: bytes that the fast modules take beyond the stored size of their weights; negative where it is less.
+        lacking: why the native kernel is not used, what that means and what would help; None where nothing would.
+    """
+
+    taken: int = 0
+    lacking: str | None = None
 
 
 def prepare(
@@ -46,7 +72,7 @@ def prepare(
     spare: int | None = None,
     least: int = LEAST,
     progress: Callable[[int, int], None] | None = None,
-) -> int:
+) -> Prepared:
     """Replaces the quantized modules of a model that lies on the CPU, with its weights assigned.
 
     Modules on other devices, or without their weights yet, are left alone.
@@ -56,15 +82,13 @@ def prepare(
         least: weights of a matrix below which a module is left alone.
         progress: called with the number of modules that are done and of all.
 
-    Returns:
-        Bytes that they take beyond their stored size; negative where it is less.
-
     Raises:
         SwitchError: the environment variable has an invalid value.
     """
     path = cpu_path()
+    is_native_off()  # an invalid value is an error for small models, too, which have no use for a kernel
     if path == "plain":
-        return 0
+        return Prepared()
     keep_freed_memory()
     taken, last, least = 0, LastRows(), 0 if path == "fast" else least
     found = list(_quantized(model))
@@ -80,7 +104,13 @@ def prepare(
         del plain, fast
         if progress is not None:
             progress(done, len(found))
-    return taken
+    missed = any(isinstance(module, CpuExperts) and not module.is_native for module in model.modules())
+    return Prepared(taken=taken, lacking=_lacking() if missed else None)
+
+
+def _lacking() -> str | None:
+    lack = native_library()
+    return f"{lack.reason}: {_COST}; {lack.remedy}" if isinstance(lack, Lack) and lack.remedy else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +132,20 @@ def _quantized(model: nn.Module) -> Iterator[str]:
 def _made_anew(module: nn.Module) -> Iterator[Tensor]:
     """The stored parts of a module that the fast one does not read any more."""
     for tensor in module.modules():
-        if isinstance(tensor, QuantTensor) and (not isinstance(module, QuantExperts) or _by_rows(tensor)):
+        if isinstance(tensor, QuantTensor) and (isinstance(module, QuantEmbedding) or _by_rows(tensor, module)):
             yield from (tensor.codes, tensor.scales)
 
 
 def _fast(module: nn.Module, last: LastRows, least: int) -> _Fast | None:
     """The fast module for a plain one, or None where the plain one stays."""
-    if isinstance(module, QuantLinear) and _is_large(module.weight, least) and _by_rows(module.weight):
-        return _Fast(partial(Int8Linear, module, last), _more(row_bytes(module.weight), module.weight))
+    if isinstance(module, QuantLinear) and _is_large(module.weight, least):
+        if _by_rows(module.weight, module):
+            return _Fast(partial(Int8Linear, module, last), _more(row_bytes(module.weight), module.weight))
+        library = _native(module.weight)
+        return None if library is None else _Fast(partial(NativeLinear, module, library), 0)
     if isinstance(module, QuantExperts) and _is_large(module.gate_up_proj, least):
         tensors = (module.gate_up_proj, module.down_proj)
-        by_rows = [tensor for tensor in tensors if _by_rows(tensor)]
+        by_rows = [tensor for tensor in tensors if _by_rows(tensor, module)]
         return _Fast(partial(_experts, *tensors), sum(_more(row_bytes(tensor), tensor) for tensor in by_rows))
     if isinstance(module, QuantEmbedding) and _is_large(module.weight, least) and module.dtype == torch.bfloat16:
         size = torch.bfloat16.itemsize * prod(module.weight.shape)
@@ -129,7 +162,10 @@ def _experts(gate_up: QuantTensor, down: QuantTensor) -> CpuExperts:
 
 
 def _product(tensor: QuantTensor) -> ExpertProduct:
-    if _by_rows(tensor):
+    native = _native(tensor)
+    if native is not None:
+        return NativeProduct(tensor, native)
+    if tensor.codec.name == "int8" and multiplies_int8():
         return Int8Product(tensor)
     compute = torch.bfloat16 if multiplies_bf16() else torch.float32
     library = nf4_library()
@@ -138,8 +174,16 @@ def _product(tensor: QuantTensor) -> ExpertProduct:
     return DecodedProduct(tensor, compute)
 
 
-def _by_rows(tensor: QuantTensor) -> bool:
-    return tensor.codec.name == "int8" and multiplies_int8()
+def _native(tensor: QuantTensor) -> NativeLibrary | None:
+    library = native_library()
+    return library if isinstance(library, NativeLibrary) and library.takes(tensor.shape) else None
+
+
+def _by_rows(tensor: QuantTensor, owner: nn.Module) -> bool:
+    """Whether a weight is stored again, as int8 by rows."""
+    if tensor.codec.name != "int8" or not multiplies_int8():
+        return False
+    return isinstance(owner, QuantLinear) or _native(tensor) is None
 
 
 def _is_large(tensor: QuantTensor, least: int) -> bool:

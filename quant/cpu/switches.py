@@ -1,8 +1,9 @@
-"""The environment variable that selects CPU code paths.
+"""The environment variables that select CPU code paths.
 
     LOCALDIFF_CPU_PATH=plain     all modules stay plain; `fast` replaces small ones too, `auto` is the default
+    LOCALDIFF_CPU_NATIVE=off     no kernel is compiled; products go through bitsandbytes' library and torch
 
-It is for comparisons. Knows its values; knows nothing about what they turn on.
+They are for comparisons. Knows their values; knows nothing about what they turn on.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ..switch import chosen
 Path: TypeAlias = Literal["auto", "plain", "fast"]
 
 CPU_PATH = "LOCALDIFF_CPU_PATH"
+CPU_NATIVE = "LOCALDIFF_CPU_NATIVE"
 
 
 def cpu_path() -> Path:
@@ -23,3 +25,12 @@ def cpu_path() -> Path:
         SwitchError: the variable has an invalid value.
     """
     return chosen(CPU_PATH, *get_args(Path))
+
+
+def is_native_off() -> bool:
+    """Whether the variable says to do without the native kernel.
+
+    Raises:
+        SwitchError: the variable has an invalid value.
+    """
+    return chosen(CPU_NATIVE, "auto", "off") == "off"

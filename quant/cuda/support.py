@@ -9,13 +9,13 @@ import errno
 import importlib.util
 import os
 import subprocess
-from dataclasses import dataclass
 from functools import cache
 from typing import TypeGuard
 
 import torch
 
 from ..codecs import CODECS
+from ..lack import Lack
 from ..modules.tensor import QuantTensor
 
 LEAST = (8, 0)
@@ -30,17 +30,6 @@ _TOOLS = (
 )
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """File system errors of a directory that takes no file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lack:
-    """What keeps kernels from running on a device, in a few words, and what may help."""
-
-    reason: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return self.reason
 
 
 _failed: dict[torch.device, Lack] = {}

@@ -2,8 +2,8 @@
 
 All 128 experts of a layer of the released size, 16 rows each, which is what a canvas of 256 rows and top-8 routing
 gives them: decoding NF4 with bitsandbytes' library, the products alone with one decoded weight, both with every
-operation split over the threads, both as the CPU path does them, and bitsandbytes' own product from packed 4-bit
-weights.
+operation split over the threads, both shared out among them, which is the CPU path without a C compiler, the native
+kernel, which is the path with one, and bitsandbytes' own product from packed 4-bit weights.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from torch import Tensor
 from localdiff.hardware import cpu_name
 from quant.codecs import CODECS
 from quant.codecs.codec import GROUP
-from quant.cpu.bitsandbytes_library import Nf4Library, nf4_library
-from quant.cpu.products import LibraryProduct
+from quant.cpu.bitsandbytes_library import nf4_library
+from quant.cpu.native.products import NativeProduct
+from quant.cpu.native.support import native_library
+from quant.cpu.products import ExpertProduct, LibraryProduct
+from quant.lack import Lack
 from quant.modules import QuantTensor
 
 EXPERTS, ROWS, REPEATS = 128, 16, 3
@@ -62,10 +65,9 @@ def random_experts(out: int, width: int) -> QuantTensor:
     return tensor
 
 
-def as_it_is_done(tensor: QuantTensor, library: Nf4Library) -> Callable[[], Tensor]:
-    """The product of the CPU path, rows in the order of their experts."""
-    product = LibraryProduct(tensor, torch.bfloat16, library)
-    rows = torch.randn(EXPERTS * ROWS, tensor.shape[-1]).bfloat16()
+def whole_layer(product: ExpertProduct, width: int) -> Callable[[], Tensor]:
+    """A product with rows in the order of their experts."""
+    rows = torch.randn(EXPERTS * ROWS, width).bfloat16()
     return lambda: product(rows, None, [ROWS] * EXPERTS)
 
 
@@ -99,10 +101,13 @@ def main() -> None:
     library = nf4_library()
     if library is None:
         raise SystemExit("bitsandbytes' CPU library is not there")
+    native = native_library()
+    if isinstance(native, Lack):
+        raise SystemExit(f"the native kernel is not there: {native}")
     print(
         f"{cpu_name()}, {torch.get_num_threads()} threads; ms for {EXPERTS} experts of {ROWS} rows, least of {REPEATS}"
     )
-    print(f"{'':14}{'decode':>9}{'product':>9}{'split':>9}{'shared':>9}{'packed':>9}")
+    print(f"{'':14}{'decode':>9}{'product':>9}{'split':>9}{'shared':>9}{'native':>9}{'packed':>9}")
     for name, (out, width) in SHAPES.items():
         experts = random_experts(out, width)
         columns = torch.randn(ROWS, width).bfloat16().t()
@@ -112,7 +117,8 @@ def main() -> None:
             one_by_one(decode),
             one_by_one(lambda _, weight=weight, columns=columns: torch.mm(weight, columns)),  # type: ignore[misc]
             one_by_one(lambda expert, decode=decode, columns=columns: torch.mm(decode(expert), columns)),  # type: ignore[misc]
-            as_it_is_done(experts, library),
+            whole_layer(LibraryProduct(experts, torch.bfloat16, library), width),
+            whole_layer(NativeProduct(experts, native), width),
             one_by_one(packed_product(weight, columns.t())),
         )
         print(f"{name:14}" + "".join(f"{milliseconds(layer):9.0f}" for layer in layers))

@@ -15,7 +15,6 @@ import torch
 
 from quant.codecs import CODECS
 from quant.codecs.codec import stored_bytes
-from quant.cpu.choice import prepare as prepare_cpu
 from quant.planning.memory import SLACK, Held, MemoryAccount
 from quant.recipe import Recipe, recipe_named
 from quant.released import LAYERS, MODEL
@@ -24,6 +23,7 @@ from ...errors import ResourceError
 from ...hub import resolve
 from ...load import account, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
 from ...load.accounting import checkpoint_name
+from ...load.cpu import prepare_cpu
 from ...load.devices import dtype_named, free_bytes
 from ...load.gpu import prepare_gpu
 from ...model.config import ModelConfig

@@ -10,7 +10,9 @@ from safetensors.torch import load_file
 
 from localdiff.load import load_model, loader, open_weights
 from localdiff.load.placement import Demand, Placement
+from quant.cpu import choice
 from quant.cpu.experts import CpuExperts
+from quant.lack import Lack
 from quant.modules import QuantExperts
 from tests.checkpoints.layouts import Spec, write_checkpoint
 from tests.checkpoints.quantized import quantize
@@ -42,6 +44,21 @@ def test_layers_that_are_read_anew_in_every_pass_stay_plain(quantized: Path, mon
     placement = Placement(main=CPU, layers=(CPU, CPU), offloaded=(1,))
     monkeypatch.setattr(loader, "place", lambda *args, **kwargs: placement)
     assert experts(quantized) == [QuantExperts] * 2
+
+
+def test_a_missing_compiler_is_told_once(
+    quantized: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_CPU_PATH", "fast")
+    monkeypatch.setattr(choice, "native_library", lambda: Lack("there is no C compiler", "install one"))
+    assert experts(quantized) == [CpuExperts] * 2
+    (told,) = [record.getMessage() for record in caplog.records if "compiler" in record.getMessage()]
+    assert told.startswith("there is no C compiler: experts are decoded before they are multiplied")
+    assert told.endswith("; install one")
+    caplog.clear()
+    monkeypatch.setenv("LOCALDIFF_CPU_PATH", "auto")
+    experts(quantized)  # too small for any of it
+    assert not [record for record in caplog.records if "compiler" in record.getMessage()]
 
 
 @pytest.mark.parametrize("more", [None, -1, 0, 12_345])

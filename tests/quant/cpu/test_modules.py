@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from types import SimpleNamespace
 
@@ -17,13 +18,18 @@ from quant.cpu.embedding import KEPT, TAIL, Bf16Embedding
 from quant.cpu.experts import CpuExperts
 from quant.cpu.int8_weight import RowWeight, multiplies_int8
 from quant.cpu.linear import Int8Linear, LastRows
+from quant.cpu.native.library import NativeLibrary
+from quant.cpu.native.products import NativeLinear, NativeProduct
+from quant.cpu.native.support import native_library
 from quant.cpu.products import DecodedProduct, Int8Product, LibraryProduct
-from quant.cpu.switches import CPU_PATH
+from quant.cpu.switches import CPU_NATIVE, CPU_PATH
+from quant.lack import Lack
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
 from quant.modules.embedding import ChunkedEmbedding
 from quant.switch import SwitchError
 
 WIDTH, INNER, EXPERTS, VOCAB, TOP_K = 192, 128, 6, 2048, 3
+needs_native = pytest.mark.skipif(isinstance(native_library(), Lack), reason=f"{native_library()}")
 needs_int8 = pytest.mark.skipif(not multiplies_int8(), reason="this machine has no exact int8 product")
 
 
@@ -67,6 +73,35 @@ def routed(rows: int, seed: int = 4) -> tuple[Tensor, Tensor]:
 
 def relative(result: Tensor, expected: Tensor) -> float:
     return float((result.float() - expected.float()).norm() / expected.float().norm())
+
+
+def native() -> NativeLibrary:
+    library = native_library()
+    if isinstance(library, Lack):
+        pytest.skip(str(library))
+    return library
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(7,), (2, 3), (1,), (0,)], ids=str)
+def test_native_linear(codec: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    plain = linear(codec)
+    x = normal(*shape, WIDTH, seed=9).to(dtype)
+    result = NativeLinear(plain, native())(x)
+    assert (result.shape, result.dtype) == (plain(x).shape, dtype)
+    assert not x.numel() or relative(result, plain(x)) < 0.02
+
+
+def test_the_native_product_does_not_mind_an_outlying_channel() -> None:
+    """It has a scale of its own for each group."""
+    plain = linear("nf4")
+    x = normal(8, WIDTH, seed=9)
+    x[:, 5] = 300.0
+    result = NativeLinear(plain, native())(x) - 300 * plain.weight.decode(torch.float32)[:, 5]
+    x[:, 5] = 0
+    assert relative(result, plain(x)) < 0.5  # of what is a thousandth of the sum
+    assert relative(NativeLinear(plain, native())(x)[:, :], plain(x)) < 0.02
 
 
 @needs_int8
@@ -146,6 +181,8 @@ PRODUCTS = [
     ("nf4", lambda t: LibraryProduct(t, torch.float32, nf4_library()), 1e-5),
     ("nf4", lambda t: LibraryProduct(t, torch.bfloat16, nf4_library()), 2e-2),
     ("int8", Int8Product, 2e-2),
+    ("nf4", lambda t: NativeProduct(t, native()), 2e-2),
+    ("int8", lambda t: NativeProduct(t, native()), 2e-2),
 ]
 
 
@@ -171,13 +208,18 @@ def test_products(codec: str, make: object, tolerance: float, dtype: torch.dtype
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("formats", [("nf4", "nf4"), ("nf4", "int8"), ("int8", "int8")], ids="-".join)
 @pytest.mark.parametrize("rows", [1, 33])
-def test_experts(monkeypatch: pytest.MonkeyPatch, formats: tuple[str, str], dtype: torch.dtype, rows: int) -> None:
+@pytest.mark.parametrize("switch", ["auto", "off"])
+def test_experts(
+    monkeypatch: pytest.MonkeyPatch, formats: tuple[str, str], dtype: torch.dtype, rows: int, switch: str
+) -> None:
     monkeypatch.setenv(CPU_PATH, "fast")
+    monkeypatch.setenv(CPU_NATIVE, switch)
     model = nn.ModuleDict({"experts": experts(*formats)})
     plain = experts(*formats)
     prepare(model)
     fast = model["experts"]
     assert isinstance(fast, CpuExperts)
+    assert fast.is_native == (switch == "auto" and isinstance(native_library(), NativeLibrary))
     x, (index, weight) = normal(rows, WIDTH, seed=5).to(dtype), routed(rows)
     result = fast(x, index, weight)
     assert result.dtype == dtype
@@ -260,39 +302,83 @@ PLAIN = [QuantEmbedding, QuantLinear, QuantLinear, QuantExperts]
 
 
 @needs_int8
-def test_what_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("switch", ["auto", "off"])
+def test_what_is_replaced(monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
     monkeypatch.setattr(choice, "multiplies_bf16", lambda: True)
+    monkeypatch.setenv(CPU_NATIVE, switch)
+    has_kernel = isinstance(native_library(), NativeLibrary)
     model, told = Whole(), []
     prepare(model)
     assert kinds(model) == PLAIN  # all too small
     prepare(model, least=WIDTH * 96, progress=lambda done, of: told.append((done, of)))
-    assert kinds(model) == [Bf16Embedding, Int8Linear, QuantLinear, CpuExperts]
+    assert kinds(model) == [Bf16Embedding, Int8Linear, NativeLinear if has_kernel else QuantLinear, CpuExperts]
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert "int8 by rows" in model.experts.path
+    words = model.experts.path
+    assert words.startswith("nf4 by int8, native, ") if has_kernel else "int8 by rows" in words
+
+
+@needs_native
+def test_the_kernel_stands_in_for_int8_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "multiplies_int8", lambda: False)
+    monkeypatch.setenv(CPU_PATH, "fast")
+    model = Whole()
+    prepare(model)
+    assert kinds(model)[1:] == [NativeLinear, NativeLinear, CpuExperts]
+
+
+@needs_native
+def test_a_shape_that_the_kernel_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CPU_PATH, "fast")
+    model = nn.ModuleDict({"odd": linear("nf4", out=90), "even": linear("nf4")})
+    prepare(model)
+    assert kinds(model) == [QuantLinear, NativeLinear]
 
 
 @needs_int8
-def test_nothing_takes_more_than_there_is_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("switch", ["auto", "off"])
+def test_nothing_takes_more_than_there_is_to_spare(monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
     monkeypatch.setenv(CPU_PATH, "fast")
+    monkeypatch.setenv(CPU_NATIVE, switch)
     monkeypatch.setattr(choice, "multiplies_bf16", lambda: True)
+    has_kernel = isinstance(native_library(), NativeLibrary)
+    small = NativeLinear if has_kernel else QuantLinear
     # One scale of 4 bytes a row, where a group of 64 has one of 2 bytes.
-    head, up, down = VOCAB * (WIDTH - 6), 96 * (4 - 6), EXPERTS * WIDTH * (4 - 4)
+    head, up, down = VOCAB * (WIDTH - 6), 96 * (4 - 6), 0 if has_kernel else EXPERTS * WIDTH * (4 - 4)
     for spare, taken, expected in (
-        (0, up + down, [QuantEmbedding, Int8Linear, QuantLinear, CpuExperts]),
-        (head - 1, up + down, [QuantEmbedding, Int8Linear, QuantLinear, CpuExperts]),
-        (head, head + up + down, [Bf16Embedding, Int8Linear, QuantLinear, CpuExperts]),
-        (None, head + up + down, [Bf16Embedding, Int8Linear, QuantLinear, CpuExperts]),
+        (0, up + down, [QuantEmbedding, Int8Linear, small, CpuExperts]),
+        (head - 1, up + down, [QuantEmbedding, Int8Linear, small, CpuExperts]),
+        (head, head + up + down, [Bf16Embedding, Int8Linear, small, CpuExperts]),
+        (None, head + up + down, [Bf16Embedding, Int8Linear, small, CpuExperts]),
     ):
         model = Whole()
-        assert prepare(model, spare=spare) == taken
+        assert prepare(model, spare=spare).taken == taken
         assert kinds(model) == expected
 
 
-def test_experts_that_are_decoded_take_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("switch", ["auto", "off"])
+def test_experts_whose_codes_are_read_take_nothing(monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
     monkeypatch.setenv(CPU_PATH, "fast")
+    monkeypatch.setenv(CPU_NATIVE, switch)
     model = nn.ModuleDict({"experts": experts("nf4", "nf4")})
-    assert prepare(model, spare=0) == 0
+    assert prepare(model, spare=0).taken == 0
     assert isinstance(model["experts"], CpuExperts)
+
+
+@pytest.mark.parametrize(
+    ("lack", "words"),
+    [
+        (Lack("there is no C compiler", "install one"), r"there is no C compiler: experts are decoded .*; install one"),
+        (Lack("there is no kernel for this machine", ""), None),
+    ],
+)
+def test_what_is_missing_is_said_where_something_can_be_done(
+    lack: Lack, words: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CPU_PATH, "fast")
+    monkeypatch.setattr(choice, "native_library", lambda: lack)
+    assert prepare(nn.ModuleDict({"up": linear()})).lacking is None
+    lacking = prepare(Whole()).lacking
+    assert lacking is None if words is None else lacking is not None and re.fullmatch(words, lacking)
 
 
 def test_a_switch_that_says_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,6 +398,7 @@ def test_a_machine_that_can_do_nothing_of_it(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(choice, "multiplies_int8", lambda: False)
     monkeypatch.setattr(choice, "multiplies_bf16", lambda: False)
     monkeypatch.setattr(choice, "nf4_library", lambda: None)
+    monkeypatch.setattr(choice, "native_library", lambda: Lack("it is switched off", ""))
     monkeypatch.setenv(CPU_PATH, "fast")
     model, plain = Whole(), experts("nf4", "int8")
     prepare(model)

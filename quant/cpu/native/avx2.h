@@ -1,0 +1,65 @@
+// Vectors of 256 bits: eight rows of a weight side by side, products by VNNI where there is (Alder Lake, Zen 5 and
+// newer), else by multiplications of bytes (Haswell, Zen and newer).
+
+#include <immintrin.h>
+
+enum { LANES = 8 };
+
+typedef __m256i whole;  // LANES sums, or LANES times four bytes
+typedef __m256 real;
+
+#ifdef __AVXVNNI__
+#define INSTRUCTIONS "AVX-VNNI"
+enum { SHIFT = 128 };  // the levels are unsigned, and this much too large
+static inline whole dot(whole sum, whole levels, whole x) { return _mm256_dpbusd_avx_epi32(sum, levels, x); }
+#else
+#define INSTRUCTIONS "AVX2"
+enum { SHIFT = 0 };
+// The first factor of `maddubs` is unsigned, so the level's sign goes to the other one. Sums of two products stay within
+// 16 bits, as no factor is beyond 127.
+static inline whole dot(whole sum, whole levels, whole x) {
+    const whole pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(levels), _mm256_sign_epi8(x, levels));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+#endif
+
+static inline whole whole_of(int32_t number) { return _mm256_set1_epi32(number); }
+static inline whole load_whole(const void *at) { return _mm256_load_si256((const __m256i *)at); }
+static inline void store_whole(void *at, whole value) { _mm256_store_si256((__m256i *)at, value); }
+
+static inline real real_of(float number) { return _mm256_set1_ps(number); }
+static inline real load_real(const float *at) { return _mm256_load_ps(at); }
+static inline void store_real(float *at, real value) { _mm256_store_ps(at, value); }
+static inline real to_real(whole value) { return _mm256_cvtepi32_ps(value); }
+static inline real times(real a, real b) { return _mm256_mul_ps(a, b); }
+static inline real plus_product(real sum, real a, real b) { return _mm256_fmadd_ps(a, b, sum); }
+
+static inline whole low_codes(whole bytes) { return _mm256_and_si256(bytes, _mm256_set1_epi8(15)); }
+static inline whole high_codes(whole bytes) {
+    return _mm256_and_si256(_mm256_srli_epi16(bytes, 4), _mm256_set1_epi8(15));
+}
+static inline whole shifted(whole codes) { return _mm256_xor_si256(codes, _mm256_set1_epi8((char)SHIFT)); }
+static inline whole table_of(const int8_t *levels) {
+    return shifted(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)levels)));
+}
+static inline whole looked_up(whole table, whole codes) { return _mm256_shuffle_epi8(table, codes); }
+
+// 32 bytes of each of eight rows, `stride` bytes apart, to eight vectors: four bytes of every row each.
+static inline void transposed(const uint8_t *rows, int64_t stride, whole out[8]) {
+    whole row[8], two[8], four[8];
+    for (int i = 0; i < 8; ++i) row[i] = _mm256_loadu_si256((const __m256i *)(rows + i * stride));
+    for (int i = 0; i < 8; i += 2) {
+        two[i] = _mm256_unpacklo_epi32(row[i], row[i + 1]);
+        two[i + 1] = _mm256_unpackhi_epi32(row[i], row[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        for (int j = 0; j < 2; ++j) {
+            four[i + 2 * j] = _mm256_unpacklo_epi64(two[i + j], two[i + 2 + j]);
+            four[i + 2 * j + 1] = _mm256_unpackhi_epi64(two[i + j], two[i + 2 + j]);
+        }
+    }
+    for (int j = 0; j < 4; ++j) {
+        out[j] = _mm256_permute2x128_si256(four[j], four[4 + j], 0x20);
+        out[4 + j] = _mm256_permute2x128_si256(four[j], four[4 + j], 0x31);
+    }
+}

@@ -1,0 +1,55 @@
+// Vectors of 512 bits: sixteen rows of a weight side by side, products by VNNI (Ice Lake, Zen 4 and newer).
+
+#include <immintrin.h>
+
+#define INSTRUCTIONS "AVX-512 VNNI"
+enum { LANES = 16, SHIFT = 128 };  // SHIFT: the levels are unsigned, and this much too large
+
+typedef __m512i whole;  // LANES sums, or LANES times four bytes
+typedef __m512 real;
+
+static inline whole whole_of(int32_t number) { return _mm512_set1_epi32(number); }
+static inline whole load_whole(const void *at) { return _mm512_load_si512(at); }
+static inline void store_whole(void *at, whole value) { _mm512_store_si512(at, value); }
+static inline whole dot(whole sum, whole levels, whole x) { return _mm512_dpbusd_epi32(sum, levels, x); }
+
+static inline real real_of(float number) { return _mm512_set1_ps(number); }
+static inline real load_real(const float *at) { return _mm512_load_ps(at); }
+static inline void store_real(float *at, real value) { _mm512_store_ps(at, value); }
+static inline real to_real(whole value) { return _mm512_cvtepi32_ps(value); }
+static inline real times(real a, real b) { return _mm512_mul_ps(a, b); }
+static inline real plus_product(real sum, real a, real b) { return _mm512_fmadd_ps(a, b, sum); }
+
+static inline whole low_codes(whole bytes) { return _mm512_and_si512(bytes, _mm512_set1_epi8(15)); }
+static inline whole high_codes(whole bytes) {
+    return _mm512_and_si512(_mm512_srli_epi16(bytes, 4), _mm512_set1_epi8(15));
+}
+static inline whole table_of(const int8_t *levels) {
+    return _mm512_xor_si512(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)levels)), _mm512_set1_epi8(-128));
+}
+static inline whole looked_up(whole table, whole codes) { return _mm512_shuffle_epi8(table, codes); }
+static inline whole shifted(whole codes) { return _mm512_xor_si512(codes, _mm512_set1_epi8(-128)); }
+
+// 32 bytes of each of sixteen rows, `stride` bytes apart, to eight vectors: four bytes of every row each.
+static inline void transposed(const uint8_t *rows, int64_t stride, whole out[8]) {
+    whole pair[8], two[8], four[8];
+    for (int i = 0; i < 8; ++i) {
+        const uint8_t *row = rows + (i / 4 * 8 + i % 4) * stride;
+        pair[i] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)row)),
+                                     _mm256_loadu_si256((const __m256i *)(row + 4 * stride)), 1);
+    }
+    for (int i = 0; i < 8; i += 2) {
+        two[i] = _mm512_unpacklo_epi32(pair[i], pair[i + 1]);
+        two[i + 1] = _mm512_unpackhi_epi32(pair[i], pair[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        for (int j = 0; j < 2; ++j) {
+            four[i + 2 * j] = _mm512_unpacklo_epi64(two[i + j], two[i + 2 + j]);
+            four[i + 2 * j + 1] = _mm512_unpackhi_epi64(two[i + j], two[i + 2 + j]);
+        }
+    }
+    for (int j = 0; j < 4; ++j) {
+        out[j] = _mm512_shuffle_i32x4(four[j], four[4 + j], 0x88);
+        out[4 + j] = _mm512_shuffle_i32x4(four[j], four[4 + j], 0xdd);
+    }
+}

@@ -1,0 +1,183 @@
+"""The compiled kernel as functions of tensors.
+
+Knows the layouts of its arguments, which are those of the structures in `product.c`, and shares work out to threads.
+Shape letters: R rows, P products of a row with a weight, E weights, in, out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ...codecs.codec import GROUP, Encoded
+from ...codecs.nf4 import LEVELS
+from ..sharing import MOST, share_out
+
+STEPS = 127
+"""Levels of nf4 are rounded to this many steps on each side of zero, activations as well."""
+GROUP_BYTES = GROUP + 8
+"""Of a row's activations in a group: codes, a scale and an offset."""
+DTYPES = (torch.float32, torch.bfloat16)
+"""Of activations and results."""
+
+
+class _Rows(ctypes.Structure):
+    _fields_ = (
+        ("x", ctypes.c_void_p),
+        ("groups", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("in_", ctypes.c_int64),
+        ("is_bf16", ctypes.c_int64),
+        ("is_nf4", ctypes.c_int64),
+        ("next", ctypes.c_int64),
+    )
+
+
+class _Product(ctypes.Structure):
+    _fields_ = (
+        ("codes", ctypes.c_void_p),
+        ("scales", ctypes.c_void_p),
+        ("levels", ctypes.c_void_p),
+        ("groups", ctypes.c_void_p),
+        ("chosen", ctypes.c_void_p),
+        ("starts", ctypes.c_void_p),
+        ("result", ctypes.c_void_p),
+        ("weights", ctypes.c_int64),
+        ("out", ctypes.c_int64),
+        ("in_", ctypes.c_int64),
+        ("is_bf16", ctypes.c_int64),
+        ("next", ctypes.c_int64),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NativeRows:
+    """Rows of activations [R, in] in int8, as the kernel reads them.
+
+    Attributes:
+        groups: U8 [R, in/64, 72]: codes in the order of the weights' codes, an fp32 scale, an int32 offset.
+        dtype: type of the activations, and of results.
+    """
+
+    groups: Tensor
+    dtype: torch.dtype
+
+
+class NativeLibrary:
+    """The kernel, compiled.
+
+    Args:
+        path: of the shared library.
+
+    Raises:
+        OSError: it cannot be opened.
+        AttributeError: it lacks a function.
+
+    Attributes:
+        instructions: the vector instructions that it was compiled for.
+        lanes: what the rows of a weight must divide by.
+        most_inputs: most inputs of a weight.
+    """
+
+    def __init__(self, path: Path) -> None:
+        library = ctypes.CDLL(str(path))
+        self._quantize = _function(library.quantize, _Rows)
+        self._multiply = _function(library.multiply, _Product)
+        library.instructions.restype = ctypes.c_char_p
+        library.lanes.restype = library.most_inputs.restype = ctypes.c_int64
+        self.instructions = str(library.instructions().decode())
+        self.lanes = int(library.lanes())
+        self.most_inputs = int(library.most_inputs())
+        self._levels = torch.tensor(LEVELS).mul(STEPS).round().to(torch.int8)
+
+    def takes(self, shape: Sequence[int]) -> bool:
+        """Whether a weight `[…, out, in]` divides into tiles, and is not too wide."""
+        return shape[-2] % self.lanes == 0 and shape[-1] % GROUP == 0 and shape[-1] <= self.most_inputs
+
+    def rows(self, x: Tensor, *, nf4: bool) -> NativeRows:
+        """Rows [R, in] of any float type, rounded; `nf4` says what codes they will meet."""
+        x = x.contiguous() if x.dtype in DTYPES else x.float().contiguous()
+        count, width = x.shape
+        groups = torch.empty(count, width // GROUP, GROUP_BYTES, dtype=torch.uint8)
+        arguments = _Rows(x.data_ptr(), groups.data_ptr(), count, width, x.dtype == torch.bfloat16, nf4, 0)
+        _run(self._quantize, arguments)
+        return NativeRows(groups, x.dtype)
+
+    def multiply(self, rows: NativeRows, weights: Encoded, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
+        """Multiplies rows with the weights that they are routed to.
+
+        Args:
+            rows: R of them, made for the codes of `weights`.
+            weights: [E, out, in], contiguous, of a shape that `takes` is true for.
+            chosen: int64 [P], a row's number for each product, in the order of weights; None where each has its own.
+            counts: [E] how many of the products are with each weight.
+
+        Returns:
+            [P, out] in the type of the rows.
+
+        Raises:
+            ValueError: arguments that do not belong together.
+        """
+        codes, scales = weights.codes, weights.scales
+        is_nf4 = codes.dtype == torch.uint8
+        number, out = codes.shape[:2]
+        width = codes.shape[2] * (2 if is_nf4 else 1)
+        pairs = sum(counts)
+        _check(rows, weights, chosen, counts, (number, out, width))
+        starts = torch.tensor([0, *accumulate(counts)], dtype=torch.int64)
+        result = torch.empty(pairs, out, dtype=rows.dtype)
+        arguments = _Product(
+            codes.data_ptr(),
+            scales.data_ptr(),
+            self._levels.data_ptr() if is_nf4 else None,
+            rows.groups.data_ptr(),
+            None if chosen is None else chosen.data_ptr(),
+            starts.data_ptr(),
+            result.data_ptr(),
+            number,
+            out,
+            width,
+            rows.dtype == torch.bfloat16,
+            0,
+        )
+        _run(self._multiply, arguments)
+        return result
+
+
+def _function(function: Callable[..., None], of: type[ctypes.Structure]) -> Callable[[ctypes.Structure], None]:
+    function.argtypes, function.restype = [ctypes.POINTER(of)], None  # type: ignore[attr-defined]
+    return function
+
+
+def _run(function: Callable[[ctypes.Structure], None], arguments: ctypes.Structure) -> None:
+    """Calls a function in every thread; they take parts of the same work from a counter in its arguments."""
+    threads = min(torch.get_num_threads(), MOST)
+    share_out([lambda _: function(arguments)] * threads, range(threads))
+
+
+def _check(
+    rows: NativeRows, weights: Encoded, chosen: Tensor | None, counts: Sequence[int], shape: tuple[int, int, int]
+) -> None:
+    """The kernel reads where it is told to."""
+    number, out, width = shape
+    if not (weights.codes.is_contiguous() and weights.scales.is_contiguous()):
+        raise ValueError("codes and scales should be contiguous")
+    if weights.scales.shape != (number, out, width // GROUP) or weights.scales.dtype != torch.bfloat16:
+        raise ValueError(f"scales {list(weights.scales.shape)} do not belong to codes {list(weights.codes.shape)}")
+    if rows.groups.shape[1] * GROUP != width:
+        raise ValueError(f"rows of {rows.groups.shape[1] * GROUP} inputs do not belong to weights of {width}")
+    if len(counts) != number:
+        raise ValueError(f"{len(counts)=} should be {number}")
+    pairs = sum(counts)
+    if chosen is None and pairs != len(rows.groups):
+        raise ValueError(f"{pairs} products of {len(rows.groups)} rows need to be told which")
+    if chosen is not None and (chosen.shape != (pairs,) or chosen.dtype != torch.int64 or not chosen.is_contiguous()):
+        raise ValueError(f"chosen should be int64 [{pairs}], contiguous")
+    if chosen is not None and pairs and not 0 <= int(chosen.min()) <= int(chosen.max()) < len(rows.groups):
+        raise ValueError(f"chosen should name rows from 0 to {len(rows.groups) - 1}")

@@ -1,0 +1,251 @@
+// Rows of activations in int8 times quantized weights, which are read as they are stored: nf4 or int8 codes in groups of
+// 64 along their input, and a bf16 scale for each group. `quant/cpu/native_product.py` calls this and says what it is for;
+// `quant/cpu/native_library.py` compiles it for the processor that it is to run on.
+//
+//     tile      LANES rows of a weight, one in each lane of a vector
+//     levels    a group of a tile, decoded: 16 vectors, each with four inputs of every row
+//     strip     up to STRIP rows of activations, whose sums for a group stay in registers
+//
+// The products of a group are summed as whole numbers, exactly. That sum is multiplied by both scales and added in fp32,
+// group after group, so the same rows give the same bits however the work was shared out. Threads take the next block
+// of tiles from one counter, and a core with less time takes fewer of them.
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__)
+#include "avx512.h"
+#elif defined(__AVX2__) && defined(__FMA__)
+#include "avx2.h"
+#else
+#error "no instructions for products of int8"
+#endif
+
+enum { GROUP = 64, QUADS = GROUP / 4, STRIP = 8, MOST_ROWS = 128, BLOCK = 128, MOST_GROUPS = 1024, CHUNK = 8 };
+
+const char *instructions(void) { return INSTRUCTIONS; }
+int64_t lanes(void) { return LANES; }
+int64_t most_inputs(void) { return MOST_GROUPS * GROUP; }
+
+// A row's activations in one group, four codes a word, in the order of `levels`.
+struct group {
+    int32_t codes[QUADS];
+    float scale;
+    int32_t offset;  // what takes SHIFT off all levels again: -SHIFT times the sum of the codes
+};
+
+// What is to be quantized. The same layout as `_Rows` in Python, and so below.
+struct rows {
+    const void *x;         // [count, in], fp32 or bf16
+    struct group *groups;  // [count, in / 64]
+    int64_t count, in;
+    int64_t is_bf16;
+    int64_t is_nf4;  // whether they will meet nf4 codes, two in a byte
+    int64_t next;    // the first row that nobody has taken; 0 at first
+};
+
+// Rows times the weights that they are routed to.
+struct product {
+    const uint8_t *codes;        // nf4 [weights, out, in / 2], or int8 [weights, out, in]
+    const uint16_t *scales;      // bf16 [weights, out, in / 64]
+    const int8_t *levels;        // [16], those of nf4 in steps of 1/127; null for int8
+    const struct group *groups;  // [R, in / 64]
+    const int64_t *chosen;       // [P], the row of each product; null where each has its own
+    const int64_t *starts;       // [weights + 1], the first product of each weight
+    void *result;                // [P, out], fp32 or bf16
+    int64_t weights, out, in;
+    int64_t is_bf16;
+    int64_t next;  // the first block of a weight that nobody has taken; 0 at first
+};
+
+static inline float from_bf16(uint16_t bits) {
+    const uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+static inline uint16_t to_bf16(float value) {  // to the nearest, halves to even
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
+}
+
+// Whole numbers next to values within ±2^22, halves to even, by adding 1.5 · 2^23.
+static inline int32_t rounded(float value) {
+    const float moved = value + 12582912.0F;
+    int32_t bits;
+    memcpy(&bits, &moved, sizeof bits);
+    return bits - 0x4b400000;
+}
+
+// A group as codes of -127 to 127 and their scale. Where a value is not finite, the scale is not a number, as all
+// products with it are then.
+static void quantize_group(const float values[GROUP], int is_nf4, struct group *to) {
+    uint32_t peak_bits = 0;
+    for (int k = 0; k < GROUP; ++k) {
+        uint32_t bits;
+        memcpy(&bits, &values[k], sizeof bits);
+        bits &= 0x7fffffff;
+        peak_bits = bits > peak_bits ? bits : peak_bits;
+    }
+    float peak;
+    memcpy(&peak, &peak_bits, sizeof peak);
+    const int is_finite = peak_bits < 0x7f800000;
+    const float scale = peak / 127.0F, inverse = is_finite && scale > 0x1p-120F ? 1.0F / scale : 0.0F;
+    int8_t codes[GROUP];
+    int32_t sum = 0;
+    for (int k = 0; k < GROUP; ++k) {
+        const int32_t code = is_finite ? rounded(values[k] * inverse) : 0;
+        sum += code;
+        codes[k] = (int8_t)code;
+    }
+    to->scale = is_finite ? scale / (is_nf4 ? 127.0F : 1.0F) : __builtin_nanf("");
+    to->offset = -SHIFT * sum;
+    if (is_nf4) {  // a byte holds an even input in its high half and the next one in its low half
+        int8_t apart[GROUP];
+        for (int k = 0; k < GROUP / 2; ++k) {
+            apart[k] = codes[2 * k];
+            apart[GROUP / 2 + k] = codes[2 * k + 1];
+        }
+        memcpy(to->codes, apart, sizeof apart);
+    } else {
+        memcpy(to->codes, codes, sizeof codes);
+    }
+}
+
+// Quantizes rows until none is left; any number of threads may be in here for the same ones.
+void quantize(struct rows *rows) {
+    const int64_t groups = rows->in / GROUP;
+    for (;;) {
+        const int64_t first = __atomic_fetch_add(&rows->next, CHUNK, __ATOMIC_RELAXED);
+        if (first >= rows->count) return;
+        const int64_t last = first + CHUNK < rows->count ? first + CHUNK : rows->count;
+        for (int64_t at = first * groups; at < last * groups; ++at) {
+            float values[GROUP];
+            if (rows->is_bf16)
+                for (int k = 0; k < GROUP; ++k) values[k] = from_bf16(((const uint16_t *)rows->x)[at * GROUP + k]);
+            else
+                memcpy(values, (const float *)rows->x + at * GROUP, sizeof values);
+            quantize_group(values, rows->is_nf4 != 0, rows->groups + at);
+        }
+    }
+}
+
+static inline void decode_nf4(const uint8_t *codes, int64_t stride, whole table, whole levels[QUADS]) {
+    whole bytes[8];
+    transposed(codes, stride, bytes);
+    for (int i = 0; i < 8; ++i) {
+        levels[i] = looked_up(table, high_codes(bytes[i]));
+        levels[8 + i] = looked_up(table, low_codes(bytes[i]));
+    }
+}
+
+static inline void decode_int8(const uint8_t *codes, int64_t stride, whole levels[QUADS]) {
+    for (int half = 0; half < 2; ++half) {
+        whole bytes[8];
+        transposed(codes + 32 * half, stride, bytes);
+        for (int i = 0; i < 8; ++i) levels[8 * half + i] = shifted(bytes[i]);
+    }
+}
+
+// Adds a group of a tile times `count` rows to their sums; `count` is a constant wherever this is compiled into.
+static inline __attribute__((always_inline)) void strip(const whole levels[QUADS], real scale,
+                                                        const struct group *const *rows, int64_t group, real *sums,
+                                                        const int count) {
+    const struct group *x[STRIP];
+    whole sum[STRIP];
+#pragma GCC unroll 8
+    for (int m = 0; m < count; ++m) {
+        x[m] = rows[m] + group;
+        sum[m] = whole_of(x[m]->offset);
+    }
+#pragma GCC unroll 16
+    for (int quad = 0; quad < QUADS; ++quad) {
+        const whole level = levels[quad];
+#pragma GCC unroll 8
+        for (int m = 0; m < count; ++m) sum[m] = dot(sum[m], level, whole_of(x[m]->codes[quad]));
+    }
+#pragma GCC unroll 8
+    for (int m = 0; m < count; ++m)
+        sums[m] = plus_product(sums[m], times(to_real(sum[m]), scale), real_of(x[m]->scale));
+}
+
+#define STRIP_OF(count)                                        \
+    case count:                                                \
+        strip(levels, scale, rows + m, group, sums + m, count); \
+        break
+
+// A tile times up to MOST_ROWS rows.
+static void tile(const struct product *p, const uint8_t *codes, const float *scales, const struct group *const *rows,
+                 int count, real *sums) {
+    const int64_t groups = p->in / GROUP, group_bytes = p->levels ? GROUP / 2 : GROUP, stride = groups * group_bytes;
+    const uint8_t *next_tile = codes + LANES * stride;
+    const whole table = p->levels ? table_of(p->levels) : whole_of(0);
+    const int strips = (count + STRIP - 1) / STRIP;
+    for (int m = 0; m < count; ++m) sums[m] = real_of(0.0F);
+    for (int64_t group = 0; group < groups; ++group) {
+        for (int64_t at = 0; at < LANES * group_bytes; at += 64)
+            __builtin_prefetch(next_tile + group * LANES * group_bytes + at, 0, 2);
+        whole levels[QUADS];
+        if (p->levels)
+            decode_nf4(codes + group * group_bytes, stride, table, levels);
+        else
+            decode_int8(codes + group * group_bytes, stride, levels);
+        const real scale = load_real(scales + group * LANES);
+        for (int part = 0; part < strips; ++part) {
+            const int m = count * part / strips;
+            switch (count * (part + 1) / strips - m) {
+                STRIP_OF(1);
+                STRIP_OF(2);
+                STRIP_OF(3);
+                STRIP_OF(4);
+                STRIP_OF(5);
+                STRIP_OF(6);
+                STRIP_OF(7);
+                STRIP_OF(8);
+            }
+        }
+    }
+}
+
+static void store(const struct product *p, int64_t at, real value) {
+    float out[LANES] __attribute__((aligned(64)));
+    store_real(out, value);
+    if (p->is_bf16)
+        for (int lane = 0; lane < LANES; ++lane) ((uint16_t *)p->result)[at + lane] = to_bf16(out[lane]);
+    else
+        memcpy((float *)p->result + at, out, sizeof out);
+}
+
+// Rows `first` up to `last` of a weight, a tile at a time.
+static void block(const struct product *p, int64_t weight, int64_t first, int64_t last) {
+    const int64_t groups = p->in / GROUP, row_bytes = p->levels ? p->in / 2 : p->in, end = p->starts[weight + 1];
+    float scales[MOST_GROUPS * LANES] __attribute__((aligned(64)));
+    real sums[MOST_ROWS];
+    const struct group *rows[MOST_ROWS];
+    for (int64_t start = p->starts[weight]; start < end; start += MOST_ROWS) {
+        const int count = (int)(end - start < MOST_ROWS ? end - start : MOST_ROWS);
+        for (int m = 0; m < count; ++m) rows[m] = p->groups + (p->chosen ? p->chosen[start + m] : start + m) * groups;
+        for (int64_t n = first; n < last; n += LANES) {
+            const int64_t row = weight * p->out + n;
+            for (int lane = 0; lane < LANES; ++lane)
+                for (int64_t group = 0; group < groups; ++group)
+                    scales[group * LANES + lane] = from_bf16(p->scales[(row + lane) * groups + group]);
+            tile(p, p->codes + row * row_bytes, scales, rows, count, sums);
+            for (int m = 0; m < count; ++m) store(p, (start + m) * p->out + n, sums[m]);
+        }
+    }
+}
+
+// Computes blocks of a product until none is left; any number of threads may be in here for the same one.
+void multiply(struct product *p) {
+    const int64_t blocks = (p->out + BLOCK - 1) / BLOCK;
+    for (;;) {
+        const int64_t taken = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);
+        const int64_t weight = taken / blocks, first = taken % blocks * BLOCK;
+        if (weight >= p->weights) return;
+        block(p, weight, first, first + BLOCK < p->out ? first + BLOCK : p->out);
+    }
+}

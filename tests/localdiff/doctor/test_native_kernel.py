@@ -1,0 +1,50 @@
+"""What is said about the processor's kernel."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from localdiff.doctor import native_kernel
+from localdiff.doctor.native_kernel import check_native_kernel
+from quant.cpu.native.library import NativeLibrary
+from quant.cpu.native.support import native_library
+from quant.lack import Lack
+from quant.switch import SwitchError
+
+CPU, CARD = torch.device("cpu"), torch.device("cuda", 0)
+
+
+def test_where_there_is_a_gpu_it_makes_no_difference() -> None:
+    assert check_native_kernel([CPU, CARD]) == []
+
+
+@pytest.mark.skipif(isinstance(native_library(), Lack), reason=f"{native_library()}")
+def test_a_kernel_that_is_right() -> None:
+    library = native_library()
+    assert isinstance(library, NativeLibrary)
+    (finding,) = check_native_kernel([CPU])
+    assert finding.status == "ok"
+    assert library.instructions in finding.text
+
+
+@pytest.mark.parametrize(
+    ("lack", "status"),
+    [
+        (Lack("`/home/me/cc` does not compile the native kernel (bad flag)", "take another one"), "warn"),
+        (Lack("the native kernel is switched off", ""), "skip"),
+    ],
+)
+def test_what_is_missing(lack: Lack, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_kernel, "native_library", lambda: lack)
+    (finding,) = check_native_kernel([CPU])
+    assert finding.status == status
+    assert finding.text.startswith(lack.reason)
+    assert (finding.advice or "") == lack.remedy
+    assert "/home/me" not in (finding.public or finding.text)
+
+
+def test_a_switch_with_another_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_CPU_NATIVE", "no")
+    with pytest.raises(SwitchError, match="LOCALDIFF_CPU_NATIVE=no should be auto or off"):
+        check_native_kernel([CPU])

@@ -1,0 +1,128 @@
+"""Compiling: what is found, what is kept, and what is said where it fails."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from quant.cpu.native import build
+from quant.cpu.native.build import BuildError, built, cache_dir, compiler
+
+
+def stand_in(folder: Path, name: str, script: str) -> str:
+    """A compiler that is a shell script; `$OUT` is the file that it is to make."""
+    path = folder / name
+    path.write_text(f'#!/bin/sh\nfor OUT; do :; done\necho called >> "{folder}/calls"\n{script}\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def calls(folder: Path) -> int:
+    path = folder / "calls"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+@pytest.mark.parametrize(("names", "found"), [(["gcc", "clang"], "gcc"), (["cc", "gcc"], "cc"), ([], None)])
+def test_the_first_compiler_that_is_installed(tmp_path: Path, names: list[str], found: str | None) -> None:
+    for name in names:
+        stand_in(tmp_path, name, "exit 0")
+    os.environ["PATH"], before = str(tmp_path), os.environ["PATH"]
+    try:
+        assert compiler({}) == (None if found is None else (str(tmp_path / found),))
+        stand_in(tmp_path, "tuned", "exit 0")
+        assert compiler({"CC": "tuned -m64"}) == (str(tmp_path / "tuned"), "-m64")
+        assert compiler({"CC": "unheard-of"}) is None
+        assert compiler({"CC": " "}) == compiler({})
+    finally:
+        os.environ["PATH"] = before
+
+
+def test_what_is_compiled_is_kept_and_nothing_else(tmp_path: Path) -> None:
+    command = [stand_in(tmp_path, "cc", 'echo library > "$OUT"; echo warning: odd >&2')]
+    kept = tmp_path / "deep" / "kept"
+    first = built(command, kept)
+    assert built(command, kept) == first
+    assert calls(tmp_path) == 1
+    assert first.read_text() == "library\n"
+    assert [path.name for path in kept.iterdir()] == [first.name]
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("change", ["flags", "processor", "source", "compiler"])
+def test_it_is_compiled_again_when_anything_changes(
+    tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command, flags = [stand_in(tmp_path, "cc", 'echo library > "$OUT"')], build.FLAGS
+    first = built(command, tmp_path / "kept", flags)
+    if change == "flags":
+        flags = (*flags, "-g")
+    elif change == "processor":
+        monkeypatch.setattr(build, "_processor", lambda: "another")
+    elif change == "source":
+        source = tmp_path / "product.c"
+        source.write_text("int x;\n")
+        monkeypatch.setattr(build, "SOURCES", (source, *build.SOURCES[1:]))
+    else:
+        os.utime(command[0], ns=(1, 1))
+    assert built(command, tmp_path / "kept", flags) != first
+    assert calls(tmp_path) == 2
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo 'product.c: In function' >&2; echo 'product.c:3: error: bad' >&2; exit 1", "product.c:3: error: bad"),
+        ("echo 'no such flag' >&2; exit 1", "no such flag"),
+        ("exit 4", "exit code 4"),
+        ("printf '\\377 error\\n' >&2; exit 1", "� error"),
+    ],
+)
+def test_why_it_does_not_compile(tmp_path: Path, script: str, words: str) -> None:
+    command = [stand_in(tmp_path, "cc", script)]
+    with pytest.raises(BuildError, match=words):
+        built(command, tmp_path / "kept")
+    assert not list((tmp_path / "kept").iterdir())
+
+
+def test_a_compiler_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "SECONDS", 0.2)
+    with pytest.raises(BuildError, match="it took more than 0.2 s"):
+        built([stand_in(tmp_path, "cc", "exec sleep 60")], tmp_path / "kept")
+
+
+def test_two_at_once_both_have_a_whole_library(tmp_path: Path) -> None:
+    command = [stand_in(tmp_path, "cc", 'echo one > "$OUT"; sleep 0.2; echo two >> "$OUT"')]
+    found: list[Path] = []
+    workers = [threading.Thread(target=lambda: found.append(built(command, tmp_path / "kept"))) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(found) == 2
+    assert found[0] == found[1]
+    assert found[0].read_text() == "one\ntwo\n"
+
+
+def test_where_libraries_are_kept(tmp_path: Path) -> None:
+    assert cache_dir({"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "localdiff"
+    assert cache_dir({"XDG_CACHE_HOME": "relative"}) == cache_dir({}) == Path.home() / ".cache" / "localdiff"
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C compiler")
+@pytest.mark.parametrize("flags", [("-mavx2", "-mfma"), ("-mavx2", "-mfma", "-mavxvnni"), ("-march=icelake-server",)])
+def test_the_source_compiles_without_a_warning(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """For processors that this one need not be."""
+    command = compiler()
+    assert command is not None
+    common = [flag for flag in build.FLAGS if flag != "-march=native"]
+    done = subprocess.run(
+        [*command, *common, *flags, "-Wall", "-Wextra", str(build.SOURCES[0]), "-o", str(tmp_path / "product.so")],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,235 @@
+"""The kernel in each form that this processor runs, against the same sums in fp64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from quant.codecs.codec import GROUP, Encoded
+from quant.cpu.native import build
+from quant.cpu.native.library import GROUP_BYTES, NativeLibrary
+from quant.cpu.native.support import decoded, native_library, random_weights, rounded
+from quant.lack import Lack
+
+COMPILER = build.compiler()
+pytestmark = pytest.mark.skipif(
+    COMPILER is None or isinstance(native_library(), Lack), reason=f"no native kernel here: {native_library()}"
+)
+
+_NARROW = ("-mavx2", "-mfma")
+FORMS = {
+    "of this machine": (),
+    "AVX2": _NARROW,
+    # The same instruction in the encoding of AVX-512, which processors run that do not know the one of AVX-VNNI.
+    "AVX-VNNI": (
+        *_NARROW,
+        "-mavx512vl",
+        "-mavx512vnni",
+        "-D__AVXVNNI__",
+        "-D_mm256_dpbusd_avx_epi32=_mm256_dpbusd_epi32",
+    ),
+}
+NEEDS = {"of this machine": "", "AVX2": "avx2", "AVX-VNNI": "avx512_vnni"}
+ROUNDING = 2e-6
+"""Of sums in fp32, relative to their norm."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("native")
+
+
+@pytest.fixture(scope="module", params=FORMS)
+def library(request: pytest.FixtureRequest, folder: Path) -> NativeLibrary:
+    form = request.param
+    if NEEDS[form] not in Path("/proc/cpuinfo").read_text():
+        pytest.skip(f"this processor has no {NEEDS[form]}")
+    assert COMPILER is not None
+    flags = [flag for flag in build.FLAGS if not (FORMS[form] and flag == "-march=native")]
+    made = NativeLibrary(build.built(COMPILER, folder, [*flags, *FORMS[form]]))
+    assert form in ("of this machine", made.instructions)
+    return made
+
+
+@pytest.fixture(params=[1, 3], ids="threads {}".format)
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def relative(result: Tensor, expected: Tensor) -> float:
+    return float((result.double() - expected).norm() / expected.norm())
+
+
+def expected_of(x: Tensor, codec: str, weights: Encoded, chosen: Tensor, counts: list[int]) -> Tensor:
+    weight = decoded(codec, weights)[torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))]
+    return torch.einsum("pi,poi->po", rounded(x)[chosen], weight)
+
+
+def multiplied(
+    library: NativeLibrary, x: Tensor, codec: str, weights: Encoded, chosen: Tensor | None, counts: list[int]
+) -> Tensor:
+    return library.multiply(library.rows(x, nf4=codec == "nf4"), weights, chosen, counts)
+
+
+@pytest.mark.parametrize("codec", ["nf4", "int8"])
+@settings(max_examples=40)
+@given(
+    tiles=st.integers(1, 10),
+    groups=st.integers(1, 12),
+    counts=st.lists(st.one_of(st.integers(0, 20), st.integers(120, 300)), min_size=1, max_size=4).filter(any),
+    rows=st.integers(1, 9),
+    seed=st.integers(0, 99),
+)
+def test_products_are_the_sums_of_whole_numbers(
+    library: NativeLibrary, codec: str, tiles: int, groups: int, counts: list[int], rows: int, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    weights = random_weights(codec, (len(counts), tiles * library.lanes, groups * GROUP), generator)
+    x = torch.randn(rows, groups * GROUP, generator=generator) * 10 ** torch.randn(rows, 1, generator=generator)
+    chosen = torch.randint(0, rows, (sum(counts),), generator=generator)
+    result = multiplied(library, x, codec, weights, chosen, counts)
+    assert result.dtype == torch.float32
+    assert relative(result, expected_of(x, codec, weights, chosen, counts)) < ROUNDING
+
+
+@pytest.mark.parametrize("codec", ["nf4", "int8"])
+@pytest.mark.parametrize("signs", [(1, 1), (1, -1), (-1, -1)])
+def test_the_largest_codes_overflow_nothing(library: NativeLibrary, codec: str, signs: tuple[int, int]) -> None:
+    shape = (1, library.lanes, 3 * GROUP)
+    weights = random_weights(codec, shape, torch.Generator())
+    if codec == "nf4":
+        weights.codes.fill_(0xFF if signs[0] > 0 else 0x00)
+    else:
+        weights.codes.fill_(127 * signs[0])
+    weights.scales.fill_(1.0)
+    x = torch.full((5, shape[-1]), 127.0 * signs[1])
+    result = multiplied(library, x, codec, weights, None, [5])
+    largest = 127 * (127 if codec == "int8" else 1) * shape[-1]
+    assert torch.allclose(result, torch.full_like(result, largest * signs[0] * signs[1]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("codec", ["nf4", "int8"])
+def test_every_number_of_rows_has_its_own_way(library: NativeLibrary, codec: str) -> None:
+    """A strip is compiled for each of its sizes."""
+    weights = random_weights(codec, (1, 2 * library.lanes, 2 * GROUP), torch.Generator().manual_seed(1))
+    for count in (*range(1, 18), 127, 128, 129):
+        x = normal(count, 2 * GROUP, seed=count)
+        result = multiplied(library, x, codec, weights, None, [count])
+        assert relative(result, expected_of(x, codec, weights, torch.arange(count), [count])) < ROUNDING, count
+
+
+@pytest.mark.parametrize("codec", ["nf4", "int8"])
+def test_bf16_is_read_as_it_is_and_results_are_rounded_to_it_once(library: NativeLibrary, codec: str) -> None:
+    weights = random_weights(codec, (2, 3 * library.lanes, 3 * GROUP), torch.Generator().manual_seed(2))
+    x = normal(7, 3 * GROUP, seed=3).to(torch.bfloat16)
+    rough = multiplied(library, x, codec, weights, None, [3, 4])
+    exact = multiplied(library, x.float(), codec, weights, None, [3, 4])
+    assert rough.dtype == torch.bfloat16
+    assert torch.equal(rough, exact.to(torch.bfloat16))
+
+
+def test_other_types_are_computed_in_fp32(library: NativeLibrary) -> None:
+    x = normal(3, GROUP).to(torch.float16)
+    assert library.rows(x, nf4=True).dtype == torch.float32
+    assert torch.equal(library.rows(x, nf4=True).groups, library.rows(x.float(), nf4=True).groups)
+
+
+def test_the_same_bits_however_the_work_is_shared_out(library: NativeLibrary, threads: int) -> None:
+    weights = random_weights("nf4", (5, 40 * library.lanes, 4 * GROUP), torch.Generator().manual_seed(4))
+    x, counts = normal(31, 4 * GROUP, seed=5), [9, 0, 1, 17, 4]
+    result = multiplied(library, x, "nf4", weights, None, counts)
+    torch.set_num_threads(2)
+    assert torch.equal(result, multiplied(library, x, "nf4", weights, None, counts))
+    alone = [multiplied(library, row[None], "nf4", weights, None, [0, 0, 0, 1, 0]) for row in x[10:27]]
+    assert torch.equal(result[10:27], torch.cat(alone))
+
+
+@pytest.mark.parametrize("nf4", [True, False])
+def test_rows_are_rounded_to_the_nearest_code_of_their_group(library: NativeLibrary, nf4: bool) -> None:
+    x = normal(19, 5 * GROUP, seed=6)
+    x[3] = 0
+    x[4, :GROUP] = torch.arange(GROUP) - 31.5  # halves, in units of a scale of exactly 1
+    x[4, 0] = 127
+    x[5] *= 1e-30
+    groups = library.rows(x, nf4=nf4).groups
+    assert groups.shape == (19, 5, GROUP_BYTES)
+    codes = groups[..., :GROUP].contiguous().view(torch.int8).float()
+    scales = groups[..., GROUP : GROUP + 4].contiguous().view(torch.float32)
+    if nf4:  # even inputs first; and the levels are in steps of 1/127
+        codes = torch.stack(codes.chunk(2, dim=-1), dim=-1).flatten(-2)
+        scales = scales * 127
+    assert torch.equal(codes[4, 0, 1:], (torch.arange(1, GROUP) - 31.5).round())
+    assert torch.allclose((codes.double() * scales.double()).flatten(-2), rounded(x), rtol=1e-6, atol=0)
+    assert float(codes.abs().max()) == 127
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_row_that_is_not_finite_gives_results_that_are_no_numbers(
+    library: NativeLibrary, bad: float, dtype: torch.dtype
+) -> None:
+    weights = random_weights("nf4", (1, library.lanes, 2 * GROUP), torch.Generator().manual_seed(7))
+    x = normal(3, 2 * GROUP).to(dtype)
+    x[1, 70] = bad
+    result = multiplied(library, x, "nf4", weights, None, [3])
+    assert result[1].isnan().all()
+    assert result[[0, 2]].isfinite().all()
+
+
+def test_no_rows(library: NativeLibrary) -> None:
+    weights = random_weights("nf4", (2, library.lanes, GROUP), torch.Generator())
+    result = multiplied(library, torch.empty(0, GROUP), "nf4", weights, None, [0, 0])
+    assert result.shape == (0, library.lanes)
+
+
+def test_which_shapes_it_takes(library: NativeLibrary) -> None:
+    lanes, most = library.lanes, library.most_inputs
+    assert library.takes((4, 3 * lanes, 2 * GROUP))
+    assert library.takes((lanes, most))
+    assert not library.takes((lanes + 1, GROUP))
+    assert not library.takes((lanes, most + GROUP))
+    for out, width in ((1408, 2816), (2816, 704), (8192, 2816), (2112, 2816), (2816, 2112)):
+        assert library.takes((out, width)), "of the released model"
+
+
+def _gapped(weights: Encoded) -> Encoded:
+    return Encoded(codes=weights.codes.repeat(1, 1, 2)[..., ::2], scales=weights.scales)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda a: a | {"weights": _gapped(a["weights"])}, "should be contiguous"),
+        (lambda a: a | {"weights": Encoded(codes=a["weights"].codes, scales=a["weights"].scales[:1])}, "do not belong"),
+        (
+            lambda a: a | {"weights": Encoded(codes=a["weights"].codes, scales=a["weights"].scales.float())},
+            "do not belong",
+        ),
+        (lambda a: a | {"width": 2 * GROUP}, "rows of 128 inputs do not belong to weights of 64"),
+        (lambda a: a | {"counts": [4]}, "len.counts.=1 should be 2"),
+        (lambda a: a | {"counts": [1, 2]}, "3 products of 4 rows need to be told which"),
+        (lambda a: a | {"chosen": torch.zeros(3, dtype=torch.int64)}, "chosen should be int64 .4."),
+        (lambda a: a | {"chosen": torch.zeros(4, dtype=torch.int32)}, "chosen should be int64"),
+        (lambda a: a | {"chosen": torch.tensor([0, 1, 2, 4])}, "chosen should name rows from 0 to 3"),
+        (lambda a: a | {"chosen": torch.tensor([0, 1, 2, -1])}, "chosen should name rows from 0 to 3"),
+    ],
+)
+def test_nothing_is_read_beyond_its_end(library: NativeLibrary, change: object, words: str) -> None:
+    weights = random_weights("nf4", (2, library.lanes, GROUP), torch.Generator())
+    given = change({"weights": weights, "width": GROUP, "counts": [1, 3], "chosen": None})
+    with pytest.raises(ValueError, match=words):
+        multiplied(library, normal(4, given["width"]), "nf4", given["weights"], given["chosen"], given["counts"])

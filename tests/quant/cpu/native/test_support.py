@@ -1,0 +1,132 @@
+"""Whether the kernel is used, and what is said where it is not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quant.cpu.native import build, support
+from quant.cpu.native.library import NativeLibrary
+from quant.cpu.native.support import native_library
+from quant.cpu.switches import CPU_NATIVE
+from quant.lack import Lack
+from quant.switch import SwitchError
+
+needs_compiler = pytest.mark.skipif(isinstance(native_library(), Lack), reason=f"{native_library()}")
+
+
+@pytest.fixture(autouse=True)
+def _tried_anew() -> Iterator[None]:
+    tried = support._tried
+    tried.cache_clear()
+    yield
+    tried.cache_clear()
+
+
+def lack() -> Lack:
+    found = native_library()
+    assert isinstance(found, Lack)
+    return found
+
+
+@needs_compiler
+def test_it_is_compiled_once_and_opened_from_then_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert isinstance(native_library(), NativeLibrary)
+    support._tried.cache_clear()
+    monkeypatch.setattr(build, "_compile", lambda command: pytest.fail("it is there"))
+    assert isinstance(native_library(), NativeLibrary)
+
+
+def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(support, "_tried", lambda: pytest.fail("nothing is to be compiled"))
+    monkeypatch.setenv(CPU_NATIVE, "off")
+    assert lack() == Lack("the native kernel is switched off", "")
+    monkeypatch.setenv(CPU_NATIVE, "of")
+    with pytest.raises(SwitchError, match="LOCALDIFF_CPU_NATIVE=of should be auto or off"):
+        native_library()
+
+
+def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "compiler", lambda: None)
+    if support.platform.machine() in support.MACHINES:
+        assert lack().reason == "there is no C compiler for the native kernel"
+        assert "sudo apt install gcc" in lack().remedy
+
+
+@pytest.mark.parametrize(("name", "value"), [("SYSTEMS", ("amiga",)), ("MACHINES", ("m68k",))])
+def test_on_other_machines_there_is_nothing_to_do_about_it(
+    name: str, value: tuple[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(support, name, value)
+    assert lack().remedy == ""
+
+
+@needs_compiler
+def test_a_processor_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "FLAGS", tuple(flag for flag in build.FLAGS if flag != "-march=native"))
+    monkeypatch.setattr(build.built, "__defaults__", (build.FLAGS,))
+    assert lack() == Lack("this processor has neither AVX2 nor AVX-512", "")
+
+
+@needs_compiler
+def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "cc"
+    script.write_text("#!/bin/sh\necho 'fatal error: stdint.h: No such file' >&2\nexit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    assert "fatal error: stdint.h: No such file" in lack().reason
+    assert "CC" in lack().remedy
+
+
+@needs_compiler
+def test_a_damaged_library_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compiler = build.compiler()
+    assert compiler is not None
+    made = build.built(compiler, build.cache_dir())
+    made.write_bytes(b"cut off")
+    assert isinstance(native_library(), NativeLibrary)
+    assert len(made.read_bytes()) > 1000
+
+
+@needs_compiler
+def test_what_is_no_library_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "cc"
+    script.write_text('#!/bin/sh\nfor OUT; do :; done\necho text > "$OUT"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert lack().reason.startswith("the native kernel cannot be compiled and opened")
+
+
+@needs_compiler
+def test_wrong_numbers_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "product.c"
+    text = build.SOURCES[0].read_text()
+    assert "to->offset = -SHIFT * sum" in text or "sum += code;" in text
+    broken.write_text(
+        text.replace("sum += code;", "sum += code + 1;").replace("/ (is_nf4 ? 127.0F", "/ (is_nf4 ? 126.0F")
+    )
+    for header in build.SOURCES[1:]:
+        (tmp_path / header.name).write_bytes(header.read_bytes())
+    monkeypatch.setattr(build, "SOURCES", (broken, *build.SOURCES[1:]))
+    assert lack().reason == "the native kernel computes wrong numbers here"
+
+
+@needs_compiler
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_home_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o500)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert isinstance(native_library(), NativeLibrary)
+
+
+@needs_compiler
+def test_a_cache_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "localdiff").write_text("not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert isinstance(native_library(), NativeLibrary)
