@@ -8,6 +8,7 @@ Shape letters: N rows, D width, E experts, K experts a row, I expert width, P = 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..modules.adapter_hook import AdapterHook
@@ -64,5 +65,5 @@ class CpuExperts(nn.Module):
                     outputs[part] += term
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order))
-        of_row = outputs[place].view(rows, top_k, -1)
-        return torch.bmm(weight[:, None].to(x.dtype), of_row).squeeze(1)
+        # Reads each output once; gathering them first would write and read all of them again.
+        return F.embedding_bag(place.view(rows, top_k), outputs, mode="sum", per_sample_weights=weight.to(x.dtype))
