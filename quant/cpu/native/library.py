@@ -23,6 +23,8 @@ STEPS = 127
 """Levels of nf4 are rounded to this many steps on each side of zero, activations as well."""
 GROUP_BYTES = GROUP + 8
 """Of a row's activations in a group: codes, a scale and an offset."""
+A_THREAD = 1 << 20
+"""Activations that are rounded in the time in which a thread is woken up, a few times over."""
 DTYPES = (torch.float32, torch.bfloat16)
 """Of activations and results."""
 
@@ -106,7 +108,7 @@ class NativeLibrary:
         count, width = x.shape
         groups = torch.empty(count, width // GROUP, GROUP_BYTES, dtype=torch.uint8)
         arguments = _Rows(x.data_ptr(), groups.data_ptr(), count, width, x.dtype == torch.bfloat16, nf4, 0)
-        _run(self._quantize, arguments)
+        _run(self._quantize, arguments, most=1 + x.numel() // A_THREAD)
         return NativeRows(groups, x.dtype)
 
     def multiply(self, rows: NativeRows, weights: Encoded, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
@@ -155,9 +157,9 @@ def _function(function: Callable[..., None], of: type[ctypes.Structure]) -> Call
     return function
 
 
-def _run(function: Callable[[ctypes.Structure], None], arguments: ctypes.Structure) -> None:
-    """Calls a function in every thread; they take parts of the same work from a counter in its arguments."""
-    threads = min(torch.get_num_threads(), MOST)
+def _run(function: Callable[[ctypes.Structure], None], arguments: ctypes.Structure, most: int = MOST) -> None:
+    """Calls a function in several threads; they take parts of the same work from a counter in its arguments."""
+    threads = min(torch.get_num_threads(), most, MOST)
     share_out([lambda _: function(arguments)] * threads, range(threads))
 
 

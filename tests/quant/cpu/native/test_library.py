@@ -158,6 +158,15 @@ def test_the_same_bits_however_the_work_is_shared_out(library: NativeLibrary, th
     assert torch.equal(result[10:27], torch.cat(alone))
 
 
+def test_many_rows_are_rounded_by_several_threads_to_the_same_bits(
+    library: NativeLibrary, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = normal(37, 3 * GROUP, seed=8)
+    alone = library.rows(x, nf4=True).groups
+    monkeypatch.setattr("quant.cpu.native.library.A_THREAD", 1 << 10)
+    assert torch.equal(library.rows(x, nf4=True).groups, alone)
+
+
 @pytest.mark.parametrize("nf4", [True, False])
 def test_rows_are_rounded_to_the_nearest_code_of_their_group(library: NativeLibrary, nf4: bool) -> None:
     x = normal(19, 5 * GROUP, seed=6)
