@@ -50,6 +50,29 @@ def test_streaming_equals_the_plain_softmax(
     torch.testing.assert_close(ours.double(), plain(q, k, v, mask), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 256])
+@given(window=st.one_of(st.none(), st.integers(1, 9)), length=st.integers(0, 20), count=st.integers(1, 12))
+def test_a_block_without_the_keys_that_none_of_its_rows_sees(
+    rows: int, window: int | None, length: int, count: int
+) -> None:
+    cache, generator = new_layer(window), torch.Generator().manual_seed(length)
+    mask = attention.causal_mask(cache, length, count)
+    q = torch.randn(4, count, 8, generator=generator)
+    k, v = torch.randn(2, 2, mask.shape[1], 8, generator=generator)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(attention, "_NARROW_ROWS", rows)
+        sizes: list[int] = []
+        attend = attention.F.scaled_dot_product_attention
+        patched.setattr(
+            attention.F,
+            "scaled_dot_product_attention",
+            lambda q, k, v, **others: sizes.append(k.shape[2]) or attend(q, k, v, **others),
+        )
+        ours = attention.attention(q, k, v, mask, narrowed=True)
+    torch.testing.assert_close(ours.double(), plain(q, k, v, mask), atol=1e-5, rtol=1e-5)
+    assert sizes == [int(mask[start : start + rows].any(dim=0).sum()) for start in range(0, count, rows)]
+
+
 @given(window=st.one_of(st.none(), st.integers(1, 9)), length=st.integers(0, 20), rows=st.integers(1, 12))
 def test_commit_rows_see_what_is_not_ahead_and_within_the_window(window: int | None, length: int, rows: int) -> None:
     cache = new_layer(window)
