@@ -2,7 +2,7 @@
 
                    first choice               second                     else
     experts, nf4   the native kernel          bitsandbytes' decoder      decoded as the plain module does
-    experts, int8  the native kernel          int8 by rows, oneDNN       the same
+    experts, int8  the native kernel          int8 by rows, oneDNN       decoded as the plain module does
     linear, nf4    the native kernel                                     stays plain
     linear, int8   int8 by rows, oneDNN       the native kernel          stays plain
     embedding      decoded to bf16 once, where bf16 is fast              stays plain
@@ -10,7 +10,6 @@
 The kernel is taken where it compiles and computes what it should (`native.support`), oneDNN's int8 where the CPU has
 instructions for it, and they are exact. For many rows and no decoding, which is what linear layers have, oneDNN is the
 faster of the two.
-
 
 A weight is never held twice: a module's stored parts are freed before the next module is replaced. The kernel reads the
 stored parts, int8 by rows takes as much memory as they do, and the bf16 matrix twice as much; a module for which there
@@ -50,7 +49,7 @@ from .switches import cpu_path, is_native_off
 LEAST = 1 << 20
 """Weights of a matrix below which `auto` leaves it alone: there is nothing to gain, and rounding to lose."""
 
-_COST = "experts are decoded before they are multiplied, which takes two to four times as long"
+_COST = "experts are decoded before they are multiplied, which takes more than twice as long"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +103,7 @@ def prepare(
         del plain, fast
         if progress is not None:
             progress(done, len(found))
-    missed = any(isinstance(module, CpuExperts) and not module.is_native for module in model.modules())
+    missed = any(isinstance(module, CpuExperts) and module.decodes for module in model.modules())
     return Prepared(taken=taken, lacking=_lacking() if missed else None)
 
 

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from ..modules.adapter_hook import AdapterHook
 from ..modules.experts import gelu, pairs_by_expert
-from .native.products import NativeProduct
-from .products import ExpertProduct, expert_parts
+from .products import DecodedProduct, ExpertProduct, LibraryProduct, expert_parts
 
 
 class CpuExperts(nn.Module):
@@ -26,14 +25,14 @@ class CpuExperts(nn.Module):
         experts: E.
 
     Attributes:
-        is_native: whether both are computed by the native kernel.
+        decodes: whether a product writes decoded weights to memory first.
         path: how they are computed, in words.
     """
 
     def __init__(self, gate_up: ExpertProduct, down: ExpertProduct, experts: int) -> None:
         super().__init__()
         self._gate_up, self._down, self._experts = gate_up, down, experts
-        self.is_native = isinstance(gate_up, NativeProduct) and isinstance(down, NativeProduct)
+        self.decodes = any(isinstance(product, LibraryProduct | DecodedProduct) for product in (gate_up, down))
         self.path = gate_up.path if gate_up.path == down.path else f"{gate_up.path}, then {down.path}"
 
     def forward(self, x: Tensor, index: Tensor, weight: Tensor, hook: AdapterHook | None = None) -> Tensor:

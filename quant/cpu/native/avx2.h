@@ -1,5 +1,5 @@
-// Vectors of 256 bits: eight rows of a weight side by side, products by VNNI where there is (Alder Lake, Zen 5 and
-// newer), else by multiplications of bytes (Haswell, Zen and newer).
+// Vectors of 256 bits: eight rows of a weight side by side, products by VNNI where there is (Alder Lake and newer
+// Core processors), else by multiplications of bytes (Haswell and Zen, and newer).
 
 #include <immintrin.h>
 
@@ -16,7 +16,7 @@ static inline whole dot(whole sum, whole levels, whole x) { return _mm256_dpbusd
 #define INSTRUCTIONS "AVX2"
 enum { SHIFT = 0 };
 // The first factor of `maddubs` is unsigned, so the level's sign goes to the other one. Sums of two products stay within
-// 16 bits, as no factor is beyond 127.
+// 16 bits: no level is beyond 128, and no activation beyond 127.
 static inline whole dot(whole sum, whole levels, whole x) {
     const whole pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(levels), _mm256_sign_epi8(x, levels));
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
@@ -24,8 +24,6 @@ static inline whole dot(whole sum, whole levels, whole x) {
 #endif
 
 static inline whole whole_of(int32_t number) { return _mm256_set1_epi32(number); }
-static inline whole load_whole(const void *at) { return _mm256_load_si256((const __m256i *)at); }
-static inline void store_whole(void *at, whole value) { _mm256_store_si256((__m256i *)at, value); }
 
 static inline real real_of(float number) { return _mm256_set1_ps(number); }
 static inline real load_real(const float *at) { return _mm256_load_ps(at); }

@@ -1,4 +1,4 @@
-// Vectors of 512 bits: sixteen rows of a weight side by side, products by VNNI (Ice Lake, Zen 4 and newer).
+// Vectors of 512 bits: sixteen rows of a weight side by side, products by VNNI (Cascade Lake, Ice Lake, Zen 4).
 
 #include <immintrin.h>
 
@@ -9,8 +9,6 @@ typedef __m512i whole;  // LANES sums, or LANES times four bytes
 typedef __m512 real;
 
 static inline whole whole_of(int32_t number) { return _mm512_set1_epi32(number); }
-static inline whole load_whole(const void *at) { return _mm512_load_si512(at); }
-static inline void store_whole(void *at, whole value) { _mm512_store_si512(at, value); }
 static inline whole dot(whole sum, whole levels, whole x) { return _mm512_dpbusd_epi32(sum, levels, x); }
 
 static inline real real_of(float number) { return _mm512_set1_ps(number); }

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -20,38 +20,51 @@ SOURCES = tuple(Path(__file__).with_name(name) for name in ("product.c", "avx512
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")
 """Without contraction a number is rounded as the expression says, by every compiler alike."""
 NAMES = ("cc", "gcc", "clang")
-SECONDS = 120
-"""A compiler that takes longer does not come to an end; as a rule it takes one."""
+SECONDS = 30
+"""A compiler that takes longer does not come to an end; as a rule it takes one or two."""
+LONGEST = 200
+"""Characters that are quoted of what a compiler says."""
 
 
 class BuildError(Exception):
-    """The compiler made no library; the message is the first error that it printed."""
+    """There is no library; the message is the first error of the compiler, or why there is no compiler."""
 
 
 def compiler(env: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
-    """The C compiler of this machine, a command: what `CC` says, or the first that is installed."""
-    commands = [shlex.split(env["CC"])] if env.get("CC", "").strip() else [[name] for name in NAMES]
-    for name, *arguments in commands:
-        if found := shutil.which(name):
-            return found, *arguments
-    return None
+    """The C compiler of this machine, a command: what `CC` says, or the first that is installed.
+
+    Raises:
+        BuildError: `CC` names none.
+    """
+    if named := env.get("CC", "").strip():
+        try:
+            name, *arguments = shlex.split(named)
+        except ValueError:  # an open quote, or nothing between quotes
+            raise BuildError(f"`CC` is no command (`{named}`)") from None
+        found = shutil.which(name)
+        if found is None:
+            raise BuildError(f"`CC` names `{name}`, which is no program here")
+        return found, *arguments
+    return next(((found,) for name in NAMES if (found := shutil.which(name))), None)
 
 
-def built(compiler: Sequence[str], folder: Path, flags: Sequence[str] = FLAGS) -> Path:
+def built(command: Sequence[str], folder: Path, flags: Sequence[str] = FLAGS) -> Path:
     """The library, compiled in a folder unless it is there already from the same sources, compiler and processor.
 
     Raises:
         BuildError: it does not compile.
-        OSError: the folder cannot be written, or the compiler does not start.
+        OSError: the folder is not ours alone or cannot be written, or the compiler does not start.
     """
-    path = folder / f"product-{_fingerprint(compiler, flags)}.so"
-    if path.is_file():
-        return path
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as beside:  # of the same file system, so that it can be renamed
-        made = Path(beside, path.name)
-        _compile([*compiler, *flags, str(SOURCES[0]), "-o", str(made)])
-        made.replace(path)  # whole, whoever else is compiling
+    if not _is_ours(folder):  # what lies there is run
+        raise PermissionError(f"others may write to `{folder}`")
+    path = folder / f"product-{_fingerprint(command, flags)}.so"
+    if not _is_whole(path):
+        with tempfile.TemporaryDirectory(dir=folder) as beside:  # of the same file system, so that it can be renamed
+            made = Path(beside, path.name)
+            _compile([*command, *flags, str(SOURCES[0]), "-o", str(made)])
+            _seal(made)
+            made.replace(path)  # at once, whoever else is compiling
     return path
 
 
@@ -59,6 +72,32 @@ def cache_dir(env: Mapping[str, str] = os.environ) -> Path:
     """Where compiled libraries are kept: `$XDG_CACHE_HOME/localdiff`, by default `~/.cache/localdiff`."""
     base = Path(env.get("XDG_CACHE_HOME", ""))
     return (base if base.is_absolute() else Path.home() / ".cache") / "localdiff"
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether nobody else may write to a file or folder."""
+    status = path.stat()
+    return (
+        sys.platform != "win32" and status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    )
+
+
+def _seal(path: Path) -> None:
+    """Appends the hash of a library, which the system's loader does not mind, and has the disk keep both."""
+    with path.open("ab") as file:
+        file.write(hashlib.sha256(path.read_bytes()).digest())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a library is there as it was made: of one that was cut off, the system's loader may die."""
+    try:
+        found = path.read_bytes() if _is_ours(path) else b""
+    except OSError:
+        return False
+    size = hashlib.sha256().digest_size
+    return len(found) > size and hashlib.sha256(found[:-size]).digest() == found[-size:]
 
 
 def _compile(command: list[str]) -> None:
@@ -69,16 +108,21 @@ def _compile(command: list[str]) -> None:
     except subprocess.TimeoutExpired:
         raise BuildError(f"it took more than {SECONDS} s") from None
     if done.returncode != 0:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        errors = [line for line in lines if "error" in line]
-        raise BuildError((errors or lines or [f"exit code {done.returncode}"])[0])
+        raise BuildError(_reason(done.stderr, done.returncode)[:LONGEST])
+    if not Path(command[-1]).is_file():
+        raise BuildError("it wrote no file")
 
 
-def _fingerprint(compiler: Sequence[str], flags: Sequence[str]) -> str:
+def _reason(stderr: str, returncode: int) -> str:
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    last = f"killed by signal {-returncode}" if returncode < 0 else f"exit code {returncode}"
+    return [*(line for line in lines if "error" in line), *lines, last][0]
+
+
+def _fingerprint(command: Sequence[str], flags: Sequence[str]) -> str:
     """Of all that the library depends on. A home directory may be shared by machines with different processors."""
-    version = os.stat(compiler[0])
-    parts = [*compiler, str(version.st_size), str(version.st_mtime_ns), *flags, sys.platform, platform.machine()]
-    parts.append(_processor())
+    version = os.stat(command[0])
+    parts = [*command, str(version.st_size), str(version.st_mtime_ns), *flags, _processor()]
     found = hashlib.sha256("\n".join(parts).encode())
     for source in SOURCES:
         found.update(source.read_bytes())
@@ -86,10 +130,7 @@ def _fingerprint(compiler: Sequence[str], flags: Sequence[str]) -> str:
 
 
 def _processor() -> str:
-    """What this machine says of its processor, instructions included."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return platform.processor()
+    """What Linux says of the processor, instructions included."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     said = {line.partition(":")[0].strip(): line for line in reversed(lines)}
     return "\n".join(said.get(name, "") for name in ("model name", "cpu family", "model", "flags"))

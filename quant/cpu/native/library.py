@@ -65,10 +65,12 @@ class NativeRows:
     Attributes:
         groups: U8 [R, in/64, 72]: codes in the order of the weights' codes, an fp32 scale, an int32 offset.
         dtype: type of the activations, and of results.
+        is_nf4: whether they are in the order of nf4's codes.
     """
 
     groups: Tensor
     dtype: torch.dtype
+    is_nf4: bool
 
 
 class NativeLibrary:
@@ -103,13 +105,19 @@ class NativeLibrary:
         return shape[-2] % self.lanes == 0 and shape[-1] % GROUP == 0 and shape[-1] <= self.most_inputs
 
     def rows(self, x: Tensor, *, nf4: bool) -> NativeRows:
-        """Rows [R, in] of any float type, rounded; `nf4` says what codes they will meet."""
+        """Rows [R, in] of any float type, rounded; `nf4` says what codes they will meet.
+
+        Raises:
+            ValueError: `in` does not divide into groups.
+        """
         x = x.contiguous() if x.dtype in DTYPES else x.float().contiguous()
         count, width = x.shape
+        if width % GROUP:
+            raise ValueError(f"rows of {width} inputs do not divide into groups of {GROUP}")
         groups = torch.empty(count, width // GROUP, GROUP_BYTES, dtype=torch.uint8)
         arguments = _Rows(x.data_ptr(), groups.data_ptr(), count, width, x.dtype == torch.bfloat16, nf4, 0)
-        _run(self._quantize, arguments, most=1 + x.numel() // A_THREAD)
-        return NativeRows(groups, x.dtype)
+        _run(self._quantize, arguments, (x, groups), most=1 + x.numel() // A_THREAD)
+        return NativeRows(groups, x.dtype, nf4)
 
     def multiply(self, rows: NativeRows, weights: Encoded, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
         """Multiplies rows with the weights that they are routed to.
@@ -148,7 +156,7 @@ class NativeLibrary:
             rows.dtype == torch.bfloat16,
             0,
         )
-        _run(self._multiply, arguments)
+        _run(self._multiply, arguments, (codes, scales, self._levels, rows, chosen, starts, result))
         return result
 
 
@@ -157,10 +165,24 @@ def _function(function: Callable[..., None], of: type[ctypes.Structure]) -> Call
     return function
 
 
-def _run(function: Callable[[ctypes.Structure], None], arguments: ctypes.Structure, most: int = MOST) -> None:
-    """Calls a function in several threads; they take parts of the same work from a counter in its arguments."""
+def _run(
+    function: Callable[[ctypes.Structure], None],
+    arguments: ctypes.Structure,
+    tensors: tuple[object, ...],
+    most: int = MOST,
+) -> None:
+    """Calls a function in several threads; they take parts of the same work from a counter in its arguments.
+
+    Args:
+        tensors: what the arguments point to. Threads hold them too: after Ctrl-C they are still computing when the
+            caller is gone.
+    """
+
+    def work(_: int, held: tuple[object, ...] = tensors) -> None:
+        function(arguments)
+
     threads = min(torch.get_num_threads(), most, MOST)
-    share_out([lambda _: function(arguments)] * threads, range(threads))
+    share_out([work] * threads, range(threads))
 
 
 def _check(
@@ -174,8 +196,10 @@ def _check(
         raise ValueError(f"scales {list(weights.scales.shape)} do not belong to codes {list(weights.codes.shape)}")
     if rows.groups.shape[1] * GROUP != width:
         raise ValueError(f"rows of {rows.groups.shape[1] * GROUP} inputs do not belong to weights of {width}")
-    if len(counts) != number:
-        raise ValueError(f"{len(counts)=} should be {number}")
+    if rows.is_nf4 != (weights.codes.dtype == torch.uint8):
+        raise ValueError("rows were made for the codes of the other format")
+    if len(counts) != number or min(counts) < 0:
+        raise ValueError(f"counts should be {number} numbers of products")
     pairs = sum(counts)
     if chosen is None and pairs != len(rows.groups):
         raise ValueError(f"{pairs} products of {len(rows.groups)} rows need to be told which")

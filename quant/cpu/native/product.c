@@ -1,6 +1,6 @@
 // Rows of activations in int8 times quantized weights, which are read as they are stored: nf4 or int8 codes in groups of
-// 64 along their input, and a bf16 scale for each group. `quant/cpu/native_product.py` calls this and says what it is for;
-// `quant/cpu/native_library.py` compiles it for the processor that it is to run on.
+// 64 along their input, and a bf16 scale for each group. `build.py` compiles this for the processor that it is to run on,
+// `library.py` calls it.
 //
 //     tile      LANES rows of a weight, one in each lane of a vector
 //     levels    a group of a tile, decoded: 16 vectors, each with four inputs of every row

@@ -23,15 +23,13 @@ from ..switches import is_native_off
 from . import build
 from .library import STEPS, NativeLibrary
 
-SYSTEMS = ("linux", "darwin")
-MACHINES = ("x86_64", "AMD64")
 NO_INSTRUCTIONS = "no instructions for products of int8"
 """What the compiler says for a processor that has none."""
 LIMIT = 1e-5
 """Largest relative difference from the same sums in fp64."""
 
-_OFF = "`LOCALDIFF_CPU_NATIVE=off` does without it"
 _INSTALL = "install a C compiler (`sudo apt install gcc` on Debian and Ubuntu, `sudo dnf install gcc` on Fedora)"
+_ANOTHER = "another compiler, named by `CC`, may do; `LOCALDIFF_CPU_NATIVE=off` hides this message"
 
 
 def native_library() -> NativeLibrary | Lack:
@@ -45,40 +43,28 @@ def native_library() -> NativeLibrary | Lack:
 
 @cache
 def _tried() -> NativeLibrary | Lack:
-    if sys.platform not in SYSTEMS or platform.machine() not in MACHINES:
-        return Lack("the native kernel is written for x86-64 processors, on Linux and macOS", "")
-    compiler = build.compiler()
-    if compiler is None:
-        return Lack("there is no C compiler for the native kernel", _INSTALL)
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return Lack("the native kernel is for x86-64 processors under Linux", "")
     try:
-        library = _opened(compiler)
-    except build.BuildError as error:
+        command = build.compiler()
+        if command is None:
+            return Lack("there is no C compiler for the native kernel", _INSTALL)
+        library = _opened(command)
+    except (build.BuildError, OSError, AttributeError) as error:
         if NO_INSTRUCTIONS in str(error):
             return Lack("this processor has neither AVX2 nor AVX-512", "")
-        return Lack(
-            f"`{compiler[0]}` does not compile the native kernel ({error})",
-            f"another compiler, named by `CC`, may; {_OFF}",
-        )
-    except (OSError, AttributeError) as error:
-        return Lack(f"the native kernel cannot be compiled and opened ({error})", _OFF)
+        return Lack(f"the native kernel cannot be compiled and opened ({error})", _ANOTHER)
     if not all(is_right(library, codec) for codec in CODECS):
-        return Lack(
-            "the native kernel computes wrong numbers here", f"another compiler, named by `CC`, may not; {_OFF}"
-        )
+        return Lack("the native kernel computes wrong numbers here", _ANOTHER)
     return library
 
 
-def _opened(compiler: Sequence[str]) -> NativeLibrary:
+def _opened(command: Sequence[str]) -> NativeLibrary:
     try:
-        path = build.built(compiler, build.cache_dir())
-    except OSError:  # a home that cannot be written, as in a container
+        return NativeLibrary(build.built(command, build.cache_dir()))
+    except (build.BuildError, OSError):  # a home that cannot be written, is full, or from which nothing may be run
         with tempfile.TemporaryDirectory() as folder:
-            return NativeLibrary(build.built(compiler, Path(folder)))  # stays open when its file is gone
-    try:
-        return NativeLibrary(path)
-    except (OSError, AttributeError):  # damaged since it was made
-        path.unlink()
-        return NativeLibrary(build.built(compiler, path.parent))
+            return NativeLibrary(build.built(command, Path(folder)))  # stays open when its file is gone
 
 
 def is_right(library: NativeLibrary, codec: str) -> bool:
@@ -105,7 +91,7 @@ def random_weights(codec: str, shape: tuple[int, int, int], generator: torch.Gen
 
 
 def rounded(x: Tensor) -> Tensor:
-    """Rows [R, in] as the kernel rounds them, in fp64."""
+    """Rows [R, in] as the kernel rounds them, in fp64; the kernel takes groups below 1e-34 for zeros."""
     groups = x.float().view(*x.shape[:-1], -1, GROUP)
     scales = groups.abs().amax(dim=-1, keepdim=True) / STEPS
     codes = (groups * torch.where(scales > 0, 1 / scales, 0.0)).round()

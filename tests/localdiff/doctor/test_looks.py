@@ -204,6 +204,7 @@ def test_a_switch_that_every_run_would_refuse_is_found_before_one(
         ("LOCALDIFF_CUDA_PLAIN", "nonsense"),
         ("LOCALDIFF_CUDA_SOFT", "soft"),
         ("LOCALDIFF_CPU_PATH", "x"),
+        ("LOCALDIFF_CPU_NATIVE", "never"),
     ):
         with monkeypatch.context() as patch:
             patch.setenv(variable, value)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
+
 import pytest
 import torch
 
 from localdiff.doctor import native_kernel
+from localdiff.doctor.checks import Examination
 from localdiff.doctor.native_kernel import check_native_kernel
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.support import native_library
 from quant.lack import Lack
 from quant.switch import SwitchError
+from tests.models.native import needs_native
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda", 0)
 
@@ -19,7 +24,18 @@ def test_where_there_is_a_gpu_it_makes_no_difference() -> None:
     assert check_native_kernel([CPU, CARD]) == []
 
 
-@pytest.mark.skipif(isinstance(native_library(), Lack), reason=f"{native_library()}")
+def test_the_doctor_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[torch.device]] = []
+    monkeypatch.setattr(native_kernel, "check_native_kernel", lambda devices: asked.append(list(devices)) or [])
+    examination = Examination(stderr=io.StringIO(), keyboard=None, env={"HOME": str(tmp_path), "PATH": str(tmp_path)})
+    checks = {check.name: check for check in examination.checks()}
+    assert checks["native kernel"].run() == []  # torch has not been asked for its devices
+    checks["torch and its devices"].run()
+    checks["native kernel"].run()
+    assert len(asked) == 1 and CPU in asked[0]
+
+
+@needs_native
 def test_a_kernel_that_is_right() -> None:
     library = native_library()
     assert isinstance(library, NativeLibrary)

@@ -190,7 +190,10 @@ def test_a_refused_dtype(weights: StoredWeights, name: str, reason: str) -> None
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize(("variable", "value"), [("LOCALDIFF_CUDA_PLAIN", "stp"), ("LOCALDIFF_CPU_PATH", "quick")])
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("LOCALDIFF_CUDA_PLAIN", "stp"), ("LOCALDIFF_CPU_PATH", "quick"), ("LOCALDIFF_CPU_NATIVE", "never")],
+)
 def test_a_switch_that_says_nothing_known_is_the_users(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:

@@ -36,7 +36,9 @@ def test_the_first_compiler_that_is_installed(tmp_path: Path, names: list[str], 
         assert compiler({}) == (None if found is None else (str(tmp_path / found),))
         stand_in(tmp_path, "tuned", "exit 0")
         assert compiler({"CC": "tuned -m64"}) == (str(tmp_path / "tuned"), "-m64")
-        assert compiler({"CC": "unheard-of"}) is None
+        for named in ("unheard-of", "tuned -D'x", "''", str(tmp_path)):
+            with pytest.raises(BuildError, match="`CC` "):
+                compiler({"CC": named})
         assert compiler({"CC": " "}) == compiler({})
     finally:
         os.environ["PATH"] = before
@@ -48,7 +50,7 @@ def test_what_is_compiled_is_kept_and_nothing_else(tmp_path: Path) -> None:
     first = built(command, kept)
     assert built(command, kept) == first
     assert calls(tmp_path) == 1
-    assert first.read_text() == "library\n"
+    assert first.read_bytes().startswith(b"library\n")
     assert [path.name for path in kept.iterdir()] == [first.name]
     assert stat.S_IMODE(kept.stat().st_mode) == 0o700
 
@@ -79,6 +81,8 @@ def test_it_is_compiled_again_when_anything_changes(
         ("echo 'product.c: In function' >&2; echo 'product.c:3: error: bad' >&2; exit 1", "product.c:3: error: bad"),
         ("echo 'no such flag' >&2; exit 1", "no such flag"),
         ("exit 4", "exit code 4"),
+        ("kill -9 $$", "killed by signal 9"),
+        ("exit 0", "it wrote no file"),
         ("printf '\\377 error\\n' >&2; exit 1", "� error"),
     ],
 )
@@ -87,6 +91,13 @@ def test_why_it_does_not_compile(tmp_path: Path, script: str, words: str) -> Non
     with pytest.raises(BuildError, match=words):
         built(command, tmp_path / "kept")
     assert not list((tmp_path / "kept").iterdir())
+
+
+def test_a_long_error_is_cut(tmp_path: Path) -> None:
+    command = [stand_in(tmp_path, "cc", "printf 'error %04000d' 7 >&2; exit 1")]
+    with pytest.raises(BuildError) as error:
+        built(command, tmp_path / "kept")
+    assert len(str(error.value)) == build.LONGEST
 
 
 def test_a_compiler_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +116,7 @@ def test_two_at_once_both_have_a_whole_library(tmp_path: Path) -> None:
         worker.join()
     assert len(found) == 2
     assert found[0] == found[1]
-    assert found[0].read_text() == "one\ntwo\n"
+    assert found[0].read_bytes().startswith(b"one\ntwo\n")
 
 
 def test_where_libraries_are_kept(tmp_path: Path) -> None:

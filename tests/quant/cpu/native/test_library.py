@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,13 +17,11 @@ from torch import Tensor
 from quant.codecs.codec import GROUP, Encoded
 from quant.cpu.native import build
 from quant.cpu.native.library import GROUP_BYTES, NativeLibrary
-from quant.cpu.native.support import decoded, native_library, random_weights, rounded
-from quant.lack import Lack
+from quant.cpu.native.support import decoded, random_weights, rounded
+from tests.models.native import needs_native
 
-COMPILER = build.compiler()
-pytestmark = pytest.mark.skipif(
-    COMPILER is None or isinstance(native_library(), Lack), reason=f"no native kernel here: {native_library()}"
-)
+COMPILER = build.compiler({})
+pytestmark = needs_native
 
 _NARROW = ("-mavx2", "-mfma")
 FORMS = {
@@ -142,6 +142,54 @@ def test_bf16_is_read_as_it_is_and_results_are_rounded_to_it_once(library: Nativ
     assert torch.equal(rough, exact.to(torch.bfloat16))
 
 
+def test_halves_are_rounded_to_even(library: NativeLibrary) -> None:
+    """257 and 259 are as far from one number of bf16 as from the next."""
+    weights = random_weights("int8", (1, library.lanes, GROUP), torch.Generator())
+    weights.codes.fill_(1)
+    weights.scales.fill_(1.0)
+    x = torch.zeros(2, GROUP, dtype=torch.bfloat16)
+    x[:, :2], x[0, 2], x[1, 2] = 127, 3, 5
+    result = multiplied(library, x, "int8", weights, None, [2])
+    assert result.tolist() == [[256.0] * library.lanes, [260.0] * library.lanes]
+
+
+def test_rows_with_gaps(library: NativeLibrary) -> None:
+    x = normal(6, 4 * GROUP)
+    assert torch.equal(
+        library.rows(x[::2, : 2 * GROUP], nf4=True).groups, library.rows(x[::2, : 2 * GROUP].clone(), nf4=True).groups
+    )
+
+
+def test_what_is_too_small_for_a_scale_is_zero(library: NativeLibrary) -> None:
+    weights = random_weights("nf4", (1, library.lanes, GROUP), torch.Generator().manual_seed(9))
+    x = torch.full((2, GROUP), 1e-38)
+    assert multiplied(library, x, "nf4", weights, None, [2]).abs().max() == 0
+
+
+def test_threads_hold_what_they_work_on_when_the_caller_is_gone(
+    library: NativeLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C ends the call of a product, and not the threads that are in it."""
+    weights = random_weights("nf4", (1, library.lanes, GROUP), torch.Generator())
+    works: list[object] = []
+
+    def interrupted(given: list[object], items: object) -> None:
+        works.extend(given)
+        raise KeyboardInterrupt
+
+    rows = library.rows(normal(4, GROUP), nf4=True)
+    monkeypatch.setattr("quant.cpu.native.library.share_out", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        library.multiply(rows, weights, None, [4])
+    alive = weakref.ref(rows.groups), weakref.ref(weights.codes)
+    del rows, weights
+    gc.collect()
+    assert all(reference() is not None for reference in alive)
+    works.clear()
+    gc.collect()
+    assert all(reference() is None for reference in alive)
+
+
 def test_other_types_are_computed_in_fp32(library: NativeLibrary) -> None:
     x = normal(3, GROUP).to(torch.float16)
     assert library.rows(x, nf4=True).dtype == torch.float32
@@ -211,7 +259,7 @@ def test_which_shapes_it_takes(library: NativeLibrary) -> None:
     assert library.takes((lanes, most))
     assert not library.takes((lanes + 1, GROUP))
     assert not library.takes((lanes, most + GROUP))
-    for out, width in ((1408, 2816), (2816, 704), (8192, 2816), (2112, 2816), (2816, 2112)):
+    for out, width in ((1408, 2816), (2816, 704), (8192, 2816), (2816, 8192), (2112, 2816), (2816, 2112)):
         assert library.takes((out, width)), "of the released model"
 
 
@@ -229,7 +277,10 @@ def _gapped(weights: Encoded) -> Encoded:
             "do not belong",
         ),
         (lambda a: a | {"width": 2 * GROUP}, "rows of 128 inputs do not belong to weights of 64"),
-        (lambda a: a | {"counts": [4]}, "len.counts.=1 should be 2"),
+        (lambda a: a | {"counts": [4]}, "counts should be 2 numbers of products"),
+        (lambda a: a | {"counts": [6, -2]}, "counts should be 2 numbers of products"),
+        (lambda a: a | {"width": 2 * GROUP + 1}, "rows of 129 inputs do not divide into groups"),
+        (lambda a: a | {"codec": "int8"}, "rows were made for the codes of the other format"),
         (lambda a: a | {"counts": [1, 2]}, "3 products of 4 rows need to be told which"),
         (lambda a: a | {"chosen": torch.zeros(3, dtype=torch.int64)}, "chosen should be int64 .4."),
         (lambda a: a | {"chosen": torch.zeros(4, dtype=torch.int32)}, "chosen should be int64"),
@@ -239,6 +290,7 @@ def _gapped(weights: Encoded) -> Encoded:
 )
 def test_nothing_is_read_beyond_its_end(library: NativeLibrary, change: object, words: str) -> None:
     weights = random_weights("nf4", (2, library.lanes, GROUP), torch.Generator())
-    given = change({"weights": weights, "width": GROUP, "counts": [1, 3], "chosen": None})
+    given = change({"weights": weights, "width": GROUP, "counts": [1, 3], "chosen": None, "codec": "nf4"})
+    x = normal(4, given["width"])
     with pytest.raises(ValueError, match=words):
-        multiplied(library, normal(4, given["width"]), "nf4", given["weights"], given["chosen"], given["counts"])
+        multiplied(library, x, given["codec"], given["weights"], given["chosen"], given["counts"])

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from quant.codecs import CODECS
 from quant.cpu.native import build, support
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.support import native_library
 from quant.cpu.switches import CPU_NATIVE
 from quant.lack import Lack
 from quant.switch import SwitchError
-
-needs_compiler = pytest.mark.skipif(isinstance(native_library(), Lack), reason=f"{native_library()}")
+from tests.models.native import needs_native
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def lack() -> Lack:
     return found
 
 
-@needs_compiler
+@needs_native
 def test_it_is_compiled_once_and_opened_from_then_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert isinstance(native_library(), NativeLibrary)
@@ -50,29 +50,44 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
         native_library()
 
 
+@needs_native
+def test_a_machine_that_should_have_it_has_it() -> None:
+    assert isinstance(native_library(), NativeLibrary)
+
+
+@needs_native
 def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "compiler", lambda: None)
-    if support.platform.machine() in support.MACHINES:
-        assert lack().reason == "there is no C compiler for the native kernel"
-        assert "sudo apt install gcc" in lack().remedy
+    assert lack().reason == "there is no C compiler for the native kernel"
+    assert "sudo apt install gcc" in lack().remedy
 
 
-@pytest.mark.parametrize(("name", "value"), [("SYSTEMS", ("amiga",)), ("MACHINES", ("m68k",))])
+@needs_native
+@pytest.mark.parametrize("named", ["unheard-of", "gcc -D'x", "''", "/tmp"])
+def test_a_variable_that_names_no_compiler_is_named_itself(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", named)
+    assert "`CC` " in lack().reason
+    assert "apt" not in lack().remedy
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value"), [("sys", "platform", "darwin"), ("platform", "machine", lambda: "m68k")]
+)
 def test_on_other_machines_there_is_nothing_to_do_about_it(
-    name: str, value: tuple[str], monkeypatch: pytest.MonkeyPatch
+    module: str, name: str, value: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(support, name, value)
+    monkeypatch.setattr(getattr(support, module), name, value)
     assert lack().remedy == ""
 
 
-@needs_compiler
+@needs_native
 def test_a_processor_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "FLAGS", tuple(flag for flag in build.FLAGS if flag != "-march=native"))
     monkeypatch.setattr(build.built, "__defaults__", (build.FLAGS,))
     assert lack() == Lack("this processor has neither AVX2 nor AVX-512", "")
 
 
-@needs_compiler
+@needs_native
 def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "cc"
     script.write_text("#!/bin/sh\necho 'fatal error: stdint.h: No such file' >&2\nexit 1\n")
@@ -82,29 +97,45 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.Mon
     assert "CC" in lack().remedy
 
 
-@needs_compiler
-def test_a_damaged_library_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_native
+@pytest.mark.parametrize("left", [0, 7, 8192, -1])
+def test_a_damaged_library_is_made_anew(left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's loader dies of one that was cut off in the middle."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     compiler = build.compiler()
     assert compiler is not None
     made = build.built(compiler, build.cache_dir())
-    made.write_bytes(b"cut off")
+    whole = made.read_bytes()
+    made.write_bytes(whole[:left])
     assert isinstance(native_library(), NativeLibrary)
-    assert len(made.read_bytes()) > 1000
+    assert made.read_bytes() == whole
 
 
-@needs_compiler
+@needs_native
+@pytest.mark.parametrize("mode", [0o777, 0o770])
+def test_a_cache_that_others_may_write_to_is_not_used(
+    mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    build.cache_dir().mkdir()
+    build.cache_dir().chmod(mode)
+    assert isinstance(native_library(), NativeLibrary)
+    assert not list(build.cache_dir().iterdir())
+
+
+@needs_native
 def test_what_is_no_library_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "cc"
     script.write_text('#!/bin/sh\nfor OUT; do :; done\necho text > "$OUT"\n')
     script.chmod(0o755)
     monkeypatch.setenv("CC", str(script))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert lack().reason.startswith("the native kernel cannot be compiled and opened")
+    assert lack().reason.startswith("the native kernel cannot be compiled and opened (")
 
 
-@needs_compiler
+@needs_native
 def test_wrong_numbers_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     broken = tmp_path / "product.c"
     text = build.SOURCES[0].read_text()
     assert "to->offset = -SHIFT * sum" in text or "sum += code;" in text
@@ -117,7 +148,14 @@ def test_wrong_numbers_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert lack().reason == "the native kernel computes wrong numbers here"
 
 
-@needs_compiler
+@needs_native
+@pytest.mark.parametrize("wrong", CODECS)
+def test_both_formats_are_tried(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(support, "is_right", lambda _, codec: codec != wrong)
+    assert lack().reason == "the native kernel computes wrong numbers here"
+
+
+@needs_native
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
 def test_a_home_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.chmod(0o500)
@@ -125,7 +163,7 @@ def test_a_home_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
     assert isinstance(native_library(), NativeLibrary)
 
 
-@needs_compiler
+@needs_native
 def test_a_cache_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "localdiff").write_text("not a folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
