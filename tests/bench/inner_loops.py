@@ -4,6 +4,13 @@ Compiles the GEMM and attention kernels that the released model launches in `4bi
 counts the machine instructions of their innermost loops. All warps of a program issue them, so instructions per MFLOP
 of the result compare tiles of different shapes, and so do the bytes that a program reads, all of them from the L2
 cache; the counts say what a GPU has to issue and to read, not how long it takes.
+
+Clocks of a multiprocessor per MFLOP say which of three is the first to be full: the schedulers, which issue
+instructions of four warps a clock; the units of integers, bits and selections (ALU), 64 lanes a clock; and memory input
+and output (MIO), 32 lanes and 128 bytes of shared memory a clock, which loads, stores and exchanges between lanes have
+in common. The rates are those of the table of native arithmetic instructions and of the notes on shared memory in the
+CUDA C++ Programming Guide: on paper, without conflicts of banks, dependencies and latencies. Tensor cores, whose rates
+`docs/decisions/0022-dense-weights-from-their-codes.md` has, and units that no loop here fills are not among them.
 """
 
 from __future__ import annotations
@@ -14,9 +21,11 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
-os.environ.pop("TRITON_INTERPRET", None)  # ahead of any device code: what is interpreted cannot be compiled
+if __name__ == "__main__":  # ahead of any device code: what is interpreted cannot be compiled
+    os.environ.pop("TRITON_INTERPRET", None)
 
 from tests.gpu.kernels_aot import build, feeding_of, names
 from tests.gpu.specializations import WAYS, Launch, launched
@@ -26,6 +35,11 @@ WIDTHS = {"*bf16": 2, "*fp16": 2, "*fp32": 4, "*i8": 1, "*u8": 1}
 """Bytes of what a pointer of a launch points to."""
 TENSOR = ("HMMA", "IMMA", "HGMMA", "IGMMA", "UTCHMMA")
 DECODING = ("I2F", "I2FP", "SHFL", "PRMT")
+ALU = (
+    *("BMSK", "F2FP", "FMNMX", "FSEL", "FSETP", "I2FP", "IABS", "IADD", "IADD3", "IMNMX", "ISETP", "LEA", "LOP3"),
+    *("MOV", "P2R", "PLOP3", "PRMT", "R2P", "SEL", "SGXT", "SHF", "VIADD", "VIADDMNMX", "VIMNMX"),
+)
+MIO = ("LDG", "LDGSTS", "LDS", "LDSM", "SHFL", "STG", "STS", "STSM")
 
 
 def instructions(cubin: bytes) -> list[tuple[int, str]]:
@@ -60,6 +74,23 @@ def name_of(instruction: str) -> str:
     return re.sub(r"^@!?U?P\w+\s+", "", instruction).split()[0].split(".")[0]
 
 
+def clocks(body: Sequence[str], warps: int) -> tuple[float, float, float]:
+    """Of a multiprocessor that does nothing else: to issue a loop's instructions, on its ALUs, and in MIO."""
+    found = [line for line in body if not line.startswith("@!PT ")]  # what no lane takes part in ends at the scheduler
+    alu = sum(name_of(line) in ALU for line in found)
+    return len(body) * warps / 4, alu * warps / 2, sum(map(_words_of_a_lane, found)) * warps
+
+
+def _words_of_a_lane(instruction: str) -> int:
+    """How often MIO moves 4 bytes of each lane: as many as are loaded or stored, once for anything smaller."""
+    if name_of(instruction) not in MIO:
+        return 0
+    modifiers = re.sub(r"^@!?U?P\w+\s+", "", instruction).split()[0].split(".")
+    if {"M88", "MT88"} & set(modifiers):
+        return int(modifiers[-1]) if modifiers[-1].isdigit() else 1  # matrices of 8 rows, each 4 bytes of every lane
+    return next((int(bits) // 32 for bits in ("128", "64") if bits in modifiers), 1)
+
+
 def mflop(launch: Launch) -> float | None:
     """Of one pass through the loop: a group of 64 inputs, some keys or ids; None where there is no matrix product."""
     sizes = dict(launch.constants)
@@ -88,7 +119,8 @@ def kilobytes(launch: Launch) -> float:
 
 def main(cards: list[int]) -> None:
     """Prints a line a kernel and card."""
-    print("per MFLOP: instructions of all warps, KB read; of one warp: all, on tensor cores, decoding; KiB shared")
+    print("per MFLOP: instructions of all warps, KB read, clocks to issue, on ALUs, in MIO;", end=" ")
+    print("of one warp: all, on tensor cores, decoding; KiB shared")
     for card in cards:
         launches = [one for one in launched(WAYS[1:2], feeding_of(card), [128]) if mflop(one) is not None]
         for launch, name in sorted(zip(launches, names(launches), strict=True), key=lambda pair: pair[1]):
@@ -96,9 +128,10 @@ def main(cards: list[int]) -> None:
             body = innermost(instructions(made.asm["cubin"]))
             found = Counter(map(name_of, body))
             work = mflop(launch) or 1.0
+            issue, alu, mio = (count / work for count in clocks(body, launch.warps))
             print(
                 f"sm_{card}  {name:75} {len(body) * launch.warps / work:6.0f} {kilobytes(launch) / work:5.1f}  "
-                f"{len(body):5} "
+                f"{issue:5.0f} {alu:5.0f} {mio:5.0f}  {len(body):5} "
                 f"{sum(found[kind] for kind in TENSOR):4} {sum(found[kind] for kind in DECODING):4} "
                 f"{made.metadata.shared / 1024:5.0f}",
                 flush=True,
