@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from .row_kernels import to_int8
-from .weight_kernels import add_product
+from .weight_kernels import add_product, table_of
 
 
 @triton.jit(do_not_specialize=("pairs", "blocks"))  # they depend on the length of a prompt
@@ -125,6 +125,7 @@ def gate_up_kernel(
     x_row_scales = x_scales + row * groups
     gate = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
     up = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
+    table = table_of(levels, NF4, INT8, PACK)
     for group in range(groups):
         at = group * both
         gate = add_product(
@@ -133,7 +134,7 @@ def gate_up_kernel(
             x_row_scales + group,
             gate_codes + group * code_group,
             gate_scales + at,
-            levels,
+            table,
             k,
             valid[:, None],
             NF4,
@@ -146,7 +147,7 @@ def gate_up_kernel(
             x_row_scales + group,
             gate_codes + group * code_group + inner * code_row,
             gate_scales + at + inner,
-            levels,
+            table,
             k,
             valid[:, None],
             NF4,
@@ -206,6 +207,7 @@ def down_kernel(
     rows = hidden + place[:, None].to(tl.int64) * inner + k[None, :]
     row_scales = hidden_scales + tl.where(valid, place, 0) * groups
     total = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
+    table = table_of(levels, NF4, INT8, PACK)
     for group in range(groups):
         total = add_product(
             total,
@@ -213,7 +215,7 @@ def down_kernel(
             row_scales + group,
             down_codes + group * code_group,
             down_scales + group * width,
-            levels,
+            table,
             k,
             valid[:, None],
             NF4,

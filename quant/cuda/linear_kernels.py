@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from .expert_kernels import gelu
-from .weight_kernels import add_product
+from .weight_kernels import add_product, table_of
 
 
 # Compiled once for prompts of all lengths and for any number of scales per row; specializing would not be faster.
@@ -57,6 +57,7 @@ def linear_kernel(
     up = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
     up_codes = weight_codes + out_width.to(tl.int64) * code_row
     up_scales = weight_scales + out_width.to(tl.int64) * scale_row
+    table = table_of(levels, NF4, INT8, PACK)
     for group in range(groups):
         total = add_product(
             total,
@@ -64,7 +65,7 @@ def linear_kernel(
             x_row_scales + group,
             weight_codes + group * code_group,
             weight_scales + group * scale_group,
-            levels,
+            table,
             k,
             valid[:, None],
             NF4,
@@ -78,7 +79,7 @@ def linear_kernel(
                 x_row_scales + group,
                 up_codes + group * code_group,
                 up_scales + group * scale_group,
-                levels,
+                table,
                 k,
                 valid[:, None],
                 NF4,

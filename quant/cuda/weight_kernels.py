@@ -10,12 +10,8 @@ Shape letters: M rows of activations, N rows of a weight, K its input.
 
 from __future__ import annotations
 
-import struct
-
 import triton
 import triton.language as tl
-
-from ..codecs.nf4 import LEVELS
 
 LEVELS_INT8 = (-127, -88, -67, -50, -36, -23, -12, 0, 10, 20, 31, 43, 56, 71, 92, 127)
 """`quant.codecs.nf4.LEVELS` times 127, rounded."""
@@ -53,22 +49,6 @@ halves of the table, and `side` takes from one or the other by the code's fourth
 _DECODE = tl.constexpr(DECODE)
 
 
-def _hold() -> str:
-    words = [f"0x{struct.unpack('<I', struct.pack('<f', level))[0]:08x}" for level in LEVELS]
-    lines = [".reg .b32 lane, bit;", ".reg .pred is_set;", f".reg .b32 level<{len(words)}>;", "mov.u32 lane, %laneid;"]
-    targets = iter(range(len(words)))
-    for place in range(4):
-        pairs = list(zip(words[::2], words[1::2], strict=True))
-        words = [f"level{next(targets)}" for _ in pairs]
-        lines += [f"and.b32 bit, lane, {1 << place};", "setp.ne.b32 is_set, bit, 0;"]
-        lines += [f"selp.b32 {to}, {b}, {a}, is_set;" for to, (a, b) in zip(words, pairs, strict=True)]
-    return "\n".join(["{", *lines, f"mov.b32 $0, {words[0]};", "}"])
-
-
-HOLD = _hold()
-"""Lane n of a warp, and lane n + 16, takes level n (`$0`), chosen by the bits of n; `$1` is not read."""
-
-
 def _exchange(count: int) -> str:
     lines = [".reg .b32 code;"]
     for place in range(2 * count):
@@ -84,42 +64,53 @@ def _exchange(count: int) -> str:
 EXCHANGE = {count: _exchange(count) for count in (2, 4)}
 """Two or four bytes of two codes each to the levels of the low and of the high codes, which other lanes hold."""
 
-_HOLD, _EXCHANGE_2, _EXCHANGE_4 = tl.constexpr(HOLD), tl.constexpr(EXCHANGE[2]), tl.constexpr(EXCHANGE[4])
+_EXCHANGE_2, _EXCHANGE_4 = tl.constexpr(EXCHANGE[2]), tl.constexpr(EXCHANGE[4])
+_LANE = tl.constexpr("{ mov.u32 $0, %laneid; and.b32 $0, $0, 15; }")
 
 
 @triton.jit
-def nf4_levels(pairs, levels, PACK: tl.constexpr):
-    """Levels of the low and the high codes of bytes, as fp32; with PACK 0 from the table `levels` in memory.
+def table_of(levels, NF4: tl.constexpr, INT8: tl.constexpr, PACK: tl.constexpr):
+    """nf4's table as `add_product` takes it, to be made once, ahead of the loop.
 
-    A warp holds the table, a level in each lane, and lanes ask each other: a table in memory takes an address and a
-    load for every weight.
+    A warp holds the fp32 table: lane n, and lane n + 16, have level n, and ask each other for the rest. To Triton it is
+    a tile [1, 1] of which all threads have a copy. That the copies differ it need not know, as long as such a tile gets
+    from one layout to another without an exchange; the trial of `support` sees whether it does. And it is loaded: of a
+    scalar, or whatever else Triton can compute ahead of the loop, it makes a reason to decode in another layout than
+    that of the matrix instruction, and to take shared memory between.
+    """
+    if NF4 and not INT8 and PACK > 0:
+        lane = tl.inline_asm_elementwise(_LANE, "=r", [], dtype=tl.int32, is_pure=True, pack=1)
+        levels = tl.load(levels + lane + tl.zeros([1, 1], dtype=tl.int32))
+    return levels
+
+
+@triton.jit
+def nf4_levels(pairs, table, PACK: tl.constexpr):
+    """Levels of the low and the high codes of bytes, as fp32; with PACK 0 from a table in memory.
+
+    Otherwise lanes hold it (`table_of`): one in memory takes an address and a load for every weight.
     """
     if PACK == 0:
-        low = tl.load(levels + (pairs & 15))
-        high = tl.load(levels + (pairs >> 4))
+        low = tl.load(table + (pairs & 15))
+        high = tl.load(table + (pairs >> 4))
+    elif PACK == 2:
+        low, high = tl.inline_asm_elementwise(
+            _EXCHANGE_2,
+            "=&f,=&f,=&f,=&f,r,f,f",
+            [pairs, table],
+            dtype=(tl.float32, tl.float32),
+            is_pure=True,
+            pack=2,
+        )
     else:
-        # Always 0, which Triton does not see: of a constant, or of anything that it moves out of the loop, it makes a
-        # reason to decode in another layout than that of the matrix instruction, and to take shared memory between.
-        zero = ((pairs >> 7) >> 1).to(tl.int32)
-        held = tl.inline_asm_elementwise(_HOLD, "=f,r", [zero], dtype=tl.float32, is_pure=True, pack=1)
-        if PACK == 2:
-            low, high = tl.inline_asm_elementwise(
-                _EXCHANGE_2,
-                "=&f,=&f,=&f,=&f,r,f,f",
-                [pairs, held],
-                dtype=(tl.float32, tl.float32),
-                is_pure=True,
-                pack=2,
-            )
-        else:
-            low, high = tl.inline_asm_elementwise(
-                _EXCHANGE_4,
-                "=&f,=&f,=&f,=&f,=&f,=&f,=&f,=&f,r,f,f,f,f",
-                [pairs, held],
-                dtype=(tl.float32, tl.float32),
-                is_pure=True,
-                pack=4,
-            )
+        low, high = tl.inline_asm_elementwise(
+            _EXCHANGE_4,
+            "=&f,=&f,=&f,=&f,=&f,=&f,=&f,=&f,r,f,f,f,f",
+            [pairs, table],
+            dtype=(tl.float32, tl.float32),
+            is_pure=True,
+            pack=4,
+        )
     return low, high
 
 
@@ -186,7 +177,7 @@ def add_product(
     x_scales,
     codes,
     scales,
-    levels,
+    table,
     k,
     valid_rows,
     NF4: tl.constexpr,
@@ -205,7 +196,7 @@ def add_product(
         codes: pointers [N, 32] to the group's bytes (nf4), to the first half of its codes (int8), or to that of its
             weights where they are as published.
         scales: pointers [N]; weights as published have none.
-        levels: nf4's table, fp32 or, for int8 arithmetic, int8.
+        table: nf4's (`table_of`).
         k: [32], 0 to 31; valid_rows: [M, 1].
         PACK: neighbours that a lane of a matrix instruction's operand has in bytes; 0 takes no machine instructions.
     """
@@ -219,7 +210,7 @@ def add_product(
     if INT8:
         scale = scale.to(tl.float32)
         if NF4:
-            low, high = nf4_int8(tl.load(codes), levels, PACK)
+            low, high = nf4_int8(tl.load(codes), table, PACK)
             scale = scale / 127.0
         else:
             low = tl.load(codes)
@@ -230,7 +221,7 @@ def add_product(
     else:
         COMPUTE: tl.constexpr = x.dtype.element_ty
         if NF4:
-            low, high = nf4_levels(tl.load(codes), levels, PACK)
+            low, high = nf4_levels(tl.load(codes), table, PACK)
             scale = scale.to(tl.float32)[:, None]
             low, high = (low * scale).to(COMPUTE), (high * scale).to(COMPUTE)
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from itertools import product
 from typing import get_args
 
@@ -321,28 +320,6 @@ def exchanged(program: str, count: int, words: list[int], held: list[int]) -> li
             assert source <= (lane & segment | clamp & ~segment), "a lane that is out of range gives its own value"
             results[lane][int(target)] = held[source]
     return results
-
-
-def test_every_lane_holds_its_level() -> None:
-    from quant.cuda.weight_kernels import HOLD
-
-    for lane in range(32):
-        held = {"lane": lane}
-        is_set = False
-        for operation, target, *sources in re.findall(
-            r"^(\w+)\S* (\S+), ([^,;]+)(?:, ([^,;]+))?(?:, (\w+))?;$", HOLD, re.M
-        ):
-            a, b = (held.get(name, int(name, 16) if name[:2] == "0x" else 0) for name in sources[:2])
-            if operation == "and":
-                held[target] = held["lane"] & int(sources[1])
-            elif operation == "setp":
-                is_set = held["bit"] != 0
-            elif operation == "selp":
-                held[target] = a if is_set else b
-            elif target == "$0":
-                held[target] = a
-        (level,) = struct.unpack("<f", struct.pack("<I", held["$0"]))
-        assert level == torch.tensor(LEVELS[lane & 15]).item()
 
 
 @pytest.mark.parametrize("count", [2, 4])

@@ -65,7 +65,6 @@ def test_a_level_of_nf4_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) 
         return right(device, activations).roll(1)
 
     monkeypatch.setattr(linear, "levels", shuffled)
-    monkeypatch.setattr(linear, "pack", lambda _: 0)  # on a card lanes hold the levels, and no table is read
     assert trial() == "Triton computes wrong numbers here"
 
 
