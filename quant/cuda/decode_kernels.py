@@ -24,7 +24,8 @@ def decode_kernel(
     """Codes u8 [N, G, 32] and scales bf16 [N, G] to weights [N, 64 G]. Grid: count / GROUPS rounded up.
 
     As stored, neighbours share a byte, the first of them has its high half; TILED, a byte has two codes that are 32
-    apart, the first in its low half. A product in fp32 is rounded once, to the type of `out`.
+    apart, the first in its low half, and the scales of rows that are 8 apart are neighbours (`layout`). A product in
+    fp32 is rounded once, to the type of `out`.
 
     Args:
         count: N times G; groups: G.
@@ -39,6 +40,7 @@ def decode_kernel(
     is_high = place >= 32 if TILED else place % 2 == 0
     pairs = tl.load(codes + (row * code_row + group * code_group)[:, None] + byte, mask=inside[:, None], other=0)
     code = tl.where(is_high, pairs >> 4, pairs & 15).to(tl.int32)
-    scale = tl.load(scales + row * scale_row + group * scale_group, mask=inside, other=0.0).to(tl.float32)
+    of_row = row // 16 * 16 + row % 8 * 2 + row % 16 // 8 if TILED else row
+    scale = tl.load(scales + of_row * scale_row + group * scale_group, mask=inside, other=0.0).to(tl.float32)
     weight = tl.load(levels + code) * scale[:, None]
     tl.store(out + index[:, None] * 64 + place, weight.to(out.dtype.element_ty), mask=inside[:, None])

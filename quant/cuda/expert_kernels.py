@@ -5,8 +5,8 @@
     down      a block of rows times the down projection, scattered back to their pairs
     combine   a row's K outputs, weighted and summed in the order of its slots
 
-Weights are tiles of codes (`quant.cuda.layout`) or, as published, rows of their own type. No program waits for another
-and no sum depends on the order in which they run: the same rows give the same bits.
+Weights are tiles of codes, with two scales in a word (`quant.cuda.layout`), or, as published, rows of their own type.
+No program waits for another and no sum depends on the order in which they run: the same rows give the same bits.
 Shape letters: N rows, K experts a row, P = N · K pairs (row-major), E experts, D width, I expert width.
 """
 
@@ -112,6 +112,7 @@ def gate_up_kernel(
     valid = within < tl.load(block_count + block)
     row = tl.load(order + start + within, mask=valid, other=0) // top_k
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    word = tl.arange(0, COLUMNS // 2)
     k = tl.arange(0, 32)
     groups = width // 64
     WHOLE: tl.constexpr = codes.dtype.element_ty.is_floating()
@@ -120,20 +121,20 @@ def gate_up_kernel(
     base = expert.to(tl.int64) * groups * both
     code_row, code_group = (width, 64) if WHOLE else (SIZE, both * SIZE)
     gate_codes = codes + base * SIZE + column[:, None] * code_row + k[None, :]
-    gate_scales = scales + base + column
+    gate_scales = scales + (base + tl.program_id(1) * COLUMNS) // 2 + word
     x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
     x_row_scales = x_scales + row * groups
     gate = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
     up = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
     table = table_of(levels, NF4, INT8, PACK)
     for group in range(groups):
-        at = group * both
         gate = add_product(
             gate,
             x_rows + group * 64,
             x_row_scales + group,
             gate_codes + group * code_group,
-            gate_scales + at,
+            gate_scales + group * inner,
+            0,
             table,
             k,
             valid[:, None],
@@ -146,7 +147,8 @@ def gate_up_kernel(
             x_rows + group * 64,
             x_row_scales + group,
             gate_codes + group * code_group + inner * code_row,
-            gate_scales + at + inner,
+            gate_scales + group * inner + inner // 2,
+            0,
             table,
             k,
             valid[:, None],
@@ -196,6 +198,7 @@ def down_kernel(
     valid = within < tl.load(block_count + block)
     place = tl.load(block_start + block) + within
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    word = tl.arange(0, COLUMNS // 2)
     k = tl.arange(0, 32)
     groups = inner // 64
     WHOLE: tl.constexpr = codes.dtype.element_ty.is_floating()
@@ -203,7 +206,7 @@ def down_kernel(
     base = expert.to(tl.int64) * groups * width
     code_row, code_group = (inner, 64) if WHOLE else (SIZE, width * SIZE)
     down_codes = codes + base * SIZE + column[:, None] * code_row + k[None, :]
-    down_scales = scales + base + column
+    down_scales = scales + (base + tl.program_id(1) * COLUMNS) // 2 + word
     rows = hidden + place[:, None].to(tl.int64) * inner + k[None, :]
     row_scales = hidden_scales + tl.where(valid, place, 0) * groups
     total = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
@@ -214,7 +217,8 @@ def down_kernel(
             rows + group * 64,
             row_scales + group,
             down_codes + group * code_group,
-            down_scales + group * width,
+            down_scales + group * (width // 2),
+            0,
             table,
             k,
             valid[:, None],

@@ -144,8 +144,8 @@ class CudaExperts(nn.Module):
         return outputs
 
     def _weight(self, part: Tiled | Whole) -> tuple[Tensor, Tensor, Tensor]:
-        """Codes, scales, and nf4's table in the compute type."""
-        return part.codes, part.scales, levels(part.codes.device, self.activations)
+        """Codes, scales, two in a word, and nf4's table in the compute type."""
+        return part.codes, part.scale_words, levels(part.codes.device, self.activations)
 
     def _choices(self, part: Tiled | Whole, block_rows: int) -> dict[str, Any]:
         return {

@@ -4,8 +4,10 @@
     tiled      codes [E, K/64, N, 32] or [.., 64]    scales [E, K/64, N]
 
 A program that multiplies some rows reads one run of bytes a group. The two codes of a byte are stored neighbours; here
-they are 32 apart, so that all low and all high halves of a group's bytes meet one run of activations each. Nothing is
-rounded: the codes are the same.
+they are 32 apart, so that all low and all high halves of a group's bytes meet one run of activations each. The scales
+of rows that are 8 apart are neighbours, 0 and 8, 1 and 9, of each 16 rows: a lane of a matrix instruction has both
+rows, and 4 bytes are the least that a GPU copies to shared memory ahead of the turn of a loop that takes them. Nothing
+is rounded: codes and scales are the same.
 Shape letters: E experts, N rows of a weight, K its input.
 """
 
@@ -28,7 +30,7 @@ class Tiled:
     Attributes:
         codes: uint8 [E, K/64, N, 32], code k of a group in the low and code k + 32 in the high half (nf4); or int8
             [E, K/64, N, 64].
-        scales: bf16 [E, K/64, N].
+        scales: bf16 [E, K/64, N], in the order above; N is a multiple of 16.
     """
 
     codes: Tensor
@@ -38,6 +40,11 @@ class Tiled:
     def is_nf4(self) -> bool:
         """Whether a byte holds two codes."""
         return self.codes.dtype == torch.uint8
+
+    @property
+    def scale_words(self) -> Tensor:
+        """The scales, two in each int32 [E, K/64, N/2]."""
+        return self.scales.view(torch.int32)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -60,7 +67,7 @@ class Whole:
         return self.weight
 
     @property
-    def scales(self) -> Tensor:
+    def scale_words(self) -> Tensor:
         """A placeholder for the kernel argument: there are no scales."""
         return self.weight
 
@@ -79,10 +86,15 @@ def tiled(codec: Codec, encoded: Encoded) -> Tiled:
     for expert in range(experts):
         of_expert = encoded.codes[expert].view(rows, groups, last)
         codes[expert] = (_halves(of_expert) if codec.codes_per_byte == 2 else of_expert).transpose(0, 1)
-    return Tiled(codes=codes, scales=encoded.scales.transpose(1, 2).contiguous())
+    return Tiled(codes=codes, scales=_paired(encoded.scales.transpose(1, 2)))
 
 
 def _halves(pairs: Tensor) -> Tensor:
     """Bytes [..., 32] of neighbouring codes, the first one high, to bytes of codes that are 32 apart, the first low."""
     codes = torch.stack((pairs >> 4, pairs & 15), dim=-1).flatten(-2)
     return codes[..., :HALF] | (codes[..., HALF:] << 4)
+
+
+def _paired(scales: Tensor) -> Tensor:
+    """Scales [E, K/64, N] with those of rows that are 8 apart next to each other."""
+    return scales.reshape(*scales.shape[:2], -1, 2, 8).transpose(-1, -2).reshape(scales.shape)

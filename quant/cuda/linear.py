@@ -42,7 +42,8 @@ class Weight:
     """A weight [N, K] that rows can be multiplied with.
 
     Attributes:
-        codes, scales: int8 as it is stored, [N, K] and [N, K/64]; nf4 tiled, [K/64, N, 32] and [K/64, N].
+        codes, scales: int8 as it is stored, [N, K] and [N, K/64]; nf4 in the order of `layout`, [K/64, N, 32] and
+            [K/64, N].
         codec: their number format.
         activations: type of what is multiplied.
     """
@@ -128,6 +129,7 @@ class Weight:
         is_small = x.element_size() == 2 and not is_int8
         processors = tiles.processors(x.device) if is_small else None
         tile = tiles.tile_of(rows, columns, fitting, processors)
+        scales = self.scales.view(torch.int32) if self.is_nf4 else self.scales
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
             if is_int8:
                 quantized = quantize_groups(source)
@@ -136,13 +138,13 @@ class Weight:
                 source,
                 source_scales,
                 self.codes,
-                self.scales,
+                scales,
                 levels(x.device, self.activations),
                 out,
                 rows,
                 width,
                 columns,
-                *self._strides(),
+                *self._strides(scales),
                 NF4=self.is_nf4,
                 INT8=is_int8,
                 GATED=gated,
@@ -154,11 +156,11 @@ class Weight:
             )
         return out
 
-    def _strides(self) -> tuple[int, int, int, int]:
-        """From row to row and from group to group, of codes and of scales."""
+    def _strides(self, scales: Tensor) -> tuple[int, int, int, int]:
+        """From row to row and from group to group, of codes and of scales, or of words of two."""
         if self.is_nf4:
-            return self.codes.stride(1), self.codes.stride(0), self.scales.stride(1), self.scales.stride(0)
-        return self.codes.stride(0), GROUP, self.scales.stride(0), 1
+            return self.codes.stride(1), self.codes.stride(0), scales.stride(1), scales.stride(0)
+        return self.codes.stride(0), GROUP, scales.stride(0), 1
 
 
 class CudaLinear(nn.Module):

@@ -42,7 +42,8 @@ def linear_kernel(
     two layers would.
 
     Args:
-        code_row, code_group, scale_row, scale_group: strides of codes and scales, so that int8 is read as it is stored.
+        code_row, code_group, scale_row, scale_group: strides of codes and scales, so that int8 is read as it is stored;
+            scales of nf4 are two in a word (`layout`).
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     valid = row < rows
@@ -50,13 +51,19 @@ def linear_kernel(
     k = tl.arange(0, 32)
     groups = width // 64
     weight_codes = codes + column[:, None].to(tl.int64) * code_row + k[None, :]
-    weight_scales = scales + column.to(tl.int64) * scale_row
+    # Two in a word; or every first of two, rows 8 apart; or all, in the tile that has no registers to spare.
+    IN_WORD: tl.constexpr = 2 if NF4 else 1
+    scale = tl.arange(0, COLUMNS // 2)
+    if not NF4:
+        scale = scale // 8 * 16 + scale % 8 if ROWS < 128 else tl.arange(0, COLUMNS)
+    scale += tl.program_id(1) * (COLUMNS // IN_WORD)
+    weight_scales = scales + scale.to(tl.int64) * scale_row
     x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
     x_row_scales = x_scales + tl.where(valid, row, 0) * groups
     total = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
     up = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
     up_codes = weight_codes + out_width.to(tl.int64) * code_row
-    up_scales = weight_scales + out_width.to(tl.int64) * scale_row
+    up_scales = weight_scales + (out_width // IN_WORD).to(tl.int64) * scale_row
     table = table_of(levels, NF4, INT8, PACK)
     for group in range(groups):
         total = add_product(
@@ -65,6 +72,7 @@ def linear_kernel(
             x_row_scales + group,
             weight_codes + group * code_group,
             weight_scales + group * scale_group,
+            8 * scale_row,
             table,
             k,
             valid[:, None],
@@ -79,6 +87,7 @@ def linear_kernel(
                 x_row_scales + group,
                 up_codes + group * code_group,
                 up_scales + group * scale_group,
+                8 * scale_row,
                 table,
                 k,
                 valid[:, None],

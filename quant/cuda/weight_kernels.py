@@ -171,12 +171,35 @@ def int8_weights(codes, scale, COMPUTE: tl.constexpr, PACK: tl.constexpr, ONCE: 
 
 
 @triton.jit
+def _scales_of_rows(scales, apart, N: tl.constexpr):
+    """Scales [N] of pointers to them, or of pointers [N/2] to words of two, or to those of every first of two rows.
+
+    Of values that are joined, Triton gives a lane eight neighbours among the codes instead of four. For `mma.sync` the
+    operands then arrive in the registers that the instruction takes, and are not moved.
+    """
+    if scales.shape[0] == N:
+        of_rows = tl.load(scales)
+    else:
+        if scales.dtype.element_ty == tl.int32:
+            words = tl.load(scales)
+            first = words.to(tl.int16).to(tl.bfloat16, bitcast=True)
+            second = (words >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
+        else:
+            first = tl.load(scales)
+            second = tl.load(scales + apart)
+        blocks = tl.reshape(tl.join(first, second), [N // 16, 8, 2])
+        of_rows = tl.reshape(tl.permute(blocks, [0, 2, 1]), [N])
+    return of_rows
+
+
+@triton.jit
 def add_product(
     total,
     x,
     x_scales,
     codes,
     scales,
+    apart,
     table,
     k,
     valid_rows,
@@ -195,20 +218,20 @@ def add_product(
         x_scales: pointers [M] to the scales of int8 activations, of some row also where there is none.
         codes: pointers [N, 32] to the group's bytes (nf4), to the first half of its codes (int8), or to that of its
             weights where they are as published.
-        scales: pointers [N]; weights as published have none.
+        scales: pointers [N], or [N/2] (`_scales_of_rows`); weights as published have none.
+        apart: from the scale of a row to that of the row 8 below, which pointers [N/2] leave out and no word has.
         table: nf4's (`table_of`).
         k: [32], 0 to 31; valid_rows: [M, 1].
         PACK: neighbours that a lane of a matrix instruction's operand has in bytes; 0 takes no machine instructions.
     """
-    WHOLE: tl.constexpr = codes.dtype.element_ty.is_floating()
+    COMPUTE: tl.constexpr = x.dtype.element_ty
     first = tl.trans(tl.load(x, mask=valid_rows, other=0))
     second = tl.trans(tl.load(x + 32, mask=valid_rows, other=0))
-    if WHOLE:
+    if codes.dtype.element_ty.is_floating():
         total = tl.dot(tl.load(codes), first, total, input_precision="ieee")
-        return tl.dot(tl.load(codes + 32), second, total, input_precision="ieee")
-    scale = tl.load(scales)
-    if INT8:
-        scale = scale.to(tl.float32)
+        total = tl.dot(tl.load(codes + 32), second, total, input_precision="ieee")
+    elif INT8:
+        scale = _scales_of_rows(scales, apart, codes.shape[0]).to(tl.float32)
         if NF4:
             low, high = nf4_int8(tl.load(codes), table, PACK)
             scale = scale / 127.0
@@ -219,14 +242,14 @@ def add_product(
         whole = tl.dot(high, second, whole, out_dtype=tl.int32)
         total += whole.to(tl.float32) * (scale[:, None] * tl.load(x_scales)[None, :])
     else:
-        COMPUTE: tl.constexpr = x.dtype.element_ty
+        scale = _scales_of_rows(scales, apart, codes.shape[0])[:, None]
         if NF4:
             low, high = nf4_levels(tl.load(codes), table, PACK)
-            scale = scale.to(tl.float32)[:, None]
+            scale = scale.to(tl.float32)
             low, high = (low * scale).to(COMPUTE), (high * scale).to(COMPUTE)
         else:
-            low = int8_weights(tl.load(codes), scale[:, None], COMPUTE, PACK)
-            high = int8_weights(tl.load(codes + 32), scale[:, None], COMPUTE, PACK)
+            low = int8_weights(tl.load(codes), scale, COMPUTE, PACK)
+            high = int8_weights(tl.load(codes + 32), scale, COMPUTE, PACK)
         total = tl.dot(low, first, total, input_precision="ieee")
         total = tl.dot(high, second, total, input_precision="ieee")
     return total

@@ -237,14 +237,18 @@ def test_rows_of_zeros_stay_zero() -> None:
 
 
 @pytest.mark.parametrize("name", ["nf4", "int8"])
-def test_the_tiled_layout_holds_the_same_codes(name: str) -> None:
-    codec, weight = CODECS[name], torch.randn(2, 24, 192, generator=torch.Generator().manual_seed(0))
+def test_the_tiled_layout_holds_the_same_codes_and_scales(name: str) -> None:
+    codec, weight = CODECS[name], torch.randn(2, 48, 192, generator=torch.Generator().manual_seed(0))
     encoded = codec.encode(weight)
     part = tiled(codec, encoded)
-    assert part.shape == (2, 24, 192)
+    assert part.shape == (2, 48, 192)
     codes = torch.cat((part.codes & 15, part.codes >> 4), dim=-1) if part.is_nf4 else part.codes
     levels = torch.tensor(LEVELS)[codes.int()] if part.is_nf4 else codes.float()
-    decoded = (levels * part.scales.float()[..., None]).transpose(1, 2).flatten(-2)
+    scales = torch.empty_like(part.scales)
+    scales[..., [16 * block + 8 * half + row for block in range(3) for row in range(8) for half in range(2)]] = (
+        part.scales
+    )
+    decoded = (levels * scales.float()[..., None]).transpose(1, 2).flatten(-2)
     assert torch.equal(decoded, codec.decode(encoded))
 
 
