@@ -31,12 +31,12 @@ class CudaNf4(Nf4):
         return _decoded(codes, encoded.scales.reshape(-1, groups), dtype, is_tiled=False).view(*rows, groups * GROUP)
 
 
-def decode_tiled(codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
+def decode_tiled(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, by_lanes: bool) -> Tensor:
     """Weights [N, K] of nf4 in the order of `layout`: codes [K/64, N, 32] and scales [K/64, N], or views of them."""
-    return _decoded(codes.transpose(0, 1), scales.T, dtype, is_tiled=True)
+    return _decoded(codes.transpose(0, 1), scales.T, dtype, is_tiled=True, by_lanes=by_lanes)
 
 
-def _decoded(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, is_tiled: bool) -> Tensor:
+def _decoded(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, is_tiled: bool, by_lanes: bool = False) -> Tensor:
     """Weights [N, 64 G] of codes [N, G, 32], which may have gaps before the last axis, and scales [N, G]."""
     from .decode_kernels import decode_kernel
 
@@ -54,6 +54,7 @@ def _decoded(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, is_tiled: boo
                 *codes.stride()[:2],
                 *scales.stride(),
                 TILED=is_tiled,
+                BY_LANES=by_lanes,
                 GROUPS=GROUPS,
                 num_warps=4,
             )

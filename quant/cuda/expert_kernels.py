@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from .row_kernels import to_int8
-from .weight_kernels import add_product, table_of
+from .weight_kernels import add_product, places_of, table_of
 
 
 @triton.jit(do_not_specialize=("pairs", "blocks"))  # they depend on the length of a prompt
@@ -93,6 +93,7 @@ def gate_up_kernel(
     NF4: tl.constexpr,
     INT8: tl.constexpr,
     PACK: tl.constexpr,
+    BY_LANES: tl.constexpr,
     COMPUTE: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -120,7 +121,7 @@ def gate_up_kernel(
     both = 2 * inner
     base = expert.to(tl.int64) * groups * both
     code_row, code_group = (width, 64) if WHOLE else (SIZE, both * SIZE)
-    gate_codes = codes + base * SIZE + column[:, None] * code_row + k[None, :]
+    gate_codes = codes + base * SIZE + places_of(tl.program_id(1) * COLUMNS, code_row, COLUMNS, BY_LANES)
     gate_scales = scales + (base + tl.program_id(1) * COLUMNS) // 2 + word
     x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
     x_row_scales = x_scales + row * groups
@@ -186,6 +187,7 @@ def down_kernel(
     NF4: tl.constexpr,
     INT8: tl.constexpr,
     PACK: tl.constexpr,
+    BY_LANES: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -205,7 +207,7 @@ def down_kernel(
     SIZE: tl.constexpr = 32 if NF4 else 64
     base = expert.to(tl.int64) * groups * width
     code_row, code_group = (inner, 64) if WHOLE else (SIZE, width * SIZE)
-    down_codes = codes + base * SIZE + column[:, None] * code_row + k[None, :]
+    down_codes = codes + base * SIZE + places_of(tl.program_id(1) * COLUMNS, code_row, COLUMNS, BY_LANES)
     down_scales = scales + (base + tl.program_id(1) * COLUMNS) // 2 + word
     rows = hidden + place[:, None].to(tl.int64) * inner + k[None, :]
     row_scales = hidden_scales + tl.where(valid, place, 0) * groups

@@ -47,7 +47,9 @@ class CudaExperts(nn.Module):
 
     def __init__(self, experts: nn.Module, activations: Activations = "a16") -> None:
         super().__init__()
-        self._gate_up, self._down = (_take(getattr(experts, name)) for name in ("gate_up_proj", "down_proj"))
+        self._gate_up, self._down = (
+            _take(getattr(experts, name), activations) for name in ("gate_up_proj", "down_proj")
+        )
         is_whole = isinstance(self._gate_up, Whole)
         self.activations: Activations = "a16" if is_whole else activations
         self.path = (
@@ -152,6 +154,7 @@ class CudaExperts(nn.Module):
             "NF4": part.is_nf4,
             "INT8": self.activations == "a8",
             "PACK": pack(part.codes.device),
+            "BY_LANES": part.by_lanes,
             "ROWS": block_rows,
             "num_warps": WARPS,
             "num_stages": STAGES,
@@ -185,11 +188,11 @@ def can_group(experts: nn.Module) -> bool:
     )
 
 
-def _take(tensor: QuantTensor | nn.Parameter) -> Tiled | Whole:
+def _take(tensor: QuantTensor | nn.Parameter, activations: Activations) -> Tiled | Whole:
     """The weight in the kernels' order; the stored parts are freed."""
     if isinstance(tensor, nn.Parameter):
         return Whole(tensor.detach())
-    part = tiled(tensor.codec, tensor.encoded)
+    part = tiled(tensor.codec, tensor.encoded, activations)
     tensor.codes, tensor.scales = tensor.codes.new_empty(0), tensor.scales.new_empty(0)
     return part
 

@@ -6,8 +6,9 @@
 A program that multiplies some rows reads one run of bytes a group. The two codes of a byte are stored neighbours; here
 they are 32 apart, so that all low and all high halves of a group's bytes meet one run of activations each. The scales
 of rows that are 8 apart are neighbours, 0 and 8, 1 and 9, of each 16 rows: a lane of a matrix instruction has both
-rows, and 4 bytes are the least that a GPU copies to shared memory ahead of the turn of a loop that takes them. Nothing
-is rounded: codes and scales are the same.
+rows, and 4 bytes are the least that a GPU copies to shared memory ahead of the turn of a loop that takes them. Where
+four warps share operands, those 16 rows of bytes are in the order of lanes (`_by_lanes`), so that each reads its own at
+once; elsewhere its bytes of a row are neighbours as it is. Nothing is rounded: codes and scales are the same.
 Shape letters: E experts, N rows of a weight, K its input.
 """
 
@@ -19,6 +20,8 @@ import torch
 from torch import Tensor
 
 from ..codecs.codec import GROUP, Codec, Encoded
+from . import tiles
+from .tiles import Activations
 
 HALF = GROUP // 2
 
@@ -31,10 +34,12 @@ class Tiled:
         codes: uint8 [E, K/64, N, 32], code k of a group in the low and code k + 32 in the high half (nf4); or int8
             [E, K/64, N, 64].
         scales: bf16 [E, K/64, N], in the order above; N is a multiple of 16.
+        by_lanes: whether the bytes of 16 rows are in the order of lanes.
     """
 
     codes: Tensor
     scales: Tensor
+    by_lanes: bool
 
     @property
     def is_nf4(self) -> bool:
@@ -60,6 +65,7 @@ class Whole:
     weight: Tensor
 
     is_nf4 = False
+    by_lanes = False
 
     @property
     def codes(self) -> Tensor:
@@ -78,15 +84,17 @@ class Whole:
         return experts, rows, width
 
 
-def tiled(codec: Codec, encoded: Encoded) -> Tiled:
-    """A stored weight `[E, N, K]`, converted expert by expert, so that little extra memory is needed."""
+def tiled(codec: Codec, encoded: Encoded, activations: Activations) -> Tiled:
+    """A stored weight `[E, N, K]` on its GPU, converted expert by expert, so that little extra memory is needed."""
     experts, rows, groups = encoded.scales.shape
     last = GROUP // codec.codes_per_byte
     codes = torch.empty(experts, groups, rows, last, dtype=codec.codes_dtype, device=encoded.codes.device)
+    by_lanes = last == HALF and activations == "a16" and tiles.feeding(codes.device) == "warpgroup"
     for expert in range(experts):
         of_expert = encoded.codes[expert].view(rows, groups, last)
-        codes[expert] = (_halves(of_expert) if codec.codes_per_byte == 2 else of_expert).transpose(0, 1)
-    return Tiled(codes=codes, scales=_paired(encoded.scales.transpose(1, 2)))
+        in_order = (_halves(of_expert) if codec.codes_per_byte == 2 else of_expert).transpose(0, 1)
+        codes[expert] = _by_lanes(in_order) if by_lanes else in_order
+    return Tiled(codes=codes, scales=_paired(encoded.scales.transpose(1, 2)), by_lanes=by_lanes)
 
 
 def _halves(pairs: Tensor) -> Tensor:
@@ -98,3 +106,14 @@ def _halves(pairs: Tensor) -> Tensor:
 def _paired(scales: Tensor) -> Tensor:
     """Scales [E, K/64, N] with those of rows that are 8 apart next to each other."""
     return scales.reshape(*scales.shape[:2], -1, 2, 8).transpose(-1, -2).reshape(scales.shape)
+
+
+def _by_lanes(codes: Tensor) -> Tensor:
+    """Bytes [K/64, N, 32] with the 16 of a lane of `wgmma` next to each other, of 16 rows each.
+
+    Lane 4 r + t has, of row r and of the row 8 below, bytes 2 t and 2 t + 1 of each 8: it takes them in the order of
+    its registers, the two of one row, the two of the other, and then those 8 bytes further.
+    """
+    groups, rows, _ = codes.shape
+    parts = codes.reshape(groups, rows // 16, 2, 8, 4, 4, 2)
+    return parts.permute(0, 1, 3, 5, 4, 2, 6).reshape(codes.shape)

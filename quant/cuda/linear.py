@@ -10,7 +10,7 @@ Shape letters: M rows, N rows of a weight, K its input.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -46,12 +46,14 @@ class Weight:
             [K/64, N].
         codec: their number format.
         activations: type of what is multiplied.
+        by_lanes: whether bytes of nf4 are in the order of lanes (`layout`).
     """
 
     codes: Tensor
     scales: Tensor
     codec: Codec
     activations: Activations
+    by_lanes: bool = False
 
     @classmethod
     def of(cls, tensor: QuantTensor, activations: Activations) -> Weight:
@@ -59,9 +61,15 @@ class Weight:
         if tensor.codec.name != "nf4":
             return cls(codes=tensor.codes, scales=tensor.scales, codec=tensor.codec, activations=activations)
         encoded = tensor.encoded
-        part = tiled(tensor.codec, Encoded(codes=encoded.codes[None], scales=encoded.scales[None]))
+        part = tiled(tensor.codec, Encoded(codes=encoded.codes[None], scales=encoded.scales[None]), activations)
         tensor.codes, tensor.scales = tensor.codes.new_empty(0), tensor.scales.new_empty(0)
-        return cls(codes=part.codes[0], scales=part.scales[0], codec=tensor.codec, activations=activations)
+        return cls(
+            codes=part.codes[0],
+            scales=part.scales[0],
+            codec=tensor.codec,
+            activations=activations,
+            by_lanes=part.by_lanes,
+        )
 
     @classmethod
     def stacked(cls, weights: Sequence[Weight]) -> Weight:
@@ -73,7 +81,7 @@ class Weight:
             weights, torch.split(codes, counts, axis), torch.split(scales, counts, axis), strict=True
         ):
             weight.codes, weight.scales = parts
-        return cls(codes=codes, scales=scales, codec=weights[0].codec, activations=weights[0].activations)
+        return replace(weights[0], codes=codes, scales=scales)
 
     @property
     def is_nf4(self) -> bool:
@@ -111,7 +119,7 @@ class Weight:
 
     def _through_torch(self, x: Tensor) -> Tensor:
         if self.is_nf4:
-            return F.linear(x, decode_tiled(self.codes, self.scales, x.dtype))
+            return F.linear(x, decode_tiled(self.codes, self.scales, x.dtype, by_lanes=self.by_lanes))
         return F.linear(x, self.codec.decode(Encoded(codes=self.codes, scales=self.scales), x.dtype))
 
     def _product(self, x: Tensor, columns: int, *, gated: bool) -> Tensor:
@@ -149,6 +157,7 @@ class Weight:
                 INT8=is_int8,
                 GATED=gated,
                 PACK=pack(x.device),
+                BY_LANES=self.by_lanes,
                 ROWS=tile.rows,
                 COLUMNS=tile.columns,
                 num_warps=tile.warps,

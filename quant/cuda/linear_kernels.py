@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from .expert_kernels import gelu
-from .weight_kernels import add_product, table_of
+from .weight_kernels import add_product, places_of, table_of
 
 
 # Compiled once for prompts of all lengths and for any number of scales per row; specializing would not be faster.
@@ -32,6 +32,7 @@ def linear_kernel(
     INT8: tl.constexpr,
     GATED: tl.constexpr,
     PACK: tl.constexpr,
+    BY_LANES: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
@@ -50,7 +51,7 @@ def linear_kernel(
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     k = tl.arange(0, 32)
     groups = width // 64
-    weight_codes = codes + column[:, None].to(tl.int64) * code_row + k[None, :]
+    weight_codes = codes + places_of(tl.program_id(1).to(tl.int64) * COLUMNS, code_row, COLUMNS, BY_LANES)
     # Two in a word; or every first of two, rows 8 apart; or all, in the tile that has no registers to spare.
     IN_WORD: tl.constexpr = 2 if NF4 else 1
     scale = tl.arange(0, COLUMNS // 2)

@@ -171,6 +171,27 @@ def int8_weights(codes, scale, COMPUTE: tl.constexpr, PACK: tl.constexpr, ONCE: 
 
 
 @triton.jit
+def places_of(first, row, COLUMNS: tl.constexpr, BY_LANES: tl.constexpr):
+    """Where the first 32 bytes of rows of codes are, [COLUMNS, 32], or all of them, where lanes have theirs together.
+
+    Args:
+        first: the first row; row: from row to row.
+    """
+    if BY_LANES:
+        places = first * row + tl.arange(0, 32 * COLUMNS)
+    else:
+        places = (first + tl.arange(0, COLUMNS))[:, None] * row + tl.arange(0, 32)[None, :]
+    return places
+
+
+@triton.jit
+def _bytes_of_rows(codes, N: tl.constexpr):
+    """Bytes [N, 32] of those in the order of lanes: `layout._by_lanes`, backwards."""
+    parts = tl.reshape(codes, [N // 16, 8, 4, 4, 2, 2])
+    return tl.reshape(tl.permute(parts, [0, 4, 1, 3, 2, 5]), [N, 32])
+
+
+@triton.jit
 def _scales_of_rows(scales, apart, N: tl.constexpr):
     """Scales [N] of pointers to them, or of pointers [N/2] to words of two, or to those of every first of two rows.
 
@@ -217,7 +238,7 @@ def add_product(
         x: pointers [M, 32] to the first half of the group; the second one follows.
         x_scales: pointers [M] to the scales of int8 activations, of some row also where there is none.
         codes: pointers [N, 32] to the group's bytes (nf4), to the first half of its codes (int8), or to that of its
-            weights where they are as published.
+            weights where they are as published; or [32 N] to bytes in the order of lanes.
         scales: pointers [N], or [N/2] (`_scales_of_rows`); weights as published have none.
         apart: from the scale of a row to that of the row 8 below, which pointers [N/2] leave out and no word has.
         table: nf4's (`table_of`).
@@ -225,13 +246,14 @@ def add_product(
         PACK: neighbours that a lane of a matrix instruction's operand has in bytes; 0 takes no machine instructions.
     """
     COMPUTE: tl.constexpr = x.dtype.element_ty
+    N: tl.constexpr = total.shape[0]
     first = tl.trans(tl.load(x, mask=valid_rows, other=0))
     second = tl.trans(tl.load(x + 32, mask=valid_rows, other=0))
     if codes.dtype.element_ty.is_floating():
         total = tl.dot(tl.load(codes), first, total, input_precision="ieee")
         total = tl.dot(tl.load(codes + 32), second, total, input_precision="ieee")
     elif INT8:
-        scale = _scales_of_rows(scales, apart, codes.shape[0]).to(tl.float32)
+        scale = _scales_of_rows(scales, apart, N).to(tl.float32)
         if NF4:
             low, high = nf4_int8(tl.load(codes), table, PACK)
             scale = scale / 127.0
@@ -242,9 +264,12 @@ def add_product(
         whole = tl.dot(high, second, whole, out_dtype=tl.int32)
         total += whole.to(tl.float32) * (scale[:, None] * tl.load(x_scales)[None, :])
     else:
-        scale = _scales_of_rows(scales, apart, codes.shape[0])[:, None]
+        scale = _scales_of_rows(scales, apart, N)[:, None]
         if NF4:
-            low, high = nf4_levels(tl.load(codes), table, PACK)
+            if len(codes.shape) == 1:  # a lane's pairs of two rows follow each other
+                low, high = nf4_levels(_bytes_of_rows(tl.load(codes), N), table, 2 * PACK)
+            else:
+                low, high = nf4_levels(tl.load(codes), table, PACK)
             scale = scale.to(tl.float32)
             low, high = (low * scale).to(COMPUTE), (high * scale).to(COMPUTE)
         else:

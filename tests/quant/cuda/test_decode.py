@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from quant.codecs.codec import Encoded
 from quant.codecs.nf4 import Nf4
-from quant.cuda import choice
+from quant.cuda import choice, tiles
 from quant.cuda.decode import CudaNf4, DecodedLinear, decode_tiled
 from quant.cuda.layout import tiled
 from quant.modules import QuantLinear
@@ -77,15 +77,21 @@ def test_a_layer_keeps_its_weight_and_its_names() -> None:
 
 
 @pytest.mark.parametrize("rows", [32, 96])
-def test_weights_in_the_order_of_kernels_are_those_of_the_codec(rows: int) -> None:
+@pytest.mark.parametrize("by_lanes", [False, True])
+def test_weights_in_the_order_of_kernels_are_those_of_the_codec(
+    monkeypatch: pytest.MonkeyPatch, rows: int, by_lanes: bool
+) -> None:
     """Of a whole weight, and of one that is part of another."""
     plain = stored(rows, 3)
-    part = tiled(Nf4(), Encoded(codes=plain.codes[None], scales=plain.scales[None]))
+    monkeypatch.setattr(tiles, "feeding", lambda _: "warpgroup" if by_lanes else "warp")
+    part = tiled(Nf4(), Encoded(codes=plain.codes[None], scales=plain.scales[None]), "a16")
+    assert part.by_lanes == by_lanes
     codes, scales = part.codes[0], part.scales[0]
     expected = Nf4().decode(plain)
-    assert torch.equal(decode_tiled(codes, scales, torch.float32), expected)
+    assert torch.equal(decode_tiled(codes, scales, torch.float32, by_lanes=by_lanes), expected)
     half = slice(rows // 2, None)
-    assert torch.equal(decode_tiled(codes[:, half], scales[:, half], torch.float32), expected[half])
+    found = decode_tiled(codes[:, half], scales[:, half], torch.float32, by_lanes=by_lanes)
+    assert torch.equal(found, expected[half])
 
 
 def test_it_is_taken_for_nf4_alone_and_switched_back(monkeypatch: pytest.MonkeyPatch) -> None:

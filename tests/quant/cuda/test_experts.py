@@ -13,6 +13,7 @@ from torch import nn
 from quant.codecs import CODECS
 from quant.codecs.nf4 import LEVELS
 from quant.cuda import experts as experts_module
+from quant.cuda import tiles
 from quant.cuda.experts import CudaExperts, can_group
 from quant.cuda.layout import tiled
 from quant.cuda.rows import quantize_groups
@@ -240,7 +241,7 @@ def test_rows_of_zeros_stay_zero() -> None:
 def test_the_tiled_layout_holds_the_same_codes_and_scales(name: str) -> None:
     codec, weight = CODECS[name], torch.randn(2, 48, 192, generator=torch.Generator().manual_seed(0))
     encoded = codec.encode(weight)
-    part = tiled(codec, encoded)
+    part = tiled(codec, encoded, "a8")
     assert part.shape == (2, 48, 192)
     codes = torch.cat((part.codes & 15, part.codes >> 4), dim=-1) if part.is_nf4 else part.codes
     levels = torch.tensor(LEVELS)[codes.int()] if part.is_nf4 else codes.float()
@@ -250,6 +251,33 @@ def test_the_tiled_layout_holds_the_same_codes_and_scales(name: str) -> None:
     )
     decoded = (levels * scales.float()[..., None]).transpose(1, 2).flatten(-2)
     assert torch.equal(decoded, codec.decode(encoded))
+
+
+def test_a_lane_of_wgmma_has_its_bytes_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of its registers (PTX ISA, operand A of `wgmma`), two products of 16 inputs after each other."""
+    encoded = CODECS["nf4"].encode(torch.randn(1, 32, 128, generator=torch.Generator().manual_seed(0)))
+    monkeypatch.setattr(tiles, "feeding", lambda _: "warp")
+    plain = tiled(CODECS["nf4"], encoded, "a16")
+    monkeypatch.setattr(tiles, "feeding", lambda _: "warpgroup")
+    by_lanes = tiled(CODECS["nf4"], encoded, "a16")
+    assert (plain.by_lanes, by_lanes.by_lanes, tiled(CODECS["nf4"], encoded, "a8").by_lanes) == (False, True, False)
+    for group, block, lane in product(range(2), range(2), range(32)):
+        row, pair = 16 * block + lane // 4, 2 * (lane % 4)
+        expected = [
+            plain.codes[0, group, row + below, 8 * eight + pair + one]
+            for eight, below, one in product(range(4), (0, 8), (0, 1))
+        ]
+        run = by_lanes.codes[0, group].flatten()[512 * block + 16 * lane :][:16]
+        assert run.tolist() == expected
+
+
+@pytest.mark.parametrize("rows", [3, 40])
+def test_bytes_in_the_order_of_lanes_give_the_same_products(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr(tiles, "feeding", lambda _: "warpgroup")
+    x, index, weight = routed(rows, torch.float32)
+    plain = plain_experts()
+    expected = plain(x, index, weight)
+    torch.testing.assert_close(CudaExperts(plain)(x, index, weight), expected, atol=2e-6, rtol=2e-5)
 
 
 def test_the_table_of_bytes_is_the_levels_in_int8() -> None:
