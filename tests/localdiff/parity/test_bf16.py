@@ -72,7 +72,7 @@ def _unrounded_scale(self: DiffusionGemma, embeddings: Tensor) -> Tensor:
     return (embeddings.float() * self.config.hidden_size**0.5).to(embeddings.dtype)
 
 
-def _rounded_scores(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+def _rounded_scores(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **_: object) -> Tensor:
     groups = q.shape[0] // k.shape[0]
     scores = (q @ k.repeat_interleave(groups, dim=0).transpose(1, 2)).float()
     if mask is not None:
