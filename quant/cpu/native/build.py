@@ -83,7 +83,8 @@ def _is_ours(path: Path) -> bool:
 
 
 def _seal(path: Path) -> None:
-    """Appends the hash of a library, which the system's loader does not mind, and has the disk keep both."""
+    """Closes a library to others, and appends its hash, which the system's loader does not mind, for `_is_whole`."""
+    path.chmod(0o700)
     with path.open("ab") as file:
         file.write(hashlib.sha256(path.read_bytes()).digest())
         file.flush()

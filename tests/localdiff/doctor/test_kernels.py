@@ -11,7 +11,7 @@ from localdiff.doctor import kernels
 from localdiff.engine import Engine
 from localdiff.options import GenerateOptions
 from localdiff.steps import Denoiser
-from quant.cuda.support import Lack
+from quant.lack import Lack
 from tests.gpu.kernels import needs_triton
 from tests.models import tiny
 from tests.models.steps import denoiser_of

@@ -10,8 +10,9 @@ from quant.codecs import CODECS
 from quant.cuda import choice
 from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.experts import CudaExperts
-from quant.cuda.support import Lack, missing
+from quant.cuda.support import missing
 from quant.cuda.switches import is_sparse
+from quant.lack import Lack
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
 from quant.switch import SwitchError
 from tests.gpu.kernels import DEVICE, needs_triton

@@ -55,6 +55,16 @@ def test_what_is_compiled_is_kept_and_nothing_else(tmp_path: Path) -> None:
     assert stat.S_IMODE(kept.stat().st_mode) == 0o700
 
 
+def test_it_is_found_again_by_a_user_whose_files_are_open_to_a_group(tmp_path: Path) -> None:
+    command = [stand_in(tmp_path, "cc", 'echo library > "$OUT"')]
+    before = os.umask(0o002)
+    try:
+        assert built(command, tmp_path / "kept") == built(command, tmp_path / "kept")
+    finally:
+        os.umask(before)
+    assert calls(tmp_path) == 1
+
+
 @pytest.mark.parametrize("change", ["flags", "processor", "source", "compiler"])
 def test_it_is_compiled_again_when_anything_changes(
     tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
