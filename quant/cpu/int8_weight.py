@@ -6,6 +6,7 @@ Shape letters: R rows of activations, out, in.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -132,10 +133,19 @@ def multiplies_int8() -> bool:
 
 
 def is_reference_code() -> bool:
-    """Whether int8 products take far longer than fp32 ones, by a factor that other work does not explain."""
+    """Whether int8 products take far longer than fp32 ones.
+
+    In one thread, by the time that it computes: on a machine with other work, several that wait for each other have
+    been seen to take twenty times as long, and then a model would compute otherwise than before.
+    """
     codes = torch.ones(_TIMED, dtype=torch.int8)
     floats = codes.float()
-    return _least_seconds(_trial(codes)) > _SLOW * _least_seconds(lambda: floats @ floats.T)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return _least_seconds(_trial(codes)) > _SLOW * _least_seconds(lambda: floats @ floats.T)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _trial(codes: Tensor) -> Callable[[], Tensor]:
@@ -145,11 +155,12 @@ def _trial(codes: Tensor) -> Callable[[], Tensor]:
 
 
 def _least_seconds(work: Callable[[], object]) -> float:
+    clock = time.perf_counter if sys.platform == "win32" else time.thread_time  # whose ticks are too long there
     seconds = []
     for _ in range(_RUNS):
-        began = time.perf_counter()
+        began = clock()
         work()
-        seconds.append(time.perf_counter() - began)
+        seconds.append(clock() - began)
     return min(seconds)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -68,6 +70,34 @@ def test_signed_and_shifted_codes_make_the_same_sums(has_tiles: bool, monkeypatc
 
 
 @pytest.mark.usefixtures("anew")
+@pytest.mark.skipif(sys.platform == "win32", reason="its clock of a thread ticks too seldom")
+def test_only_what_is_computed_counts_as_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not waiting, for a core or for other threads."""
+    if not int8_weight.multiplies_int8():
+        pytest.skip("this machine multiplies no int8")
+    trial, threads = int8_weight._trial, torch.get_num_threads()
+    torch.set_num_threads(3)
+    seen: list[int] = []
+
+    def waiting(codes: torch.Tensor) -> Callable[[], torch.Tensor]:
+        multiply = trial(codes)
+
+        def after_a_while() -> torch.Tensor:
+            seen.append(torch.get_num_threads())
+            time.sleep(0.02)
+            return multiply()
+
+        return after_a_while
+
+    monkeypatch.setattr(int8_weight, "_trial", waiting)
+    try:
+        assert not int8_weight.is_reference_code()
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(threads)
+    assert set(seen) == {1}
+
+
 @pytest.mark.parametrize(("int8", "fp32", "is_fast"), [(1e-3, 1e-3, True), (1.9e-2, 1e-3, True), (2.1e-2, 1e-3, False)])
 def test_reference_code_is_not_taken(int8: float, fp32: float, is_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not int8_weight.multiplies_int8():
