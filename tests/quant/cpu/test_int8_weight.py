@@ -69,7 +69,6 @@ def test_signed_and_shifted_codes_make_the_same_sums(has_tiles: bool, monkeypatc
     torch.testing.assert_close(fast.times(rows, torch.float32).double(), expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.usefixtures("anew")
 @pytest.mark.skipif(sys.platform == "win32", reason="its clock of a thread ticks too seldom")
 def test_only_what_is_computed_counts_as_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not waiting, for a core or for other threads."""
@@ -98,6 +97,7 @@ def test_only_what_is_computed_counts_as_slow(monkeypatch: pytest.MonkeyPatch) -
     assert set(seen) == {1}
 
 
+@pytest.mark.usefixtures("anew")
 @pytest.mark.parametrize(("int8", "fp32", "is_fast"), [(1e-3, 1e-3, True), (1.9e-2, 1e-3, True), (2.1e-2, 1e-3, False)])
 def test_reference_code_is_not_taken(int8: float, fp32: float, is_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not int8_weight.multiplies_int8():
