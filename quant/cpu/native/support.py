@@ -62,7 +62,7 @@ def _tried() -> NativeLibrary | Lack:
 def _opened(command: Sequence[str]) -> NativeLibrary:
     try:
         return NativeLibrary(build.built(command, build.cache_dir()))
-    except (build.BuildError, OSError):  # a home that cannot be written, is full, or from which nothing may be run
+    except (build.BuildError, OSError, RuntimeError):  # no home, or one that takes no file, or runs none
         with tempfile.TemporaryDirectory() as folder:
             return NativeLibrary(build.built(command, Path(folder)))  # stays open when its file is gone
 
