@@ -4,6 +4,7 @@ All 128 experts of a layer of the released size, 16 rows each, which is what a c
 gives them: decoding NF4 with bitsandbytes' library, the products alone with one decoded weight, both with every
 operation split over the threads, both shared out among them, which is the CPU path without a C compiler, the native
 kernel, which is the path with one, and bitsandbytes' own product from packed 4-bit weights.
+Then linear layers in int8, 256 rows each, in oneDNN's layout and by the native kernel.
 """
 
 from __future__ import annotations
@@ -13,22 +14,25 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from localdiff.hardware import cpu_name
 from quant.codecs import CODECS
 from quant.codecs.codec import GROUP
 from quant.cpu.bitsandbytes_library import nf4_library
-from quant.cpu.native.products import NativeProduct
+from quant.cpu.linear import Int8Linear, LastRows
+from quant.cpu.native.products import NativeLinear, NativeProduct
 from quant.cpu.native.support import native_library
 from quant.cpu.products import ExpertProduct, LibraryProduct
 from quant.lack import Lack
-from quant.modules import QuantTensor
+from quant.modules import QuantLinear, QuantTensor
 
 EXPERTS, ROWS, REPEATS = 128, 16, 3
+CANVAS, LINEAR = 256, ((4096, 2816), (2816, 4096), (2112, 2816), (2816, 2112))
 SHAPES = {"gate and up": (1408, 2816), "down": (2816, 704)}
 
 
@@ -122,6 +126,13 @@ def main() -> None:
             one_by_one(packed_product(weight, columns.t())),
         )
         print(f"{name:14}" + "".join(f"{milliseconds(layer):9.0f}" for layer in layers))
+    print(f"\nint8 linear layers, {CANVAS} rows{'oneDNN':>9}{'native':>9}")
+    for out, width in LINEAR:
+        linear = QuantLinear(CODECS["int8"], width, out)
+        linear.weight = QuantTensor.of(CODECS["int8"], torch.randn(out, width))
+        x = torch.randn(CANVAS, width).bfloat16()
+        both: tuple[nn.Module, ...] = (Int8Linear(linear, LastRows()), NativeLinear(linear, native))
+        print(f"{f'{out:,} × {width:,}':28}" + "".join(f"{milliseconds(partial(layer, x)):9.1f}" for layer in both))
 
 
 if __name__ == "__main__":

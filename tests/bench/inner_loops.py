@@ -8,8 +8,9 @@ cache; the counts say what a GPU has to issue and to read, not how long it takes
 Clocks of a multiprocessor per MFLOP say which of three is the first to be full: the schedulers, which issue
 instructions of four warps a clock; the units of integers, bits and selections (ALU), 64 lanes a clock; and memory input
 and output (MIO), 32 lanes and 128 bytes of shared memory a clock, which loads, stores and exchanges between lanes have
-in common. The rates are those of the table of native arithmetic instructions and of the notes on shared memory in the
-CUDA C++ Programming Guide: on paper, without conflicts of banks, dependencies and latencies. Tensor cores, whose rates
+in common. The rates are from memory of the CUDA C++ Programming Guide (its table of native arithmetic instructions and
+its notes on shared memory), not read again for this, and taken for all cards alike: on paper, without conflicts of
+banks, dependencies and latencies. Tensor cores, whose rates
 `docs/decisions/0022-dense-weights-from-their-codes.md` has, and units that no loop here fills are not among them.
 """
 
