@@ -20,6 +20,13 @@ from ..modules.tensor import QuantTensor
 
 LEAST = (8, 0)
 """Lowest compute capability with bf16 tensor cores."""
+HOPPER = 9
+HOPPER_TRITON = (3, 6)
+"""Lowest version of Triton there.
+
+3.4 and 3.5 overwrite rows of activations that two products share while the second one still reads them: such operands
+of `wgmma` get a buffer too few (https://github.com/triton-lang/triton/pull/8554). `make kernels-ptx` sees it.
+"""
 
 
 _VERSIONS = "another version of Triton, torch or the driver may help"
@@ -59,10 +66,22 @@ def _tried(device: torch.device) -> Lack | None:
     if importlib.util.find_spec("triton") is None:
         fork = 'on Windows `pip install "triton-windows<3.8"` for torch 2.13'
         return Lack("Triton is not installed", f"`pip install triton`; {fork}")
-    if torch.cuda.get_device_capability(device) < LEAST:
+    capability = torch.cuda.get_device_capability(device)
+    if capability < LEAST:
         name = torch.cuda.get_device_name(device)
         return Lack(f"{name} is older than compute capability {LEAST[0]}.{LEAST[1]}", "use a newer GPU")
+    if capability[0] == HOPPER and (version := _triton_version()) < HOPPER_TRITON:
+        name = torch.cuda.get_device_name(device)
+        reason = f"Triton {version[0]}.{version[1]} compiles matrix products wrongly for {name}"
+        return Lack(reason, "install torch 2.10 or newer, which brings Triton 3.6")
     return _trial(device)
+
+
+def _triton_version() -> tuple[int, int]:
+    import triton
+
+    major, minor, *_ = triton.__version__.split(".")
+    return int(major), int(minor)
 
 
 def _trial(device: torch.device) -> Lack | None:

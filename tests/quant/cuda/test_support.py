@@ -44,6 +44,35 @@ def test_what_kernels_need_is_looked_at_before_one_is_tried(
     assert (None if lack is None else lack.reason) == reason
 
 
+@pytest.mark.parametrize(
+    ("capability", "version", "is_used"),
+    [
+        ((9, 0), "3.4.0", False),
+        ((9, 0), "3.5.1+git1234", False),
+        ((9, 0), "3.6.0", True),
+        ((9, 0), "3.10.0.post20", True),
+        ((8, 9), "3.4.0", True),
+        ((12, 0), "3.5.1", True),
+    ],
+)
+def test_a_triton_that_compiles_races_for_hopper_is_not_used_there(
+    capability: tuple[int, int], version: str, is_used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The race itself shows in `make kernels-ptx` with such a version."""
+    import triton
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Some card")
+    monkeypatch.setattr(triton, "__version__", version)
+    monkeypatch.setattr(support, "_trial", lambda _: None)
+    lack = support._tried.__wrapped__(CARD)
+    assert (lack is None) == is_used
+    if lack is not None:
+        assert lack.reason == f"Triton {version[:3]} compiles matrix products wrongly for Some card"
+        assert "torch 2.10" in lack.remedy
+
+
 def test_a_processor_has_no_kernels_to_try() -> None:
     lack = support._tried.__wrapped__(torch.device("cpu"))
     assert lack is not None and lack.reason == "there is no CUDA device `cpu`"
