@@ -14,7 +14,7 @@ from typing import TypeAlias, cast
 import torch
 from torch import Tensor
 
-from quant.cuda.parity import ParityError, assert_parity
+from quant.cuda.parity import Draws, ParityError, assert_parity
 
 from ..kernels.decision import (
     BOUND,
@@ -44,7 +44,6 @@ from .path import StepPath
 
 Op: TypeAlias = Callable[[LayerOps], tuple[Tensor, ...]]
 
-_SEED = 0
 _SPREAD, _PEAK = 4.0, 20.0
 """Standard deviation of logits, and the highest of each row."""
 _KEPT = 16
@@ -87,7 +86,8 @@ class _Parity:
         self.errors: dict[str, float] = {}
         self._model, self._config = model, model.config
         self._dtype, self._device = model.norm.weight.dtype, model.norm.weight.device
-        self._generator = torch.Generator(self._device).manual_seed(_SEED)
+        draws = Draws(self._device, self._dtype)
+        self._normal, self._uniform = draws.normal, draws.uniform
         self._fused = FusedLayerOps()
 
     def kinds(self) -> dict[LayerConfig, Layer]:
@@ -117,7 +117,7 @@ class _Parity:
         self._hold_op("gate", lambda ops: (ops.gated(gate, up),))
 
         router = layer.router
-        order = torch.rand(rows, model.num_experts, generator=self._generator, device=self._device).argsort(dim=-1)
+        order = self._uniform(rows, model.num_experts).argsort(dim=-1)
         # No ties: of experts with the same score any may be chosen. From -3 to 3 even bf16 tells 128 steps apart.
         scores = (order * (6 / model.num_experts) - 3).to(self._dtype)
 
@@ -168,7 +168,7 @@ class _Parity:
         # One id per row is the likeliest by far: of several that are equal in bf16, any may be.
         logits.scatter_(1, self._ids(canvas)[:, None], _PEAK)
         inputs = StepBuffers(canvas, 1, self._dtype, self._device).inputs
-        uniforms = torch.rand(canvas, generator=self._generator, device=self._device)
+        uniforms = self._uniform(canvas)
         inputs[CONTROLS:] = torch.cat((uniforms.view(torch.int32), self._ids(canvas).int()))
         inputs[TEMPERATURE], inputs[STABILITY], inputs[RULE], inputs[STEP] = bits_of(0.9), 1, RULES["both"], 2
         inputs[BOUND], inputs[CONFIDENCE] = bits_of(canvas / 2), bits_of(1e-3)
@@ -206,7 +206,4 @@ class _Parity:
         return self._normal(rows, query_heads, d), self._normal(rows, heads, d), self._normal(rows, heads, d)
 
     def _ids(self, count: int) -> Tensor:
-        return torch.randint(self._config.vocab_size, (count,), generator=self._generator, device=self._device)
-
-    def _normal(self, *shape: int) -> Tensor:
-        return torch.randn(shape, generator=self._generator, device=self._device, dtype=self._dtype)
+        return (self._uniform(count) * self._config.vocab_size).long()

@@ -93,6 +93,9 @@ def prepare(
         calls = plain_calls(plain, rows, dtype) if rows and format_ not in expectations else []
         fast = maker(plain).eval()
         setattr(owner, attribute, fast)
+        if kind == "experts" and device.type == "cuda":
+            # What it was made of is cached in pieces that the next layer does not fit in: they would add up to 1 GB.
+            torch.cuda.empty_cache()
         paths[kind].append(fast.path)
         expectations.setdefault(
             format_, [Expectation(name=f"{path} ({fast.path})", fast=fast, call=call) for call in calls]

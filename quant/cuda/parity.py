@@ -8,6 +8,7 @@ Shape letters: N rows, D width, E experts, K experts per row, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,10 +27,37 @@ that is left out does not.
 """
 _COLUMNS = 4096
 """Columns that are compared at a time: an fp32 copy of all logits would take 268 MB."""
+_DRAWN = 1_000_003
+"""Numbers that are drawn for a tensor; a prime, so that its rows differ."""
 _TOP_K = 8
 _SPREAD = 4.0
 """Standard deviation of logits."""
 _SEED = 0
+
+
+class Draws:
+    """Random numbers for a device, drawn on the host: the same everywhere. Of a large tensor, most are repeated.
+
+    Args:
+        dtype: of normal numbers; uniform ones are fp32.
+    """
+
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self._device, self._dtype = device, dtype
+        self._generator = torch.Generator().manual_seed(_SEED)
+
+    def normal(self, *shape: int) -> Tensor:
+        """Of mean 0 and variance 1."""
+        return self._tiled(torch.randn, shape, self._dtype)
+
+    def uniform(self, *shape: int) -> Tensor:
+        """In [0, 1)."""
+        return self._tiled(torch.rand, shape, torch.float32)
+
+    def _tiled(self, draw: Callable[..., Tensor], shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        count = math.prod(shape)
+        drawn = draw(min(count, _DRAWN), generator=self._generator).to(self._device, dtype)
+        return drawn.repeat(-(-count // _DRAWN))[:count].view(*shape)
 
 
 class ParityError(RuntimeError):
@@ -91,26 +119,20 @@ def plain_calls(plain: Any, rows: Sequence[int], dtype: torch.dtype) -> list[Cal
             they may be off. An embedding, whose results are large, takes the first number alone.
         dtype: type of the activations.
     """
-    device = next(iter(plain.state_dict().values())).device
-    generator = torch.Generator(device).manual_seed(_SEED)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator, device=device, dtype=dtype)
-
+    draws = Draws(next(iter(plain.state_dict().values())).device, dtype)
     if isinstance(plain, QuantEmbedding):
         vocab_size, width = plain.weight.shape
-        logits = normal(rows[0], vocab_size).mul_(_SPREAD)
+        logits = draws.normal(rows[0], vocab_size).mul_(_SPREAD)
         # A few rows at a time: in fp32, all of them would take more memory than a step.
         normalizer = torch.cat([part.float().logsumexp(dim=-1) for part in torch.split(logits, 16)])
-        return [Call.of(plain, "logits", normal(rows[0], width)), Call.of(plain, "soft", logits, normalizer)]
+        return [Call.of(plain, "logits", draws.normal(rows[0], width)), Call.of(plain, "soft", logits, normalizer)]
     if isinstance(plain, QuantLinear):
-        return [Call.of(plain, "forward", normal(count, plain.weight.shape[1])) for count in rows]
+        return [Call.of(plain, "forward", draws.normal(count, plain.weight.shape[1])) for count in rows]
     experts, width, _ = plain.down_proj.shape
     calls = []
     for count in rows:
-        scores = torch.rand(count, experts, generator=generator, device=device)
-        weight, index = scores.topk(min(_TOP_K, experts), dim=-1)
-        calls.append(Call.of(plain, "forward", normal(count, width), index, weight))
+        weight, index = draws.uniform(count, experts).topk(min(_TOP_K, experts), dim=-1)
+        calls.append(Call.of(plain, "forward", draws.normal(count, width), index, weight))
     return calls
 
 

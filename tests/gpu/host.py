@@ -50,6 +50,7 @@ def card() -> Iterator[Queue]:
         "is_initialized": lambda: True,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
+        "current_blas_handle": lambda: 0,
         "device": lambda _: nullcontext(),
         "device_of": lambda _: nullcontext(),
         "synchronize": lambda _=None: queue.wait("synchronize"),

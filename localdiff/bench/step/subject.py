@@ -15,7 +15,7 @@ import torch
 
 from quant.codecs import CODECS
 from quant.codecs.codec import stored_bytes
-from quant.planning.memory import SLACK, Held, MemoryAccount
+from quant.planning.memory import PREFILL_CHUNK, SLACK, Held, MemoryAccount
 from quant.recipe import Recipe, recipe_named
 from quant.released import LAYERS, MODEL
 
@@ -115,7 +115,9 @@ def random_subject(
                 network, progress=lambda done, of: progress(f"preparing weights for this processor, {done} of {of}")
             )
         elif where.type == "cuda":
-            prepare_gpu(network, where)
+            rows = (built.config.canvas_length, 2 * built.config.canvas_length, PREFILL_CHUNK)
+            for expectation in prepare_gpu(network, where, rows=rows, dtype=kind):
+                expectation.check(where)
         return Subject(
             name=f"random weights in the shapes of {MODEL}",
             recipe=chosen.name,
