@@ -110,7 +110,7 @@ def test_names_tell_launches_apart() -> None:
 
     named = names(launched(WAYS[1:2], sm_counts=[128]))
     assert len(set(named)) == len(named)
-    assert "layer_ops: choose" in named
+    assert "layer_ops: route" in named
 
 
 def test_spills_are_seen() -> None:

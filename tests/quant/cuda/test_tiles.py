@@ -101,4 +101,4 @@ def test_results_do_not_depend_on_the_tile(codec: str, name: MmaKind, monkeypatc
     taken = [tile_of(130, 128, LINEAR[name], 1)]
     monkeypatch.setattr(tiles, "tile_of", lambda *_: taken[0])
     torch.testing.assert_close(fast(x), expected, **tolerance)
-    assert taken[0].programs
+    assert taken[0].programs_per_sm
