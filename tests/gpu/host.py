@@ -25,7 +25,7 @@ from tests.gpu.queue import Event, Queue, Stream
 
 TOTAL = 24_000_000_000
 CAPABILITY = divmod(EMULATED or 86, 10)
-_CACHES = (nf4._tables, launch_arguments.levels, support._tried, tiles.feeding, tiles.processors)
+_CACHES = (nf4._tables, launch_arguments.levels, support._tried, tiles.mma_kind, tiles.sm_count)
 """What is made once for each device, and would outlive the card."""
 
 
