@@ -9,7 +9,8 @@ Knows devices and switches; the steps themselves are `localdiff.static`'s, and `
 """
 
 from .denoiser import Denoiser
+from .parity import ParityError
 from .path import StepPath
 from .trial import runs
 
-__all__ = ["Denoiser", "StepPath", "runs"]
+__all__ = ["Denoiser", "ParityError", "StepPath", "runs"]

@@ -105,16 +105,16 @@ class _Parity:
         rows, width = 2 * canvas, model.hidden_size
         x, y, dense = (self._normal(rows, width) for _ in range(3))
         self._hold_op("norm", lambda ops: (ops.norm(x, layer.input_layernorm.weight, layer.eps),))
-        self._hold_op("ops after attention", lambda ops: ops.after_attention(layer, x, y))
+        self._hold_op("ops after attention", lambda ops: ops.add_attention_and_norm(layer, x, y))
 
         positions = torch.arange(rows, device=self._device)
         rotary = self._model.rotary_tables(positions, self._dtype)[config]
         q, k, v = self._heads(config, rows)
         values = None if config.keys_are_values else v
-        self._hold_op("heads", lambda ops: ops.heads(layer.self_attn, q, k, values, rotary))
+        self._hold_op("heads", lambda ops: ops.qkv_norm_rope(layer.self_attn, q, k, values, rotary))
 
         gate, up = (self._normal(rows, model.intermediate_size) for _ in range(2))
-        self._hold_op("gate", lambda ops: (ops.gated(gate, up),))
+        self._hold_op("gate", lambda ops: (ops.gelu_mul(gate, up),))
 
         router = layer.router
         order = self._uniform(rows, model.num_experts).argsort(dim=-1)
@@ -122,14 +122,16 @@ class _Parity:
         scores = (order * (6 / model.num_experts) - 3).to(self._dtype)
 
         def routed(ops: LayerOps) -> tuple[Tensor, ...]:
-            index, weight = ops.choose(router, scores)
+            index, weight = ops.route(router, scores)
             return (weight.new_zeros(rows, model.num_experts).scatter(1, index, weight),)
 
         self._hold_op("routing", routed)
         outputs = self._normal(rows, router.top_k, width)
-        _, share = PLAIN.choose(router, scores)
+        _, routing_weights = PLAIN.route(router, scores)
         is_canvas = positions >= canvas
-        self._hold_op("end of a layer", lambda ops: (ops.close(layer, x, dense, outputs, share, is_canvas),))
+        self._hold_op(
+            "end of a layer", lambda ops: (ops.merge_branches(layer, x, dense, outputs, routing_weights, is_canvas),)
+        )
 
     def try_attention(self, config: LayerConfig) -> None:
         """A block that is committed and a canvas, behind more cached positions than a ring holds."""
@@ -159,7 +161,7 @@ class _Parity:
         self._hold("fused projections", lambda: fused(x), parts)
         if fused.gated(x) is not None:
             gated = cast(Callable[[Tensor], Tensor], fused.gated)  # whether it can depends on the number of rows
-            self._hold("gated projections", lambda: (gated(x),), (PLAIN.gated(*parts),))
+            self._hold("gated projections", lambda: (gated(x),), (PLAIN.gelu_mul(*parts),))
 
     def try_logits(self) -> None:
         """Statistics and decision of a canvas that is partly decided."""

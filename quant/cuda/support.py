@@ -88,8 +88,7 @@ def _trial(device: torch.device, *, is_hopper: bool = False) -> Lack | None:
             name = torch.cuda.get_device_name(device)
             reason = f"Triton {version[0]}.{version[1]} compiles matrix products wrongly for {name}"
             return Lack(reason, "install torch 2.10 or newer, which brings Triton 3.6")
-        with torch.cuda.device_of(torch.empty(0, device=device)):  # type: ignore[no-untyped-call]
-            exact = _rounds_rows(device) and all(_decodes(name, device) for name in ("nf4", "int8"))
+        exact = _computes_exactly(device)
     except Exception as error:  # any of the compiler's, whose errors have no class in common with others
         if _is_of_tools(error):
             return Lack("Triton cannot build its launcher here", _TOOLS)
@@ -97,6 +96,11 @@ def _trial(device: torch.device, *, is_hopper: bool = False) -> Lack | None:
             return _unkept(error)
         return Lack(f"Triton does not run here ({_first_line(error)})", _VERSIONS)
     return None if exact else Lack("Triton computes wrong numbers here", _VERSIONS)
+
+
+def _computes_exactly(device: torch.device) -> bool:
+    with torch.cuda.device_of(torch.empty(0, device=device)):  # type: ignore[no-untyped-call]
+        return _rounds_rows(device) and all(_decodes(name, device) for name in ("nf4", "int8"))
 
 
 def _triton_version() -> tuple[int, int]:

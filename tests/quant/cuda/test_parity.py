@@ -51,7 +51,7 @@ def expectations(codec: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 def test_kernels_agree(codec: str, activations: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", activations)
     monkeypatch.setenv("LOCALDIFF_CUDA_DENSE", activations)
-    monkeypatch.setattr(linear, "MOST_ROWS", 32)  # so that the weight is decoded first for the larger number of rows
+    monkeypatch.setattr(linear, "MAX_ROWS", 32)  # so that the weight is decoded first for the larger number of rows
     made = expectations(codec, dtype, monkeypatch)
     # A linear layer, of two, and the experts, for each number of rows; logits and soft embedding.
     assert len(made) == 6

@@ -65,8 +65,7 @@ def test_a_triton_that_compiles_races_for_hopper_is_not_used_there(
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Some card")
     monkeypatch.setattr(triton, "__version__", version)
-    monkeypatch.setattr(support, "_rounds_rows", lambda _: True)
-    monkeypatch.setattr(support, "_decodes", lambda *_: True)
+    monkeypatch.setattr(support, "_computes_exactly", lambda _: True)
     lack = support._tried.__wrapped__(CARD)
     assert (lack is None) == is_used
     if lack is not None:
