@@ -3,7 +3,7 @@
     cuda, cpu            fast forms of the modules on a GPU and on a processor
     modules              linear layers, experts and embedding over stored codes
     jobs                 from a checkpoint to a quantized one, and its verification
-    planning             what a recipe makes of a checkpoint, and what that takes to run
+    planning             what a recipe makes of a checkpoint
     files                files of weights, and the manifest
     codecs               the number formats
 

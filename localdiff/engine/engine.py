@@ -14,8 +14,6 @@ from typing import Any
 
 import torch
 
-from quant.planning.memory import PREFILL_CHUNK
-
 from ..diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from ..diffusion.settings import SamplerSettings
 from ..diffusion.stopping import StopRule
@@ -24,6 +22,7 @@ from ..events import BlockCommitted, Event, FinishReason, RunFinished, RunStarte
 from ..hardware import hardware_name
 from ..identity import ModelIdentity
 from ..load_progress import LoadProgress, tell_nobody
+from ..memory_account import PREFILL_CHUNK
 from ..model.diffusion_gemma import DiffusionGemma
 from ..options import DRAWN_SEED_BITS, GenerateOptions
 from ..steps import Denoiser

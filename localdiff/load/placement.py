@@ -17,9 +17,8 @@ from dataclasses import dataclass
 
 import torch
 
-from quant.planning.memory import MemoryAccount
-
 from ..errors import ResourceError
+from ..memory_account import MemoryAccount
 from ..sizes import shown_size
 
 BUS_BYTES_A_SECOND = 10e9

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from quant.modules import swap_modules
-from quant.planning.memory import SLACK, Held, MemoryAccount, cache_bytes
 
 from ..adapter import Adapter
 from ..errors import ResourceError, WeightsError
 from ..load_progress import LoadProgress
+from ..memory_account import SLACK, HeldTensor, MemoryAccount, cache_bytes
 from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
 from .accounting import account
@@ -77,7 +77,7 @@ class Skeleton:
         weights, config, dtype = self.weights, self.network.config, self.dtype
         on_cpu = self.device.type == "cpu"
         held = [
-            Held(
+            HeldTensor(
                 name=source,
                 shape=weights.shapes[source],
                 nbytes=0 if on_cpu and weights.is_mapped(source, dtype) else weights.nbytes(source, dtype),
@@ -89,7 +89,7 @@ class Skeleton:
             layer: 0 if adapter is None else adapter.nbytes(layer) for layer in (None, *range(len(config.layers)))
         }
         memory = MemoryAccount.of(
-            [*held, Held(name="adapter", shape=(), nbytes=sum(beside.values()))],
+            [*held, HeldTensor(name="adapter", shape=(), nbytes=sum(beside.values()))],
             context=context,
             window=config.sliding_window,
             canvas=config.canvas_length,

@@ -15,7 +15,6 @@ import torch
 
 from quant.codecs import CODECS
 from quant.codecs.codec import stored_bytes
-from quant.planning.memory import SLACK, Held, MemoryAccount
 from quant.recipe import Recipe, recipe_named
 from quant.released import LAYERS, MODEL
 
@@ -26,6 +25,7 @@ from ...load.accounting import checkpoint_name
 from ...load.cpu import prepare_cpu
 from ...load.devices import dtype_named, free_bytes
 from ...load.gpu import prepare_gpu
+from ...memory_account import SLACK, HeldTensor, MemoryAccount
 from ...model.config import ModelConfig
 from ...model.diffusion_gemma import DiffusionGemma
 from ...sizes import shown_size
@@ -179,7 +179,7 @@ def _refuse_if_too_large(built: Blueprint, recipe: str, context: int, device: to
         nbytes = (
             stored_bytes(CODECS[fates[name]], shape) if fates[name] in CODECS else math.prod(shape) * dtype.itemsize
         )
-        held.append(Held(name=checkpoint_name(name), shape=shape, nbytes=nbytes))
+        held.append(HeldTensor(name=checkpoint_name(name), shape=shape, nbytes=nbytes))
     memory = MemoryAccount.of(
         held,
         context=context,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from localdiff.commands.quantizing.origin import Origin
+from localdiff.memory_account import MemoryAccount
 from localdiff.model_store import MODEL
 from localdiff.sizes import shown_size
-from quant.planning.memory import MemoryAccount
 from quant.planning.plan import Plan, tensor_class
 
 CARD, CHANGES, LICENSE = "README.md", "CHANGES.md", "LICENSE"

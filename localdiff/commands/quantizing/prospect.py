@@ -17,6 +17,7 @@ from localdiff.commands.quantizing.origin import Origin
 from localdiff.commands.quantizing.sheet import Download, Sheet
 from localdiff.commands.quantizing.space import Mount, mounts
 from localdiff.hub.problems import UnreachableError
+from localdiff.memory_account import MemoryAccount, held_by_plan
 from localdiff.sizes import counted
 from localdiff.ui.output import printable
 from quant import RECIPES
@@ -27,7 +28,6 @@ from quant.jobs.job import Job
 from quant.jobs.output import SCRATCH, Output, partial_directory
 from quant.jobs.pool import available_workers
 from quant.planning.gpu import Gpu, encoding_device, first_gpu
-from quant.planning.memory import MemoryAccount, held_by_plan
 from quant.planning.plan import Plan, PlannedShard, describe_plan, working_bytes
 
 CONTEXTS = (8192, 32768)

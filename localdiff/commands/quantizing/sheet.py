@@ -11,10 +11,10 @@ from pathlib import Path
 
 from localdiff import paths
 from localdiff.commands.quantizing.space import Mount
+from localdiff.memory_account import MemoryAccount
 from localdiff.sizes import counted, shown_size
 from localdiff.view.columns import aligned
 from quant.planning.gpu import Gpu
-from quant.planning.memory import MemoryAccount
 from quant.planning.plan import Plan
 
 
