@@ -19,6 +19,7 @@ from ..codecs.codec import codes_shape, scales_shape
 from ..dtypes import HEADER_DTYPES, HEADER_NAMES
 from ..errors import DamagedError
 from ..recipe import Recipe, Rule
+from .source import is_file_name
 from .writer import Part
 
 MANIFEST_FILE = "quant.json"
@@ -236,6 +237,6 @@ def _string(value: Any) -> str:
 
 
 def _file_name(name: Any) -> str:
-    if not isinstance(name, str) or name in ("", ".", "..") or re.search(r"[/\\\0]", name):
+    if not is_file_name(name):
         raise ValueError(f"{name!r} is not a file name")
-    return name
+    return str(name)

@@ -139,10 +139,11 @@ def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
     _refuse_quantized(repository.name, repository.files)
     config = _model_config(repository.name, repository.read("config.json"))
     if INDEX_FILE in repository.files and SINGLE_FILE not in repository.files:  # as in a directory
-        names, promised = parse_index(repository.read(INDEX_FILE))
+        weight_map = parse_index(repository.read(INDEX_FILE))
+        names = sorted(set(weight_map.values()))
     else:
-        names, promised = [SINGLE_FILE], {}
-    absent = {name: _unneeded(name, promised, recipe) for name in names if name not in repository.files}
+        names, weight_map = [SINGLE_FILE], {}
+    absent = {name: _unneeded(name, weight_map, recipe) for name in names if name not in repository.files}
     missing = [name for name, file in absent.items() if file is None]
     if missing:
         raise _missing(repository, missing)
@@ -153,7 +154,7 @@ def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
         model=repository.name,
         revision=repository.commit,
         config=config,
-        files=_whole(complete(files, promised, repository.name), repository.name),
+        files=_whole(complete(files, weight_map, repository.name), repository.name),
         texts=_texts(repository.files),
         read=repository.read,
         license=repository.license,
@@ -170,12 +171,12 @@ def _header(repository: Repository, name: str) -> SourceFile:
     return SourceFile(name=name, nbytes=file.nbytes, sha256=file.sha256, tensors=parse_header(name, start, file.nbytes))
 
 
-def _unneeded(name: str, promised: Mapping[str, str], recipe: Recipe) -> SourceFile | None:
+def _unneeded(name: str, weight_map: Mapping[str, str], recipe: Recipe) -> SourceFile | None:
     """A missing file, as described by the index, if the recipe drops everything in it; or None."""
-    members = [tensor for tensor, file in promised.items() if file == name]
+    members = [tensor for tensor, file in weight_map.items() if file == name]
     if not members:
         return None
-    resolved = recipe.resolved(promised)
+    resolved = recipe.resolved(weight_map)
     if any(resolved.fate(tensor) != "drop" for tensor in members):
         return None
     tensors = tuple(StoredTensor(name=tensor, dtype="BF16", shape=(0,), file=name, start=0) for tensor in members)

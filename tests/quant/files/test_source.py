@@ -152,6 +152,7 @@ def test_an_empty_directory_is_an_error(tmp_path: Path) -> None:
     [
         *("{", "[]", '{"weight_map": {}}', '{"weight_map": {"a": "../x"}}', '{"weight_map": {"a": 1}}', "[" * 100_000),
         *(r'{"weight_map": {"a": "x\u0000"}}', r'{"weight_map": {"a": "x\ud800"}}'),
+        *('{"weight_map": ["a"]}', '{"weight_map": {"a": ["x"]}}', '{"weight_map": {"a": "/x", "b": 1}}'),
     ],
     ids=lambda index: index[:40],
 )
@@ -161,7 +162,7 @@ def test_a_damaged_index_is_an_error(directory: Path, index: str) -> None:
         read_source(directory)
 
 
-def test_an_index_that_promises_too_much_is_an_error(directory: Path) -> None:
+def test_an_index_that_lists_what_no_file_holds_is_an_error(directory: Path) -> None:
     path = directory / "model.safetensors.index.json"
     index = json.loads(path.read_text())
     index["weight_map"]["ghost"] = "model-00001-of-00003.safetensors"
