@@ -265,12 +265,11 @@ def test_index_that_cannot_be_read(sharded: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "shard", ["../model.safetensors", "/etc/passwd", "a/b", "", "..", 7, None, ["a"], "x\0", "\ud800"]
+    "shard", ["../model.safetensors", "/etc/passwd", "a/b", "a\\b", "", "..", 7, None, ["a"], "x\0", "\ud800"]
 )
 def test_index_never_names_a_path(sharded: Path, shard: object) -> None:
     write_index(sharded, {"a.weight": shard})
-    error = refusal(sharded)
-    assert "not a file name" in error.message or "is missing" in error.message
+    assert "not a file name" in refusal(sharded).message
 
 
 def test_a_damaged_index_of_quantized_weights_is_rebuilt_and_not_downloaded(sharded: Path) -> None:

@@ -165,7 +165,7 @@ def test_a_repository_without_weights(directory: Path, use_hub: UseHub) -> None:
             find_origin("owner/bare", RECIPE)
 
 
-def test_an_index_that_promises_too_much(directory: Path, use_hub: UseHub) -> None:
+def test_an_index_that_lists_what_no_file_holds(directory: Path, use_hub: UseHub) -> None:
     remote = repository(directory)
     index = json.loads(remote.files["model.safetensors.index.json"])
     index["weight_map"]["ghost"] = FILES[0]
