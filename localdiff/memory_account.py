@@ -51,7 +51,7 @@ def held_by_plan(plan: Plan) -> tuple[HeldTensor, ...]:
     return tuple(
         HeldTensor(name=tensor.name, shape=tensor.source.shape, nbytes=tensor.stored_bytes)
         for tensor in plan.tensors
-        if tensor.fate != "drop"
+        if tensor.scheme != "drop"
     )
 
 

@@ -10,7 +10,7 @@
     recipe               which tensor is stored how
     released             the released checkpoint's tensors and shapes
     dtypes, switch       names of dtypes; variables that choose a path of the code
-    errors, lack         what can go wrong; what keeps a fast path from running
+    errors, unsupported  errors for users; why a fast path does not run here
     renaming             names for files that are complete
 
 Reads and writes tensors by name; does not know what a canvas is, and imports nothing of `localdiff`. This module

@@ -11,7 +11,7 @@ import torch
 
 from localdiff.doctor.finding import Finding
 from quant.cpu.native.support import native_library
-from quant.lack import Lack
+from quant.unsupported import Unsupported
 
 SUBJECT = "native kernel on cpu"
 
@@ -27,7 +27,7 @@ def check_native_kernel(devices: Sequence[torch.device]) -> list[Finding]:
 
 def _finding() -> Finding:
     found = native_library()
-    if not isinstance(found, Lack):
+    if not isinstance(found, Unsupported):
         text = f"compiled for {found.instructions}, and its products are right"
         return Finding(subject=SUBJECT, status="ok", text=text, facts={"instructions": found.instructions})
     if not found.remedy:

@@ -28,5 +28,5 @@ def prepare_cpu(
         SwitchError: an environment variable has an invalid value.
     """
     prepared = prepare(network, spare=spare, progress=progress)
-    if prepared.lacking is not None:
-        _log.warning("%s", prepared.lacking)
+    if prepared.warning is not None:
+        _log.warning("%s", prepared.warning)

@@ -38,5 +38,5 @@ def prepare_gpu(
             len(adapted),
             "s" * (len(adapted) > 1),
         )
-    if prepared.lacking is not None:
-        _log.warning("%s", prepared.lacking)
+    if prepared.warning is not None:
+        _log.warning("%s", prepared.warning)

@@ -116,10 +116,10 @@ class Skeleton:
         Raises:
             WeightsError: no module can compute with a weight as it is stored.
         """
-        fates = {name: self.weights.fate(source) for name, source in self.source_of.items()}
+        schemes = {name: self.weights.scheme(source) for name, source in self.source_of.items()}
         try:
             with torch.device("meta"):
-                swap_modules(self.network, fates, self.dtype)
+                swap_modules(self.network, schemes, self.dtype)
         except ValueError as error:
             raise WeightsError(
                 f"the weights are quantized in a way that localdiff cannot run ({error})",

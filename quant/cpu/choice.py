@@ -28,11 +28,11 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from ..lack import Lack
 from ..modules.embedding import QuantEmbedding
 from ..modules.experts import QuantExperts
 from ..modules.linear import QuantLinear
 from ..modules.tensor import QuantTensor
+from ..unsupported import Unsupported
 from .allocator import keep_freed_memory
 from .bitsandbytes_library import nf4_library
 from .embedding import Bf16Embedding
@@ -58,11 +58,11 @@ class Prepared:
 
     Attributes:
         taken: bytes that the fast modules take beyond the stored size of their weights; negative where it is less.
-        lacking: why the native kernel is not used, what that means and what would help; None where nothing would.
+        warning: why the native kernel is not used, what that means and what would help; None where nothing would.
     """
 
     taken: int = 0
-    lacking: str | None = None
+    warning: str | None = None
 
 
 def prepare(
@@ -104,12 +104,16 @@ def prepare(
         if progress is not None:
             progress(done, len(found))
     missed = any(isinstance(module, CpuExperts) and module.decodes for module in model.modules())
-    return Prepared(taken=taken, lacking=_lacking() if missed else None)
+    return Prepared(taken=taken, warning=_warning() if missed else None)
 
 
-def _lacking() -> str | None:
-    lack = native_library()
-    return f"{lack.reason}: {_COST}; {lack.remedy}" if isinstance(lack, Lack) and lack.remedy else None
+def _warning() -> str | None:
+    unsupported = native_library()
+    return (
+        f"{unsupported.reason}: {_COST}; {unsupported.remedy}"
+        if isinstance(unsupported, Unsupported) and unsupported.remedy
+        else None
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,11 +45,11 @@ class Prepared:
 
     Attributes:
         paths: what was done, a line each.
-        lacking: why the fast path cannot be taken, and what that means; None where it can.
+        warning: why the fast path cannot be taken, and what that means; None where it can.
     """
 
     paths: tuple[str, ...] = ()
-    lacking: str | None = None
+    warning: str | None = None
 
 
 def prepare(
@@ -71,9 +71,9 @@ def prepare(
     found = {path: maker for path, maker in makers.items() if maker is not None}
     if not found:
         return Prepared()
-    lack = missing(device)
-    if lack is not None:
-        return Prepared(lacking=f"{lack.reason}: {_COST}; {lack.remedy}")
+    unsupported = missing(device)
+    if unsupported is not None:
+        return Prepared(warning=f"{unsupported.reason}: {_COST}; {unsupported.remedy}")
     paths: dict[str, list[str]] = defaultdict(list)
     for path, maker in found.items():
         parent, _, attribute = path.rpartition(".")

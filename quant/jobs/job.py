@@ -70,7 +70,7 @@ class Job:
             "tool": self.tool,
             "model": self.model,
             "revision": self.revision,
-            "rules": [[rule.pattern, rule.fate] for rule in self.plan.recipe.rules],
+            "rules": [[rule.pattern, rule.scheme] for rule in self.plan.recipe.rules],
             "sources": {file.name: [file.nbytes, file.sha256, file.modified_ns] for file in sources},
         }
 

@@ -63,16 +63,16 @@ def make_shard(
                 yield BytesDone(name=tensor.name, source_bytes=rows.source_bytes)
                 if cancelled():
                     return
-            error = round(total.relative, _DIGITS) if tensor.fate in CODECS else 0.0
+            error = round(total.relative, _DIGITS) if tensor.scheme in CODECS else 0.0
             _require_small(tensor, error)
             tensors[tensor.name] = TensorEntry(
-                fate=tensor.fate,
+                scheme=tensor.scheme,
                 shape=tensor.source.shape,
                 dtype=tensor.source.dtype,
                 shard=shard.file,
                 error=error,
             )
-            yield TensorDone(name=tensor.name, fate=tensor.fate, error=error)
+            yield TensorDone(name=tensor.name, scheme=tensor.scheme, error=error)
         hashed = FileEntry(nbytes=shard.source.nbytes, sha256=reader.sha256())
         digest = writer.finish()
     entry = ShardEntry(nbytes=shard.nbytes, sha256=digest, source=shard.source.name)
@@ -110,7 +110,7 @@ def _rows(
     """Process one tensor, a slice at a time."""
     stored, name = tensor.source, tensor.name
     read = (reader.rows(stored, part) for part in row_slices(stored.shape, stored.itemsize))
-    if tensor.fate == "keep":
+    if tensor.scheme == "keep":
         element = 0
         for rows in read:
             if rows.dtype in SOURCE_DTYPES and not bool(torch.isfinite(rows).all()):
@@ -121,7 +121,7 @@ def _rows(
         return
     codes = scales = 0
     try:
-        for encoded, error, source_bytes in pool.map(partial(_encode, tensor.fate, job.device), read):
+        for encoded, error, source_bytes in pool.map(partial(_encode, tensor.scheme, job.device), read):
             writer.write(f"{name}.codes", codes, encoded.codes)
             writer.write(f"{name}.scales", scales, encoded.scales)
             codes, scales = codes + encoded.codes.numel(), scales + encoded.scales.numel()
@@ -139,10 +139,10 @@ def _encode(codec_name: str, device: torch.device, rows: Tensor) -> tuple[Encode
 
 
 def _require_small(tensor: PlannedTensor, error: float) -> None:
-    limit = CODECS[tensor.fate].error_limit if tensor.fate in CODECS else 0.0
+    limit = CODECS[tensor.scheme].error_limit if tensor.scheme in CODECS else 0.0
     if error > limit:
         raise DamagedError(
-            f"`{tensor.name}` loses {error:.1%} as {tensor.fate}, where {limit:.0%} is the limit",
+            f"`{tensor.name}` loses {error:.1%} as {tensor.scheme}, where {limit:.0%} is the limit",
             "these weights do not suit that format: recipe `int8` keeps more of them, `bf16` everything",
         )
 

@@ -54,8 +54,10 @@ def require_sound(checked: FileChecked) -> None:
 
 
 def worst_tensors(manifest: Manifest) -> tuple[tuple[str, str, float], ...]:
-    """The tensors with the largest errors in units of what their codec should keep: name, fate, error."""
-    errors = [(name, tensor.fate, tensor.error) for name, tensor in manifest.tensors.items() if tensor.fate in CODECS]
+    """The tensors with the largest errors in units of what their codec should keep: name, scheme, error."""
+    errors = [
+        (name, tensor.scheme, tensor.error) for name, tensor in manifest.tensors.items() if tensor.scheme in CODECS
+    ]
     errors.sort(key=lambda entry: (-entry[2] / CODECS[entry[1]].error_limit, entry[0]))
     return tuple(errors[:_WORST])
 
@@ -106,9 +108,11 @@ def _shard_problem(directory: Path, name: str, entry: ShardEntry, manifest: Mani
     if endless:
         return f"`{name}` holds values that are not finite, in `{endless[0]}`"
     for tensor, stored in members.items():
-        limit = CODECS[stored.fate].error_limit if stored.fate in CODECS else 0.0
+        limit = CODECS[stored.scheme].error_limit if stored.scheme in CODECS else 0.0
         if not 0 <= stored.error <= limit:
-            return f"`{tensor}` has a relative error of {stored.error:.4g}, over the limit {limit:.4g} of {stored.fate}"
+            return (
+                f"`{tensor}` has a relative error of {stored.error:.4g}, over the limit {limit:.4g} of {stored.scheme}"
+            )
     return None
 
 

@@ -39,12 +39,12 @@ class Blueprint:
     """A model's configuration, and how each of its parameters is stored."""
 
     config: ModelConfig
-    fates: Mapping[str, str]
+    schemes: Mapping[str, str]
 
     @property
     def layers(self) -> Layers:
         """Its layers, as far as times depend on them."""
-        return Layers.of(self.config.layers, self.fates)
+        return Layers.of(self.config.layers, self.schemes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +148,7 @@ def real_subject(*, model: str, revision: str | None, offline: bool, context: in
         began = time.perf_counter()
         network = load_model(weights, where, kind, context=context).network
         source_of = account(_sketch(network.config), weights.shapes).source_of
-        built = Blueprint(network.config, {name: weights.fate(stored) for name, stored in source_of.items()})
+        built = Blueprint(network.config, {name: weights.scheme(stored) for name, stored in source_of.items()})
         return Subject(
             name=source.name,
             recipe=weights.recipe,
@@ -173,11 +173,11 @@ def _sketch(config: ModelConfig) -> DiffusionGemma:
 
 
 def _refuse_if_too_large(built: Blueprint, recipe: str, context: int, device: torch.device, dtype: torch.dtype) -> None:
-    held, fates = [], built.fates
+    held, schemes = [], built.schemes
     for name, tensor in _sketch(built.config).state_dict().items():
         shape = tuple(tensor.shape)
         nbytes = (
-            stored_bytes(CODECS[fates[name]], shape) if fates[name] in CODECS else math.prod(shape) * dtype.itemsize
+            stored_bytes(CODECS[schemes[name]], shape) if schemes[name] in CODECS else math.prod(shape) * dtype.itemsize
         )
         held.append(HeldTensor(name=checkpoint_name(name), shape=shape, nbytes=nbytes))
     memory = MemoryAccount.of(

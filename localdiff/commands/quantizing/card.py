@@ -90,7 +90,7 @@ def _card(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], tool: 
 
 def _stored(plan: Plan, label: str) -> str:
     members = [tensor for tensor in plan.tensors if tensor_class(tensor.name) == label]
-    kinds = [fate for fate in _HOW if any(tensor.fate == fate for tensor in members)]
+    kinds = [scheme for scheme in _HOW if any(tensor.scheme == scheme for tensor in members)]
     size = shown_size(sum(tensor.stored_bytes for tensor in members))
     return f"{size}: {'; '.join(_HOW[kind] for kind in kinds)}" if kinds else "left out"
 
@@ -103,7 +103,8 @@ def _source(origin: Origin) -> str:
 
 def _changes(origin: Origin, plan: Plan, tool: str) -> str:
     rules = [
-        f"| `{rule.pattern}` | {'left out' if rule.fate == 'drop' else _HOW[rule.fate]} |" for rule in plan.recipe.rules
+        f"| `{rule.pattern}` | {'left out' if rule.scheme == 'drop' else _HOW[rule.scheme]} |"
+        for rule in plan.recipe.rules
     ]
     return "\n".join(
         [

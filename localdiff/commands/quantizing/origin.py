@@ -177,7 +177,7 @@ def _unneeded(name: str, weight_map: Mapping[str, str], recipe: Recipe) -> Sourc
     if not members:
         return None
     resolved = recipe.resolved(weight_map)
-    if any(resolved.fate(tensor) != "drop" for tensor in members):
+    if any(resolved.scheme(tensor) != "drop" for tensor in members):
         return None
     tensors = tuple(StoredTensor(name=tensor, dtype="BF16", shape=(0,), file=name, start=0) for tensor in members)
     return SourceFile(name=name, nbytes=0, sha256=None, tensors=tensors)

@@ -78,7 +78,7 @@ def worst(manifest: Manifest) -> list[str]:
     limits = ", ".join(f"{codec.name} {100 * codec.error_limit:g} %" for codec in CODECS.values())
     return [
         f"largest relative errors (limits: {limits})",
-        *(f"  {100 * error:6.2f} %  {fate:<5}{printable(name)}" for name, fate, error in tensors),
+        *(f"  {100 * error:6.2f} %  {scheme:<5}{printable(name)}" for name, scheme, error in tensors),
     ]
 
 

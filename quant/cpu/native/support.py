@@ -18,7 +18,7 @@ from torch import Tensor
 from ...codecs import CODECS
 from ...codecs.codec import GROUP, Encoded
 from ...codecs.nf4 import LEVELS
-from ...lack import Lack
+from ...unsupported import Unsupported
 from ..switches import is_native_off
 from . import build
 from .library import STEPS, NativeLibrary
@@ -32,30 +32,30 @@ _INSTALL = "install a C compiler (`sudo apt install gcc` on Debian and Ubuntu, `
 _ANOTHER = "another compiler, named by `CC`, may do; `LOCALDIFF_CPU_NATIVE=off` hides this message"
 
 
-def native_library() -> NativeLibrary | Lack:
+def native_library() -> NativeLibrary | Unsupported:
     """The kernel, or what keeps it from running.
 
     Raises:
         SwitchError: an environment variable has an invalid value.
     """
-    return Lack("the native kernel is switched off", "") if is_native_off() else _tried()
+    return Unsupported("the native kernel is switched off", "") if is_native_off() else _tried()
 
 
 @cache
-def _tried() -> NativeLibrary | Lack:
+def _tried() -> NativeLibrary | Unsupported:
     if sys.platform != "linux" or platform.machine() != "x86_64":
-        return Lack("the native kernel is for x86-64 processors under Linux", "")
+        return Unsupported("the native kernel is for x86-64 processors under Linux", "")
     try:
         command = build.compiler()
         if command is None:
-            return Lack("there is no C compiler for the native kernel", _INSTALL)
+            return Unsupported("there is no C compiler for the native kernel", _INSTALL)
         library = _opened(command)
     except (build.BuildError, OSError, AttributeError) as error:
         if NO_INSTRUCTIONS in str(error):
-            return Lack("this processor has neither AVX2 nor AVX-512", "")
-        return Lack(f"the native kernel cannot be compiled and opened ({error})", _ANOTHER)
+            return Unsupported("this processor has neither AVX2 nor AVX-512", "")
+        return Unsupported(f"the native kernel cannot be compiled and opened ({error})", _ANOTHER)
     if not all(is_right(library, codec) for codec in CODECS):
-        return Lack("the native kernel computes wrong numbers here", _ANOTHER)
+        return Unsupported("the native kernel computes wrong numbers here", _ANOTHER)
     return library
 
 

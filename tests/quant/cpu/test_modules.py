@@ -23,10 +23,10 @@ from quant.cpu.native.products import NativeLinear, NativeProduct
 from quant.cpu.native.support import native_library
 from quant.cpu.products import DecodedProduct, Int8Product, LibraryProduct
 from quant.cpu.switches import CPU_NATIVE, CPU_PATH
-from quant.lack import Lack
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
 from quant.modules.embedding import ChunkedEmbedding
 from quant.switch import SwitchError
+from quant.unsupported import Unsupported
 from tests.models.native import HAS_KERNEL, needs_native
 
 WIDTH, INNER, EXPERTS, VOCAB, TOP_K = 192, 192, 6, 2048, 3
@@ -378,20 +378,23 @@ def test_experts_whose_codes_are_read_take_nothing(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("lack", "words"),
+    ("unsupported", "words"),
     [
-        (Lack("there is no C compiler", "install one"), r"there is no C compiler: experts are decoded .*; install one"),
-        (Lack("there is no kernel for this machine", ""), None),
+        (
+            Unsupported("there is no C compiler", "install one"),
+            r"there is no C compiler: experts are decoded .*; install one",
+        ),
+        (Unsupported("there is no kernel for this machine", ""), None),
     ],
 )
 def test_what_is_missing_is_said_where_something_can_be_done(
-    lack: Lack, words: str | None, monkeypatch: pytest.MonkeyPatch
+    unsupported: Unsupported, words: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CPU_PATH, "fast")
-    monkeypatch.setattr(choice, "native_library", lambda: lack)
-    assert prepare(nn.ModuleDict({"up": linear()})).lacking is None
-    lacking = prepare(Whole()).lacking
-    assert lacking is None if words is None else lacking is not None and re.fullmatch(words, lacking)
+    monkeypatch.setattr(choice, "native_library", lambda: unsupported)
+    assert prepare(nn.ModuleDict({"up": linear()})).warning is None
+    warning = prepare(Whole()).warning
+    assert warning is None if words is None else warning is not None and re.fullmatch(words, warning)
 
 
 def test_a_switch_that_says_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,7 +414,7 @@ def test_a_machine_that_can_do_nothing_of_it(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(choice, "multiplies_int8", lambda: False)
     monkeypatch.setattr(choice, "multiplies_bf16", lambda: False)
     monkeypatch.setattr(choice, "nf4_library", lambda: None)
-    monkeypatch.setattr(choice, "native_library", lambda: Lack("it is switched off", ""))
+    monkeypatch.setattr(choice, "native_library", lambda: Unsupported("it is switched off", ""))
     monkeypatch.setenv(CPU_PATH, "fast")
     model, plain = Whole(), experts("nf4", "int8")
     prepare(model)

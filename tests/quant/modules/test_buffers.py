@@ -57,7 +57,7 @@ def model(request: pytest.FixtureRequest) -> DiffusionGemma:
     with META:
         network = DiffusionGemma(ModelConfig.from_dict(config)).to(torch.bfloat16)
         sources = account(network, shapes).source_of
-        swap_modules(network, {name: recipe.fate(source) for name, source in sources.items()}, torch.bfloat16)
+        swap_modules(network, {name: recipe.scheme(source) for name, source in sources.items()}, torch.bfloat16)
     return network.requires_grad_(False)
 
 

@@ -100,14 +100,14 @@ def test_classes(name: str, label: str) -> None:
 
 
 def test_a_shape_without_groups_is_an_error_that_names_the_tensor() -> None:
-    recipe = Recipe(name="x", rules=(Rule(pattern="*", fate="nf4"),))
+    recipe = Recipe(name="x", rules=(Rule(pattern="*", scheme="nf4"),))
     with pytest.raises(RecipeError, match="a.weight"):
         describe_plan(recipe, described({"a.weight": (8, 96)}))
 
 
 def test_a_type_that_is_no_float_is_an_error_that_names_the_tensor(tmp_path: Path) -> None:
     save_file({"a.weight": torch.zeros(8, 64, dtype=torch.int8)}, tmp_path / "model.safetensors")
-    recipe = Recipe(name="x", rules=(Rule(pattern="*", fate="nf4"),))
+    recipe = Recipe(name="x", rules=(Rule(pattern="*", scheme="nf4"),))
     with pytest.raises(RecipeError, match="a.weight"):
         make_plan(recipe, read_source(tmp_path))
 
