@@ -1,6 +1,6 @@
 """Quantized weights: recipes, codecs, jobs, verification, run-time modules.
 
-    cuda, cpu            fast forms of the modules on a GPU and on a processor
+    cuda, cpu            fast forms of the modules for GPUs and CPUs
     modules              linear layers, experts and embedding over stored codes
     jobs                 from a checkpoint to a quantized one, and its verification
     planning             what a recipe makes of a checkpoint

@@ -1,6 +1,6 @@
 """Recipes: rules that decide how each tensor is stored.
 
-Knows tensor names and the words for schemes; knows nothing about bytes. A recipe is an ordered list of rules, the first
+Knows tensor names and the names of schemes; knows nothing about bytes. A recipe is an ordered list of rules, the first
 match decides, and a tensor without a rule is an error, so that nothing is ever left in 16 bits or dropped silently.
 """
 
@@ -16,7 +16,7 @@ from typing import Literal, Self, get_args
 from .errors import RecipeError
 
 Scheme = Literal["keep", "drop", "nf4", "int8"]
-"""What becomes of a tensor: stored as it is, not stored, or stored by a codec."""
+"""How a tensor is stored: unchanged, not at all, or quantized by the codec of this name."""
 
 LAST = "{last}"
 _LAYER = re.compile(r"\bmodel\.decoder\.layers\.(\d+)\.")
@@ -24,12 +24,12 @@ _LAYER = re.compile(r"\bmodel\.decoder\.layers\.(\d+)\.")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """Tensors whose name matches `pattern` have this scheme.
+    """The scheme of all tensors whose name matches `pattern`.
 
     Attributes:
         pattern: shell-style, over the whole name, case-sensitive; `*` also matches dots, and `{last}` stands for the
             number of the last layer.
-        scheme: what becomes of them.
+        scheme: how they are stored.
     """
 
     pattern: str
@@ -70,7 +70,7 @@ class Recipe:
         return type(self)(name=self.name, rules=tuple(rules))
 
     def scheme(self, name: str) -> Scheme:
-        """What becomes of the tensor `name`.
+        """How the tensor `name` is stored.
 
         Raises:
             RecipeError: no rule matches.
@@ -99,7 +99,7 @@ _SMALL: dict[str, Scheme] = {
     _LAYERS + "self_attn.[qk]_norm.weight": "keep",
     _LAYERS + "router.*": "keep",
 }
-"""What is the same in every recipe: the vision tower goes, everything small stays as published."""
+"""The rules that all recipes share: the vision tower is dropped, everything small is kept as published."""
 
 
 def _recipe(

@@ -123,7 +123,7 @@ def make_fast(model: nn.Module, device: torch.device) -> None:
         SwitchError: an environment variable has an invalid value.
     """
     if device.type == "cpu":
-        cpu.prepare(model, least=0)
+        cpu.prepare(model, min_weights=0)
     elif device.type == "cuda":
         cuda.prepare(model, device)
 

@@ -92,7 +92,7 @@ class Engine:
 
         Where the model does not fit the device, `auto` uses all CUDA devices, and leaves layers in host memory if
         that is still too little; a warning states the cost. A named device takes the whole model or none of it, unless
-        `max_memory` is given, too. A small model on a CPU sets torch to one thread (`localdiff.load.settle_threads`).
+        `max_memory` is given, too. A small model on a CPU sets torch to one thread (`localdiff.load.limit_threads`).
 
         Args:
             device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.

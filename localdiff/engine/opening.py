@@ -26,11 +26,11 @@ from ..load import (
     LoadedModel,
     Placement,
     further_devices,
+    limit_threads,
     load_model,
     open_weights,
     resolve_device,
     resolve_dtype,
-    settle_threads,
     unused_gpu,
 )
 from ..load_progress import LoadProgress, tell_nobody
@@ -81,7 +81,7 @@ def open_model(
     kind = resolve_dtype(dtype, where, weights)
     if device == "auto" and (warning := unused_gpu(weights.text_parameters())):
         _log.warning("%s", warning)
-    settle_threads(weights.text_parameters(), where)
+    limit_threads(weights.text_parameters(), where)
     tokenizer = Tokenizer(source.directory)
     load = partial(
         load_model,

@@ -6,8 +6,8 @@
     skeleton     a model without its tensors, and how each gets to its place
     devices      what `--device` and `--dtype` mean here, and how much memory there is
     placement    which layer is on which device
-    gpu, cpu     fast modules on an NVIDIA GPU, and on a processor
-    threads      how many threads a small model computes on
+    gpu, cpu     fast modules for NVIDIA GPUs and for CPUs
+    threads      one thread for small models on a CPU
     offload      layers that are not kept where they compute
     loader       all of these, in order
 
@@ -19,7 +19,7 @@ from .devices import further_devices, resolve_device, resolve_dtype, unused_gpu
 from .loader import LoadedModel, load_model
 from .placement import Placement
 from .stored import StoredWeights, open_weights
-from .threads import settle_threads
+from .threads import limit_threads
 
 __all__ = [
     "LoadedModel",
@@ -31,6 +31,6 @@ __all__ = [
     "open_weights",
     "resolve_device",
     "resolve_dtype",
-    "settle_threads",
+    "limit_threads",
     "unused_gpu",
 ]

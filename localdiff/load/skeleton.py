@@ -85,11 +85,11 @@ class Skeleton:
             for source in self.source_of.values()
         ]
         context = min(context, config.max_positions or context)
-        beside = {
+        adapter_bytes = {
             layer: 0 if adapter is None else adapter.nbytes(layer) for layer in (None, *range(len(config.layers)))
         }
         memory = MemoryAccount.of(
-            [*held, HeldTensor(name="adapter", shape=(), nbytes=sum(beside.values()))],
+            [*held, HeldTensor(name="adapter", shape=(), nbytes=sum(adapter_bytes.values()))],
             context=context,
             window=config.sliding_window,
             canvas=config.canvas_length,
@@ -103,7 +103,7 @@ class Skeleton:
             account=memory,
             layers=tuple(
                 LayerDemand(
-                    weights=sum(tensor.nbytes for tensor in layer) + beside[index],
+                    weights=sum(tensor.nbytes for tensor in layer) + adapter_bytes[index],
                     cache=cache_bytes(layer, context=context, window=config.sliding_window, itemsize=dtype.itemsize),
                 )
                 for index, layer in enumerate(layers)

@@ -154,10 +154,10 @@ def read_source(directory: Path, sha256: dict[str, str] | None = None) -> tuple[
                 modified_ns=None if name in (sha256 or {}) else status.st_mtime_ns,
             )
         )
-    return complete(files, weight_map, str(directory))
+    return check_complete(files, weight_map, str(directory))
 
 
-def complete(files: Iterable[SourceFile], weight_map: Mapping[str, str], where: str) -> tuple[SourceFile, ...]:
+def check_complete(files: Iterable[SourceFile], weight_map: Mapping[str, str], where: str) -> tuple[SourceFile, ...]:
     """The same files, if together they are a whole checkpoint.
 
     Args:
@@ -227,7 +227,7 @@ class SourceStoppedError(Exception):
     """Fetching weight files was stopped before this one arrived."""
 
 
-def described(shapes: Mapping[str, Sequence[int]]) -> tuple[StoredTensor, ...]:
+def tensors_of_shapes(shapes: Mapping[str, Sequence[int]]) -> tuple[StoredTensor, ...]:
     """Tensors in BF16 of which only names and shapes are known."""
     return tuple(
         StoredTensor(name=name, dtype="BF16", shape=tuple(shape), file="", start=0) for name, shape in shapes.items()

@@ -17,7 +17,7 @@ class JobStarted:
         shards: shards of the output.
         finished: how many of them an earlier run has finished.
         source_bytes: bytes of the source files that are still to be read.
-        workers: slices that are encoded at a time.
+        workers: slices that are encoded in parallel.
     """
 
     shards: int

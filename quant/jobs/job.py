@@ -37,7 +37,7 @@ class Job:
         tool: name and version of the program, for the manifest.
         model, revision: where the weights came from, for the manifest.
         files: the other files of the output.
-        workers: slices that are encoded at a time.
+        workers: slices that are encoded in parallel.
         device: where they are encoded; each run of a job may use another one.
         force: replace a finished output, and drop an unfinished other job, of the same directory.
     """

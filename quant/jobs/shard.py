@@ -51,9 +51,9 @@ def make_shard(
         SpaceError: the disk is full.
     """
     tensors: dict[str, TensorEntry] = {}
-    promised = output.promised.get(shard.source.name)
+    source_hash = output.source_hashes.get(shard.source.name)
     with (
-        SourceReader(_promising(shard.source, promised), path) as reader,
+        SourceReader(_with_hash(shard.source, source_hash), path) as reader,
         ShardWriter(disk, output.directory / shard.file, shard_layout(shard.tensors)) as writer,
     ):
         for tensor in shard.tensors:
@@ -64,7 +64,7 @@ def make_shard(
                 if cancelled():
                     return
             error = round(total.relative, _DIGITS) if tensor.scheme in CODECS else 0.0
-            _require_small(tensor, error)
+            _check_error(tensor, error)
             tensors[tensor.name] = TensorEntry(
                 scheme=tensor.scheme,
                 shape=tensor.source.shape,
@@ -138,7 +138,7 @@ def _encode(codec_name: str, device: torch.device, rows: Tensor) -> tuple[Encode
     return Encoded(codes=encoded.codes.cpu(), scales=encoded.scales.cpu()), error, rows.nbytes
 
 
-def _require_small(tensor: PlannedTensor, error: float) -> None:
+def _check_error(tensor: PlannedTensor, error: float) -> None:
     limit = CODECS[tensor.scheme].error_limit if tensor.scheme in CODECS else 0.0
     if error > limit:
         raise DamagedError(
@@ -154,7 +154,7 @@ def _not_finite(tensor: PlannedTensor) -> SourceError:
     )
 
 
-def _promising(file: SourceFile, sha256: str | None) -> SourceFile:
+def _with_hash(file: SourceFile, sha256: str | None) -> SourceFile:
     """The same file with what is known of its hash."""
     if file.sha256 is not None or sha256 is None:
         return file

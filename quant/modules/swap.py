@@ -28,12 +28,12 @@ def swap_modules(model: nn.Module, schemes: Mapping[str, str], dtype: torch.dtyp
 
     Args:
         model: modified in place; parameter shapes are read from it.
-        schemes: parameter name in the model → codec name; other schemes are left alone.
+        schemes: parameter name in the model → codec name; parameters with other schemes are left alone.
         dtype: type of the activations around the embedding.
 
     Raises:
         ValueError: a name is not a parameter of a module that can be quantized, or a layer's experts are quantized
-            by half.
+            only in part.
     """
     owners: dict[str, dict[str, Codec]] = {}
     for name, scheme in schemes.items():

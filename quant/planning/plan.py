@@ -16,7 +16,7 @@ from ..dtypes import HEADER_DTYPES
 from ..errors import RecipeError
 from ..files.manifest import stored_parts
 from ..files.slices import SLICE_BYTES
-from ..files.source import SourceFile, StoredTensor, described
+from ..files.source import SourceFile, StoredTensor, tensors_of_shapes
 from ..files.writer import Layout
 from ..recipe import Recipe, Scheme
 from ..released import released_shapes
@@ -32,7 +32,7 @@ CLASSES = {
 }
 """Tensor classes in the order in which they are tried and shown."""
 
-_BUFFERS = 9
+_BUFFERS_PER_SLICE = 9
 """Working memory of a slice in units of its source bytes: itself, its codes, three fp32 copies to measure the error."""
 
 
@@ -145,7 +145,7 @@ def describe_plan(recipe: Recipe, tensors: Iterable[StoredTensor] | None = None)
     Raises:
         RecipeError: as `make_plan`.
     """
-    known = tuple(described(released_shapes()) if tensors is None else tensors)
+    known = tuple(tensors_of_shapes(released_shapes()) if tensors is None else tensors)
     resolved = recipe.resolved(tensor.name for tensor in known)
     return Plan(recipe=resolved, tensors=tuple(_planned(resolved, tensor) for tensor in known), shards=())
 
@@ -157,7 +157,7 @@ def tensor_class(name: str) -> str:
 
 def working_bytes(workers: int) -> int:
     """Peak memory that a job allocates for weights, with `workers` slices being encoded and as many waiting."""
-    return SLICE_BYTES * workers * (_BUFFERS + 1)
+    return SLICE_BYTES * workers * (_BUFFERS_PER_SLICE + 1)
 
 
 def _planned(recipe: Recipe, tensor: StoredTensor) -> PlannedTensor:

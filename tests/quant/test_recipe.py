@@ -38,7 +38,7 @@ def test_totals_are_the_agreed_ones(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_released_tensor_has_a_fate(name: str) -> None:
+def test_every_released_tensor_has_a_scheme(name: str) -> None:
     recipe = RECIPES[name].resolved(RELEASED)
     dropped = {tensor for tensor in RELEASED if recipe.scheme(tensor) == "drop"}
     assert dropped == {tensor for tensor in RELEASED if "vision" in tensor}
@@ -107,7 +107,7 @@ def test_the_first_rule_decides() -> None:
     assert (recipe.scheme("a.b"), recipe.scheme("b")) == ("keep", "drop")
 
 
-def test_an_unknown_fate_is_refused() -> None:
+def test_an_unknown_scheme_is_refused() -> None:
     with pytest.raises(ValueError, match="q2"):
         Rule(pattern="*", scheme="q2")  # type: ignore[arg-type]
 

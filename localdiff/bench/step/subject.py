@@ -20,7 +20,7 @@ from quant.released import LAYERS, MODEL
 
 from ...errors import ResourceError
 from ...hub import resolve
-from ...load import account, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
+from ...load import account, limit_threads, load_model, open_weights, resolve_device, resolve_dtype
 from ...load.accounting import checkpoint_name
 from ...load.cpu import prepare_cpu
 from ...load.devices import dtype_named, free_bytes
@@ -144,7 +144,7 @@ def real_subject(*, model: str, revision: str | None, offline: bool, context: in
 
     def make(progress: Progress) -> Subject:
         progress(f"loading {source.name}")
-        settle_threads(weights.text_parameters(), where)
+        limit_threads(weights.text_parameters(), where)
         began = time.perf_counter()
         network = load_model(weights, where, kind, context=context).network
         source_of = account(_sketch(network.config), weights.shapes).source_of

@@ -102,10 +102,7 @@ def _source(origin: Origin) -> str:
 
 
 def _changes(origin: Origin, plan: Plan, tool: str) -> str:
-    rules = [
-        f"| `{rule.pattern}` | {'left out' if rule.scheme == 'drop' else _HOW[rule.scheme]} |"
-        for rule in plan.recipe.rules
-    ]
+    rules = [f"| `{rule.pattern}` | {_HOW.get(rule.scheme, 'left out')} |" for rule in plan.recipe.rules]
     return "\n".join(
         [
             "# Notice of changes",

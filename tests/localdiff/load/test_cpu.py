@@ -51,7 +51,7 @@ def test_a_missing_compiler_is_told_once(
 ) -> None:
     monkeypatch.setenv("LOCALDIFF_CPU_PATH", "fast")
     monkeypatch.setattr(choice, "native_library", lambda: Unsupported("there is no C compiler", "install one"))
-    monkeypatch.setattr(choice, "multiplies_int8", lambda: False)  # this recipe has int8 experts only, in two layers
+    monkeypatch.setattr(choice, "has_int8_matmul", lambda: False)  # this recipe has int8 experts only, in two layers
     assert experts(quantized) == [CpuExperts] * 2
     (told,) = [record.getMessage() for record in caplog.records if "compiler" in record.getMessage()]
     assert told.startswith("there is no C compiler: experts are decoded before they are multiplied")

@@ -15,7 +15,7 @@ from localdiff.load.checkpoint import Checkpoint
 from quant.errors import SourceError
 from quant.files.reader import SourceReader
 from quant.files.slices import row_slices
-from quant.files.source import SourceFile, described, parse_header, read_source, read_start
+from quant.files.source import SourceFile, parse_header, read_source, read_start, tensors_of_shapes
 from quant.released import released_shapes
 from tests.checkpoints.weights import small_weights, write_small_weights
 
@@ -192,7 +192,7 @@ def test_a_tensor_with_an_empty_axis_is_read(tmp_path: Path) -> None:
 
 
 def test_described_tensors_have_sizes() -> None:
-    assert sum(tensor.nbytes for tensor in described(released_shapes())) == 51_647_562_456
+    assert sum(tensor.nbytes for tensor in tensors_of_shapes(released_shapes())) == 51_647_562_456
 
 
 def test_a_hash_takes_the_place_of_the_time_of_change(directory: Path) -> None:

@@ -90,10 +90,10 @@ def test_on_other_machines_there_is_nothing_to_do_about_it(
 
 
 @needs_native
-def test_a_processor_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cpu_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "FLAGS", tuple(flag for flag in build.FLAGS if flag != "-march=native"))
-    monkeypatch.setattr(build.built, "__defaults__", (build.FLAGS,))
-    assert unsupported() == Unsupported("this processor has neither AVX2 nor AVX-512", "")
+    monkeypatch.setattr(build.build_library, "__defaults__", (build.FLAGS,))
+    assert unsupported() == Unsupported("this CPU has neither AVX2 nor AVX-512", "")
 
 
 @needs_native
@@ -110,7 +110,7 @@ def test_a_damaged_library_is_made_anew(left: int, tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     compiler = build.compiler()
     assert compiler is not None
-    made = build.built(compiler, build.cache_dir())
+    made = build.build_library(compiler, build.cache_dir())
     whole = made.read_bytes()
     made.write_bytes(whole[:left])
     assert isinstance(native_library(), NativeLibrary)
@@ -154,7 +154,7 @@ def test_wrong_numbers_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @needs_native
 @pytest.mark.parametrize("wrong", CODECS)
 def test_both_formats_are_tried(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(support, "is_right", lambda _, codec: codec != wrong)
+    monkeypatch.setattr(support, "is_correct", lambda _, codec: codec != wrong)
     assert unsupported().reason == "the native kernel computes wrong numbers here"
 
 
