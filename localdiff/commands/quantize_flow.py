@@ -103,7 +103,7 @@ class Quantization:
         # 7. summary
         if finished is None:
             return INTERRUPTED
-        verification.remember(self._target, self._output)
+        verification.record_sound(self._target, self._output)
         self._summarize(finished, agreed)
         self._output.stdout.write_path(self._target)
         return 0
@@ -127,7 +127,7 @@ class Quantization:
         """
         try:
             with board(self._output) as shown:
-                return {file.file: file.problem or "" for file in verification.damage(self._target, shown)}
+                return {file.file: file.problem or "" for file in verification.damaged_files(self._target, shown)}
         except DamagedError as error:
             raise DamagedError(f"`{self._target}` is damaged: {error.message}", "`--force` rebuilds it") from error
 
@@ -137,7 +137,7 @@ class Quantization:
         Raises:
             OutputError: it was made from something else, or in another way.
         """
-        verification.remember(self._target, self._output)
+        verification.record_sound(self._target, self._output)
         if (other := difference(read_manifest(self._target), self._target, self._request)) is not None:
             raise OutputError(
                 f"`{self._target}` already exists, and {other}",
@@ -249,7 +249,7 @@ class Quantization:
             rate = f"{finished.source_bytes / max(finished.seconds, 1e-9) / 1e6:.1f} MB/s"
             amount = f"quantized {shown_size(finished.source_bytes)} in {shown_time(finished.seconds)}: {rate}"
             lines.append(amount + (", waiting for downloads not counted" if planned.to_fetch else ""))
-        lines += verification.worst(read_manifest(self._target))
+        lines += verification.worst_lines(read_manifest(self._target))
         origin = planned.origin
         if origin.repository is not None and not planned.streams:
             size = shown_size(planned.plan.source_bytes)

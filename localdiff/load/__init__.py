@@ -1,9 +1,9 @@
 """Loading: from a checkpoint directory to a model on its devices.
 
     checkpoint   the named tensors and JSON files of a directory
-    stored       the tensors, in whichever of three forms they are stored
-    accounting   which tensor fills which parameter
-    skeleton     a model without its tensors, and how each gets to its place
+    stored       the tensors, stored in one of three forms
+    matching     which tensor fills which parameter
+    skeleton     a model without its tensors, and how each is loaded
     devices      what `--device` and `--dtype` mean here, and how much memory there is
     placement    which layer is on which device
     gpu, cpu     fast modules for NVIDIA GPUs and for CPUs
@@ -14,9 +14,9 @@
 Knows checkpoints, devices and bytes; knows nothing about generation.
 """
 
-from .accounting import account
 from .devices import further_devices, resolve_device, resolve_dtype, unused_gpu
 from .loader import LoadedModel, load_model
+from .matching import match_tensors
 from .placement import Placement
 from .stored import StoredWeights, open_weights
 from .threads import limit_threads
@@ -25,7 +25,7 @@ __all__ = [
     "LoadedModel",
     "Placement",
     "StoredWeights",
-    "account",
+    "match_tensors",
     "further_devices",
     "load_model",
     "open_weights",

@@ -60,7 +60,7 @@ def load_model(
     Args:
         weights: the stored tensors.
         device: where the weights go, as far as they fit.
-        dtype: that of activations and of weights that are not quantized.
+        dtype: type of activations and of weights that are not quantized.
         further: devices for layers that do not fit the first one.
         context: positions of the KV cache that must fit beside the weights.
         max_memory: maximum bytes to use on each device, instead of what is free there.

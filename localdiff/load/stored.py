@@ -25,8 +25,8 @@ from quant.files.manifest import MANIFEST_FILE, Manifest, read_manifest
 from quant.jobs.job import JOB_FILE
 
 from ..errors import WeightsError
-from .accounting import DECODER, ENCODER
 from .checkpoint import Checkpoint
+from .matching import DECODER, ENCODER
 
 KEEP = "keep"
 PLAIN_RECIPE = "bf16"
@@ -41,7 +41,7 @@ class StoredWeights:
 
     Attributes:
         checkpoint: the stored tensors.
-        recipe: how they are stored, in a user's words.
+        recipe: name of the recipe, as shown to users.
         names: the names that their manifest gives the model, if there is one.
         shapes: published name → shape of the weight, whatever it is stored as.
     """

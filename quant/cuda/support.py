@@ -49,7 +49,7 @@ def missing(device: torch.device) -> Unsupported | None:
 
 
 def exclude(device: torch.device, error: Exception) -> None:
-    """Has no kernel used on a device by models that are prepared from now on, since one failed."""
+    """Excludes a device from kernels, for models prepared from now on, because one failed there."""
     if _is_of_files(error):
         _failed[device] = _unkept(error)
         return

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 Part: TypeAlias = Literal[
     "experts", "dense", "decode", "logits", "attention", "layer-ops", "projections", "step", "graph", "commit"
 ]
-"""Of this package: grouped GEMMs of the experts (`experts`); linear layers and embedding from their codes (`dense`); nf4
-decoded in one launch where it is decoded first (`decode`); projections of the same rows as one GEMM (`projections`).
+"""Of this package: grouped GEMMs of the experts (`experts`); linear layers and embedding from their codes (`dense`);
+nf4 decoded in one launch where it is decoded first (`decode`); projections of the same rows as one GEMM
+(`projections`).
 
 Of the program: statistics of logits and the decision in Triton (`logits`); attention in Triton (`attention`); the ops
 between GEMMs in Triton (`layer-ops`); the step of fixed shape (`step`), its capture as a CUDA graph (`graph`), and its

@@ -20,7 +20,7 @@ from quant.codecs.nf4 import LEVELS
 from quant.modules import QuantTensor, swap_modules
 from quant.recipe import Recipe
 
-from ...load.accounting import checkpoint_name
+from ...load.matching import checkpoint_name
 from ...model.config import ModelConfig
 from ...model.diffusion_gemma import DiffusionGemma
 

@@ -20,11 +20,11 @@ from quant.released import LAYERS, MODEL
 
 from ...errors import ResourceError
 from ...hub import resolve
-from ...load import account, limit_threads, load_model, open_weights, resolve_device, resolve_dtype
-from ...load.accounting import checkpoint_name
+from ...load import limit_threads, load_model, match_tensors, open_weights, resolve_device, resolve_dtype
 from ...load.cpu import prepare_cpu
 from ...load.devices import dtype_named, free_bytes
 from ...load.gpu import prepare_gpu
+from ...load.matching import checkpoint_name
 from ...memory_account import SLACK, HeldTensor, MemoryAccount
 from ...model.config import ModelConfig
 from ...model.diffusion_gemma import DiffusionGemma
@@ -147,7 +147,7 @@ def real_subject(*, model: str, revision: str | None, offline: bool, context: in
         limit_threads(weights.text_parameters(), where)
         began = time.perf_counter()
         network = load_model(weights, where, kind, context=context).network
-        source_of = account(_sketch(network.config), weights.shapes).source_of
+        source_of = match_tensors(_sketch(network.config), weights.shapes).source_of
         built = Blueprint(network.config, {name: weights.scheme(stored) for name, stored in source_of.items()})
         return Subject(
             name=source.name,

@@ -17,7 +17,7 @@ from localdiff import denoising
 from localdiff.denoising import BlockSettings, denoise_block
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
-from localdiff.load.accounting import account
+from localdiff.load.matching import match_tensors
 from localdiff.memory_account import PREFILL_CHUNK, HeldTensor, MemoryAccount
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
@@ -56,7 +56,7 @@ def model(request: pytest.FixtureRequest) -> DiffusionGemma:
     recipe = RECIPES[request.param].resolved(shapes)
     with META:
         network = DiffusionGemma(ModelConfig.from_dict(config)).to(torch.bfloat16)
-        sources = account(network, shapes).source_of
+        sources = match_tensors(network, shapes).source_of
         swap_modules(network, {name: recipe.scheme(source) for name, source in sources.items()}, torch.bfloat16)
     return network.requires_grad_(False)
 
