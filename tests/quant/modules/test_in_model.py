@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from localdiff.load import account
+from localdiff.load import match_tensors
 from localdiff.load.checkpoint import Checkpoint
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
@@ -63,7 +63,7 @@ def test_quantized_modules_against_decoded_weights(checkpoint: Checkpoint, tmp_p
     with torch.device("meta"):
         decoded, quantized = DiffusionGemma(config), DiffusionGemma(config)
     shapes = {name: entry.shape for name, entry in manifest.tensors.items()}
-    source_of = account(decoded, shapes).source_of
+    source_of = match_tensors(decoded, shapes).source_of
     schemes = {name: manifest.tensors[source].scheme for name, source in source_of.items()}
 
     def decode(source: str) -> Tensor:
