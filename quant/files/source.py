@@ -8,6 +8,7 @@ A safetensors file is `u64 header length | JSON header | data`; offsets in the h
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -219,8 +220,10 @@ def parse_index(content: bytes) -> dict[str, str]:
 
 
 def is_file_name(name: object) -> bool:
-    """Whether this is the name of a file, without a directory or characters that file systems refuse."""
-    return isinstance(name, str) and name.isprintable() and name not in ("", ".", "..") and not {"/", "\\"} & {*name}
+    """Whether this is the name of a file, without a directory and without control characters or surrogates."""
+    if not isinstance(name, str) or name in ("", ".", ".."):
+        return False
+    return not any(character in "/\\" or unicodedata.category(character) in ("Cc", "Cs") for character in name)
 
 
 class SourceStoppedError(Exception):

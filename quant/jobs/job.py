@@ -19,7 +19,7 @@ from ..files.source import SourceFile
 from ..planning.plan import Plan
 
 JOB_FILE = "job.json"
-"""File that only an unfinished output has."""
+"""Present only in an unfinished output."""
 
 Content: TypeAlias = Path | bytes | Callable[[], bytes]
 """A file to copy, its content, or what fetches it and may raise `SourceStoppedError`."""
@@ -32,8 +32,8 @@ class Job:
     Attributes:
         plan: what is stored how.
         output: directory that the result gets.
-        open_source: gives a weight file's path while its shard is made; raises `SourceStoppedError` if it was told
-            to stop before the file was there.
+        open_source: gives a weight file's path while its shard is made; raises `SourceStoppedError` if the job
+            is stopped before the file has arrived.
         tool: name and version of the program, for the manifest.
         model, revision: where the weights came from, for the manifest.
         files: the other files of the output.
@@ -77,7 +77,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Note:
-    """What the manifest will say about a finished shard."""
+    """The manifest entries of a finished shard."""
 
     shard: ShardEntry
     source: FileEntry

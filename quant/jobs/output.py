@@ -133,7 +133,7 @@ class Output:
         self._disk.remove(self._garbage)
 
     def _require_replaceable(self) -> None:
-        """Refuse to replace anything but a quantized model, and that one too unless it was asked for."""
+        """Refuse to replace anything but a quantized model, and even that without `force`."""
         require_free(self._target, force=self._job.force)
         if _occupied(self._target) and not self._job.force:
             raise self._already_there()
@@ -189,7 +189,7 @@ class Output:
         self._disk.remove(self.directory / MANIFEST_FILE)
 
     def _resume(self) -> None:
-        """Read the notes of an unfinished directory of this very job; drop another one if that was asked for."""
+        """Read the notes of an unfinished directory of this job; delete one of another job if `force` is set."""
         job, sources = self._read_job()
         if job is None and any(path.suffix != PARTIAL for path in self.directory.iterdir()):
             raise OutputError(f"`{self.directory}` is in the way", "move it, or choose another directory")
@@ -202,7 +202,7 @@ class Output:
         self.notes = self._finished_notes()
 
     def _finished_notes(self) -> dict[str, Note]:
-        """Shards of the unfinished directory that are there with their notes."""
+        """Notes of the shards that are finished in the unfinished directory."""
         notes = {}
         for shard in self._job.plan.shards:
             note = _read_note(self.directory / (shard.file + NOTE))
@@ -212,7 +212,7 @@ class Output:
         return notes
 
     def _discard(self) -> None:
-        """Delete the unfinished directory, under a name that says so should the deletion be cut short."""
+        """Delete the unfinished directory; it is renamed first, in case the deletion is interrupted."""
         self._disk.rename(self.directory, self._garbage)
         self._disk.remove(self._garbage)
 

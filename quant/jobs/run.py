@@ -98,7 +98,7 @@ def run(
 
 
 class _Stopwatch:
-    """Seconds of work, without those of waiting for a source file."""
+    """Measures working time, without the time spent waiting for source files."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -98,7 +98,7 @@ class _Error:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of a tensor that have been written."""
+    """Progress: rows of a tensor have been written."""
 
     error: _Error
     source_bytes: int
@@ -155,7 +155,7 @@ def _not_finite(tensor: PlannedTensor) -> SourceError:
 
 
 def _with_hash(file: SourceFile, sha256: str | None) -> SourceFile:
-    """The same file with what is known of its hash."""
+    """The same file with this hash, unless it has one or there is none."""
     if file.sha256 is not None or sha256 is None:
         return file
     return SourceFile(name=file.name, nbytes=file.nbytes, sha256=sha256, tensors=file.tensors)

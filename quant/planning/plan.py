@@ -38,7 +38,7 @@ _BUFFERS_PER_SLICE = 9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedTensor:
-    """One tensor of the source and its scheme."""
+    """A tensor of the source and its scheme."""
 
     source: StoredTensor
     scheme: Scheme
@@ -184,7 +184,7 @@ def _shard(number: int, count: int, source: SourceFile, tensors: tuple[PlannedTe
 
 
 def shard_layout(tensors: Iterable[PlannedTensor]) -> Layout:
-    """Header and places of the parts of a shard."""
+    """Header and offsets of the parts of a shard."""
     return Layout.of(
         part
         for tensor in tensors

@@ -192,9 +192,9 @@ def test_a_manifest_that_is_damaged(copied: Path) -> None:
 
 def test_a_manifest_of_another_version(copied: Path) -> None:
     content = json.loads((copied / MANIFEST_FILE).read_text())
-    (copied / MANIFEST_FILE).write_text(json.dumps(content | {"version": 2}))
+    (copied / MANIFEST_FILE).write_text(json.dumps(content | {"version": 1}))
     refused = refusal(copied)
-    assert "localdiff-quant 2, not localdiff-quant 1" in refused.message
+    assert "localdiff-quant 1, not localdiff-quant 2" in refused.message
 
 
 def test_a_shard_of_another_size(copied: Path) -> None:

@@ -15,7 +15,7 @@ from localdiff.load.checkpoint import Checkpoint
 from quant.errors import SourceError
 from quant.files.reader import SourceReader
 from quant.files.slices import row_slices
-from quant.files.source import SourceFile, parse_header, read_source, read_start, tensors_of_shapes
+from quant.files.source import SourceFile, is_file_name, parse_header, read_source, read_start, tensors_of_shapes
 from quant.released import released_shapes
 from tests.checkpoints.weights import small_weights, write_small_weights
 
@@ -160,6 +160,16 @@ def test_a_damaged_index_is_an_error(directory: Path, index: str) -> None:
     (directory / "model.safetensors.index.json").write_text(index)
     with pytest.raises(SourceError, match="index.json` is damaged"):
         read_source(directory)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "a b", "LICENSE\u00a0copy", "モデル.safetensors", "..."])
+def test_names_of_files(name: str) -> None:
+    assert is_file_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "a\\b", "a\0", "a\n", "\x7f", "\ud800", None, 1, ["a"]])
+def test_what_is_no_name_of_a_file(name: object) -> None:
+    assert not is_file_name(name)
 
 
 def test_an_index_that_lists_what_no_file_holds_is_an_error(directory: Path) -> None:
