@@ -15,8 +15,9 @@ from typing import Self
 
 from quant.cuda.soft_shares import SHARES
 from quant.planning.plan import Plan, tensor_class
-from quant.released import CANVAS, WINDOW
 
+CANVAS, WINDOW = 256, 1024
+"""Positions of a canvas, and of those that a sliding layer sees, in the released model."""
 ACTIVATION_BYTES = 2
 PREFILL_CHUNK = 1024
 """Maximum rows of a prompt per pass: the engine's default, and what this account assumes."""

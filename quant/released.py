@@ -11,8 +11,6 @@ from collections.abc import Iterator
 MODEL = "google/diffusiongemma-26B-A4B-it"
 LAYERS = 30
 VISION_LAYERS = 27
-WINDOW = 1024
-CANVAS = 256
 DTYPE_BYTES = 2
 
 _WIDTH, _MLP, _EXPERT_MLP, _EXPERTS, _VOCAB = 2816, 2112, 704, 128, 262_144
