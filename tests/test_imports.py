@@ -96,7 +96,7 @@ ALLOWED: dict[str, set[str]] = {
     "text": {"events"},
     "hardware": set(),
     "host_memory": set(),
-    "memory_account": {"quant", "quant.cuda", "quant.planning"},
+    "memory_account": {"quant.cuda", "quant.planning"},
     "load": {
         "host_memory",
         "memory_account",
