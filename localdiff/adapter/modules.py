@@ -38,11 +38,11 @@ class AdaptedExperts(nn.Module):
         self.base, self.gate_up, self.down = base, gate_up, down
         self._kinds = kinds
 
-    def forward(self, x: Tensor, index: Tensor, weight: Tensor) -> Tensor:
-        """Sums the chosen experts' outputs: rows [N, D], index and weight [N, K], to [N, D]."""
+    def forward(self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor) -> Tensor:
+        """Sums the chosen experts' outputs: rows [N, D], expert ids and routing weights [N, K], to [N, D]."""
         apart = any(terms is not None and terms.tell_rows_apart for terms in (self.gate_up, self.down))
         is_canvas = self._kinds.are_canvas(len(x), x.device) if apart else None
-        out: Tensor = self.base(x, index, weight, _Beside(self.gate_up, self.down, is_canvas))
+        out: Tensor = self.base(x, expert_ids, routing_weights, _Beside(self.gate_up, self.down, is_canvas))
         return out
 
 

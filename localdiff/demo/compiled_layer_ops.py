@@ -15,7 +15,7 @@ class CompiledLayerOps(LayerOps):
     """Each method of `LayerOps` compiled separately, with its gradient."""
 
     norm = torch.compile(LayerOps.norm, dynamic=True)
-    heads = torch.compile(LayerOps.heads, dynamic=True)
-    after_attention = torch.compile(LayerOps.after_attention, dynamic=True)
-    gated = torch.compile(LayerOps.gated, dynamic=True)
-    close = torch.compile(LayerOps.close, dynamic=True)
+    qkv_norm_rope = torch.compile(LayerOps.qkv_norm_rope, dynamic=True)
+    add_attention_and_norm = torch.compile(LayerOps.add_attention_and_norm, dynamic=True)
+    gelu_mul = torch.compile(LayerOps.gelu_mul, dynamic=True)
+    merge_branches = torch.compile(LayerOps.merge_branches, dynamic=True)

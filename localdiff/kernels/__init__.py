@@ -1,11 +1,12 @@
 """Kernels of a denoise step that work on activations and logits; those that work on weights are in `quant.cuda`.
 
-    layer_ops  fused ops between a layer's GEMMs: norms, RoPE, residuals, gates, choice of experts
-    attention  rows to the cache and to each other, reading each key once for all query heads that share it
-    logits     soft cap, temperature, statistics, argmax and one sample per row, from logits that are read once
+    layer_ops  fused ops between a layer's GEMMs: norms, RoPE, residuals, gates, routing
+    attention  of rows to the cache and to each other, reading each key once for all query heads that share it
+    logits     soft cap, temperature, statistics, argmax and one sample per row, from a single read of the logits
     decision   acceptance, renoise and the stop test, in one launch
 
-The files that end in `_kernels` are device code in Triton and import nothing of ours; the others launch it. Each is
-tested against the plain path of `localdiff.diffusion` or `localdiff.model`, and runs in Triton's interpreter where
-there is no GPU. Importing this package does not import Triton.
+The files that end in `_kernels` are device code in Triton, and the others launch it; of ours, device code imports only
+other device code and the layout in `decision`. Each kernel is tested against the plain path of `localdiff.diffusion` or
+`localdiff.model`, and runs in Triton's interpreter where there is no GPU. Importing this package does not import
+Triton.
 """

@@ -1,9 +1,9 @@
 """Triton attention of `[commit rows | canvas rows]`: what `localdiff.model.attention` does, in one or two launches.
 
-Keys and values of the rows are read where the projections left them and those of the cache in place; nothing is
-concatenated, and the number of positions held is read on the device, so that the same launch serves every length.
-256 rows over few key-value heads give little parallelism: where there are fewer programs than SMs on the GPU, the keys
-are split among several programs, and a second launch combines their partial results.
+Keys and values of the rows are read from the projections' output and those of the cache in place; nothing is
+concatenated, and the number of cached positions is read on the device, so that the same launch serves every length.
+256 rows over few key-value heads give little parallelism: where that makes fewer programs than the GPU has SMs, the
+keys are split among several programs, and a second launch combines their partial results.
 Shape letters: N rows (C commit + L canvas), H query heads, K key-value heads, G = H / K, T slots, d head size.
 """
 
@@ -16,12 +16,12 @@ from torch import Tensor
 
 from quant.cuda import tiles
 from quant.cuda.launch_arguments import power_of_two
-from quant.cuda.tiles import Feeding
+from quant.cuda.tiles import MmaKind
 
-LARGEST_HEAD = 512
-"""Head size beyond which a program's rows and keys do not fit the shared memory of all GPUs, in two-byte types."""
+MAX_HEAD_DIM = 512
+"""With larger heads, a program's rows and keys would not fit the shared memory of every GPU, in two-byte types."""
 STAGES = 2
-MOST_SPLITS = 8
+MAX_SPLITS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +33,24 @@ class Tile:
     warps: int
 
 
-SMALL_HEADS: dict[Feeding, Tile] = {
-    "warp": Tile(32, 64, 4),
-    "warpgroup": Tile(64, 32, 4),
-    "tensor memory": Tile(64, 32, 4),
+SMALL_HEADS: dict[MmaKind, Tile] = {
+    "mma.sync": Tile(32, 64, 4),
+    "wgmma": Tile(64, 32, 4),
+    "tcgen05": Tile(64, 32, 4),
 }
 """Head sizes up to 256. `quant.cuda.tiles` says why they depend on the GPU."""
-LARGE_HEADS: dict[Feeding, Tile] = {
-    "warp": Tile(32, 32, 8),
-    "warpgroup": Tile(64, 32, 8),
-    "tensor memory": Tile(32, 32, 8),
+LARGE_HEADS: dict[MmaKind, Tile] = {
+    "mma.sync": Tile(32, 32, 8),
+    "wgmma": Tile(64, 32, 8),
+    "tcgen05": Tile(32, 32, 8),
 }
-"""Head sizes up to 512: at most 100 KB of shared memory on GPUs that have 101. Of 64 rows the matrix instructions of an
-H100 read the keys from shared memory, of fewer every warp does; on a B200, 64 rows spill registers."""
+"""Head sizes up to 512: at most 100 KB of shared memory on GPUs that have 101. With 64 rows an H100's matrix
+instructions read keys from shared memory once; with fewer, every warp does. On a B200, 64 rows spill."""
 
 
 def can_attend(dtype: torch.dtype, head_dim: int) -> bool:
     """Whether a GPU has the shared memory for rows of this dtype and size."""
-    return dtype.itemsize == 2 and head_dim <= LARGEST_HEAD
+    return dtype.itemsize == 2 and head_dim <= MAX_HEAD_DIM
 
 
 def attend_rows(
@@ -70,11 +70,11 @@ def attend_rows(
     Args:
         q: [H, N, d]; k, v: [K, N, d], each row contiguous.
         keys, values: [K, T, d], slots as they were before this pass: position p is in slot `p % T`.
-        length: integer scalar on the device, positions held.
-        commit_rows: C, the first of the N rows, at the positions from `length` on, causal among themselves; the others
-            come after them and see each other.
+        length: integer scalar on the device, cached positions.
+        commit_rows: C, how many of the N rows are commit rows. They come first, at the positions from `length` on, and
+            are causal among themselves; the other rows come after them and see each other.
         window: positions that a row sees, itself included (all canvas rows see the same); None sees everything.
-        splits: number of programs that the keys of a row are split among; by default what fills the GPU.
+        splits: number of programs that the keys of a row are split among; by default as many as fill the GPU.
 
     Returns:
         [H, N, d] in the dtype of `q`, a view of [N, H, d].
@@ -93,10 +93,10 @@ def attend_rows(
     tile = tile_of(size, q.device)
     programs = -(-rows * group // tile.rows) * kv_heads
     splits = splits or _splits(programs, q.device)
-    partial, peaks = out, out
+    partial, row_stats = out, out
     if splits > 1:
         partial = q.new_empty(splits, rows, heads, size, dtype=torch.float32)
-        peaks = q.new_empty(2, splits, rows, heads, dtype=torch.float32)
+        row_stats = q.new_empty(2, splits, rows, heads, dtype=torch.float32)
     width = _width(size)
     with torch.cuda.device_of(q):  # type: ignore[no-untyped-call]  # Triton launches on the current device
         attention_kernel[(programs // kv_heads, kv_heads, splits)](
@@ -107,8 +107,8 @@ def attend_rows(
             values,
             length,
             partial,
-            peaks[0],
-            peaks[-1],
+            row_stats[0],
+            row_stats[-1],
             rows,
             commit_rows,
             keys.shape[1],
@@ -130,15 +130,15 @@ def attend_rows(
             num_stages=STAGES,
         )
         if splits > 1:
-            pairs = rows * heads
-            combine_kernel[(pairs,)](
-                partial, peaks[0], peaks[1], out, pairs, SIZE=size, WIDTH=width, SPLITS=splits, num_warps=4
+            row_heads = rows * heads
+            combine_kernel[(row_heads,)](
+                partial, row_stats[0], row_stats[1], out, row_heads, SIZE=size, WIDTH=width, SPLITS=splits, num_warps=4
             )
     return out.transpose(0, 1)
 
 
 def write_cached(k: Tensor, v: Tensor, *, keys: Tensor, values: Tensor, length: Tensor, commit_rows: int) -> None:
-    """Stores the first `commit_rows` of [K, N, d] after the positions held; arguments as in `attend_rows`."""
+    """Stores the first `commit_rows` of [K, N, d] after the cached positions; arguments as in `attend_rows`."""
     from .attention_kernels import write_kernel
 
     kv_heads, slots, size = keys.shape
@@ -164,7 +164,7 @@ def write_cached(k: Tensor, v: Tensor, *, keys: Tensor, values: Tensor, length: 
 
 
 def _alike(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Both with the same strides and contiguous rows."""
+    """Both with the same strides and contiguous rows, copied if they are not."""
     if k.stride(-1) == 1 and k.stride() == v.stride():
         return k, v
     return k.contiguous(), v.contiguous()
@@ -177,13 +177,13 @@ def _width(size: int) -> int:
 
 def tile_of(head_dim: int, device: torch.device) -> Tile:
     """Rows and keys of a program, and its warps."""
-    return (SMALL_HEADS if head_dim <= 256 else LARGE_HEADS)[tiles.feeding(device)]
+    return (SMALL_HEADS if head_dim <= 256 else LARGE_HEADS)[tiles.mma_kind(device)]
 
 
 def _splits(programs: int, device: torch.device) -> int:
-    """Number of splits with at most one program per SM, which is as many as it holds.
+    """Number of splits with at most one program per SM: an SM holds no more than one.
 
     Each number of splits is compiled separately, so only powers of 2 are used.
     """
-    wanted = max(1, min(MOST_SPLITS, tiles.processors(device) // programs))
+    wanted = max(1, min(MAX_SPLITS, tiles.sm_count(device) // programs))
     return 1 << (wanted.bit_length() - 1)

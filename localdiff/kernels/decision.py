@@ -2,10 +2,13 @@
 
 Knows the two small tensors that a step exchanges with the host, one copy each way:
 
-    controls   int32 [8]        temperature, entropy bound, confidence (fp32 by their bits), stability, rule, pad id,
+    controls   int32 [8]        temperature, entropy bound, confidence (bits of fp32), stability, rule, pad id,
                                 number of the step, positions in the cache
-    outcome    int32 [8 + 6 L]  stable, confident, stop, all numbers, mean entropy (bits), overflow, tail (bits), 0;
-                                then [L] each: argmax, its probability (bits), entropy (bits), accepted, sampled, shown
+    outcome    int32 [8 + 6 L]  stable, confident, stop, all entropies finite, mean entropy (bits), overflow, tail
+                                (bits), 0; then [L] each: argmax, its probability (bits), entropy (bits), accepted,
+                                sampled, shown
+
+The constants below are the places in these tensors, in torch and in the kernel.
 
 Shape letters: L canvas.
 """
@@ -30,16 +33,22 @@ HEADER = 8
 ROWS = 6
 
 TEMPERATURE, BOUND, CONFIDENCE, STABILITY, RULE, PAD, STEP, LENGTH = range(CONTROLS)
-STABLE, CONFIDENT, STOP, NUMBERS, MEAN, OVERFLOW, TAIL = range(HEADER - 1)
+STABLE, CONFIDENT, STOP, FINITE, MEAN_ENTROPY, OVERFLOW, TAIL = range(HEADER - 1)
 
-RULES: Final[Mapping[str, int]] = {"both": 3, "stable": 1, "confident": 2, "never": 4}
-"""Stop rules as bits: 1 the draft must be stable, 2 it must be confident, 4 never stop."""
+NEEDS_STABLE, NEEDS_CONFIDENT, NEVER = 1, 2, 4
+RULES: Final[Mapping[str, int]] = {
+    "both": NEEDS_STABLE | NEEDS_CONFIDENT,
+    "stable": NEEDS_STABLE,
+    "confident": NEEDS_CONFIDENT,
+    "never": NEVER,
+}
+"""Stop rules as bits."""
 
 _CHUNK = 32
 
 
 def bits_of(number: float) -> int:
-    """The bits of a number as fp32, as a signed integer; one that fp32 cannot hold is infinite, as in torch."""
+    """The bits of a number in fp32, as a signed integer; a number too large for fp32 becomes infinite, as in torch."""
     try:
         packed = struct.pack("<f", number)
     except OverflowError:
@@ -48,7 +57,7 @@ def bits_of(number: float) -> int:
 
 
 def outcome_size(length: int) -> int:
-    """Numbers in the outcome of a canvas of this length."""
+    """Elements of the outcome of a canvas of this length."""
     return HEADER + ROWS * length
 
 
@@ -64,15 +73,15 @@ def decide(
 ) -> None:
     """Decides in Triton, in one launch; `decide_plainly` does the same.
 
-    Of positions with the same entropy the first counts as the surer one.
+    Of positions with the same entropy, the first is accepted first.
 
     Args:
         controls, stats: those of this step.
-        fresh: int32 [L], noise for what is not accepted.
+        fresh: int32 [L], random ids for the positions that are not accepted.
         canvas: int64 [L], overwritten by the next one.
-        draft: int32 [L], the argmax ids of the last step, overwritten by this one's.
+        draft: int32 [L], the argmax ids of the last step, overwritten by this step's.
         streak: int32 [1], for how many steps the draft has stayed the same; updated.
-        outcome: filled, except for overflow and tail.
+        outcome: written, except for overflow and tail.
     """
     from .decision_kernels import decide_kernel
 
@@ -106,16 +115,21 @@ def decide_plainly(
     outcome: Tensor,
 ) -> None:
     """What `decide` does, in torch; it does not synchronize with the host either."""
-    numbers = controls.view(torch.float32)
+    in_fp32 = controls.view(torch.float32)
     entropy, sampled, ids = stats.entropy, stats.sampled, stats.argmax.int()
-    accepted = accept(entropy, numbers[BOUND])
+    accepted = accept(entropy, in_fp32[BOUND])
     same = (controls[STEP] > 1) & (ids == draft).all()
     torch.where(same, streak + 1, torch.zeros_like(streak), out=streak)
     mean = entropy.mean()
-    stable, confident = streak[0] >= controls[STABILITY], mean < numbers[CONFIDENCE]
+    stable, confident = streak[0] >= controls[STABILITY], mean < in_fp32[CONFIDENCE]
     rule = controls[RULE]
-    met = (stable | (rule & 1 == 0)) & (confident | (rule & 2 == 0)) & (rule & 4 == 0) & (ids != controls[PAD]).any()
-    header = (stable, confident, met, entropy.isfinite().all(), mean.view(torch.int32))
+    stop = (
+        (stable | (rule & NEEDS_STABLE == 0))
+        & (confident | (rule & NEEDS_CONFIDENT == 0))
+        & (rule & NEVER == 0)
+        & (ids != controls[PAD]).any()
+    )
+    header = (stable, confident, stop, entropy.isfinite().all(), mean.view(torch.int32))
     outcome[: len(header)] = torch.stack([entry.int() for entry in header])
     probability, entropy = stats.argmax_prob.view(torch.int32), entropy.view(torch.int32)
     outcome[HEADER:] = torch.cat((ids, probability, entropy, accepted.int(), sampled.int(), canvas.int()))

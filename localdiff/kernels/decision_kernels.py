@@ -1,5 +1,6 @@
 """Device code: the decision of a step, for all positions in one program.
 
+`localdiff.kernels.decision` has the layouts of `controls` and `outcome`.
 Shape letters: L canvas.
 """
 
@@ -7,6 +8,26 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+
+from . import decision
+
+_BOUND = tl.constexpr(decision.BOUND)
+_CONFIDENCE = tl.constexpr(decision.CONFIDENCE)
+_STABILITY = tl.constexpr(decision.STABILITY)
+_RULE = tl.constexpr(decision.RULE)
+_PAD = tl.constexpr(decision.PAD)
+_STEP = tl.constexpr(decision.STEP)
+
+_STABLE = tl.constexpr(decision.STABLE)
+_CONFIDENT = tl.constexpr(decision.CONFIDENT)
+_STOP = tl.constexpr(decision.STOP)
+_FINITE = tl.constexpr(decision.FINITE)
+_MEAN_ENTROPY = tl.constexpr(decision.MEAN_ENTROPY)
+_HEADER = tl.constexpr(decision.HEADER)
+
+_NEEDS_STABLE = tl.constexpr(decision.NEEDS_STABLE)
+_NEEDS_CONFIDENT = tl.constexpr(decision.NEEDS_CONFIDENT)
+_NEVER = tl.constexpr(decision.NEVER)
 
 
 @triton.jit
@@ -25,59 +46,65 @@ def decide_kernel(
     POSITIONS: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """Accepts, renoises, tests the draft and packs what an event shows; `localdiff.kernels.decision` has the layouts.
+    """Accepts, renoises, tests the draft and packs what an event shows.
 
     `canvas`, `draft` and `streak` are read and written. Grid: (1,). `POSITIONS` is `length` rounded up to a power of 2.
     """
-    place = tl.arange(0, POSITIONS)
-    inside = place < length
-    bound = tl.load(controls + 1).to(tl.float32, bitcast=True)
-    confidence = tl.load(controls + 2).to(tl.float32, bitcast=True)
-    stability = tl.load(controls + 3)
-    rule = tl.load(controls + 4)
-    pad = tl.load(controls + 5)
-    step = tl.load(controls + 6)
+    position = tl.arange(0, POSITIONS)
+    inside = position < length
+    bound = tl.load(controls + _BOUND).to(tl.float32, bitcast=True)
+    confidence = tl.load(controls + _CONFIDENCE).to(tl.float32, bitcast=True)
+    stability = tl.load(controls + _STABILITY)
+    rule = tl.load(controls + _RULE)
+    pad = tl.load(controls + _PAD)
+    step = tl.load(controls + _STEP)
 
-    nats = tl.load(entropy + place, mask=inside, other=0.0)
+    # Sum of the entropies of all positions with a lower entropy, or with the same one and a lower index.
+    nats = tl.load(entropy + position, mask=inside, other=0.0)
     before = tl.zeros([POSITIONS], dtype=tl.float32)
     for start in range(0, length, CHUNK):
         other = start + tl.arange(0, CHUNK)
-        theirs = tl.load(entropy + other, mask=other < length, other=float("inf"))
-        surer = (theirs[None, :] < nats[:, None]) | (
-            (theirs[None, :] == nats[:, None]) & (other[None, :] < place[:, None])
+        other_nats = tl.load(entropy + other, mask=other < length, other=float("inf"))
+        comes_first = (other_nats[None, :] < nats[:, None]) | (
+            (other_nats[None, :] == nats[:, None]) & (other[None, :] < position[:, None])
         )
-        before += tl.sum(tl.where(surer, theirs[None, :], 0.0), axis=1)
+        before += tl.sum(tl.where(comes_first, other_nats[None, :], 0.0), axis=1)
     accepted = before <= bound
 
-    ids = tl.load(argmax + place, mask=inside, other=0).to(tl.int32)
-    drawn = tl.load(sampled + place, mask=inside, other=0).to(tl.int32)
-    noise = tl.load(fresh + place, mask=inside, other=0)
-    shown = tl.load(canvas + place, mask=inside, other=0).to(tl.int32)
-    earlier = tl.load(draft + place, mask=inside, other=0)
+    ids = tl.load(argmax + position, mask=inside, other=0).to(tl.int32)
+    drawn = tl.load(sampled + position, mask=inside, other=0).to(tl.int32)
+    noise = tl.load(fresh + position, mask=inside, other=0)
+    shown = tl.load(canvas + position, mask=inside, other=0).to(tl.int32)
+    last_ids = tl.load(draft + position, mask=inside, other=0)
 
-    changed = tl.sum((inside & (ids != earlier)).to(tl.int32), axis=0)
-    same = tl.where((step > 1) & (changed == 0), tl.load(streak) + 1, 0)
+    changed = tl.sum((inside & (ids != last_ids)).to(tl.int32), axis=0)
+    new_streak = tl.where((step > 1) & (changed == 0), tl.load(streak) + 1, 0)
     mean = tl.sum(tl.where(inside, nats, 0.0), axis=0) / length
-    stable = same >= stability
+    stable = new_streak >= stability
     confident = mean < confidence
     only_padding = tl.sum((inside & (ids != pad)).to(tl.int32), axis=0) == 0
-    met = (stable | ((rule & 1) == 0)) & (confident | ((rule & 2) == 0)) & ((rule & 4) == 0) & (only_padding == 0)
-    # NaN and infinity minus themselves are NaN; both comparisons are false for it.
-    gap = nats - nats
-    numbers = tl.sum((inside & (gap == 0.0)).to(tl.int32), axis=0) == length
+    stop = (
+        (stable | ((rule & _NEEDS_STABLE) == 0))
+        & (confident | ((rule & _NEEDS_CONFIDENT) == 0))
+        & ((rule & _NEVER) == 0)
+        & (only_padding == 0)
+    )
+    # NaN and infinity minus themselves are NaN, which is not equal to 0.
+    difference = nats - nats
+    finite = tl.sum((inside & (difference == 0.0)).to(tl.int32), axis=0) == length
 
     # Threads that share a position must all have read it before one of them writes it.
     tl.debug_barrier()
-    tl.store(canvas + place, tl.where(accepted, drawn, noise).to(tl.int64), mask=inside)
-    tl.store(draft + place, ids, mask=inside)
-    tl.store(streak, same)
-    tl.store(outcome + 0, stable.to(tl.int32))
-    tl.store(outcome + 1, confident.to(tl.int32))
-    tl.store(outcome + 2, met.to(tl.int32))
-    tl.store(outcome + 3, numbers.to(tl.int32))
-    tl.store(outcome + 4, mean.to(tl.int32, bitcast=True))
-    rows = outcome + 8 + place
-    probability = tl.load(argmax_prob + place, mask=inside, other=0.0)
+    tl.store(canvas + position, tl.where(accepted, drawn, noise).to(tl.int64), mask=inside)
+    tl.store(draft + position, ids, mask=inside)
+    tl.store(streak, new_streak)
+    tl.store(outcome + _STABLE, stable.to(tl.int32))
+    tl.store(outcome + _CONFIDENT, confident.to(tl.int32))
+    tl.store(outcome + _STOP, stop.to(tl.int32))
+    tl.store(outcome + _FINITE, finite.to(tl.int32))
+    tl.store(outcome + _MEAN_ENTROPY, mean.to(tl.int32, bitcast=True))
+    rows = outcome + _HEADER + position
+    probability = tl.load(argmax_prob + position, mask=inside, other=0.0)
     tl.store(rows, ids, mask=inside)
     tl.store(rows + length, probability.to(tl.int32, bitcast=True), mask=inside)
     tl.store(rows + 2 * length, nats.to(tl.int32, bitcast=True), mask=inside)

@@ -1,8 +1,8 @@
 """Fused pointwise ops between a layer's GEMMs, one Triton launch each; `localdiff.model.layer_ops` is the plain path.
 
-A layer's activations are a few megabytes, read and written by each of some hundred small ops; here each layer op reads
-its inputs once. Knows rows and weights; knows no modules.
-Shape letters: N rows, D width, H query heads, K key-value heads, d head size, E experts, k experts a row.
+A layer's activations are a few megabytes, which each of some hundred small ops would read and write; here each layer op
+reads its inputs once. Knows rows and weights; knows no modules.
+Shape letters: N rows, D width, H query heads, K key-value heads, d head size, E experts, k experts per row.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from torch import Tensor
 from quant.cuda.launch_arguments import power_of_two
 
 BLOCK = 1024
-_NARROW = 1024
-"""Widest row, head or table of scores for which one warp is enough."""
+_MAX_ONE_WARP = 1024
+"""Longest row for which one warp is enough."""
 
 
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -29,7 +29,7 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return out
 
 
-def heads(
+def qkv_norm_rope(
     q: Tensor,
     k: Tensor,
     v: Tensor | None,
@@ -46,25 +46,25 @@ def heads(
         v: None where values are the keys as passed in.
         rotary: cosines and sines [N, d], in the dtype of `q`.
     """
-    from .layer_ops_kernels import heads_kernel
+    from .layer_ops_kernels import qkv_norm_rope_kernel
 
     q, k = _dense_rows(q), _dense_rows(k)
     v = k if v is None else _dense_rows(v)
-    made = q.new_empty(q.shape), k.new_empty(k.shape), k.new_empty(k.shape)
-    rows, count, size = q.shape
+    outputs = q.new_empty(q.shape), k.new_empty(k.shape), k.new_empty(k.shape)
+    rows, heads, size = q.shape
     kv_heads = k.shape[1]
     if rows:
         with torch.cuda.device_of(q):  # type: ignore[no-untyped-call]
-            heads_kernel[(rows, count + 2 * kv_heads)](
+            qkv_norm_rope_kernel[(rows, heads + 2 * kv_heads)](
                 q,
                 k,
                 v,
                 q_weight,
                 k_weight,
                 *rotary,
-                *made,
+                *outputs,
                 eps,
-                count,
+                heads,
                 kv_heads,
                 q.stride(0),
                 k.stride(0),
@@ -72,117 +72,128 @@ def heads(
                 SIZE=size,
                 HALF=_power(size // 2),
                 num_warps=1,
-                enable_fp_fusion=False,  # a fused multiply-add would leave out the rounding of one product
+                enable_fp_fusion=False,  # a fused multiply-add would skip the rounding of one product
             )
-    return made
+    return outputs
 
 
-def after_attention(
+def add_attention_and_norm(
     x: Tensor,
     y: Tensor,
     *,
-    attention: Tensor,
-    dense: Tensor,
-    routed: Tensor,
-    router: Tensor,
+    attention_weight: Tensor,
+    dense_weight: Tensor,
+    expert_weight: Tensor,
+    router_scale: Tensor,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`x + norm(y)` and three norms of that: for the MLP, for the experts, and scaled by D^-½ for the router.
+    """`x + norm(y)` and three norms of that: for the MLP, for the experts, and for the router, scaled by D^-½.
 
     Args:
         x, y: [N, D]; the others: [D], the weights of the four norms.
     """
-    from .layer_ops_kernels import after_attention_kernel
+    from .layer_ops_kernels import add_attention_and_norm_kernel
 
     x, y = x.contiguous(), y.contiguous()
-    made = torch.empty_like(x), torch.empty_like(x), torch.empty_like(x), torch.empty_like(x)
+    outputs = torch.empty_like(x), torch.empty_like(x), torch.empty_like(x), torch.empty_like(x)
     rows, width = x.shape
     if rows:
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
-            after_attention_kernel[(rows,)](
+            add_attention_and_norm_kernel[(rows,)](
                 x,
                 y,
-                attention,
-                dense,
-                routed,
-                router,
-                *made,
+                attention_weight,
+                dense_weight,
+                expert_weight,
+                router_scale,
+                *outputs,
                 eps,
                 width**-0.5,
                 width,
                 WIDTH=_power(width),
                 num_warps=_warps(width),
             )
-    return made
+    return outputs
 
 
-def gated(gate: Tensor, up: Tensor) -> Tensor:
+def gelu_mul(gate: Tensor, up: Tensor) -> Tensor:
     """`gelu(gate) * up`, the tanh form, of rows [..., I], which may be strided."""
-    from .layer_ops_kernels import gated_kernel
+    from .layer_ops_kernels import gelu_mul_kernel
 
     width = gate.shape[-1]
     gates, ups = (_dense_rows(part.reshape(-1, width)) for part in (gate, up))
     out = gate.new_empty(gate.shape)
     if out.numel():
         with torch.cuda.device_of(gate):  # type: ignore[no-untyped-call]
-            gated_kernel[(len(gates), -(-width // BLOCK))](
+            gelu_mul_kernel[(len(gates), -(-width // BLOCK))](
                 gates, ups, out, gates.stride(0), ups.stride(0), width, BLOCK=BLOCK, num_warps=4
             )
     return out
 
 
-def choose(scores: Tensor, scale: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
-    """The experts int64 [N, k] of the highest scores [N, E], and their shares fp32 [N, k] times `scale` [E]."""
-    from .layer_ops_kernels import choose_kernel
+def route(scores: Tensor, per_expert_scale: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
+    """Expert ids int64 [N, k] of the highest scores [N, E], and routing weights fp32 [N, k].
+
+    The weights are the experts' probabilities, renormalised over the chosen k, times `per_expert_scale` [E].
+    """
+    from .layer_ops_kernels import route_kernel
 
     scores = scores.contiguous()
     rows, experts = scores.shape
-    index = scores.new_empty(rows, top_k, dtype=torch.int64)
-    weight = scores.new_empty(rows, top_k, dtype=torch.float32)
+    expert_ids = scores.new_empty(rows, top_k, dtype=torch.int64)
+    routing_weights = scores.new_empty(rows, top_k, dtype=torch.float32)
     if rows:
         with torch.cuda.device_of(scores):  # type: ignore[no-untyped-call]
-            choose_kernel[(rows,)](
-                scores, scale, index, weight, experts, TOP_K=top_k, EXPERTS=_power(experts), num_warps=1
+            route_kernel[(rows,)](
+                scores,
+                per_expert_scale,
+                expert_ids,
+                routing_weights,
+                experts,
+                TOP_K=top_k,
+                EXPERTS=_power(experts),
+                num_warps=1,
             )
-    return index, weight
+    return expert_ids, routing_weights
 
 
-def close(
+def merge_branches(
     x: Tensor,
-    dense: Tensor,
-    routed: Tensor,
-    share: Tensor | None,
+    dense_out: Tensor,
+    expert_out: Tensor,
+    routing_weights: Tensor | None,
     *,
     dense_weight: Tensor,
-    routed_weight: Tensor,
+    expert_weight: Tensor,
     both_weight: Tensor,
     is_canvas: Tensor,
     canvas_scalar: Tensor,
     encoder_scalar: Tensor,
     eps: float,
 ) -> Tensor:
-    """`(x + norm(norm(dense) + norm(routed))) * scalar` of rows [N, D].
+    """`(x + norm(norm(dense_out) + norm(expert_out))) * scalar` of rows [N, D].
 
     Args:
-        routed: [N, D]; or [N, k, D], then summed with weights `share` fp32 [N, k] and rounded to its dtype.
-        dense_weight, routed_weight, both_weight: [D], of the three norms.
+        expert_out: [N, D]; or [N, k, D], which is first summed with `routing_weights` fp32 [N, k] and rounded to its
+            dtype.
+        dense_weight, expert_weight, both_weight: [D], of the three norms.
         is_canvas: bool [N], which rows take `canvas_scalar` [1]; the others take `encoder_scalar` [1].
     """
-    from .layer_ops_kernels import close_kernel
+    from .layer_ops_kernels import merge_branches_kernel
 
-    x, dense, routed = x.contiguous(), dense.contiguous(), routed.contiguous()
+    x, dense_out, expert_out = x.contiguous(), dense_out.contiguous(), expert_out.contiguous()
     out = torch.empty_like(x)
-    share = None if share is None else share.contiguous()
+    routing_weights = None if routing_weights is None else routing_weights.contiguous()
     rows, width = x.shape
     if rows:
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
-            close_kernel[(rows,)](
+            merge_branches_kernel[(rows,)](
                 x,
-                dense,
-                routed,
-                share,
+                dense_out,
+                expert_out,
+                routing_weights,
                 dense_weight,
-                routed_weight,
+                expert_weight,
                 both_weight,
                 is_canvas,
                 canvas_scalar,
@@ -190,7 +201,7 @@ def close(
                 out,
                 eps,
                 width,
-                TOP_K=0 if share is None else share.shape[1],
+                TOP_K=0 if routing_weights is None else routing_weights.shape[1],
                 WIDTH=_power(width),
                 num_warps=_warps(width),
             )
@@ -198,7 +209,7 @@ def close(
 
 
 def _dense_rows(x: Tensor) -> Tensor:
-    """Rows [N, ...], each contiguous."""
+    """Rows [N, ...], each contiguous; between them there may be gaps."""
     return x if x[:1].is_contiguous() else x.contiguous()
 
 
@@ -207,4 +218,4 @@ def _power(number: int) -> int:
 
 
 def _warps(width: int) -> int:
-    return 1 if width <= _NARROW else 8
+    return 1 if width <= _MAX_ONE_WARP else 8

@@ -1,6 +1,6 @@
 """Triton statistics of rows of logits: what `localdiff.diffusion.reading` does, in one pass.
 
-Eagerly a step moves some 16 GB to read 67 million logits; this moves each of them once, 0.13 GB in bf16. Nothing here
+Op by op, torch moves some 16 GB per step to read 67 million logits; this reads each once, 0.13 GB in bf16. Nothing here
 synchronizes, and the temperature is read on the device, so that all of it can be captured in a CUDA graph.
 Shape letters: L rows, V vocabulary.
 """
@@ -27,15 +27,15 @@ def statistics(
     Args:
         logits: bf16, fp16 or fp32, each row contiguous.
         temperature: fp32, a scalar on the same device.
-        uniforms: fp32 [L] in [0, 1), one for each row's sample; None takes the argmax in place of a sample.
-        block: columns of a program, a power of 2.
+        uniforms: fp32 [L] in [0, 1), one per row, to draw its sample with; None takes the argmax instead.
+        block: columns per program, a power of 2.
     """
     from .logits_kernels import partials_kernel, summary_kernel
 
     length, vocab_size = logits.shape
     blocks = -(-vocab_size // block)
-    peak, mass, weighted, stored = (_empty(logits, (length, blocks)) for _ in range(4))
-    place = logits.new_empty(length, blocks, dtype=torch.int32)
+    block_max, block_sum, block_dot, block_rounded_sum = (_empty(logits, (length, blocks)) for _ in range(4))
+    block_argmax = logits.new_empty(length, blocks, dtype=torch.int32)
     found = LogitStatistics(
         entropy=_empty(logits, (length,)),
         argmax=logits.new_empty(length, dtype=torch.int64),
@@ -48,11 +48,11 @@ def statistics(
     partials_kernel[(length, blocks)](
         logits,
         temperature,
-        peak,
-        place,
-        mass,
-        weighted,
-        stored,
+        block_max,
+        block_argmax,
+        block_sum,
+        block_dot,
+        block_rounded_sum,
         cap,
         *shape,
         CAPPED=softcap is not None,
@@ -63,11 +63,11 @@ def statistics(
         logits,
         temperature,
         temperature if uniforms is None else uniforms,
-        peak,
-        place,
-        mass,
-        weighted,
-        stored,
+        block_max,
+        block_argmax,
+        block_sum,
+        block_dot,
+        block_rounded_sum,
         found.entropy,
         found.argmax,
         found.argmax_prob,
@@ -85,7 +85,7 @@ def statistics(
 
 
 def process(logits: Tensor, *, softcap: float | None, temperature: Tensor, block: int = BLOCK) -> None:
-    """Overwrites raw logits [L, V] with what self-conditioning starts from: capped, divided, rounded to their dtype."""
+    """Overwrites raw logits [L, V] with what self-conditioning takes: capped, divided by the temperature, rounded."""
     from .logits_kernels import process_kernel
 
     length, vocab_size = logits.shape

@@ -5,6 +5,7 @@ Knows the devices that torch sees; knows nothing about a model but the number of
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 
@@ -55,13 +56,15 @@ def resolve_device(name: str) -> torch.device:
 
 def unused_gpu(weights: int) -> str | None:
     """Why `auto` means the CPU in spite of an NVIDIA GPU; None where there is none, and for a small model."""
-    if (
-        weights < SMALL
-        or torch.cuda.is_available()
-        or torch.version.cuda is not None
-        or shutil.which("nvidia-smi") is None
-    ):
+    if weights < SMALL or torch.cuda.is_available() or shutil.which("nvidia-smi") is None:
         return None
+    if torch.version.cuda is not None:
+        if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+            return None  # as somebody wanted it
+        return (
+            f"torch {torch.__version__} finds no GPU that it can use, so the CPU computes: check that `nvidia-smi` "
+            f"lists one and that its driver is new enough for CUDA {torch.version.cuda}; `localdiff doctor` says more"
+        )
     return (
         f"torch {torch.__version__} is built without CUDA, so the NVIDIA GPU of this machine is not used: "
         "`localdiff doctor` says which build to install"

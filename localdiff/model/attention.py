@@ -58,7 +58,7 @@ class Attention(Projections):
 
     def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
         """Attends rows [..., N, D] to what `attend` lets them see."""
-        q, k, v = self.layer_ops.heads(self, *self._raw(x), rotary)
+        q, k, v = self.layer_ops.qkv_norm_rope(self, *self._raw(x), rotary)
         y = attend(q.transpose(-3, -2), k.transpose(-3, -2), v.transpose(-3, -2))
         out: Tensor = self.o_proj(y.transpose(-3, -2).flatten(-2))
         return out

@@ -50,7 +50,7 @@ class Layer(nn.Module):
             rotary: cos, sin of this kind of layer, [N, d] each.
         """
         y = self.self_attn(self.input_layernorm(x), rotary, attend)
-        x, dense, routed, scored = self.layer_ops.after_attention(self, x, y)
-        index, weight = self.router(scored.flatten(0, -2))
-        routed, share = self.layer_ops.experts(self, routed, index, weight)
-        return self.layer_ops.close(self, x, self.mlp(dense), routed, share, is_canvas)
+        x, dense_in, expert_in, router_in = self.layer_ops.add_attention_and_norm(self, x, y)
+        expert_ids, routing_weights = self.router(router_in.flatten(0, -2))
+        expert_out, pending_weights = self.layer_ops.experts(self, expert_in, expert_ids, routing_weights)
+        return self.layer_ops.merge_branches(self, x, self.mlp(dense_in), expert_out, pending_weights, is_canvas)

@@ -1,4 +1,4 @@
-"""The formulas of a layer: RMSNorm, GELU, RoPE.
+"""The formulas of a layer: RMSNorm and RoPE; `quant.modules.activation` has GELU.
 
 Knows rows of activations; holds no weights.
 Shape letters: N rows, D width, H heads, d head size.
@@ -17,11 +17,6 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     """RMSNorm over the last dimension, computed in fp32; multiplies by `weight`, not by `1 + weight`."""
     scale = None if weight is None else weight.float()
     return F.rms_norm(x.float(), (x.shape[-1],), scale, eps).to(x.dtype)
-
-
-def gelu(x: Tensor) -> Tensor:
-    """The tanh form of GELU; the erf form is a different model."""
-    return F.gelu(x, approximate="tanh")
 
 
 def rotary_table(positions: Tensor, layer: LayerConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -27,55 +27,63 @@ class FusedLayerOps(LayerOps):
         """`rms_norm` of rows [..., D]."""
         return kernels.norm(x, weight, eps)
 
-    def heads(
+    def qkv_norm_rope(
         self, attention: Attention, q: Tensor, k: Tensor, v: Tensor | None, rotary: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """As `LayerOps.heads`, of one sequence."""
+        """As `LayerOps.qkv_norm_rope`, of one sequence."""
         if q.dim() > 3:
-            return super().heads(attention, q, k, v, rotary)
-        return kernels.heads(q, k, v, attention.q_norm.weight, attention.k_norm.weight, rotary, attention.eps)
+            return super().qkv_norm_rope(attention, q, k, v, rotary)
+        return kernels.qkv_norm_rope(q, k, v, attention.q_norm.weight, attention.k_norm.weight, rotary, attention.eps)
 
-    def after_attention(self, layer: Layer, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """As `LayerOps.after_attention`, of one sequence."""
+    def add_attention_and_norm(self, layer: Layer, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """As `LayerOps.add_attention_and_norm`, of one sequence."""
         if x.dim() > 2:
-            return super().after_attention(layer, x, y)
-        return kernels.after_attention(
+            return super().add_attention_and_norm(layer, x, y)
+        return kernels.add_attention_and_norm(
             x,
             y,
-            attention=layer.post_attention_layernorm.weight,
-            dense=layer.pre_feedforward_layernorm.weight,
-            routed=layer.pre_feedforward_layernorm_2.weight,
-            router=layer.router.scale,
+            attention_weight=layer.post_attention_layernorm.weight,
+            dense_weight=layer.pre_feedforward_layernorm.weight,
+            expert_weight=layer.pre_feedforward_layernorm_2.weight,
+            router_scale=layer.router.scale,
             eps=layer.eps,
         )
 
-    def gated(self, gate: Tensor, up: Tensor) -> Tensor:
+    def gelu_mul(self, gate: Tensor, up: Tensor) -> Tensor:
         """`gelu(gate) * up`, [..., I]."""
-        return kernels.gated(gate, up)
+        return kernels.gelu_mul(gate, up)
 
-    def choose(self, router: Router, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """As `LayerOps.choose`; of experts with the same score the first."""
-        return kernels.choose(scores, router.per_expert_scale, router.top_k)
+    def route(self, router: Router, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """As `LayerOps.route`; of experts with the same score, the first."""
+        return kernels.route(scores, router.per_expert_scale, router.top_k)
 
-    def experts(self, layer: Layer, x: Tensor, index: Tensor, share: Tensor) -> tuple[Tensor, Tensor | None]:
-        """As `LayerOps.experts`; grouped experts leave their sum to `close`."""
+    def experts(
+        self, layer: Layer, x: Tensor, expert_ids: Tensor, routing_weights: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """As `LayerOps.experts`; the outputs of grouped experts are summed in `merge_branches`."""
         if x.dim() > 2 or not isinstance(layer.experts, CudaExperts):
-            return super().experts(layer, x, index, share)
-        return layer.experts(x, index, share, summed=False), share
+            return super().experts(layer, x, expert_ids, routing_weights)
+        return layer.experts(x, expert_ids, routing_weights, summed=False), routing_weights
 
-    def close(
-        self, layer: Layer, x: Tensor, dense: Tensor, routed: Tensor, share: Tensor | None, is_canvas: Tensor
+    def merge_branches(
+        self,
+        layer: Layer,
+        x: Tensor,
+        dense_out: Tensor,
+        expert_out: Tensor,
+        routing_weights: Tensor | None,
+        is_canvas: Tensor,
     ) -> Tensor:
-        """As `LayerOps.close`, of one sequence."""
+        """As `LayerOps.merge_branches`, of one sequence."""
         if x.dim() > 2:
-            return super().close(layer, x, dense, routed, share, is_canvas)
-        return kernels.close(
+            return super().merge_branches(layer, x, dense_out, expert_out, routing_weights, is_canvas)
+        return kernels.merge_branches(
             x,
-            dense,
-            routed,
-            share,
+            dense_out,
+            expert_out,
+            routing_weights,
             dense_weight=layer.post_feedforward_layernorm_1.weight,
-            routed_weight=layer.post_feedforward_layernorm_2.weight,
+            expert_weight=layer.post_feedforward_layernorm_2.weight,
             both_weight=layer.post_feedforward_layernorm.weight,
             is_canvas=is_canvas,
             canvas_scalar=layer.layer_scalar,

@@ -51,4 +51,4 @@ class GatedMLP(Projections):
         if inner is not None:
             return inner
         gate, up = self.project(x)
-        return self.layer_ops.gated(gate, up)
+        return self.layer_ops.gelu_mul(gate, up)

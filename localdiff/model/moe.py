@@ -20,7 +20,7 @@ from .layer_ops import PLAIN, LayerOps
 class Router(nn.Module):
     """Chooses K experts per row, from the residual stream under its own norm and scale, not from the experts' input.
 
-    `LayerOps.after_attention` computes its input.
+    `LayerOps.add_attention_and_norm` computes its input.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -35,9 +35,10 @@ class Router(nn.Module):
         """Routes normed and scaled rows [N, D] to experts.
 
         Returns:
-            index: [N, K] expert ids; weight: [N, K] fp32, renormalised over the chosen K, times the per-expert scale.
+            Expert ids [N, K], and routing weights [N, K] in fp32, renormalised over the chosen K, times the per-expert
+            scale.
         """
-        return self.layer_ops.choose(self, self.proj(x))
+        return self.layer_ops.route(self, self.proj(x))
 
 
 class Experts(nn.Module):
@@ -49,11 +50,13 @@ class Experts(nn.Module):
         self.gate_up_proj = nn.Parameter(torch.empty(experts, 2 * inner, width))
         self.down_proj = nn.Parameter(torch.empty(experts, width, inner))
 
-    def forward(self, x: Tensor, index: Tensor, weight: Tensor, hook: AdapterHook | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor, hook: AdapterHook | None = None
+    ) -> Tensor:
         """Sums the chosen experts' outputs.
 
         Args:
-            x: [N, D] rows; index: [N, K] expert ids; weight: [N, K] routing weights.
+            x: [N, D] rows; expert_ids, routing_weights: [N, K].
             hook: adapter hook, what to add to each expert's projections.
 
         Returns:
@@ -61,4 +64,12 @@ class Experts(nn.Module):
         """
         # Unbound once: each separate indexing would cost training a gradient as large as all experts.
         gate_up, down = self.gate_up_proj.unbind(), self.down_proj.unbind()
-        return sum_experts(x, index, weight, gate_up.__getitem__, down.__getitem__, num_experts=len(gate_up), hook=hook)
+        return sum_experts(
+            x,
+            expert_ids,
+            routing_weights,
+            gate_up.__getitem__,
+            down.__getitem__,
+            num_experts=len(gate_up),
+            hook=hook,
+        )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..denoising import BlockSettings, step_event
 from ..events import DenoiseStep
-from ..kernels.decision import CONFIDENT, HEADER, MEAN, ROWS, STABLE
+from ..kernels.decision import CONFIDENT, HEADER, MEAN_ENTROPY, ROWS, STABLE
 
 NEAR = 20.0
 """Mean entropy in thresholds below which the next step may end a block. A step that is sent for nothing costs as much
@@ -25,7 +25,7 @@ def may_end(outcome: Tensor, block: BlockSettings) -> bool:
     """
     if block.stop_rule in ("never", "stable"):
         return block.stop_rule == "stable"
-    return bool(outcome[MEAN].view(torch.float32) < NEAR * block.sampler.confidence)
+    return bool(outcome[MEAN_ENTROPY].view(torch.float32) < NEAR * block.sampler.confidence)
 
 
 def event_of(outcome: Tensor, step: int, block: BlockSettings, *, seconds: float, now: float) -> DenoiseStep:

@@ -49,6 +49,8 @@ class Recorder:
                 torch.cuda.stream(torch.cuda.current_stream(self._device)),
                 torch.cuda.stream(self._stream),
             ):
+                # A thread's first product makes a cuBLAS handle, which allocates: within a capture it would break it.
+                torch.cuda.current_blas_handle()
                 torch.cuda.synchronize()
                 torch.cuda.empty_cache()  # memory that others have cached is none that a recording could take
                 self._capture(graph, work)

@@ -25,7 +25,7 @@ from ..children import shielded_children
 from ..denoising import BlockSettings, Step, not_numbers
 from ..diffusion.noise import SeededNoise
 from ..diffusion.schedule import temperature_at
-from ..kernels.decision import NUMBERS, OVERFLOW, RULES, STOP, TAIL, bits_of
+from ..kernels.decision import FINITE, OVERFLOW, RULES, STOP, TAIL, bits_of
 from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
 from .buffers import Exchange, StepBuffers
@@ -94,7 +94,7 @@ class StaticSteps:
             if sent:
                 program = self._launch(shared, step + 1)
             outcome = shared.exchange.take(step)
-            if not outcome[NUMBERS]:
+            if not outcome[FINITE]:
                 raise not_numbers(step, block.number)
             if self._sparse is not None:
                 self._check_tail(program, outcome)

@@ -2,7 +2,7 @@
 
 Rows are sorted by expert once, both products run over them in that order, and every row's outputs
 are summed at the end. Knows which rows go where once they are routed; does not know how they were routed.
-Shape letters: N rows, D width, E experts, K experts a row, I expert width, P = N · K pairs.
+Shape letters: N rows, D width, E experts, K experts per row, I expert width, P = N · K pairs.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..modules.activation import gelu
 from ..modules.adapter_hook import AdapterHook
-from ..modules.experts import gelu, pairs_by_expert
+from ..modules.experts import pairs_by_expert
 from .products import DecodedProduct, ExpertProduct, LibraryProduct, expert_parts
 
 
@@ -35,11 +36,13 @@ class CpuExperts(nn.Module):
         self.decodes = any(isinstance(product, LibraryProduct | DecodedProduct) for product in (gate_up, down))
         self.path = gate_up.path if gate_up.path == down.path else f"{gate_up.path}, then {down.path}"
 
-    def forward(self, x: Tensor, index: Tensor, weight: Tensor, hook: AdapterHook | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor, hook: AdapterHook | None = None
+    ) -> Tensor:
         """Sums the chosen experts' outputs.
 
         Args:
-            x: [N, D] rows; index: [N, K] expert ids; weight: [N, K] routing weights.
+            x: [N, D] rows; expert_ids, routing_weights: [N, K].
             hook: what is added to the products of each expert.
 
         Returns:
@@ -47,8 +50,8 @@ class CpuExperts(nn.Module):
         """
         if not len(x):
             return torch.zeros_like(x)
-        rows, top_k = index.shape
-        order, counts = pairs_by_expert(index, self._experts)
+        rows, top_k = expert_ids.shape
+        order, counts = pairs_by_expert(expert_ids, self._experts)
         of_pair = order // top_k
         both = self._gate_up(x, of_pair, counts)
         if hook is not None:
@@ -65,4 +68,6 @@ class CpuExperts(nn.Module):
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order))
         # Reads each output once; gathering them first would write and read all of them again.
-        return F.embedding_bag(place.view(rows, top_k), outputs, mode="sum", per_sample_weights=weight.to(x.dtype))
+        return F.embedding_bag(
+            place.view(rows, top_k), outputs, mode="sum", per_sample_weights=routing_weights.to(x.dtype)
+        )

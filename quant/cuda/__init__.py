@@ -1,12 +1,13 @@
 """Fast NVIDIA GPU versions of the modules in `quant.modules`, and of experts with unquantized weights.
 
     support                         whether Triton works here, and what is missing
-    tiles                           tile shapes of GEMMs, by how a GPU feeds its tensor cores
+    tiles                           tile shapes of GEMMs, by the matrix instruction of a GPU
     launch_arguments                nf4's table and constants that kernels are launched with
     layout                          codes and scales in the order in which kernels read them
-    weight_kernels                  codes to weights, the levels of nf4 by permutation of bytes or between lanes
+    weight_kernels                  codes to weights; nf4 looks its levels up with byte permutes or warp shuffles
     row_kernels, rows               activations as int8, one scale per row and group
-    expert_kernels, experts         routing and the two grouped GEMMs of all experts of a layer
+    activation_kernels              GELU
+    expert_kernels, experts         sorting rows by expert, and the two grouped GEMMs of all experts of a layer
     linear_kernels, linear          linear layers
     fused_projections               projections of the same rows as one GEMM
     embedding_kernels, embedding    output head, and self-conditioning over all ids
@@ -14,9 +15,10 @@
     soft_kernels, soft              self-conditioning over the probable ids alone
     decode_kernels, decode          nf4 decoded in one launch, where it is decoded before it is multiplied
     switches, choice                which module is replaced by which, on this GPU
+    parity                          fast modules held against plain ones, on this GPU
 
 Each computes what its plain counterpart computes, within an error that its module states, and describes how in `path`.
-None of them waits for the device, so that a step over them can be captured in a CUDA graph. They know modules and
+None of them synchronizes with the host, so that a step over them can be captured in a CUDA graph. They know modules and
 shapes; they know no names, files or canvases. The files that end in `_kernels` are device code in Triton; nothing else
 imports it.
 """

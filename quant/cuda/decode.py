@@ -1,8 +1,8 @@
 """nf4 decoded in one kernel launch on a GPU, for matmuls through torch.
 
-The plain path is five operations, with eight bytes of levels and products for a weight that is stored in half a byte.
-The weights are the same, bit for bit. `linear` decodes those that meet many rows, as of a prompt; `DecodedLinear` is
-what its kernel is to be timed against, and what layers take that do not divide into its programs.
+The plain path is five operations, with eight bytes of levels and products per weight, which is stored in half a byte.
+The weights are the same, bit for bit. `linear` decodes like this for many rows, as in a prompt. `DecodedLinear` is the
+baseline for the kernel of `linear`, and for layers whose weights do not divide into its programs.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class CudaNf4(Nf4):
 
 
 def decode_tiled(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, by_lanes: bool) -> Tensor:
-    """Weights [N, K] of nf4 in the order of `layout`: codes [K/64, N, 32] and scales [K/64, N], or views of them."""
+    """Weights [N, K] from nf4 in the order of `layout`: codes [K/64, N, 32] and scales [K/64, N], or views of them."""
     return _decoded(codes.transpose(0, 1), scales.T, dtype, is_tiled=True, by_lanes=by_lanes)
 
 
 def _decoded(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, is_tiled: bool, by_lanes: bool = False) -> Tensor:
-    """Weights [N, 64 G] of codes [N, G, 32], which may have gaps before the last axis, and scales [N, G]."""
+    """Weights [N, 64 G] from codes [N, G, 32], with any strides of the first two axes, and scales [N, G]."""
     from .decode_kernels import decode_kernel
 
     rows, groups = scales.shape
@@ -62,7 +62,7 @@ def _decoded(codes: Tensor, scales: Tensor, dtype: torch.dtype, *, is_tiled: boo
 
 
 class DecodedLinear(QuantLinear):
-    """`x @ weight.T` without a bias, through torch; the kernel decodes the weight, which is the plain layer's own."""
+    """`x @ weight.T` without a bias, through torch; the weight is the plain layer's own, and a kernel decodes it."""
 
     path = "decoded in one launch, then multiplied"
 

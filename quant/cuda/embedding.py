@@ -1,7 +1,7 @@
 """The tied embedding on a GPU: output head and exact soft embedding in one pass over the stored codes each.
 
-The plain path decodes the matrix in 64 chunks, for the head and for the soft embedding: at the released width 3.7 GB
-moved for each, and some hundreds of launches, where the codes are 0.7 GB. Lookups are the plain ones.
+The plain path decodes the matrix in 64 chunks, once for the head and once for the soft embedding: at the released width
+it moves 3.7 GB each time, in some hundreds of launches, while the codes are 0.7 GB. Lookups are the plain ones.
 Shape letters: N rows, V vocabulary, D width, S shares of the vocabulary.
 """
 
@@ -19,20 +19,20 @@ from .soft_shares import SHARES
 from .tiles import Tile, tile_of
 
 IDS = 64
-"""Ids of a program at a time."""
+"""Ids per loop iteration of a program."""
 STAGES = 3
 SUMS = {
     2: (Tile(16, 64, 4), Tile(64, 64, 4), Tile(128, 128, 8)),
     4: (Tile(16, 64, 4), Tile(64, 64, 4)),
 }
-"""Bytes of the type that is computed in → tiles of the soft embedding. In fp32, the shared memory of an RTX GPU does
-not hold the stages of 128 rows."""
+"""Itemsize of the compute type → tiles of the soft embedding. In fp32, the pipeline stages of 128 rows do not fit the
+shared memory of an RTX GPU."""
 
 
 class CudaEmbedding(QuantEmbedding):
-    """An int8 embedding; its matrix is the plain one's own.
+    """An int8 embedding that shares the plain one's matrix.
 
-    Activations keep their type: logits decide how many steps a block takes.
+    Activations keep their type, never int8: logits decide how many steps a block takes.
     """
 
     def __init__(self, embedding: QuantEmbedding) -> None:
@@ -45,9 +45,9 @@ class CudaEmbedding(QuantEmbedding):
     def logits(self, hidden: Tensor) -> Tensor:
         """Raw logits [N, V] (neither capped nor divided) of `hidden` [N, D], in its type.
 
-        Rows that a linear layer multiplies with its weight decoded whole are multiplied chunk by chunk here.
+        For more rows than `linear.MAX_ROWS` the weight is decoded chunk by chunk, as in the plain path.
         """
-        return super().logits(hidden) if len(hidden) > linear.MOST_ROWS else self._head.times(hidden)
+        return super().logits(hidden) if len(hidden) > linear.MAX_ROWS else self._head.times(hidden)
 
     def soft(self, logits: Tensor, log_normalizer: Tensor) -> Tensor:
         """See `QuantEmbedding.soft`; the order of summation is fixed, and differs from the plain one."""
@@ -79,7 +79,7 @@ class CudaEmbedding(QuantEmbedding):
                     IDS=IDS,
                     EVEN=vocab_size % IDS == 0,
                     PACK=0 if is_interpreted() else 4,
-                    ONCE=tiles.feeding(logits.device) == "warp",
+                    DECODE_ONCE=tiles.mma_kind(logits.device) == "mma.sync",
                     num_warps=tile.warps,
                     num_stages=STAGES,
                 )

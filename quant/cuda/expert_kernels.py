@@ -1,13 +1,13 @@
 """Device code: all experts of a layer, in four launches of fixed shape.
 
-    route     one program per expert: pairs sorted by expert, cut into blocks of rows of one expert
-    gate_up   a block of rows times the stacked gate and up weights, then the gated activation
-    down      a block of rows times the down projection, scattered back to their pairs
-    combine   a row's K outputs, weighted and summed in the order of its slots
+    sort_pairs  one program per expert: pairs sorted by expert, cut into blocks of rows of one expert
+    gate_up     a block of rows times the stacked gate and up weights, then the gated activation
+    down        a block of rows times the down projection, scattered back to their pairs
+    combine     a row's K outputs, weighted and summed in the order of its slots
 
-Weights are tiles of codes, with two scales in a word (`quant.cuda.layout`), or, as published, rows of their own type.
+Weights are tiles of codes, with two scales in a word (`quant.cuda.layout`), or unquantized, row by row as published.
 No program waits for another and no sum depends on the order in which they run: the same rows give the same bits.
-Shape letters: N rows, K experts a row, P = N · K pairs (row-major), E experts, D width, I expert width.
+Shape letters: N rows, K experts per row, P = N · K pairs (row-major), E experts, D width, I expert width.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .activation_kernels import gelu
 from .row_kernels import to_int8
-from .weight_kernels import add_product, places_of, table_of
+from .weight_kernels import add_product, code_offsets, load_table
 
 
 @triton.jit(do_not_specialize=("pairs", "blocks"))  # they depend on the length of a prompt
-def route_kernel(
-    index,
+def sort_pairs_kernel(
+    expert_ids,
     order,
     block_expert,
     block_start,
@@ -34,44 +35,35 @@ def route_kernel(
     BINS: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
-    """Where each pair goes, and which rows each block takes. Grid: (E,).
+    """Sorts pairs by expert, and cuts them into blocks of one expert each. Grid: (E,).
 
     Args:
-        index: int64 [P], the expert of each pair.
+        expert_ids: int64 [P], the expert of each pair.
         order: int32 [P], the pairs in the order of their experts, those of one expert ascending.
-        block_expert, block_start, block_count: int32 [blocks], of each block of at most ROWS places in `order`; blocks
-            that are not needed have the expert -1.
-        PAIRS, BINS, BLOCKS: powers of 2 from P, E + 1, and `blocks` up.
+        block_expert, block_start, block_count: int32 [blocks], the expert of a block, and its at most ROWS places in
+            `order`; blocks that are not needed have the expert -1.
+        PAIRS, BINS, BLOCKS: P, E + 1, and `blocks`, rounded up to powers of 2.
     """
     expert = tl.program_id(0)
-    place = tl.arange(0, PAIRS)
-    chosen = tl.load(index + place, mask=place < pairs, other=experts).to(tl.int32)
+    pair = tl.arange(0, PAIRS)
+    chosen = tl.load(expert_ids + pair, mask=pair < pairs, other=experts).to(tl.int32)
     mine = chosen == expert
     start = tl.sum((chosen < expert).to(tl.int32), axis=0)
-    tl.store(order + start + tl.cumsum(mine.to(tl.int32), axis=0) - 1, place, mask=mine)
+    tl.store(order + start + tl.cumsum(mine.to(tl.int32), axis=0) - 1, pair, mask=mine)
 
     bins = tl.arange(0, BINS)
     counts = tl.where(bins < experts, tl.histogram(chosen, BINS), 0)
-    needed = (counts + ROWS - 1) // ROWS
-    first = tl.sum(tl.where(bins < expert, needed, 0), axis=0)
+    blocks_needed = (counts + ROWS - 1) // ROWS
+    first_block = tl.sum(tl.where(bins < expert, blocks_needed, 0), axis=0)
     count = tl.sum(mine.to(tl.int32), axis=0)
     block = tl.arange(0, BLOCKS)
     own = block * ROWS < count
-    tl.store(block_expert + first + block, expert, mask=own)
-    tl.store(block_start + first + block, start + block * ROWS, mask=own)
-    tl.store(block_count + first + block, tl.minimum(count - block * ROWS, ROWS), mask=own)
+    tl.store(block_expert + first_block + block, expert, mask=own)
+    tl.store(block_start + first_block + block, start + block * ROWS, mask=own)
+    tl.store(block_count + first_block + block, tl.minimum(count - block * ROWS, ROWS), mask=own)
     if expert == experts - 1:
-        unused = (block >= tl.sum(needed, axis=0)) & (block < blocks)
+        unused = (block >= tl.sum(blocks_needed, axis=0)) & (block < blocks)
         tl.store(block_expert + block, -1, mask=unused)
-
-
-@triton.jit
-def gelu(x):
-    """The tanh form."""
-    inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
-    decay = tl.exp(-2.0 * tl.abs(inner))
-    height = (1.0 - decay) / (1.0 + decay)
-    return 0.5 * x * (1.0 + tl.where(inner < 0.0, -height, height))
 
 
 @triton.jit
@@ -98,11 +90,11 @@ def gate_up_kernel(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """`gelu(gate) * up` of every pair, in the order of `order`: `hidden` [P, I]. Grid: (blocks, I / 64).
+    """`gelu(gate) * up` of every pair, sorted as in `order`: `hidden` [P, I]. Grid: (blocks, I / 64).
 
-    Both products are rounded to the type of the activations first, as two layers would. For int8 arithmetic `x` is int8
-    with scales [N, D/64], `hidden` too, with scales [P, I/64], and COMPUTE is the type that is rounded to. COLUMNS is
-    64: one group of the next product.
+    Both products are first rounded to COMPUTE, the type of the activations, as two separate layers would. With INT8,
+    `x` is int8 with scales [N, D/64], and `hidden` is int8 with scales [P, I/64]. COLUMNS is 64: one group of the
+    input of the down projection.
     """
     block = tl.program_id(0)
     expert = tl.load(block_expert + block)
@@ -116,24 +108,24 @@ def gate_up_kernel(
     word = tl.arange(0, COLUMNS // 2)
     k = tl.arange(0, 32)
     groups = width // 64
-    WHOLE: tl.constexpr = codes.dtype.element_ty.is_floating()
+    UNQUANTIZED: tl.constexpr = codes.dtype.element_ty.is_floating()
     SIZE: tl.constexpr = 32 if NF4 else 64
     both = 2 * inner
     base = expert.to(tl.int64) * groups * both
-    code_row, code_group = (width, 64) if WHOLE else (SIZE, both * SIZE)
-    gate_codes = codes + base * SIZE + places_of(tl.program_id(1) * COLUMNS, code_row, COLUMNS, BY_LANES)
+    code_row_stride, code_group_stride = (width, 64) if UNQUANTIZED else (SIZE, both * SIZE)
+    gate_codes = codes + base * SIZE + code_offsets(tl.program_id(1) * COLUMNS, code_row_stride, COLUMNS, BY_LANES)
     gate_scales = scales + (base + tl.program_id(1) * COLUMNS) // 2 + word
     x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
     x_row_scales = x_scales + row * groups
     gate = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
     up = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
-    table = table_of(levels, NF4, INT8, PACK)
+    table = load_table(levels, NF4, INT8, PACK)
     for group in range(groups):
         gate = add_product(
             gate,
             x_rows + group * 64,
             x_row_scales + group,
-            gate_codes + group * code_group,
+            gate_codes + group * code_group_stride,
             gate_scales + group * inner,
             0,
             table,
@@ -147,7 +139,7 @@ def gate_up_kernel(
             up,
             x_rows + group * 64,
             x_row_scales + group,
-            gate_codes + group * code_group + inner * code_row,
+            gate_codes + group * code_group_stride + inner * code_row_stride,
             gate_scales + group * inner + inner // 2,
             0,
             table,
@@ -158,16 +150,16 @@ def gate_up_kernel(
             PACK,
         )
     gate, up = tl.trans(gate), tl.trans(up)
-    opened = gelu(gate.to(COMPUTE).to(tl.float32)).to(COMPUTE)
-    value = (opened.to(tl.float32) * up.to(COMPUTE).to(tl.float32)).to(COMPUTE)
-    out = start + within
-    to = hidden + out[:, None].to(tl.int64) * inner + column[None, :]
+    activated = gelu(gate.to(COMPUTE).to(tl.float32)).to(COMPUTE)
+    value = (activated.to(tl.float32) * up.to(COMPUTE).to(tl.float32)).to(COMPUTE)
+    sorted_row = start + within
+    target = hidden + sorted_row[:, None].to(tl.int64) * inner + column[None, :]
     if INT8:
-        whole, scale = to_int8(value.to(tl.float32))
-        tl.store(to, whole, mask=valid[:, None])
-        tl.store(hidden_scales + out * (inner // 64) + tl.program_id(1), scale, mask=valid)
+        value_codes, scale = to_int8(value.to(tl.float32))
+        tl.store(target, value_codes, mask=valid[:, None])
+        tl.store(hidden_scales + sorted_row * (inner // 64) + tl.program_id(1), scale, mask=valid)
     else:
-        tl.store(to, value, mask=valid[:, None])
+        tl.store(target, value, mask=valid[:, None])
 
 
 @triton.jit
@@ -191,34 +183,34 @@ def down_kernel(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """The down projection of every pair, put to its place: `outputs` [P, D]. Grid: (blocks, D / COLUMNS)."""
+    """The down projection of every pair, back in the order of pairs: `outputs` [P, D]. Grid: (blocks, D / COLUMNS)."""
     block = tl.program_id(0)
     expert = tl.load(block_expert + block)
     if expert < 0:
         return
     within = tl.arange(0, ROWS)
     valid = within < tl.load(block_count + block)
-    place = tl.load(block_start + block) + within
+    sorted_row = tl.load(block_start + block) + within
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     word = tl.arange(0, COLUMNS // 2)
     k = tl.arange(0, 32)
     groups = inner // 64
-    WHOLE: tl.constexpr = codes.dtype.element_ty.is_floating()
+    UNQUANTIZED: tl.constexpr = codes.dtype.element_ty.is_floating()
     SIZE: tl.constexpr = 32 if NF4 else 64
     base = expert.to(tl.int64) * groups * width
-    code_row, code_group = (inner, 64) if WHOLE else (SIZE, width * SIZE)
-    down_codes = codes + base * SIZE + places_of(tl.program_id(1) * COLUMNS, code_row, COLUMNS, BY_LANES)
+    code_row_stride, code_group_stride = (inner, 64) if UNQUANTIZED else (SIZE, width * SIZE)
+    down_codes = codes + base * SIZE + code_offsets(tl.program_id(1) * COLUMNS, code_row_stride, COLUMNS, BY_LANES)
     down_scales = scales + (base + tl.program_id(1) * COLUMNS) // 2 + word
-    rows = hidden + place[:, None].to(tl.int64) * inner + k[None, :]
-    row_scales = hidden_scales + tl.where(valid, place, 0) * groups
-    total = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
-    table = table_of(levels, NF4, INT8, PACK)
+    rows = hidden + sorted_row[:, None].to(tl.int64) * inner + k[None, :]
+    row_scales = hidden_scales + tl.where(valid, sorted_row, 0) * groups
+    acc = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
+    table = load_table(levels, NF4, INT8, PACK)
     for group in range(groups):
-        total = add_product(
-            total,
+        acc = add_product(
+            acc,
             rows + group * 64,
             row_scales + group,
-            down_codes + group * code_group,
+            down_codes + group * code_group_stride,
             down_scales + group * (width // 2),
             0,
             table,
@@ -228,20 +220,20 @@ def down_kernel(
             INT8,
             PACK,
         )
-    pair = tl.load(order + place, mask=valid, other=0)
-    to = outputs + pair[:, None].to(tl.int64) * width + column[None, :]
-    tl.store(to, tl.trans(total).to(outputs.dtype.element_ty), mask=valid[:, None])
+    pair = tl.load(order + sorted_row, mask=valid, other=0)
+    target = outputs + pair[:, None].to(tl.int64) * width + column[None, :]
+    tl.store(target, tl.trans(acc).to(outputs.dtype.element_ty), mask=valid[:, None])
 
 
 @triton.jit
-def combine_kernel(outputs, weight, combined, width, TOP_K: tl.constexpr, COLUMNS: tl.constexpr):
-    """Rows [N, D]: the sum of a row's K outputs times their routing weights (fp32). Grid: (N, D / COLUMNS, up)."""
+def combine_kernel(outputs, routing_weights, combined, width, TOP_K: tl.constexpr, COLUMNS: tl.constexpr):
+    """Rows [N, D]: sums of a row's K outputs times `routing_weights` (fp32). Grid: (N, D / COLUMNS rounded up)."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < width
-    total = tl.zeros([COLUMNS], dtype=tl.float32)
+    acc = tl.zeros([COLUMNS], dtype=tl.float32)
     for slot in tl.static_range(TOP_K):
         pair = row * TOP_K + slot
         value = tl.load(outputs + pair * width + column, mask=inside, other=0.0).to(tl.float32)
-        total += value * tl.load(weight + pair)
-    tl.store(combined + row * width + column, total.to(combined.dtype.element_ty), mask=inside)
+        acc += value * tl.load(routing_weights + pair)
+    tl.store(combined + row * width + column, acc.to(combined.dtype.element_ty), mask=inside)

@@ -4,7 +4,7 @@
     up   [N, K] ┴─► one weight [2 N, K], of which each module keeps a view of its own rows
 
 Nothing is held twice, and a module that is saved or called by itself behaves as before. Knows linear layers, plain,
-quantized and fast; knows nothing about what they are for. No gradient reaches the modules.
+quantized and fast; knows nothing about what they are for. The modules get no gradients.
 Shape letters: M rows, N rows of a weight, K its input.
 """
 
@@ -29,14 +29,14 @@ class FusedProjections(nn.Module, ABC):
     It has no parameters and no buffers: those are the modules' own.
 
     Args:
-        parts: modules that can be stacked; they keep their places.
-        rows: of the weight of each.
+        parts: modules that can be stacked; they stay where they are in the network.
+        rows: number of rows of each one's weight.
         path: how it is computed, in words.
     """
 
     def __init__(self, parts: Sequence[nn.Module], rows: Sequence[int], path: str) -> None:
         super().__init__()
-        self._parts = tuple(parts)  # in a tuple they are no children of this module
+        self._parts = tuple(parts)  # in a tuple, so that they are not registered as submodules
         self._rows = list(rows)
         self.path = f"{path}, stacked"
 
@@ -61,7 +61,7 @@ class FusedProjections(nn.Module, ABC):
         """The outputs of all parts, concatenated."""
 
     def gated(self, x: Tensor) -> Tensor | None:
-        """`gelu(first) * second`, tanh form, of the only two parts, in the same launch; None where impossible."""
+        """`gelu(first) * second`, tanh form, of exactly two parts, in one launch with the GEMM; None if it cannot."""
         del x
         return None
 
@@ -71,12 +71,12 @@ class StackedLinear(FusedProjections):
 
     def __init__(self, linears: Sequence[nn.Linear]) -> None:
         weights = [linear.weight.detach() for linear in linears]
-        whole = torch.cat(weights)
+        stacked = torch.cat(weights)
         rows = [len(weight) for weight in weights]
-        for linear, part in zip(linears, torch.split(whole, rows), strict=True):
+        for linear, part in zip(linears, torch.split(stacked, rows), strict=True):
             linear.weight = nn.Parameter(part, requires_grad=linear.weight.requires_grad)
-        super().__init__(linears, rows, short_name(whole.dtype))
-        self._weight = whole
+        super().__init__(linears, rows, short_name(stacked.dtype))
+        self._weight = stacked
 
     def tensors(self) -> tuple[Tensor, ...]:
         return (self._weight,)
@@ -114,9 +114,9 @@ class StackedCudaLinear(FusedProjections):
 
     def __init__(self, linears: Sequence[CudaLinear]) -> None:
         weights = [linear.product for linear in linears]
-        whole = Weight.stacked(weights)
-        super().__init__(linears, [weight.rows for weight in weights], whole.path)
-        self._weight = whole
+        stacked = Weight.stacked(weights)
+        super().__init__(linears, [weight.rows for weight in weights], stacked.path)
+        self._weight = stacked
 
     def tensors(self) -> tuple[Tensor, ...]:
         return self._weight.codes, self._weight.scales
@@ -134,7 +134,7 @@ def stack(modules: Sequence[nn.Module]) -> FusedProjections | None:
     """One stacked module in place of these; None, with nothing changed, where they cannot be stacked.
 
     Weights of one format, type, width and device can be stacked; modules wrapped by something else, such as an adapter,
-    cannot. Meanwhile these weights are held twice, and no others.
+    cannot. While they are being stacked, these weights are held twice.
     """
     made = _stacked(modules)
     if made is not None and made.tensors()[0].is_cuda:
@@ -166,7 +166,7 @@ def _stacked(modules: Sequence[nn.Module]) -> FusedProjections | None:
     return None
 
 
-def _are_alike(weights: Sequence[Tensor], rows: int = 0) -> bool:
-    """Whether tensors differ only in the number of their rows, on one axis; their types tell codecs apart."""
-    kinds = {(weight.dtype, weight.device, *weight.shape[:rows], *weight.shape[rows + 1 :]) for weight in weights}
+def _are_alike(weights: Sequence[Tensor], axis: int = 0) -> bool:
+    """Whether tensors differ only in the size of one axis; their types tell codecs apart."""
+    kinds = {(weight.dtype, weight.device, *weight.shape[:axis], *weight.shape[axis + 1 :]) for weight in weights}
     return len(kinds) == 1

@@ -1,6 +1,6 @@
 """What kernels are launched with besides tensors and shapes: nf4's table, Triton's name of a dtype, constants.
 
-Knows how device code takes them; knows nothing about what a kernel computes.
+Knows what form device code takes them in; knows nothing about what a kernel computes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def triton_type(dtype: torch.dtype) -> Any:
 
 
 def is_interpreted() -> bool:
-    """Whether kernels run in Triton's interpreter, which knows no machine instructions."""
+    """Whether kernels run in Triton's interpreter, which has no inline assembly."""
     from triton import JITFunction
 
     from .row_kernels import quantize_kernel
@@ -41,12 +41,12 @@ def is_interpreted() -> bool:
 
 
 def pack(device: torch.device) -> int:
-    """Bytes next to each other that a lane of a matrix instruction's operand has: `PACK` of `weight_kernels`."""
+    """Adjacent bytes that a lane holds of a matrix instruction's operand: `PACK` of `weight_kernels`; 0 interpreted."""
     if is_interpreted():
         return 0
-    return 4 if tiles.feeding(device) == "warp" else 2
+    return 4 if tiles.mma_kind(device) == "mma.sync" else 2
 
 
 def power_of_two(number: int) -> int:
-    """The least power of 2 that is no smaller than a number from 1 on: the size of a tile that holds so many."""
+    """The smallest power of 2 that is at least `number`, from 1 on: the size of a tile that holds so many."""
     return 1 << (number - 1).bit_length()

@@ -3,12 +3,13 @@
     stored     codes [E, N, K/2] or [E, N, K]        scales [E, N, K/64]
     tiled      codes [E, K/64, N, 32] or [.., 64]    scales [E, K/64, N]
 
-A program that multiplies some rows reads one run of bytes a group. The two codes of a byte are stored neighbours; here
-they are 32 apart, so that all low and all high halves of a group's bytes meet one run of activations each. The scales
-of rows that are 8 apart are neighbours, 0 and 8, 1 and 9, of each 16 rows: a lane of a matrix instruction has both
-rows, and 4 bytes are the least that a GPU copies to shared memory ahead of the turn of a loop that takes them. Where
-four warps share operands, those 16 rows of bytes are in the order of lanes (`_by_lanes`), so that each reads its own at
-once; elsewhere its bytes of a row are neighbours as it is. Nothing is rounded: codes and scales are the same.
+A program that multiplies some rows reads one contiguous run of bytes per group. Stored, the two codes of a byte are
+adjacent; here they are 32 apart, so that the low halves of a group's bytes meet one contiguous run of activations, and
+the high halves the next. The scales of rows that are 8 apart are adjacent (0 and 8, 1 and 9, of each 16 rows): a lane
+of a matrix instruction has both rows, and 4 bytes are the least that a GPU can copy to shared memory asynchronously,
+ahead of the loop iteration that needs them. For `wgmma`, the bytes of each 16 rows are also in the order of lanes
+(`_by_lanes`), so that each lane reads all of its bytes at once; for `mma.sync` a lane's bytes of a row are adjacent
+anyway. Nothing is rounded: codes and scales are the same.
 Shape letters: E experts, N rows of a weight, K its input.
 """
 
@@ -31,10 +32,10 @@ class Tiled:
     """A quantized weight `[E, N, K]` as kernels read it.
 
     Attributes:
-        codes: uint8 [E, K/64, N, 32], code k of a group in the low and code k + 32 in the high half (nf4); or int8
-            [E, K/64, N, 64].
+        codes: uint8 [E, K/64, N, 32] (nf4), code k of a group in the low and code k + 32 in the high half of a byte; or
+            int8 [E, K/64, N, 64].
         scales: bf16 [E, K/64, N], in the order above; N is a multiple of 16.
-        by_lanes: whether the bytes of 16 rows are in the order of lanes.
+        by_lanes: whether the bytes of each 16 rows are in the order of lanes.
     """
 
     codes: Tensor
@@ -59,7 +60,7 @@ class Tiled:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class Unquantized:
     """A weight `[E, N, K]` as published, which kernels read row by row."""
 
     weight: Tensor
@@ -89,7 +90,7 @@ def tiled(codec: Codec, encoded: Encoded, activations: Activations) -> Tiled:
     experts, rows, groups = encoded.scales.shape
     last = GROUP // codec.codes_per_byte
     codes = torch.empty(experts, groups, rows, last, dtype=codec.codes_dtype, device=encoded.codes.device)
-    by_lanes = last == HALF and activations == "a16" and tiles.feeding(codes.device) == "warpgroup"
+    by_lanes = last == HALF and activations == "a16" and tiles.mma_kind(codes.device) == "wgmma"
     for expert in range(experts):
         of_expert = encoded.codes[expert].view(rows, groups, last)
         in_order = (_halves(of_expert) if codec.codes_per_byte == 2 else of_expert).transpose(0, 1)
@@ -98,21 +99,21 @@ def tiled(codec: Codec, encoded: Encoded, activations: Activations) -> Tiled:
 
 
 def _halves(pairs: Tensor) -> Tensor:
-    """Bytes [..., 32] of neighbouring codes, the first one high, to bytes of codes that are 32 apart, the first low."""
+    """Bytes [..., 32] of adjacent codes, the first one high, to bytes of codes that are 32 apart, the first one low."""
     codes = torch.stack((pairs >> 4, pairs & 15), dim=-1).flatten(-2)
     return codes[..., :HALF] | (codes[..., HALF:] << 4)
 
 
 def _paired(scales: Tensor) -> Tensor:
-    """Scales [E, K/64, N] with those of rows that are 8 apart next to each other."""
+    """Scales [E, K/64, N] with those of rows that are 8 apart made adjacent."""
     return scales.reshape(*scales.shape[:2], -1, 2, 8).transpose(-1, -2).reshape(scales.shape)
 
 
 def _by_lanes(codes: Tensor) -> Tensor:
-    """Bytes [K/64, N, 32] with the 16 of a lane of `wgmma` next to each other, of 16 rows each.
+    """Bytes [K/64, N, 32] with the 16 bytes that a lane of `wgmma` has of each 16 rows made adjacent.
 
-    Lane 4 r + t has, of row r and of the row 8 below, bytes 2 t and 2 t + 1 of each 8: it takes them in the order of
-    its registers, the two of one row, the two of the other, and then those 8 bytes further.
+    Lane 4 r + t has bytes 2 t and 2 t + 1 of every 8, in row r and in row r + 8. They are stored in the order of its
+    registers: two bytes of row r, the same two of row r + 8, then those 8 bytes further along.
     """
     groups, rows, _ = codes.shape
     parts = codes.reshape(groups, rows // 16, 2, 8, 4, 4, 2)

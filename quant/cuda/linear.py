@@ -1,9 +1,9 @@
 """Linear layers on a GPU: one kernel launch that decodes the weight tile by tile inside the GEMM.
 
-The plain path writes every weight out in bf16 and reads it again, five bytes moved for one that is stored, which is
-much compared with a GEMM over a step's rows. Compared with one over many rows, as a prompt has, it is little, and
-torch's own kernels are faster: those go through torch (`docs/decisions/0022-dense-weights-from-their-codes.md`
-estimates both). Int8 weights are read as they are stored; nf4 is brought into the order of `layout` once.
+The plain path writes every weight out in bf16 and reads it back: five bytes moved for each stored one, which is much
+next to a GEMM over a step's rows. Next to a GEMM over a prompt's many rows it is little, and torch's own GEMM is
+faster: those go through torch (`docs/decisions/0022-dense-weights-from-their-codes.md` estimates both). Int8 weights
+are read as they are stored; nf4 is converted to the order of `layout` once.
 Shape letters: M rows, N rows of a weight, K its input.
 """
 
@@ -28,25 +28,25 @@ from .tiles import Activations
 
 COLUMNS = 64
 STAGES = 3
-MOST_ROWS = 512
+MAX_ROWS = 512
 """More rows than this are multiplied through torch, by the fully decoded weight; a step with a commit has this many."""
 
 
 def can_multiply(tensor: QuantTensor) -> bool:
-    """Whether a weight `[N, K]` divides into the columns of programs."""
+    """Whether the rows of a weight `[N, K]` divide into programs."""
     return tensor.shape[0] % COLUMNS == 0
 
 
 @dataclass(kw_only=True, slots=True)
 class Weight:
-    """A weight [N, K] that rows can be multiplied with.
+    """A weight [N, K] for GEMMs.
 
     Attributes:
         codes, scales: int8 as it is stored, [N, K] and [N, K/64]; nf4 in the order of `layout`, [K/64, N, 32] and
             [K/64, N].
         codec: their number format.
-        activations: type of what is multiplied.
-        by_lanes: whether bytes of nf4 are in the order of lanes (`layout`).
+        activations: type of the GEMM's inputs.
+        by_lanes: whether the bytes of nf4 are in the order of lanes (`layout`).
     """
 
     codes: Tensor
@@ -57,7 +57,7 @@ class Weight:
 
     @classmethod
     def of(cls, tensor: QuantTensor, activations: Activations) -> Weight:
-        """Int8 stays where it is and is shared; nf4 is given up for its tiled form."""
+        """Int8 codes are shared with `tensor`; nf4 codes are converted, and those of `tensor` freed."""
         if tensor.codec.name != "nf4":
             return cls(codes=tensor.codes, scales=tensor.scales, codec=tensor.codec, activations=activations)
         encoded = tensor.encoded
@@ -73,7 +73,7 @@ class Weight:
 
     @classmethod
     def stacked(cls, weights: Sequence[Weight]) -> Weight:
-        """One weight of the rows of several in one format; each of them becomes a view of its own rows."""
+        """One weight from the rows of several of the same format; each of those becomes a view of its own rows."""
         axis = weights[0].axis
         codes, scales = (torch.cat([getattr(weight, name) for weight in weights], axis) for name in ("codes", "scales"))
         counts = [weight.rows for weight in weights]
@@ -110,12 +110,12 @@ class Weight:
     def gated(self, x: Tensor) -> Tensor | None:
         """`gelu(gate) * up` [M, N/2] of rows [M, K], where the first half of the weight's rows is the gate's.
 
-        None for so many rows that `times` decodes the weight first; the gate is then a separate launch.
+        None if there are so many rows that `times` decodes the weight first; the gate is then a separate launch.
         """
         return None if self._is_decoded_for(x) else self._product(x, self.rows // 2, gated=True)
 
     def _is_decoded_for(self, x: Tensor) -> bool:
-        return len(x) > MOST_ROWS and self.activations == "a16"
+        return len(x) > MAX_ROWS and self.activations == "a16"
 
     def _through_torch(self, x: Tensor) -> Tensor:
         if self.is_nf4:
@@ -131,12 +131,12 @@ class Weight:
             return out
         source, source_scales = x.contiguous(), x
         is_int8 = self.activations == "a8"
-        feeding = tiles.feeding(x.device)
-        fitting = tiles.GATED[feeding][self.activations] if gated else tiles.LINEAR[feeding]
-        # In fp32, the largest tile takes more shared memory than an RTX GPU has, and with int8 nearly all registers.
-        is_small = x.element_size() == 2 and not is_int8
-        processors = tiles.processors(x.device) if is_small else None
-        tile = tiles.tile_of(rows, columns, fitting, processors)
+        mma_kind = tiles.mma_kind(x.device)
+        candidates = tiles.GATED[mma_kind][self.activations] if gated else tiles.LINEAR[mma_kind]
+        # The largest tile would take more shared memory in fp32 than an RTX GPU has, and nearly all registers in int8.
+        takes_largest = x.element_size() == 2 and not is_int8
+        sms = tiles.sm_count(x.device) if takes_largest else None
+        tile = tiles.tile_of(rows, columns, candidates, sms)
         scales = self.scales.view(torch.int32) if self.is_nf4 else self.scales
         with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]
             if is_int8:
@@ -166,7 +166,7 @@ class Weight:
         return out
 
     def _strides(self, scales: Tensor) -> tuple[int, int, int, int]:
-        """From row to row and from group to group, of codes and of scales, or of words of two."""
+        """Strides of rows and of groups, of codes and then of scales or of words of two scales."""
         if self.is_nf4:
             return self.codes.stride(1), self.codes.stride(0), scales.stride(1), scales.stride(0)
         return self.codes.stride(0), GROUP, scales.stride(0), 1

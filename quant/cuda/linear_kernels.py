@@ -1,4 +1,4 @@
-"""Device code: rows of activations times one quantized weight, decoded tile by tile on the way.
+"""Device code: rows of activations times one quantized weight, which is decoded tile by tile inside the loop.
 
 Shape letters: M rows of activations, N rows of the weight, K its input.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .expert_kernels import gelu
-from .weight_kernels import add_product, places_of, table_of
+from .activation_kernels import gelu
+from .weight_kernels import add_product, code_offsets, load_table
 
 
-# Compiled once for prompts of all lengths and for any number of scales per row; specializing would not be faster.
-@triton.jit(do_not_specialize=("rows",), do_not_specialize_on_alignment=("scale_row", "scale_group"))
+# Compiled once for all prompt lengths and any number of scales per row; specializing on them would not be faster.
+@triton.jit(do_not_specialize=("rows",), do_not_specialize_on_alignment=("scale_row_stride", "scale_group_stride"))
 def linear_kernel(
     x,
     x_scales,
@@ -24,10 +24,10 @@ def linear_kernel(
     rows,
     width,
     out_width,
-    code_row,
-    code_group,
-    scale_row,
-    scale_group,
+    code_row_stride,
+    code_group_stride,
+    scale_row_stride,
+    scale_group_stride,
     NF4: tl.constexpr,
     INT8: tl.constexpr,
     GATED: tl.constexpr,
@@ -38,42 +38,42 @@ def linear_kernel(
 ):
     """`out` [M, N] = x [M, K] times the weight, summed in fp32. Grid: (M / ROWS rounded up, N / COLUMNS).
 
-    Programs of the same columns are next to each other, so that a weight comes from memory once. Where it is GATED, the
-    weight has 2 N rows, and `out` is `gelu(gate) * up` of the first and the second half of them, both rounded first, as
-    two layers would.
+    Programs of the same columns run next to each other, so that a weight is read from memory once. If GATED, the weight
+    has 2 N rows, and `out` is `gelu(gate) * up` of the products with the first and with the second half of them, both
+    rounded first, as two separate layers would.
 
     Args:
-        code_row, code_group, scale_row, scale_group: strides of codes and scales, so that int8 is read as it is stored;
-            scales of nf4 are two in a word (`layout`).
+        codes, scales: of any strides, so that int8 is read as it is stored; scales of nf4 are two in a word (`layout`).
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     valid = row < rows
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     k = tl.arange(0, 32)
     groups = width // 64
-    weight_codes = codes + places_of(tl.program_id(1).to(tl.int64) * COLUMNS, code_row, COLUMNS, BY_LANES)
-    # Two in a word; or every first of two, rows 8 apart; or all, in the tile that has no registers to spare.
-    IN_WORD: tl.constexpr = 2 if NF4 else 1
+    weight_codes = codes + code_offsets(tl.program_id(1).to(tl.int64) * COLUMNS, code_row_stride, COLUMNS, BY_LANES)
+    # nf4: words of two scales. int8: the first scale of each two rows that are 8 apart; or, in the tile that has no
+    # registers to spare, all scales.
+    SCALES_PER_WORD: tl.constexpr = 2 if NF4 else 1
     scale = tl.arange(0, COLUMNS // 2)
     if not NF4:
         scale = scale // 8 * 16 + scale % 8 if ROWS < 128 else tl.arange(0, COLUMNS)
-    scale += tl.program_id(1) * (COLUMNS // IN_WORD)
-    weight_scales = scales + scale.to(tl.int64) * scale_row
+    scale += tl.program_id(1) * (COLUMNS // SCALES_PER_WORD)
+    weight_scales = scales + scale.to(tl.int64) * scale_row_stride
     x_rows = x + row[:, None].to(tl.int64) * width + k[None, :]
     x_row_scales = x_scales + tl.where(valid, row, 0) * groups
-    total = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
+    acc = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
     up = tl.zeros([COLUMNS, ROWS], dtype=tl.float32)
-    up_codes = weight_codes + out_width.to(tl.int64) * code_row
-    up_scales = weight_scales + (out_width // IN_WORD).to(tl.int64) * scale_row
-    table = table_of(levels, NF4, INT8, PACK)
+    up_codes = weight_codes + out_width.to(tl.int64) * code_row_stride
+    up_scales = weight_scales + (out_width // SCALES_PER_WORD).to(tl.int64) * scale_row_stride
+    table = load_table(levels, NF4, INT8, PACK)
     for group in range(groups):
-        total = add_product(
-            total,
+        acc = add_product(
+            acc,
             x_rows + group * 64,
             x_row_scales + group,
-            weight_codes + group * code_group,
-            weight_scales + group * scale_group,
-            8 * scale_row,
+            weight_codes + group * code_group_stride,
+            weight_scales + group * scale_group_stride,
+            8 * scale_row_stride,
             table,
             k,
             valid[:, None],
@@ -86,9 +86,9 @@ def linear_kernel(
                 up,
                 x_rows + group * 64,
                 x_row_scales + group,
-                up_codes + group * code_group,
-                up_scales + group * scale_group,
-                8 * scale_row,
+                up_codes + group * code_group_stride,
+                up_scales + group * scale_group_stride,
+                8 * scale_row_stride,
                 table,
                 k,
                 valid[:, None],
@@ -96,9 +96,11 @@ def linear_kernel(
                 INT8,
                 PACK,
             )
-    value = tl.trans(total).to(out.dtype.element_ty)
+    value = tl.trans(acc).to(out.dtype.element_ty)
     if GATED:
-        opened = gelu(value.to(tl.float32)).to(out.dtype.element_ty)
-        value = (opened.to(tl.float32) * tl.trans(up).to(out.dtype.element_ty).to(tl.float32)).to(out.dtype.element_ty)
-    to = out + row[:, None].to(tl.int64) * out_width + column[None, :]
-    tl.store(to, value, mask=valid[:, None])
+        activated = gelu(value.to(tl.float32)).to(out.dtype.element_ty)
+        value = (activated.to(tl.float32) * tl.trans(up).to(out.dtype.element_ty).to(tl.float32)).to(
+            out.dtype.element_ty
+        )
+    target = out + row[:, None].to(tl.int64) * out_width + column[None, :]
+    tl.store(target, value, mask=valid[:, None])

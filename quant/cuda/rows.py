@@ -1,6 +1,6 @@
 """Activations as int8 for int8 GEMMs on a GPU.
 
-One scale per row would round whole columns away beside the few that are large; one per row and group of 64 does not,
+With one scale per row, a few large columns would round all others away; with one per row and group of 64 they do not,
 and the products of a group are summed separately anyway.
 Shape letters: M rows, K width.
 """
@@ -26,7 +26,7 @@ class Int8Groups:
 
 
 def quantize_groups(x: Tensor) -> Int8Groups:
-    """Rows [M, K] with K a multiple of 64, next to each other, as whole numbers -127…127 times a scale."""
+    """Rows [M, K], contiguous and with K a multiple of 64, as integers -127…127 times a scale per group."""
     from .row_kernels import quantize_kernel
 
     rows, width = x.shape

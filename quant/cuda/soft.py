@@ -1,8 +1,8 @@
 """Self-conditioning over probable ids: Σ p·e over those above a threshold, and the mean embedding for the rest.
 
-What is left out of a row, its tail, is an error of at most the tail times the largest distance of an embedding from the
-mean. It is returned with every result, as is whether a row had more probable ids than there is room for; the caller
-decides whether to use the row. On a small vocabulary the tail says nothing about one of 262,144 ids.
+The probability that is left out of a row, its tail, makes an error of at most the tail times the largest distance of an
+embedding from the mean. It is returned with every result, as is whether a row had more probable ids than there is room
+for; the caller decides whether to use the row. The tail on a small vocabulary says nothing about that on 262,144 ids.
 Shape letters: L rows, V vocabulary, D width.
 """
 
@@ -18,7 +18,7 @@ from .launch_arguments import power_of_two
 
 THRESHOLD = 1e-4
 CAPACITY = 512
-"""Room for probable ids in each row: no more than this many can have a probability above 1/512."""
+"""Probable ids that are stored per row: no more than this many can have a probability above 1/512."""
 BLOCK = 4096
 ENTRIES, COLUMNS = 16, 256
 
@@ -29,8 +29,8 @@ class Soft:
 
     Attributes:
         embedding: [L, D], unscaled, in the embedding's type.
-        tail: fp32 [L], the probability that was left to the mean embedding.
-        overflow: bool [L], rows with more probable ids than there was room for; their embedding is not to be used.
+        tail: fp32 [L], the probability for which the mean embedding stands in.
+        overflow: bool [L], rows with more probable ids than CAPACITY; their embedding must not be used.
     """
 
     embedding: Tensor
@@ -61,25 +61,25 @@ class SparseSoft:
 
         Args:
             logits: [L, V], capped and divided by the temperature; log_normalizer: [L] fp32, their log-sum-exp.
-            block: columns of a program, a power of 2.
+            block: columns per program, a power of 2.
         """
         from .soft_kernels import collect_kernel, count_kernel, mean_kernel
 
         length, vocab_size = logits.shape
         width, blocks = self._weight.shape[1], -(-vocab_size // block)
         counts = logits.new_empty(length, blocks, dtype=torch.int32)
-        masses = logits.new_empty(length, blocks, dtype=torch.float32)
-        totals, tails = counts.new_empty(length), masses.new_empty(length)
+        kept_sums = logits.new_empty(length, blocks, dtype=torch.float32)
+        totals, tails = counts.new_empty(length), kept_sums.new_empty(length)
         ids = logits.new_empty(length, CAPACITY, dtype=torch.int32)
         probabilities = logits.new_empty(length, CAPACITY, dtype=torch.float32)
         shape = (self._threshold, logits.stride(0), vocab_size, blocks)
         with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
-            count_kernel[(length, blocks)](logits, log_normalizer, counts, masses, *shape, BLOCK=block, num_warps=8)
+            count_kernel[(length, blocks)](logits, log_normalizer, counts, kept_sums, *shape, BLOCK=block, num_warps=8)
             collect_kernel[(length, blocks)](
                 logits,
                 log_normalizer,
                 counts,
-                masses,
+                kept_sums,
                 ids,
                 probabilities,
                 totals,
@@ -105,6 +105,6 @@ class SparseSoft:
                 ENTRIES=ENTRIES,
                 COLUMNS=COLUMNS,
                 num_warps=4,
-                enable_fp_fusion=False,  # fused, lanes with the same sum differ in its last bits, and one is stored
+                enable_fp_fusion=False,  # fused, lanes' copies of a sum differ in the last bits, and any one is stored
             )
         return Soft(embedding=soft, tail=tails, overflow=totals > CAPACITY)

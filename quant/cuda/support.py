@@ -17,6 +17,7 @@ import torch
 from ..codecs import CODECS
 from ..modules.tensor import QuantTensor
 from ..unsupported import Unsupported
+from .parity import ParityError
 
 LEAST = (8, 0)
 """Lowest compute capability with bf16 tensor cores."""
@@ -53,7 +54,10 @@ def exclude(device: torch.device, error: Exception) -> None:
     if _is_of_files(error):
         _failed[device] = _unkept(error)
         return
-    reason = f"a kernel fails here ({type(error).__name__}: {_first_line(error)})"
+    if isinstance(error, ParityError):
+        reason = f"kernels compute wrong numbers here ({error})"
+    else:
+        reason = f"a kernel fails here ({type(error).__name__}: {_first_line(error)})"
     _failed[device] = Unsupported(reason, f"{_VERSIONS}, and {_SKIP}")
 
 
@@ -70,27 +74,20 @@ def _tried(device: torch.device) -> Unsupported | None:
     if capability < LEAST:
         name = torch.cuda.get_device_name(device)
         return Unsupported(f"{name} is older than compute capability {LEAST[0]}.{LEAST[1]}", "use a newer GPU")
-    if capability[0] == HOPPER and (version := _triton_version()) < HOPPER_TRITON:
-        name = torch.cuda.get_device_name(device)
-        reason = f"Triton {version[0]}.{version[1]} compiles matrix products wrongly for {name}"
-        return Unsupported(reason, "install torch 2.10 or newer, which brings Triton 3.6")
-    return _trial(device)
+    return _trial(device, is_hopper=capability[0] == HOPPER)
 
 
-def _triton_version() -> tuple[int, int]:
-    import triton
-
-    major, minor, *_ = triton.__version__.split(".")
-    return int(major), int(minor)
-
-
-def _trial(device: torch.device) -> Unsupported | None:
+def _trial(device: torch.device, *, is_hopper: bool = False) -> Unsupported | None:
     """Runs kernels: they need a driver, and where launchers are built a C compiler too.
 
     First the smallest one there is. Then an nf4 and an int8 weight times the identity, which must give the decoded
     weights bit for bit: no interpreter runs the machine instructions that decode them on a GPU.
     """
     try:
+        if is_hopper and (version := _triton_version()) < HOPPER_TRITON:
+            name = torch.cuda.get_device_name(device)
+            reason = f"Triton {version[0]}.{version[1]} compiles matrix products wrongly for {name}"
+            return Unsupported(reason, "install torch 2.10 or newer, which brings Triton 3.6")
         with torch.cuda.device_of(torch.empty(0, device=device)):  # type: ignore[no-untyped-call]
             exact = _rounds_rows(device) and all(_decodes(name, device) for name in ("nf4", "int8"))
     except Exception as error:  # any of the compiler's, whose errors have no class in common with others
@@ -100,6 +97,13 @@ def _trial(device: torch.device) -> Unsupported | None:
             return _unkept(error)
         return Unsupported(f"Triton does not run here ({_first_line(error)})", _VERSIONS)
     return None if exact else Unsupported("Triton computes wrong numbers here", _VERSIONS)
+
+
+def _triton_version() -> tuple[int, int]:
+    import triton
+
+    major, minor = triton.__version__.split(".")[:2]
+    return int(major), int(minor)
 
 
 def _is_of_files(error: Exception) -> TypeGuard[OSError]:
@@ -138,7 +142,8 @@ def _decodes(codec: str, device: torch.device) -> bool:
 
     # Other instructions make bf16 of int8 than fp16; the interpreter multiplies fp16 alone correctly.
     dtype = torch.float16 if is_interpreted() else torch.bfloat16
-    tensor = QuantTensor.of(CODECS[codec], torch.linspace(-1, 1, 4096, device=device).sin().view(64, 64))
+    # Eight groups, so that copies to shared memory are ahead of the products that take them.
+    tensor = QuantTensor.of(CODECS[codec], torch.linspace(-1, 1, 64 * 512, device=device).sin().view(64, 512))
     expected = tensor.decode(dtype)
-    rows = torch.eye(64, dtype=dtype, device=device)
+    rows = torch.eye(512, dtype=dtype, device=device)
     return torch.equal(Weight.of(tensor, "a16").times(rows).T, expected)

@@ -1,10 +1,11 @@
-"""Device code: tiles of codes to tiles of weights, and their products with rows of activations.
+"""Device code: tiles of codes decoded to tiles of weights, and their products with rows of activations.
 
-Weights as published are multiplied as they are.
+Weights that are stored unquantized, as published, are multiplied as they are.
 
-The sixteen levels of nf4 are looked up in a table of fp32, which gives the weights that the codec gives, bit for bit;
-or, for int8 arithmetic, in a table of int8, which adds 0.02 points to their relative error and on a GPU is a byte
-permutation: two tables of eight, a selection between them, 4 weights at a time, no memory access.
+The sixteen levels of nf4 are looked up in a table of fp32, which gives the codec's weights bit for bit; or, for int8
+arithmetic, in a table of int8. That adds 0.02 percentage points to their relative error, and on a GPU it takes byte
+permutes alone: one in each half of the table and one to select between the halves, 4 weights at a time, without a
+memory access.
 Shape letters: M rows of activations, N rows of a weight, K its input.
 """
 
@@ -40,10 +41,10 @@ prmt.b32 odd, low, high, side;
 prmt.b32 $0, even, odd, 0x6420;
 prmt.b32 $1, even, odd, 0x7531;
 }}"""
-"""Four bytes of two codes each to four levels of the low and four of the high codes.
+"""Four bytes of two codes each to four levels of the low codes and four of the high ones.
 
-A selector of `prmt` is a nibble: its low three bits choose a byte of a pair of words, so that `index` looks up both
-halves of the table, and `side` takes from one or the other by the code's fourth bit.
+A selector of `prmt` is a nibble whose low three bits choose one of the 8 bytes of two words. `index` therefore looks a
+code up in either half of the table, and `side` picks the half by the code's fourth bit.
 """
 
 _DECODE = tl.constexpr(DECODE)
@@ -51,32 +52,31 @@ _DECODE = tl.constexpr(DECODE)
 
 def _exchange(count: int) -> str:
     lines = [".reg .b32 code;"]
-    for place in range(2 * count):
-        # Within half a warp (0x10 of 0x101f), so that of the code's bits only the low four count.
-        target, source = place // 2 + count * (place % 2), 2 * count
+    for index in range(2 * count):
+        # Shuffles stay within half a warp (0x10 of 0x101f), so that only the low four bits of `code` count.
+        target, source = index // 2 + count * (index % 2), 2 * count
         lines += [
-            f"shr.b32 code, ${source}, {4 * place};",
+            f"shr.b32 code, ${source}, {4 * index};",
             f"shfl.sync.idx.b32 ${target}, ${source + 1}, code, 0x101f, 0xffffffff;",
         ]
     return "\n".join(["{", *lines, "}"])
 
 
 EXCHANGE = {count: _exchange(count) for count in (2, 4)}
-"""Two or four bytes of two codes each to the levels of the low and of the high codes, which other lanes hold."""
+"""Two or four bytes of two codes each to the levels of the low and of the high codes, shuffled from other lanes."""
 
 _EXCHANGE_2, _EXCHANGE_4 = tl.constexpr(EXCHANGE[2]), tl.constexpr(EXCHANGE[4])
 _LANE = tl.constexpr("{ mov.u32 $0, %laneid; and.b32 $0, $0, 15; }")
 
 
 @triton.jit
-def table_of(levels, NF4: tl.constexpr, INT8: tl.constexpr, PACK: tl.constexpr):
-    """nf4's table as `add_product` takes it, to be made once, ahead of the loop.
+def load_table(levels, NF4: tl.constexpr, INT8: tl.constexpr, PACK: tl.constexpr):
+    """nf4's table as `add_product` takes it; to be called once, before the loop.
 
-    A warp holds the fp32 table: lane n, and lane n + 16, have level n, and ask each other for the rest. To Triton it is
-    a tile [1, 1] of which all threads have a copy. That the copies differ it need not know, as long as such a tile gets
-    from one layout to another without an exchange; the trial of `support` sees whether it does. And it is loaded: of a
-    scalar, or whatever else Triton can compute ahead of the loop, it makes a reason to decode in another layout than
-    that of the matrix instruction, and to take shared memory between.
+    The fp32 table is spread over a warp: each lane holds one level, lanes n and n + 16 the same one, and shuffles bring
+    the others. Triton believes the [1, 1] tile is the same in all threads, which is safe only while it changes layout
+    without an exchange; `support` checks. It must be loaded: a value that Triton can compute before the loop makes it
+    decode in another layout and go through shared memory.
     """
     if NF4 and not INT8 and PACK > 0:
         lane = tl.inline_asm_elementwise(_LANE, "=r", [], dtype=tl.int32, is_pure=True, pack=1)
@@ -86,9 +86,10 @@ def table_of(levels, NF4: tl.constexpr, INT8: tl.constexpr, PACK: tl.constexpr):
 
 @triton.jit
 def nf4_levels(pairs, table, PACK: tl.constexpr):
-    """Levels of the low and the high codes of bytes, as fp32; with PACK 0 from a table in memory.
+    """Levels of the low and the high codes of bytes, as fp32.
 
-    Otherwise lanes hold it (`table_of`): one in memory takes an address and a load for every weight.
+    With PACK 0 from a table in memory, which takes an address and a load per weight; otherwise from one that is spread
+    over lanes (`load_table`).
     """
     if PACK == 0:
         low = tl.load(table + (pairs & 15))
@@ -141,23 +142,23 @@ def _scale(count: int) -> str:
 
 
 SCALE = {count: _scale(count) for count in (2, 4)}
-"""Two or four codes of int8 times as many scales in bf16, rounded once, as bf16.
+"""Two or four int8 codes times as many scales in bf16, rounded once, as bf16.
 
-After 0x43, the low seven bits of a code make a number from 128 to 255 in bf16. From that 128 are subtracted, or 256 if
-the eighth bit is set, which there is the lowest one of the exponent. A conversion to fp32 would go to the few units
-that compute exponentials; these instructions do not.
+With 0x43 as its high byte, the low seven bits of a code are a bf16 number from 128 to 255. From that 128 is subtracted,
+or 256 if the eighth bit is set, which as a bf16 bit is the lowest one of the exponent. Conversions to fp32 would run on
+the few units that compute exponentials; these instructions do not.
 """
 _SCALE_2, _SCALE_4 = tl.constexpr(SCALE[2]), tl.constexpr(SCALE[4])
 
 
 @triton.jit
-def int8_weights(codes, scale, COMPUTE: tl.constexpr, PACK: tl.constexpr, ONCE: tl.constexpr = False):
-    """Codes [N, K] times scales, broadcast to them, rounded to COMPUTE: the products are exact before that.
+def int8_weights(codes, scale, COMPUTE: tl.constexpr, PACK: tl.constexpr, DECODE_ONCE: tl.constexpr = False):
+    """Codes [N, K] times scales, broadcast to them, rounded once to COMPUTE: before that, the products are exact.
 
     Args:
-        ONCE: decode each weight in one warp, for all to read it in shared memory. Otherwise every warp that multiplies
-            with it decodes it: Triton moves what it knows to be pure behind that exchange. Where four warps share an
-            operand, it is in shared memory anyway.
+        DECODE_ONCE: one warp decodes a weight, and the others read it from shared memory. Otherwise every warp that
+            multiplies by it decodes it, since Triton moves pure instructions behind that exchange. Where four warps
+            share an operand, it goes through shared memory in any case.
     """
     if PACK == 0 or not COMPUTE.is_bf16():
         weights = (codes.to(tl.float32) * scale.to(tl.float32)).to(COMPUTE)
@@ -165,38 +166,38 @@ def int8_weights(codes, scale, COMPUTE: tl.constexpr, PACK: tl.constexpr, ONCE: 
         weights = tl.inline_asm_elementwise(_SCALE_2, "=r,r,r", [codes, scale], dtype=tl.bfloat16, is_pure=True, pack=2)
     else:
         weights = tl.inline_asm_elementwise(
-            _SCALE_4, "=&r,=&r,r,r,r", [codes, scale], dtype=tl.bfloat16, is_pure=not ONCE, pack=4
+            _SCALE_4, "=&r,=&r,r,r,r", [codes, scale], dtype=tl.bfloat16, is_pure=not DECODE_ONCE, pack=4
         )
     return weights
 
 
 @triton.jit
-def places_of(first, row, COLUMNS: tl.constexpr, BY_LANES: tl.constexpr):
-    """Where the first 32 bytes of rows of codes are, [COLUMNS, 32], or all of them, where lanes have theirs together.
+def code_offsets(first, row_stride, COLUMNS: tl.constexpr, BY_LANES: tl.constexpr):
+    """Offsets [COLUMNS, 32] of the first 32 bytes of rows of codes; BY_LANES, [32 COLUMNS] of all their bytes in order.
 
     Args:
-        first: the first row; row: from row to row.
+        first: the first row.
     """
     if BY_LANES:
-        places = first * row + tl.arange(0, 32 * COLUMNS)
+        offsets = first * row_stride + tl.arange(0, 32 * COLUMNS)
     else:
-        places = (first + tl.arange(0, COLUMNS))[:, None] * row + tl.arange(0, 32)[None, :]
-    return places
+        offsets = (first + tl.arange(0, COLUMNS))[:, None] * row_stride + tl.arange(0, 32)[None, :]
+    return offsets
 
 
 @triton.jit
 def _bytes_of_rows(codes, N: tl.constexpr):
-    """Bytes [N, 32] of those in the order of lanes: `layout._by_lanes`, backwards."""
+    """Bytes [N, 32] from those in the order of lanes: the inverse of `layout._by_lanes`."""
     parts = tl.reshape(codes, [N // 16, 8, 4, 4, 2, 2])
     return tl.reshape(tl.permute(parts, [0, 4, 1, 3, 2, 5]), [N, 32])
 
 
 @triton.jit
-def _scales_of_rows(scales, apart, N: tl.constexpr):
-    """Scales [N] of pointers to them, or of pointers [N/2] to words of two, or to those of every first of two rows.
+def _scales_of_rows(scales, pair_stride, N: tl.constexpr):
+    """Scales [N] from pointers [N] to them; or from pointers [N/2] to words of two, or to the first of each two rows.
 
-    Of values that are joined, Triton gives a lane eight neighbours among the codes instead of four. For `mma.sync` the
-    operands then arrive in the registers that the instruction takes, and are not moved.
+    If scales are joined, Triton gives a lane eight adjacent codes instead of four. For `mma.sync` the operands are then
+    already in the registers that the instruction takes them from.
     """
     if scales.shape[0] == N:
         of_rows = tl.load(scales)
@@ -207,7 +208,7 @@ def _scales_of_rows(scales, apart, N: tl.constexpr):
             second = (words >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
         else:
             first = tl.load(scales)
-            second = tl.load(scales + apart)
+            second = tl.load(scales + pair_stride)
         blocks = tl.reshape(tl.join(first, second), [N // 16, 8, 2])
         of_rows = tl.reshape(tl.permute(blocks, [0, 2, 1]), [N])
     return of_rows
@@ -215,12 +216,12 @@ def _scales_of_rows(scales, apart, N: tl.constexpr):
 
 @triton.jit
 def add_product(
-    total,
+    acc,
     x,
     x_scales,
     codes,
     scales,
-    apart,
+    scale_pair_stride,
     table,
     k,
     valid_rows,
@@ -228,45 +229,46 @@ def add_product(
     INT8: tl.constexpr,
     PACK: tl.constexpr,
 ):
-    """`total` [N, M] plus the product of one group of 64, transposed.
+    """`acc` [N, M] plus the product of one group of 64, transposed.
 
-    The weight is the first operand: that one alone may be in registers for every kind of matrix instruction, so that a
-    decoded weight is never stored. And its rows, the columns of a tile, are as many as the instruction of an H100
-    takes, 64; of activations, the second operand, it takes any multiple of 8.
+    The weight is the first operand, because in every kind of matrix instruction that one may be in registers: a decoded
+    weight is never stored to memory. Its rows, the columns of a tile, come in 64s, as `wgmma` takes them; activations,
+    the second operand, may have any multiple of 8 rows.
 
     Args:
-        x: pointers [M, 32] to the first half of the group; the second one follows.
-        x_scales: pointers [M] to the scales of int8 activations, of some row also where there is none.
-        codes: pointers [N, 32] to the group's bytes (nf4), to the first half of its codes (int8), or to that of its
-            weights where they are as published; or [32 N] to bytes in the order of lanes.
-        scales: pointers [N], or [N/2] (`_scales_of_rows`); weights as published have none.
-        apart: from the scale of a row to that of the row 8 below, which pointers [N/2] leave out and no word has.
-        table: nf4's (`table_of`).
+        x: pointers [M, 32] to the first half of the group; the second half follows it.
+        x_scales: pointers [M] to the scales of int8 activations; for rows that are not valid, to any row's.
+        codes: pointers [N, 32] to the group's bytes (nf4), to the first half of its codes (int8), or to the first half
+            of its weights if they are unquantized; or [32 N] to bytes in the order of lanes.
+        scales: pointers [N], or [N/2] (`_scales_of_rows`); not used with unquantized weights.
+        scale_pair_stride: from the scale of a row to that of the row 8 further, for pointers [N/2] that are not to
+            words.
+        table: nf4's (`load_table`).
         k: [32], 0 to 31; valid_rows: [M, 1].
-        PACK: neighbours that a lane of a matrix instruction's operand has in bytes; 0 takes no machine instructions.
+        PACK: adjacent bytes that a lane holds of a matrix instruction's operand; with 0 there is no inline assembly.
     """
     COMPUTE: tl.constexpr = x.dtype.element_ty
-    N: tl.constexpr = total.shape[0]
+    N: tl.constexpr = acc.shape[0]
     first = tl.trans(tl.load(x, mask=valid_rows, other=0))
     second = tl.trans(tl.load(x + 32, mask=valid_rows, other=0))
     if codes.dtype.element_ty.is_floating():
-        total = tl.dot(tl.load(codes), first, total, input_precision="ieee")
-        total = tl.dot(tl.load(codes + 32), second, total, input_precision="ieee")
+        acc = tl.dot(tl.load(codes), first, acc, input_precision="ieee")
+        acc = tl.dot(tl.load(codes + 32), second, acc, input_precision="ieee")
     elif INT8:
-        scale = _scales_of_rows(scales, apart, N).to(tl.float32)
+        scale = _scales_of_rows(scales, scale_pair_stride, N).to(tl.float32)
         if NF4:
             low, high = nf4_int8(tl.load(codes), table, PACK)
             scale = scale / 127.0
         else:
             low = tl.load(codes)
             high = tl.load(codes + 32)
-        whole = tl.dot(low, first, out_dtype=tl.int32)
-        whole = tl.dot(high, second, whole, out_dtype=tl.int32)
-        total += whole.to(tl.float32) * (scale[:, None] * tl.load(x_scales)[None, :])
+        acc_int32 = tl.dot(low, first, out_dtype=tl.int32)
+        acc_int32 = tl.dot(high, second, acc_int32, out_dtype=tl.int32)
+        acc += acc_int32.to(tl.float32) * (scale[:, None] * tl.load(x_scales)[None, :])
     else:
-        scale = _scales_of_rows(scales, apart, N)[:, None]
+        scale = _scales_of_rows(scales, scale_pair_stride, N)[:, None]
         if NF4:
-            if len(codes.shape) == 1:  # a lane's pairs of two rows follow each other
+            if len(codes.shape) == 1:  # in the order of lanes, where a lane has twice as many adjacent bytes
                 low, high = nf4_levels(_bytes_of_rows(tl.load(codes), N), table, 2 * PACK)
             else:
                 low, high = nf4_levels(tl.load(codes), table, PACK)
@@ -275,6 +277,6 @@ def add_product(
         else:
             low = int8_weights(tl.load(codes), scale, COMPUTE, PACK)
             high = int8_weights(tl.load(codes + 32), scale, COMPUTE, PACK)
-        total = tl.dot(low, first, total, input_precision="ieee")
-        total = tl.dot(high, second, total, input_precision="ieee")
-    return total
+        acc = tl.dot(low, first, acc, input_precision="ieee")
+        acc = tl.dot(high, second, acc, input_precision="ieee")
+    return acc

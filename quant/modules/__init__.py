@@ -2,6 +2,7 @@
 
     linear, experts, embedding     the modules
     tensor                         codes and scales as buffers
+    activation                     GELU
     swap                           puts them in the place of the model's own
     adapter_hook                   what an adapter adds inside of experts
 

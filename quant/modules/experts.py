@@ -2,7 +2,7 @@
 
 Knows which rows go where once they are routed; does not know how they were routed. One expert is decoded at a time: a
 whole layer in bf16 would take 1.5 GB. `sum_experts` serves the model's own experts as well.
-Shape letters: N rows, D width, E experts, K experts a row, I expert width.
+Shape letters: N rows, D width, E experts, K experts per row, I expert width.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..codecs.codec import Codec
+from .activation import gelu
 from .adapter_hook import AdapterHook
 from .tensor import QuantTensor
 
@@ -32,11 +33,13 @@ class QuantExperts(nn.Module):
         self.gate_up_proj = QuantTensor(gate_up_codec, (experts, 2 * inner, width))
         self.down_proj = QuantTensor(down_codec, (experts, width, inner))
 
-    def forward(self, x: Tensor, index: Tensor, weight: Tensor, hook: AdapterHook | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor, hook: AdapterHook | None = None
+    ) -> Tensor:
         """Sums the chosen experts' outputs.
 
         Args:
-            x: [N, D] rows; index: [N, K] expert ids; weight: [N, K] routing weights.
+            x: [N, D] rows; expert_ids, routing_weights: [N, K].
             hook: what is added to the products of each expert.
 
         Returns:
@@ -44,8 +47,8 @@ class QuantExperts(nn.Module):
         """
         return sum_experts(
             x,
-            index,
-            weight,
+            expert_ids,
+            routing_weights,
             lambda expert: self.gate_up_proj.decode(x.dtype, expert),
             lambda expert: self.down_proj.decode(x.dtype, expert),
             num_experts=self.gate_up_proj.shape[0],
@@ -55,8 +58,8 @@ class QuantExperts(nn.Module):
 
 def sum_experts(
     x: Tensor,
-    index: Tensor,
-    weight: Tensor,
+    expert_ids: Tensor,
+    routing_weights: Tensor,
     gate_up: Callable[[int], Tensor],
     down: Callable[[int], Tensor],
     *,
@@ -66,7 +69,7 @@ def sum_experts(
     """Sums the chosen experts' outputs `down(gelu(gate(x)) * up(x))`, one expert after the other.
 
     Args:
-        x: [N, D] rows; index: [N, K] expert ids; weight: [N, K] routing weights.
+        x: [N, D] rows; expert_ids, routing_weights: [N, K].
         gate_up: stacked gate and up rows [2I, D] of an expert, in the type of `x`.
         down: down projection [D, I] of an expert.
         num_experts: E.
@@ -76,7 +79,7 @@ def sum_experts(
         [N, D] in the type of `x`, accumulated in fp32.
     """
     out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
-    for expert, rows, slots in rows_by_expert(index, num_experts):
+    for expert, rows, slots in rows_by_expert(expert_ids, num_experts):
         taken = x[rows]
         both = F.linear(taken, gate_up(expert))
         if hook is not None and (term := hook.gate_up(expert, taken, rows)) is not None:
@@ -86,29 +89,24 @@ def sum_experts(
         y = F.linear(inner, down(expert))
         if hook is not None and (term := hook.down(expert, inner, rows)) is not None:
             y = y + term
-        out.index_add_(0, rows, (y * weight[rows, slots, None]).float())
+        out.index_add_(0, rows, (y * routing_weights[rows, slots, None]).float())
     return out.to(x.dtype)
 
 
-def gelu(x: Tensor) -> Tensor:
-    """The tanh form of GELU."""
-    return F.gelu(x, approximate="tanh")
-
-
-def rows_by_expert(index: Tensor, num_experts: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+def rows_by_expert(expert_ids: Tensor, num_experts: int) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Groups routed rows by expert.
 
     Yields:
-        (expert, rows, slots) of every expert that was chosen, in order; `index[rows, slots] == expert`. Rows ascend
-        within an expert, so the sum over experts has one fixed order.
+        (expert, rows, slots) of every expert that was chosen, in order; `expert_ids[rows, slots] == expert`. Rows
+        ascend within an expert, so the sum over experts has one fixed order.
     """
-    order, counts = pairs_by_expert(index, num_experts)
+    order, counts = pairs_by_expert(expert_ids, num_experts)
     for expert, chosen in enumerate(torch.split(order, counts)):
         if len(chosen):
-            yield expert, chosen // index.shape[1], chosen % index.shape[1]
+            yield expert, chosen // expert_ids.shape[1], chosen % expert_ids.shape[1]
 
 
-def pairs_by_expert(index: Tensor, num_experts: int) -> tuple[Tensor, list[int]]:
-    """Places [N · K] of the pairs of row and slot in `index`, expert by expert, and how many each expert has."""
-    flat = index.flatten()
+def pairs_by_expert(expert_ids: Tensor, num_experts: int) -> tuple[Tensor, list[int]]:
+    """Places [N · K] of the pairs of row and slot in `expert_ids`, expert by expert, and how many each expert has."""
+    flat = expert_ids.flatten()
     return flat.argsort(stable=True), torch.bincount(flat, minlength=num_experts).tolist()

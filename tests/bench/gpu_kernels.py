@@ -15,6 +15,7 @@ from torch.autograd import DeviceType  # type: ignore[attr-defined]  # it is pub
 
 from localdiff.bench.step.measure import WARM_UP_REPLAYED, Stopwatch
 from localdiff.bench.step.subject import random_subject
+from localdiff.errors import ResourceError
 from quant.released import LAYERS
 
 from .gpu_results import Results
@@ -38,7 +39,11 @@ def kernels(recipe: str, context: int, steps: int, results: Results) -> int:
     """Profiles some steps, and tells each kernel's share; 1 where the profiler sees none."""
     from torch.profiler import ProfilerActivity, profile
 
-    make = random_subject(recipe=recipe, layers=LAYERS, context=context, device="cuda:0", dtype="auto")
+    try:
+        make = random_subject(recipe=recipe, layers=LAYERS, context=context, device="cuda:0", dtype="auto")
+    except ResourceError as error:
+        print(f"left out: {error.message}")
+        return 0
     subject = make(lambda _: None)
     watch = Stopwatch(subject.network, subject.dtype, subject.device, context=context)
     with torch.inference_mode():

@@ -28,7 +28,7 @@ from pathlib import Path
 if __name__ == "__main__":  # ahead of any device code: what is interpreted cannot be compiled
     os.environ.pop("TRITON_INTERPRET", None)
 
-from tests.gpu.kernels_aot import build, feeding_of, names
+from tests.gpu.kernels_aot import build, mma_kind_of, names
 from tests.gpu.specializations import WAYS, Launch, launched
 
 GROUP = 64
@@ -123,7 +123,7 @@ def main(cards: list[int]) -> None:
     print("per MFLOP: instructions of all warps, KB read, clocks to issue, on ALUs, in MIO;", end=" ")
     print("of one warp: all, on tensor cores, decoding; KiB shared")
     for card in cards:
-        launches = [one for one in launched(WAYS[1:2], feeding_of(card), [128]) if mflop(one) is not None]
+        launches = [one for one in launched(WAYS[1:2], mma_kind_of(card), [128]) if mflop(one) is not None]
         for launch, name in sorted(zip(launches, names(launches), strict=True), key=lambda pair: pair[1]):
             made = build(launch, card)
             body = innermost(instructions(made.asm["cubin"]))

@@ -206,7 +206,7 @@ def imitated() -> Iterator[list[Graph]]:
         return nullcontext()
 
     card = Recorder()
-    names = "Stream", "current_stream", "stream", "device", "synchronize", "empty_cache"
+    names = "Stream", "current_stream", "stream", "device", "synchronize", "empty_cache", "current_blas_handle"
     with recorded_by(card), mock.patch.multiple(torch.cuda, **dict.fromkeys(names, nothing)):
         yield card.graphs
     card.assert_idle()

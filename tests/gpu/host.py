@@ -25,7 +25,7 @@ from tests.gpu.queue import Event, Queue, Stream
 
 TOTAL = 24_000_000_000
 CAPABILITY = divmod(EMULATED or 86, 10)
-_CACHES = (nf4._tables, launch_arguments.levels, support._tried, tiles.feeding, tiles.processors)
+_CACHES = (nf4._tables, launch_arguments.levels, support._tried, tiles.mma_kind, tiles.sm_count)
 """What is made once for each device, and would outlive the card."""
 
 
@@ -50,6 +50,7 @@ def card() -> Iterator[Queue]:
         "is_initialized": lambda: True,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
+        "current_blas_handle": lambda: 0,
         "device": lambda _: nullcontext(),
         "device_of": lambda _: nullcontext(),
         "synchronize": lambda _=None: queue.wait("synchronize"),

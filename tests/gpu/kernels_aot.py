@@ -29,7 +29,7 @@ if __name__ == "__main__":  # ahead of any device code: what is interpreted cann
 
 import localdiff.kernels
 import quant.cuda
-from quant.cuda.tiles import FEEDING, Feeding
+from quant.cuda.tiles import MMA_KIND_BY_MAJOR, MmaKind
 from tests.gpu.specializations import Launch, launched
 
 CARDS = {80: "A100", 86: "RTX 30", 89: "RTX 40", 90: "H100, H200", 100: "B200", 120: "RTX 50"}
@@ -73,9 +73,9 @@ def all_kernels() -> set[tuple[str, str]]:
     return found
 
 
-def feeding_of(card: int) -> Feeding:
-    """How a GPU of this compute capability feeds its tensor cores, which tiles depend on."""
-    return FEEDING.get(card // 10, "warp")
+def mma_kind_of(card: int) -> MmaKind:
+    """The matrix instruction of a GPU of this compute capability, which tiles depend on."""
+    return MMA_KIND_BY_MAJOR.get(card // 10, "mma.sync")
 
 
 def names(launches: Sequence[Launch]) -> list[str]:
@@ -164,9 +164,9 @@ def use_of(told: str, *, shared: int, seconds: float) -> Use:
 def main(cards: list[int]) -> int:
     """Prints a table of registers a kernel and card; a cell is empty where that card launches another tile."""
     began, failed = time.perf_counter(), 0
-    of_card = {card: feeding_of(card) for card in cards}
-    of_feeding = {feeding: launched(feeding=feeding) for feeding in dict.fromkeys(of_card.values())}
-    launches = list(dict.fromkeys(launch for several in of_feeding.values() for launch in several))
+    of_card = {card: mma_kind_of(card) for card in cards}
+    of_kind = {kind: launched(mma_kind=kind) for kind in dict.fromkeys(of_card.values())}
+    launches = list(dict.fromkeys(launch for several in of_kind.values() for launch in several))
     for module, kernel in sorted(all_kernels() - {(launch.module, launch.kernel) for launch in launches}):
         print(f"{module}.{kernel} is launched by nothing", file=sys.stderr)
         failed += 1
@@ -177,7 +177,7 @@ def main(cards: list[int]) -> int:
     pool = ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=multiprocessing.get_context("spawn"))
     with pool:
         tasks = [
-            [pool.submit(_told, launch, card) if launch in of_feeding[of_card[card]] else None for card in cards]
+            [pool.submit(_told, launch, card) if launch in of_kind[of_card[card]] else None for card in cards]
             for launch in launches
         ]
         for name, row in sorted(zip(named, tasks, strict=True), key=lambda pair: pair[0]):

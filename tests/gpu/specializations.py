@@ -39,7 +39,7 @@ from quant.cuda.linear import Weight
 from quant.cuda.rows import quantize_groups
 from quant.cuda.soft import SparseSoft
 from quant.cuda.switches import is_plain
-from quant.cuda.tiles import Feeding
+from quant.cuda.tiles import MmaKind
 from quant.modules import QuantTensor, swap_modules
 from quant.recipe import recipe_named
 
@@ -47,10 +47,10 @@ NOWHERE = torch.device("meta")
 """Stands for the card: the one device that fake tensors can be on, and be told apart from the host's, everywhere."""
 
 CONTEXT = 8192
-PROCESSORS: dict[Feeding, tuple[int, ...]] = {
-    "warp": (82, 108, 128, 170),
-    "warpgroup": (132,),
-    "tensor memory": (148,),
+SM_COUNTS: dict[MmaKind, tuple[int, ...]] = {
+    "mma.sync": (82, 108, 128, 170),
+    "wgmma": (132,),
+    "tcgen05": (148,),
 }
 """Of RTX 3090, A100, RTX 4090, RTX 5090, of H100, and of B200; attention is split among them."""
 PROMPTS = (12, 40, 77, 512, 1024, 2048)
@@ -245,29 +245,29 @@ def take_step(network: DiffusionGemma, commit_rows: int, *, sampled: bool = True
 
 def launched(
     ways: Sequence[tuple[str, dict[str, str]]] = WAYS,
-    feeding: Feeding = "warp",
-    processors: Sequence[int] | None = None,
+    mma_kind: MmaKind = "mma.sync",
+    sm_counts: Sequence[int] | None = None,
 ) -> list[Launch]:
     """All that the released model launches, each once.
 
     Args:
         ways: recipes, and what the switches say.
-        feeding: how the GPU feeds its tensor cores.
-        processors: numbers of SMs that GPUs have; by default those of all that feed them so.
+        mma_kind: the GPU's matrix instruction.
+        sm_counts: numbers of SMs; by default those of all GPUs with this instruction.
     """
     config = kinds_of_layers()
-    processors = processors or PROCESSORS[feeding]
-    with mock.patch.object(tiles, "feeding", lambda _: feeding), noted() as launches, without_numbers():
+    sm_counts = sm_counts or SM_COUNTS[mma_kind]
+    with mock.patch.object(tiles, "mma_kind", lambda _: mma_kind), noted() as launches, without_numbers():
         for recipe, switches in ways:
             network = on_card(config, recipe, switches)
-            _run(network, processors[0])
+            _run(network, sm_counts[0])
             if recipe != "bf16":
                 take_step(network, 0, sampled=False, sparse=True)
         _try_kernels()
         network = on_card(config, "bf16", {})
         for layer in network.layers:
             layer.experts = Unfused()
-        for number in processors:
+        for number in sm_counts:
             _run(network, number)
     return launches
 
@@ -281,8 +281,8 @@ def _try_kernels() -> None:
             Weight.of(weight, "a16").times(torch.eye(64, dtype=torch.bfloat16))
 
 
-def _run(network: DiffusionGemma, processors: int) -> None:
-    with mock.patch.object(tiles, "processors", lambda _: processors):
+def _run(network: DiffusionGemma, sms: int) -> None:
+    with mock.patch.object(tiles, "sm_count", lambda _: sms):
         cache = KVCache(network.config, CONTEXT, torch.bfloat16, NOWHERE)
         for rows in PROMPTS:
             read_prompt(network, cache, rows)

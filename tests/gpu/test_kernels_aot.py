@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
-from quant.cuda.tiles import Feeding
+from quant.cuda.tiles import MmaKind
 from tests.gpu.kernels import needs_triton
 
 if TYPE_CHECKING:
@@ -41,18 +41,18 @@ def test_the_released_model_waits_for_nothing_and_stays_on_its_card() -> None:
     """Its passes, over tensors that have no numbers; the slow test does this for all recipes, and compiles."""
     from tests.gpu.specializations import WAYS, launched
 
-    kernels = {launch.kernel for launch in launched(WAYS[1:2], processors=[128])}
+    kernels = {launch.kernel for launch in launched(WAYS[1:2], sm_counts=[128])}
     assert {"linear_kernel", "gate_up_kernel", "attention_kernel", "decide_kernel", "soft_kernel"} < kernels
 
 
-@pytest.mark.parametrize(("feeding", "processors", "expected"), [("warp", 128, 30), ("warpgroup", 132, 34)])
-def test_few_kernels_are_compiled_before_a_first_run(feeding: Feeding, processors: int, expected: int) -> None:
+@pytest.mark.parametrize(("mma_kind", "sms", "expected"), [("mma.sync", 128, 30), ("wgmma", 132, 34)])
+def test_few_kernels_are_compiled_before_a_first_run(mma_kind: MmaKind, sms: int, expected: int) -> None:
     """The numbers of `docs/gpu.md`: those of a step, of one with a commit, and of one with the end of a prompt."""
     from tests.gpu import specializations as on_cards
 
     with (
-        mock.patch("quant.cuda.tiles.processors", lambda _: processors),
-        mock.patch("quant.cuda.tiles.feeding", lambda _: feeding),
+        mock.patch("quant.cuda.tiles.sm_count", lambda _: sms),
+        mock.patch("quant.cuda.tiles.mma_kind", lambda _: mma_kind),
         on_cards.noted() as launches,
         on_cards.without_numbers(),
     ):
@@ -108,9 +108,9 @@ def test_names_tell_launches_apart() -> None:
     from tests.gpu.kernels_aot import names
     from tests.gpu.specializations import WAYS, launched
 
-    named = names(launched(WAYS[1:2], processors=[128]))
+    named = names(launched(WAYS[1:2], sm_counts=[128]))
     assert len(set(named)) == len(named)
-    assert "layer_ops: choose" in named
+    assert "layer_ops: route" in named
 
 
 def test_spills_are_seen() -> None:

@@ -92,6 +92,9 @@ class Stopwatch:
         dtype: that of the activations.
         context: tokens in the cache before the canvas.
         progress: called with what is going on.
+
+    Raises:
+        ParityError: a kernel of its steps computes other numbers than the plain path.
     """
 
     def __init__(
@@ -107,6 +110,7 @@ class Stopwatch:
         config = network.config
         self._device, self._wait = device, waiter(device)
         self.denoiser = Denoiser.for_device(network, device)
+        self.denoiser.parity()
         self._launched = self.denoiser.without_graphs()
         capacity = context + config.canvas_length
         self._cache = KVCache(config, capacity, dtype, device, canvas=self.denoiser.canvas_room)

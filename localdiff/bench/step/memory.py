@@ -26,8 +26,8 @@ class MemoryUse:
         peak: most that the process has had in memory at once since `forget_peak`, pages of mapped files included.
         anonymous: its anonymous memory now.
         mapped: pages of mapped files that are resident now.
-        device_peak: most that torch's allocator reserved on a CUDA device since `forget_peak`. Allocated tensors are a
-            part of that: replayed CUDA graphs compute in memory of their own, which the device must have too.
+        device_peak: most that torch's allocator reserved on a CUDA device since `forget_device_peak`. Allocated tensors
+            are a part of that: replayed CUDA graphs compute in memory of their own, which the device must have too.
     """
 
     peak: int | None
@@ -42,14 +42,19 @@ def forget_peak(device: torch.device, status: Path = STATUS, clear: Path = CLEAR
     Returns:
         Bytes of the process's peak that the system still remembers; 0 where it forgot.
     """
-    if device.type == "cuda":
-        torch.cuda.empty_cache()  # cached memory that nobody uses would count as this work's
-        torch.cuda.reset_peak_memory_stats(device)
+    forget_device_peak(device)
     try:
         clear.write_text(_CLEAR_PEAK)
     except OSError:  # not Linux, or not allowed
         return _peak(status) or 0
     return 0
+
+
+def forget_device_peak(device: torch.device) -> None:
+    """Resets the peak of a CUDA device alone."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()  # cached memory that nobody uses would count as this work's
+        torch.cuda.reset_peak_memory_stats(device)
 
 
 def memory_use(device: torch.device, status: Path = STATUS, *, remembered: int = 0) -> MemoryUse:

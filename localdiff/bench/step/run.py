@@ -10,11 +10,14 @@ from dataclasses import dataclass
 
 import torch
 
+from quant.cuda.parity import ParityError
+
+from ...errors import ResourceError
 from ...hardware import hardware_name
 from ...load import resolve_device
 from .ceilings import Ceilings, measure_ceilings
 from .measure import Stopwatch
-from .memory import forget_peak, memory_use
+from .memory import forget_device_peak, forget_peak, memory_use
 from .paths import paths_of
 from .report import Report, make_report
 from .subject import Make, Progress
@@ -43,15 +46,23 @@ def run(
         make: makes or loads the model.
         ceilings_of: measures what the device can do, before a model is on it.
         progress: called with what is going on.
+
+    Raises:
+        ResourceError: the model does not fit, or kernels compute other numbers than the plain path.
     """
     where = resolve_device(device)
     progress("measuring what this machine can do at best")
     ceilings = ceilings_of(where)
     remembered = forget_peak(where)
-    subject = make(progress)
-    stopwatch = Stopwatch(
-        subject.network, subject.dtype, subject.device, context=measurement.context, progress=progress
-    )
+    try:
+        subject = make(progress)
+        forget_device_peak(where)  # while weights are converted, there is more on it than in a step
+        stopwatch = Stopwatch(
+            subject.network, subject.dtype, subject.device, context=measurement.context, progress=progress
+        )
+    except ParityError as error:
+        hint = "`LOCALDIFF_CUDA_PLAIN=all` measures the plain path"
+        raise ResourceError(f"kernels compute wrong numbers here: {error}", hint) from error
     timings = stopwatch.measure(measurement.steps)
     on_card = subject.device.type == "cuda"
     return make_report(

@@ -25,7 +25,7 @@ from ...load.cpu import prepare_cpu
 from ...load.devices import dtype_named, free_bytes
 from ...load.gpu import prepare_gpu
 from ...load.matching import checkpoint_name
-from ...memory_account import SLACK, HeldTensor, MemoryAccount
+from ...memory_account import PREFILL_CHUNK, SLACK, HeldTensor, MemoryAccount
 from ...model.config import ModelConfig
 from ...model.diffusion_gemma import DiffusionGemma
 from ...sizes import shown_size
@@ -115,7 +115,9 @@ def random_subject(
                 network, progress=lambda done, of: progress(f"preparing weights for this processor, {done} of {of}")
             )
         elif where.type == "cuda":
-            prepare_gpu(network, where)
+            rows = (built.config.canvas_length, 2 * built.config.canvas_length, PREFILL_CHUNK)
+            for expectation in prepare_gpu(network, where, rows=rows, dtype=kind):
+                expectation.check(where)
         return Subject(
             name=f"random weights in the shapes of {MODEL}",
             recipe=chosen.name,

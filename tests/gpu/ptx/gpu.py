@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quant.cuda import tiles
-from quant.cuda.tiles import FEEDING, Feeding
+from quant.cuda.tiles import MMA_KIND_BY_MAJOR, MmaKind
 from tests.gpu.kernels_aot import build
 from tests.gpu.specializations import Launch, arguments
 
@@ -62,20 +62,20 @@ def emulated(card: int) -> Iterator[list[str]]:
 
     with (
         mock.patch.object(JITFunction, "run", run),
-        mock.patch.object(tiles, "feeding", _feeding(card)),
+        mock.patch.object(tiles, "mma_kind", _mma_kind(card)),
     ):
         yield launched
 
 
-def _feeding(card: int) -> Callable[[torch.device], Feeding]:
+def _mma_kind(card: int) -> Callable[[torch.device], MmaKind]:
     """How a device feeds its tensor cores, where the CPU is the emulated GPU."""
-    real = tiles.feeding
+    real = tiles.mma_kind
 
-    def feeding(device: torch.device) -> Feeding:
-        return real(device) if device.type == "cuda" else FEEDING.get(card // 10, "warp")
+    def mma_kind(device: torch.device) -> MmaKind:
+        return real(device) if device.type == "cuda" else MMA_KIND_BY_MAJOR.get(card // 10, "mma.sync")
 
-    feeding.cache_clear = real.cache_clear  # type: ignore[attr-defined]
-    return feeding
+    mma_kind.cache_clear = real.cache_clear  # type: ignore[attr-defined]
+    return mma_kind
 
 
 def launch_on(card: int, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

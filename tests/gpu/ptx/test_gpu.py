@@ -53,13 +53,13 @@ def test_a_kernel_that_writes_too_far_is_found() -> None:
 
 EVERY_INSTRUCTION = """
 import numpy as np
-from tests.gpu.kernels_aot import build, feeding_of
+from tests.gpu.kernels_aot import build, mma_kind_of
 from tests.gpu.kernels import EMULATED
 from tests.gpu.ptx.machine import Machine
 from tests.gpu.ptx.memory import GlobalMemory
 from tests.gpu.ptx.syntax import parse
 from tests.gpu.specializations import launched
-for launch in launched(feeding=feeding_of(EMULATED)):
+for launch in launched(mma_kind=mma_kind_of(EMULATED)):
     kernel = parse(build(launch, EMULATED).asm["ptx"])
     numbers = {name: np.zeros(1, "u8" if kind == "u64" else "u4") for name, kind in kernel.parameters}
     Machine(kernel, [(0, 0, 0)], (1, 1, 1), numbers, GlobalMemory([]), 1 << 16)

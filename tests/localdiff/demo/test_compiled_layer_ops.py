@@ -17,7 +17,7 @@ from localdiff.model.layer_ops import set_layer_ops
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
-def test_compiled_joints_compute_what_plain_ones_do() -> None:
+def test_compiled_layer_ops_compute_what_plain_ones_do() -> None:
     from localdiff.demo.compiled_layer_ops import CompiledLayerOps
 
     plain = initialise(ModelConfig.from_dict(config_json(64, 6)), seed=0)

@@ -14,7 +14,7 @@ from localdiff.model.attention import attend_cached as attend_plainly
 from localdiff.model.cache import LayerCache
 from localdiff.model.config import LayerConfig, RopeConfig
 from quant.cuda import tiles
-from quant.cuda.tiles import Feeding
+from quant.cuda.tiles import MmaKind
 from tests.gpu.kernels import DEVICE, EMULATED, HALVES, HAS_CARD, QUICK, needs_interpreter, needs_triton
 
 pytestmark = needs_triton
@@ -139,13 +139,13 @@ def test_the_released_heads(kind: dict[str, Any], splits: int) -> None:
 
 
 @needs_interpreter
-@pytest.mark.parametrize("feeding", [tiles.feeding(DEVICE)] if EMULATED else get_args(Feeding))
+@pytest.mark.parametrize("mma_kind", [tiles.mma_kind(DEVICE)] if EMULATED else get_args(MmaKind))
 @RELEASED
 def test_the_tiles_of_every_kind_of_gpu(
-    kind: dict[str, Any], feeding: Feeding, monkeypatch: pytest.MonkeyPatch
+    kind: dict[str, Any], mma_kind: MmaKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More rows than a tile has, in fp32, in which sums of any order are nearly the same."""
-    monkeypatch.setattr(tiles, "feeding", lambda _: feeding)
+    monkeypatch.setattr(tiles, "mma_kind", lambda _: mma_kind)
     found, expected = both(**kind, **ROWS, splits=2, dtype=QUICK)
     tolerance = 5e-5 if torch.float32 == QUICK else TOLERANCE[QUICK]
     torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
@@ -197,16 +197,16 @@ def test_heads_may_lie_in_any_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("programs", "processors", "splits"),
+    ("programs", "sms", "splits"),
     [(1, 1, 1), (40, 132, 2), (33, 132, 4), (16, 128, 8), (8, 132, 8), (132, 132, 1), (66, 132, 2), (200, 132, 1)],
 )
-def test_keys_are_split_while_there_are_processors_without_a_program(
-    programs: int, processors: int, splits: int, monkeypatch: pytest.MonkeyPatch
+def test_keys_are_split_while_there_are_sms_without_a_program(
+    programs: int, sms: int, splits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Into a power of 2, and into eight at most."""
     from localdiff.kernels import attention
 
-    monkeypatch.setattr(tiles, "processors", lambda _: processors)
+    monkeypatch.setattr(tiles, "sm_count", lambda _: sms)
     assert attention._splits(programs, DEVICE) == splits
 
 

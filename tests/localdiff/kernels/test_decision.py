@@ -93,7 +93,7 @@ def test_a_block_step_by_step(decide: Callable[..., None], rule: StopRule, kind:
         found = state["outcome"].cpu()
         assert 0 < accepted.sum() < LENGTH or step >= 3
         assert [bool(flag) for flag in found[:4]] == [verdict.stable, verdict.confident, verdict.stop, True]
-        torch.testing.assert_close(found[decision.MEAN].view(torch.float32), entropy.mean())
+        torch.testing.assert_close(found[decision.MEAN_ENTROPY].view(torch.float32), entropy.mean())
         rows = found[decision.HEADER :].view(decision.ROWS, LENGTH)
         assert torch.equal(rows[0], draft.int())
         assert torch.equal(rows[1].view(torch.float32), probability)
@@ -124,8 +124,8 @@ def test_canvases_of_any_length(decide: Callable[..., None], length: int) -> Non
     assert torch.equal(state["canvas"].cpu(), renoise(ids + 100, accepted, ids + 200))
     rows = state["outcome"][decision.HEADER :].view(decision.ROWS, length).cpu()
     assert torch.equal(rows[3].bool(), accepted)
-    torch.testing.assert_close(state["outcome"][decision.MEAN].view(torch.float32).cpu(), entropy.mean())
-    assert state["outcome"][decision.NUMBERS] == 1
+    torch.testing.assert_close(state["outcome"][decision.MEAN_ENTROPY].view(torch.float32).cpu(), entropy.mean())
+    assert state["outcome"][decision.FINITE] == 1
     assert all((whole[sizes[name] :] == -7).all() for name, whole in rooms.items()), "written beyond their ends"
 
 
@@ -146,5 +146,5 @@ def test_what_is_no_number_is_told(decide: Callable[..., None], value: float) ->
         streak=torch.zeros(1, dtype=torch.int32, device=DEVICE),
         outcome=outcome,
     )
-    assert outcome[decision.NUMBERS] == 0
+    assert outcome[decision.FINITE] == 0
     assert outcome[decision.STOP] == 0

@@ -59,7 +59,7 @@ def test_norms(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     assert_close([FUSED.norm(x, weight, 1e-6)], [PLAIN.norm(x, weight, 1e-6)])
 
 
-def test_heads(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
+def test_qkv_norm_rope(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     config = tiny.config()
     for layer, kind in zip(layers, (config.layers[0], config.layers[2]), strict=True):
         attention = layer.self_attn
@@ -73,14 +73,18 @@ def test_heads(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
         angles = rows(ROWS, size // 2, dtype=torch.float32, seed=4)
         angles = torch.cat((angles, angles), dim=-1)
         table = angles.cos().to(dtype), angles.sin().to(dtype)
-        assert_close(FUSED.heads(attention, q, k, values, table), PLAIN.heads(attention, q, k, values, table))
+        assert_close(
+            FUSED.qkv_norm_rope(attention, q, k, values, table), PLAIN.qkv_norm_rope(attention, q, k, values, table)
+        )
         positions = torch.arange(100, 100 + ROWS, device=DEVICE)
         if size == kind.head_dim:
             table = rotary_table(positions, kind, dtype)
-            assert_close(FUSED.heads(attention, q, k, values, table), PLAIN.heads(attention, q, k, values, table))
+            assert_close(
+                FUSED.qkv_norm_rope(attention, q, k, values, table), PLAIN.qkv_norm_rope(attention, q, k, values, table)
+            )
 
 
-def test_heads_may_be_parts_of_one_product(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
+def test_queries_keys_and_values_may_be_parts_of_one_product(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     """Then rows have gaps between them, which the plain way does not see either."""
     config = tiny.config()
     attention = layers[0].self_attn
@@ -89,12 +93,12 @@ def test_heads_may_be_parts_of_one_product(layers: tuple[Layer, Layer], dtype: t
     whole = rows(ROWS, sum(counts) * size, dtype=dtype)
     q, k, v = (part.view(ROWS, -1, size) for part in whole.split([count * size for count in counts], dim=-1))
     table = tuple(rows(ROWS, size, dtype=dtype, seed=seed) for seed in (4, 5))
-    found = FUSED.heads(attention, q, k, v, table)
-    assert_close(found, PLAIN.heads(attention, q, k, v, table))
+    found = FUSED.qkv_norm_rope(attention, q, k, v, table)
+    assert_close(found, PLAIN.qkv_norm_rope(attention, q, k, v, table))
     assert all(made.is_contiguous() for made in found)
     own = [part.contiguous() for part in (q, k, v)]
     for apart in (own, (own[0], k, v), (q, own[1], v), (q, k, own[2])):
-        again = FUSED.heads(attention, *apart, table)
+        again = FUSED.qkv_norm_rope(attention, *apart, table)
         assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, again, strict=True))
 
 
@@ -103,114 +107,120 @@ def test_numbers_may_have_gaps_between_them(layers: tuple[Layer, Layer]) -> None
     layer, dtype = layers[0], layers[0].input_layernorm.weight.dtype
     width, experts = len(layer.input_layernorm.weight), len(layer.router.per_expert_scale)
     together = [rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2, 3)]
-    routed, share = rows(ROWS, 2, width, dtype=dtype), rows(ROWS, 2, dtype=torch.float32)
+    expert_out, routing_weights = rows(ROWS, 2, width, dtype=dtype), rows(ROWS, 2, dtype=torch.float32)
     scores, is_canvas = rows(ROWS, experts, dtype=dtype), torch.arange(ROWS, device=DEVICE) >= 3
 
-    def made(x: Tensor, y: Tensor, z: Tensor, routed: Tensor, share: Tensor, scores: Tensor) -> list[Tensor]:
+    def made(
+        x: Tensor, y: Tensor, z: Tensor, expert_out: Tensor, routing_weights: Tensor, scores: Tensor
+    ) -> list[Tensor]:
         return [
             FUSED.norm(x, layer.input_layernorm.weight, 1e-6),
-            *FUSED.after_attention(layer, x, y),
-            FUSED.gated(x, y),
-            *FUSED.choose(layer.router, scores),
-            FUSED.close(layer, x, y, z, None, is_canvas),
-            FUSED.close(layer, x, y, routed, share, is_canvas),
+            *FUSED.add_attention_and_norm(layer, x, y),
+            FUSED.gelu_mul(x, y),
+            *FUSED.route(layer.router, scores),
+            FUSED.merge_branches(layer, x, y, z, None, is_canvas),
+            FUSED.merge_branches(layer, x, y, expert_out, routing_weights, is_canvas),
         ]
 
-    expected = made(*together, routed, share, scores)
-    parts = (torch.stack((part, part + 1), dim=-1)[..., 0] for part in (*together, routed, share, scores))
+    expected = made(*together, expert_out, routing_weights, scores)
+    parts = (torch.stack((part, part + 1), dim=-1)[..., 0] for part in (*together, expert_out, routing_weights, scores))
     for found, right in zip(made(*parts), expected, strict=True):
         assert torch.equal(found, right)
 
 
-def test_after_attention(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
+def test_add_attention_and_norm(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     layer = layers[0]
     width = len(layer.input_layernorm.weight)
     x, y = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2))
-    assert_close(FUSED.after_attention(layer, x, y), PLAIN.after_attention(layer, x, y))
+    assert_close(FUSED.add_attention_and_norm(layer, x, y), PLAIN.add_attention_and_norm(layer, x, y))
 
 
-def test_gated(dtype: torch.dtype) -> None:
+def test_gelu_mul(dtype: torch.dtype) -> None:
     gate, up = (rows(ROWS, 1100, dtype=dtype, seed=seed) for seed in (1, 2))
     gate[0, :5] = torch.tensor([0.0, 30.0, -30.0, 1e-3, -1e-3])
-    expected = PLAIN.gated(gate, up)
-    assert_close([FUSED.gated(gate, up)], [expected])
-    assert_close([FUSED.gated(gate[None], up[None])], [expected[None]])
+    expected = PLAIN.gelu_mul(gate, up)
+    assert_close([FUSED.gelu_mul(gate, up)], [expected])
+    assert_close([FUSED.gelu_mul(gate[None], up[None])], [expected[None]])
     halves = torch.cat((gate, up), dim=-1).split(1100, dim=-1)  # of one product
     for parts in (halves, (halves[0], up), (gate, halves[1])):
-        assert_close([FUSED.gated(*parts)], [expected])
+        assert_close([FUSED.gelu_mul(*parts)], [expected])
 
 
-def test_choose(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
+def test_route(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     router = layers[0].router
     experts = len(router.per_expert_scale)
     scores = rows(50, experts, dtype=dtype)
     scores += torch.arange(experts, device=DEVICE).to(dtype) / 64  # none are the same
-    index, weight = FUSED.choose(router, scores)
-    expected, share = PLAIN.choose(router, scores)
+    expert_ids, weights = FUSED.route(router, scores)
+    expected, routing_weights = PLAIN.route(router, scores)
     distinct = scores.sort(dim=-1).values.diff(dim=-1).min(dim=-1).values > 0
     assert distinct.sum() > 25
-    assert torch.equal(index[distinct], expected[distinct])
-    torch.testing.assert_close(weight[distinct], share[distinct].float(), atol=1e-6, rtol=1e-5)
+    assert torch.equal(expert_ids[distinct], expected[distinct])
+    torch.testing.assert_close(weights[distinct], routing_weights[distinct].float(), atol=1e-6, rtol=1e-5)
 
 
 def test_of_experts_with_the_same_score_the_first_is_chosen(layers: tuple[Layer, Layer]) -> None:
     router = layers[0].router
     scores = torch.zeros(2, len(router.per_expert_scale), device=DEVICE)
     scores[1, 3] = torch.nan
-    index, weight = FUSED.choose(router, scores)
-    assert index[0].tolist() == [0, 1]
-    torch.testing.assert_close(weight[0], router.per_expert_scale[:2].float() / 2)
-    assert index.min() >= 0 and index.max() < scores.shape[1], "of scores that are no numbers too"
+    expert_ids, weights = FUSED.route(router, scores)
+    assert expert_ids[0].tolist() == [0, 1]
+    torch.testing.assert_close(weights[0], router.per_expert_scale[:2].float() / 2)
+    assert expert_ids.min() >= 0 and expert_ids.max() < scores.shape[1], "of scores that are no numbers too"
 
 
-def test_close(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
+def test_merge_branches(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     layer = layers[0]
     width = len(layer.input_layernorm.weight)
-    x, dense, routed = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2, 3))
+    x, dense, expert_out = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2, 3))
     is_canvas = torch.arange(ROWS, device=DEVICE) >= 3
-    found = FUSED.close(layer, x, dense, routed, None, is_canvas)
-    assert_close([found], [PLAIN.close(layer, x, dense, routed, None, is_canvas)])
-    assert (found - PLAIN.close(layer, x, dense, routed, None, ~is_canvas)).abs().max() > 0.1, "the scalars differ"
+    found = FUSED.merge_branches(layer, x, dense, expert_out, None, is_canvas)
+    assert_close([found], [PLAIN.merge_branches(layer, x, dense, expert_out, None, is_canvas)])
+    assert (found - PLAIN.merge_branches(layer, x, dense, expert_out, None, ~is_canvas)).abs().max() > 0.1, (
+        "the scalars differ"
+    )
 
 
 @pytest.mark.parametrize("slots", [1, 3])
-def test_close_sums_what_a_row_chose(layers: tuple[Layer, Layer], dtype: torch.dtype, slots: int) -> None:
+def test_merge_branches_sums_the_experts_of_a_row(layers: tuple[Layer, Layer], dtype: torch.dtype, slots: int) -> None:
     layer = layers[0]
     width = len(layer.input_layernorm.weight)
     x, dense = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2))
-    routed = rows(ROWS, slots, width, dtype=dtype, seed=3)
-    share = rows(ROWS, slots, dtype=torch.float32, seed=4).abs()
+    expert_out = rows(ROWS, slots, width, dtype=dtype, seed=3)
+    routing_weights = rows(ROWS, slots, dtype=torch.float32, seed=4).abs()
     is_canvas = torch.arange(ROWS, device=DEVICE) >= 3
-    found = FUSED.close(layer, x, dense, routed, share, is_canvas)
-    assert_close([found], [PLAIN.close(layer, x, dense, routed, share, is_canvas)])
-    summed = (routed.float() * share[..., None]).sum(dim=1).to(dtype)
-    assert_close([found], [PLAIN.close(layer, x, dense, summed, None, is_canvas)])
+    found = FUSED.merge_branches(layer, x, dense, expert_out, routing_weights, is_canvas)
+    assert_close([found], [PLAIN.merge_branches(layer, x, dense, expert_out, routing_weights, is_canvas)])
+    summed = (expert_out.float() * routing_weights[..., None]).sum(dim=1).to(dtype)
+    assert_close([found], [PLAIN.merge_branches(layer, x, dense, summed, None, is_canvas)])
 
 
-def test_grouped_experts_leave_their_sum_to_close() -> None:
+def test_grouped_experts_leave_their_sum_to_merge_branches() -> None:
     """Experts of any other kind are summed as ever, and so are those of a batch."""
     layer = small_subject("4bit").network.to(DEVICE).layers[0]
     x, is_canvas = rows(9, 64, dtype=torch.float32), torch.ones(9, dtype=torch.bool, device=DEVICE)
-    index, share = layer.router(x)
-    assert FUSED.experts(layer, x, index, share)[1] is None
-    expected, none = PLAIN.experts(layer, x, index, share)
+    expert_ids, routing_weights = layer.router(x)
+    assert FUSED.experts(layer, x, expert_ids, routing_weights)[1] is None
+    expected, none = PLAIN.experts(layer, x, expert_ids, routing_weights)
     assert none is None
     layer.experts = CudaExperts(layer.get_submodule("experts"))
-    assert PLAIN.experts(layer, x, index, share)[1] is None
-    assert FUSED.experts(layer, x[None], index, share)[0].shape == x[None].shape
-    outputs, weights = FUSED.experts(layer, x, index, share)
-    assert outputs.shape == (9, 2, 64) and weights is share
-    found = FUSED.close(layer, x, x, outputs, weights, is_canvas)
-    torch.testing.assert_close(found, PLAIN.close(layer, x, x, expected, None, is_canvas), atol=1e-4, rtol=1e-4)
+    assert PLAIN.experts(layer, x, expert_ids, routing_weights)[1] is None
+    assert FUSED.experts(layer, x[None], expert_ids, routing_weights)[0].shape == x[None].shape
+    outputs, weights = FUSED.experts(layer, x, expert_ids, routing_weights)
+    assert outputs.shape == (9, 2, 64) and weights is routing_weights
+    found = FUSED.merge_branches(layer, x, x, outputs, weights, is_canvas)
+    torch.testing.assert_close(
+        found, PLAIN.merge_branches(layer, x, x, expected, None, is_canvas), atol=1e-4, rtol=1e-4
+    )
 
 
 def test_no_rows_are_no_launch(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     layer = layers[0]
     none = rows(0, len(layer.input_layernorm.weight), dtype=dtype)
     is_canvas = torch.zeros(0, dtype=torch.bool, device=DEVICE)
-    assert FUSED.close(layer, none, none, none, None, is_canvas).shape == none.shape
-    assert all(made.shape == none.shape for made in FUSED.after_attention(layer, none, none))
-    assert FUSED.choose(layer.router, none[:, : len(layer.router.per_expert_scale)])[0].shape == (0, 2)
+    assert FUSED.merge_branches(layer, none, none, none, None, is_canvas).shape == none.shape
+    assert all(made.shape == none.shape for made in FUSED.add_attention_and_norm(layer, none, none))
+    assert FUSED.route(layer.router, none[:, : len(layer.router.per_expert_scale)])[0].shape == (0, 2)
 
 
 @pytest.mark.parametrize("batch", [(), (2,)], ids=["a sequence", "a batch"])

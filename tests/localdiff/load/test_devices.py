@@ -49,21 +49,34 @@ def test_free_memory_of_a_gpu_is_what_this_process_may_still_take(
 
 
 @pytest.mark.parametrize(
-    ("weights", "cuda", "has_tool", "warns"),
+    ("weights", "cuda", "has_tool", "visible", "told"),
     [
-        (SMALL, None, True, True),
-        (SMALL - 1, None, True, False),
-        (SMALL, "13.0", True, False),
-        (SMALL, None, False, False),
+        (SMALL, None, True, None, "is built without CUDA"),
+        (SMALL - 1, None, True, None, None),
+        (SMALL, None, False, None, None),
+        (SMALL, "13.0", True, None, "its driver is new enough for CUDA 13.0"),
+        (SMALL, "13.0", True, "0", "its driver is new enough for CUDA 13.0"),
+        (SMALL, "13.0", True, "", None),
+        (SMALL, "13.0", True, "-1", None),
+        (SMALL, "13.0", False, None, None),
     ],
 )
 def test_a_gpu_that_this_torch_cannot_use(
-    monkeypatch: pytest.MonkeyPatch, weights: int, cuda: str | None, has_tool: bool, warns: bool
+    monkeypatch: pytest.MonkeyPatch,
+    weights: int,
+    cuda: str | None,
+    has_tool: bool,
+    visible: str | None,
+    told: str | None,
 ) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", cuda)
     monkeypatch.setattr(devices.shutil, "which", lambda _: "/usr/bin/nvidia-smi" if has_tool else None)
-    assert ("is built without CUDA" in (devices.unused_gpu(weights) or "")) == warns
+    warning = devices.unused_gpu(weights)
+    assert warning is None if told is None else told in str(warning)
 
 
 def test_open_model_says_so(

@@ -79,4 +79,4 @@ def test_a_card_takes_what_the_account_says(quantized: Path, account: MemoryAcco
     assert len(list(denoise_block(network, cache, canvas, SeededNoise(0), block))) == 3
     peak = torch.cuda.max_memory_allocated(card) - before
     assert peak < account.total - account.slack
-    assert peak > 0.9 * (account.total - account.slack)
+    assert peak > 0.8 * (account.total - account.slack)

@@ -31,8 +31,8 @@ def test_the_router_normalises_the_raw_residual_and_its_choice() -> None:
     layer = tiny.model().layers[0]
     router = layer.router
     x = torch.randn(6, 32, generator=torch.Generator().manual_seed(0)) * 7
-    *_, scored = layer.layer_ops.after_attention(layer, x, torch.zeros_like(x))
-    index, weight = router(scored)
+    *_, router_in = layer.layer_ops.add_attention_and_norm(layer, x, torch.zeros_like(x))
+    index, weight = router(router_in)
     normed = x / (x.pow(2).mean(dim=-1, keepdim=True) + 1e-6).sqrt()
     probs = softmax((normed * router.scale / math.sqrt(32)) @ router.proj.weight.T, dim=-1)
     best, expected = probs.topk(2)

@@ -21,10 +21,10 @@ from localdiff.engine import Engine
 from localdiff.events import DenoiseStep, RunFinished
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.model.formulas import gelu
 from localdiff.static.program import Program
 from localdiff.static.recording import Recorded, Recorder
 from quant.cuda import soft
+from quant.modules.activation import gelu
 from tests.gpu.kernels import needs_interpreter
 from tests.localdiff.bench.step.small import small_subject
 from tests.models.endless import PROMPT, assert_same, engine, options

@@ -65,8 +65,8 @@ def test_two_steps_or_a_step_and_a_chunk_of_the_prompt_are_within_the_account(re
 
     config = released_config(FEWEST_LAYERS)
     held = [HeldTensor(name=name, shape=shape, nbytes=0) for name, shape in released_shapes(FEWEST_LAYERS).items()]
-    processors = mock.patch.object(tiles, "processors", lambda _: 132)
-    with noted(), torch.inference_mode(), processors, Allocations() as watched:
+    sms = mock.patch.object(tiles, "sm_count", lambda _: 132)
+    with noted(), torch.inference_mode(), sms, Allocations() as watched:
         network = on_card(config, recipe, {})
         for context in CONTEXTS:
             before = watched.live

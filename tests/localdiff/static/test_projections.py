@@ -129,7 +129,7 @@ def test_an_adapter_keeps_the_products_of_its_module_apart(adapted_first: bool) 
     fuse_projections(network)
     assert mlp.fused() is None and network.layers[1].mlp.fused() is not None
     assert torch.equal(mlp(x), expected)
-    assert not torch.allclose(expected, mlp.down_proj(mlp.layer_ops.gated(mlp.gate_proj(x), mlp.up_proj.base(x))))
+    assert not torch.allclose(expected, mlp.down_proj(mlp.layer_ops.gelu_mul(mlp.gate_proj(x), mlp.up_proj.base(x))))
 
 
 def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ from unittest import mock
 import pytest
 
 from quant.cuda import tiles
-from quant.cuda.tiles import Feeding
+from quant.cuda.tiles import MmaKind
 from tests.gpu.kernels import needs_triton
-from tests.gpu.specializations import PROCESSORS, kinds_of_layers, noted, on_card, take_step, without_numbers
+from tests.gpu.specializations import SM_COUNTS, kinds_of_layers, noted, on_card, take_step, without_numbers
 from tests.models import tiny
 from tests.models.endless import PROMPT, assert_same, engine, options
 
@@ -26,15 +26,15 @@ def test_a_run_behind_it_is_the_same(tmp_path: Path) -> None:
 
 
 @needs_triton
-@pytest.mark.parametrize("feeding", get_args(Feeding))
+@pytest.mark.parametrize("mma_kind", get_args(MmaKind))
 @pytest.mark.parametrize("recipe", ["4bit", "4bit-small"])
-def test_nothing_is_left_to_compile_for_a_run_whose_first_step_reads_the_prompt(recipe: str, feeding: Feeding) -> None:
+def test_nothing_is_left_to_compile_for_a_run_whose_first_step_reads_the_prompt(recipe: str, mma_kind: MmaKind) -> None:
     """The released model, whose first steps read up to 768 ids of a prompt."""
     network_of = kinds_of_layers()
     canvas = network_of.canvas_length
     with (
-        mock.patch.object(tiles, "feeding", lambda _: feeding),
-        mock.patch.object(tiles, "processors", lambda _: PROCESSORS[feeding][0]),
+        mock.patch.object(tiles, "mma_kind", lambda _: mma_kind),
+        mock.patch.object(tiles, "sm_count", lambda _: SM_COUNTS[mma_kind][0]),
         without_numbers(),
     ):
         network = on_card(network_of, recipe, {})

@@ -83,7 +83,7 @@ def test_weights_in_the_order_of_kernels_are_those_of_the_codec(
 ) -> None:
     """Of a whole weight, and of one that is part of another."""
     plain = stored(rows, 3)
-    monkeypatch.setattr(tiles, "feeding", lambda _: "warpgroup" if by_lanes else "warp")
+    monkeypatch.setattr(tiles, "mma_kind", lambda _: "wgmma" if by_lanes else "mma.sync")
     part = tiled(Nf4(), Encoded(codes=plain.codes[None], scales=plain.scales[None]), "a16")
     assert part.by_lanes == by_lanes
     codes, scales = part.codes[0], part.scales[0]

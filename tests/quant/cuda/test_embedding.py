@@ -56,7 +56,7 @@ def test_the_head_reads_the_embedding_as_it_is_stored() -> None:
 
 
 def test_for_many_rows_the_matrix_is_never_decoded_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quant.cuda.linear.MOST_ROWS", 4)
+    monkeypatch.setattr("quant.cuda.linear.MAX_ROWS", 4)
     monkeypatch.setattr(QuantEmbedding, "chunk", 64)
     plain = plain_embedding(192)
     fast, decode, decoded = CudaEmbedding(plain), QuantTensor.decode, list[torch.Size]()

@@ -154,7 +154,7 @@ def test_more_pairs_than_are_routed_at_once(most: int, monkeypatch: pytest.Monke
     x, index, weight = routed(11, torch.float32)
     fast = CudaExperts(plain_experts())
     expected = fast(x, index, weight)
-    monkeypatch.setattr("quant.cuda.experts.MOST_PAIRS", most)
+    monkeypatch.setattr("quant.cuda.experts.MAX_PAIRS", most)
     torch.testing.assert_close(fast(x, index, weight), expected, atol=1e-6, rtol=1e-5)
 
 
@@ -169,13 +169,13 @@ def test_rows_and_what_they_chose_may_have_gaps_between_them() -> None:
 
 def blocks_of(chosen: list[int], *, experts: int, most: int, blocks: int) -> list[tuple[int, list[int]]]:
     """The blocks that pairs with these experts are cut into: the expert of each, and its pairs."""
-    from quant.cuda.expert_kernels import route_kernel
+    from quant.cuda.expert_kernels import sort_pairs_kernel
     from quant.cuda.launch_arguments import power_of_two
 
     index = torch.tensor(chosen, device=DEVICE)
     sizes = [len(chosen), blocks, blocks, blocks]
     rooms = [torch.full((size + 64,), -7, dtype=torch.int32, device=DEVICE) for size in sizes]
-    route_kernel[(experts,)](
+    sort_pairs_kernel[(experts,)](
         index,
         *rooms,
         len(chosen),
@@ -256,9 +256,9 @@ def test_the_tiled_layout_holds_the_same_codes_and_scales(name: str) -> None:
 def test_a_lane_of_wgmma_has_its_bytes_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of its registers (PTX ISA, operand A of `wgmma`), two products of 16 inputs after each other."""
     encoded = CODECS["nf4"].encode(torch.randn(1, 32, 128, generator=torch.Generator().manual_seed(0)))
-    monkeypatch.setattr(tiles, "feeding", lambda _: "warp")
+    monkeypatch.setattr(tiles, "mma_kind", lambda _: "mma.sync")
     plain = tiled(CODECS["nf4"], encoded, "a16")
-    monkeypatch.setattr(tiles, "feeding", lambda _: "warpgroup")
+    monkeypatch.setattr(tiles, "mma_kind", lambda _: "wgmma")
     by_lanes = tiled(CODECS["nf4"], encoded, "a16")
     assert (plain.by_lanes, by_lanes.by_lanes, tiled(CODECS["nf4"], encoded, "a8").by_lanes) == (False, True, False)
     for group, block, lane in product(range(2), range(2), range(32)):
@@ -273,7 +273,7 @@ def test_a_lane_of_wgmma_has_its_bytes_together(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("rows", [3, 40])
 def test_bytes_in_the_order_of_lanes_give_the_same_products(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    monkeypatch.setattr(tiles, "feeding", lambda _: "warpgroup")
+    monkeypatch.setattr(tiles, "mma_kind", lambda _: "wgmma")
     x, index, weight = routed(rows, torch.float32)
     plain = plain_experts()
     expected = plain(x, index, weight)

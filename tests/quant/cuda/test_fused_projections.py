@@ -102,8 +102,8 @@ def test_a_gate_in_the_same_launch(kind: str, dtype: torch.dtype, count: int) ->
 
 
 def test_more_rows_than_one_program_takes_and_axes_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(tiles.LINEAR, tiles.feeding(DEVICE), (tiles.Tile(16, 64, 4),))
-    monkeypatch.setitem(tiles.GATED[tiles.feeding(DEVICE)], "a16", (tiles.Tile(16, 64, 4),))
+    monkeypatch.setitem(tiles.LINEAR, tiles.mma_kind(DEVICE), (tiles.Tile(16, 64, 4),))
+    monkeypatch.setitem(tiles.GATED[tiles.mma_kind(DEVICE)], "a16", (tiles.Tile(16, 64, 4),))
     modules, x = parts("nf4 a16", (64, 64)), rows_of(40).view(2, 20, IN)
     gate, up = (module(x) for module in modules)
     made = stacked(modules)

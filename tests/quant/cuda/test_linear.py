@@ -9,7 +9,7 @@ from localdiff.memory_account import CANVAS
 from quant.codecs.codec import GROUP
 from quant.cuda import linear as module
 from quant.cuda import tiles
-from quant.cuda.linear import MOST_ROWS, CudaLinear
+from quant.cuda.linear import MAX_ROWS, CudaLinear
 from quant.cuda.rows import quantize_groups
 from tests.gpu.kernels import DEVICE, HALVES, needs_triton
 from tests.models.quantized import IN, plain_linear
@@ -67,14 +67,14 @@ def test_rows_may_have_gaps_between_them(activations: tiles.Activations) -> None
 
 
 def test_more_rows_than_one_program_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(tiles.LINEAR, tiles.feeding(DEVICE), (tiles.Tile(16, 64, 4),))
+    monkeypatch.setitem(tiles.LINEAR, tiles.mma_kind(DEVICE), (tiles.Tile(16, 64, 4),))
     plain, x = plain_linear("int8"), rows(40)
     torch.testing.assert_close(CudaLinear(plain, "a16")(x), plain(x), atol=3e-6, rtol=2e-5)
 
 
 @pytest.mark.parametrize("codec", ["nf4", "int8"])
 def test_many_rows_are_multiplied_by_the_weight_decoded_whole(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_ROWS", 8)
+    monkeypatch.setattr(module, "MAX_ROWS", 8)
     plain, few, many = plain_linear(codec, 128), rows(8), rows(9)
     expected = [plain(x) for x in (few, many)]
     fast = CudaLinear(plain, "a16")
@@ -86,9 +86,9 @@ def test_many_rows_are_multiplied_by_the_weight_decoded_whole(codec: str, monkey
 def test_in_int8_many_rows_are_multiplied_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
     fast, x = CudaLinear(plain_linear("int8"), "a8"), rows(9)
     expected = fast(x)
-    monkeypatch.setattr(module, "MOST_ROWS", 8)
+    monkeypatch.setattr(module, "MAX_ROWS", 8)
     assert torch.equal(fast(x), expected)
 
 
 def test_a_step_with_a_commit_has_few_rows() -> None:
-    assert 2 * CANVAS <= MOST_ROWS
+    assert 2 * CANVAS <= MAX_ROWS

@@ -39,7 +39,7 @@ def test_what_kernels_need_is_looked_at_before_one_is_tried(
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Some card")
     monkeypatch.setattr(torch.version, "hip", hip)
     monkeypatch.setattr(support.importlib.util, "find_spec", lambda _: object() if triton else None)
-    monkeypatch.setattr(support, "_trial", lambda _: None)
+    monkeypatch.setattr(support, "_trial", lambda *_, **__: None)
     unsupported = support._tried.__wrapped__(CARD)
     assert (None if unsupported is None else unsupported.reason) == reason
 
@@ -65,7 +65,8 @@ def test_a_triton_that_compiles_races_for_hopper_is_not_used_there(
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Some card")
     monkeypatch.setattr(triton, "__version__", version)
-    monkeypatch.setattr(support, "_trial", lambda _: None)
+    monkeypatch.setattr(support, "_rounds_rows", lambda _: True)
+    monkeypatch.setattr(support, "_decodes", lambda *_: True)
     unsupported = support._tried.__wrapped__(CARD)
     assert (unsupported is None) == is_used
     if unsupported is not None:

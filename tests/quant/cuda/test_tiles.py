@@ -9,7 +9,7 @@ import torch
 
 from quant.cuda import tiles
 from quant.cuda.linear import CudaLinear
-from quant.cuda.tiles import EXPERTS, GATED, LINEAR, Feeding, Tile, feeding, tile_of
+from quant.cuda.tiles import EXPERTS, GATED, LINEAR, MmaKind, Tile, mma_kind, tile_of
 from tests.gpu.kernels import DEVICE, EMULATED, QUICK, needs_interpreter
 from tests.models.quantized import IN, plain_linear
 
@@ -25,34 +25,34 @@ from tests.models.quantized import IN, plain_linear
     ],
 )
 def test_tiles_follow_rows_and_columns(rows: int, columns: int, tile: Tile) -> None:
-    assert tile_of(rows, columns, LINEAR["warp"]) == tile
+    assert tile_of(rows, columns, LINEAR["mma.sync"]) == tile
 
 
 HEAD, QKV, OUT = 262144, 8192, 2816
 
 
 @pytest.mark.parametrize(
-    ("name", "processors", "rows", "columns", "largest"),
+    ("name", "sms", "rows", "columns", "largest"),
     [
-        ("warpgroup", 132, 256, HEAD, True),
-        ("warpgroup", 132, 256, QKV, True),
-        ("warpgroup", 132, 512, QKV, True),
-        ("warpgroup", 132, 256, OUT, False),
-        ("warpgroup", 132, 65, QKV, False),  # 64 programs, on 132 multiprocessors
-        ("warpgroup", 132, 65, HEAD, True),
-        ("warpgroup", 132, 64, HEAD, False),  # half of each tile would be empty
-        ("warpgroup", None, 256, HEAD, False),
-        ("warp", 128, 256, HEAD, True),
-        ("warp", 128, 256, QKV, False),
-        ("warp", 82, 512, QKV, True),
-        ("warp", 128, 64, HEAD, False),
+        ("wgmma", 132, 256, HEAD, True),
+        ("wgmma", 132, 256, QKV, True),
+        ("wgmma", 132, 512, QKV, True),
+        ("wgmma", 132, 256, OUT, False),
+        ("wgmma", 132, 65, QKV, False),  # 64 programs, on 132 SMs
+        ("wgmma", 132, 65, HEAD, True),
+        ("wgmma", 132, 64, HEAD, False),  # half of each tile would be empty
+        ("wgmma", None, 256, HEAD, False),
+        ("mma.sync", 128, 256, HEAD, True),
+        ("mma.sync", 128, 256, QKV, False),
+        ("mma.sync", 82, 512, QKV, True),
+        ("mma.sync", 128, 64, HEAD, False),
     ],
 )
-def test_the_largest_tile_is_for_weights_that_give_every_multiprocessor_a_program(
-    name: Feeding, processors: int | None, rows: int, columns: int, largest: bool
+def test_the_largest_tile_is_for_weights_that_give_every_sm_a_program(
+    name: MmaKind, sms: int | None, rows: int, columns: int, largest: bool
 ) -> None:
-    tile = tile_of(rows, columns, LINEAR[name], processors)
-    assert (tile == Tile(128, 128, 8, programs=LINEAR[name][-1].programs)) == largest
+    tile = tile_of(rows, columns, LINEAR[name], sms)
+    assert (tile == Tile(128, 128, 8, programs_per_sm=LINEAR[name][-1].programs_per_sm)) == largest
     if not largest:
         assert tile == tile_of(rows, columns, LINEAR[name][:-1])
 
@@ -61,26 +61,26 @@ def test_the_largest_tile_is_for_weights_that_give_every_multiprocessor_a_progra
 @pytest.mark.parametrize(
     ("capability", "expected"),
     [
-        ((8, 0), "warp"),
-        ((8, 6), "warp"),
-        ((8, 9), "warp"),
-        ((9, 0), "warpgroup"),
-        ((10, 0), "tensor memory"),
-        ((12, 0), "warp"),
+        ((8, 0), "mma.sync"),
+        ((8, 6), "mma.sync"),
+        ((8, 9), "mma.sync"),
+        ((9, 0), "wgmma"),
+        ((10, 0), "tcgen05"),
+        ((12, 0), "mma.sync"),
     ],
 )
-def test_capabilities(capability: tuple[int, int], expected: Feeding, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capabilities(capability: tuple[int, int], expected: MmaKind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    feeding.cache_clear()
-    assert feeding(torch.device("cuda:0")) == expected
-    feeding.cache_clear()
-    assert feeding(torch.device("cpu")) == "warp"
+    mma_kind.cache_clear()
+    assert mma_kind(torch.device("cuda:0")) == expected
+    mma_kind.cache_clear()
+    assert mma_kind(torch.device("cpu")) == "mma.sync"
 
 
 def test_every_width_that_can_be_multiplied_has_a_tile() -> None:
-    for name in get_args(Feeding):
+    for name in get_args(MmaKind):
         for several in (LINEAR[name], *GATED[name].values()):
-            modest = [tile.rows for tile in several if not tile.programs]
+            modest = [tile.rows for tile in several if not tile.programs_per_sm]
             assert modest == sorted(set(modest)) and max(modest) <= several[-1].rows
             assert all(tile_of(rows, 64, several, 1).columns == 64 for rows in (1, 256, 512))
         assert all(few <= many for few, many in EXPERTS[name].values())
@@ -88,17 +88,17 @@ def test_every_width_that_can_be_multiplied_has_a_tile() -> None:
 
 @needs_interpreter
 @pytest.mark.parametrize("codec", ["nf4", "int8"])
-@pytest.mark.parametrize("name", [tiles.feeding(DEVICE)] if EMULATED else get_args(Feeding))
-def test_results_do_not_depend_on_the_tile(codec: str, name: Feeding, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", [tiles.mma_kind(DEVICE)] if EMULATED else get_args(MmaKind))
+def test_results_do_not_depend_on_the_tile(codec: str, name: MmaKind, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = plain_linear(codec, 128)
     x = torch.randn(130, IN, generator=torch.Generator().manual_seed(3)).to(QUICK)
     expected = plain(x)
     tolerance = {"atol": 3e-6, "rtol": 2e-5} if torch.float32 == QUICK else {"atol": 2.4e-2, "rtol": 2.4e-2}
-    monkeypatch.setattr(tiles, "feeding", lambda _: name)
+    monkeypatch.setattr(tiles, "mma_kind", lambda _: name)
     fast = CudaLinear(plain, "a16")
     for count in (3, 30, 70, 130):
         torch.testing.assert_close(fast(x[:count]), expected[:count], **tolerance)
     taken = [tile_of(130, 128, LINEAR[name], 1)]
     monkeypatch.setattr(tiles, "tile_of", lambda *_: taken[0])
     torch.testing.assert_close(fast(x), expected, **tolerance)
-    assert taken[0].programs
+    assert taken[0].programs_per_sm
