@@ -112,7 +112,7 @@ def is_default(name: str, env: Mapping[str, str] = os.environ) -> bool:
 def stored_models(env: Mapping[str, str] = os.environ) -> list[StoredModel]:
     """Every model in the folder, unfinished ones too, by name."""
     record = _Record(env)
-    return [_look_at(directory, record) for directory in _directories(env)]
+    return [_inspect(directory, record) for directory in _directories(env)]
 
 
 def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
@@ -149,18 +149,18 @@ def remove(model: StoredModel) -> None:
     Raises:
         ResourceError: the disk fails.
     """
-    grave = model.directory.with_name(model.directory.name.removesuffix(DISCARDED) + DISCARDED)
+    discarded = model.directory.with_name(model.directory.name.removesuffix(DISCARDED) + DISCARDED)
     try:
         if model.directory.is_symlink():
             model.directory.unlink()
             return
-        if model.directory != grave:
-            if grave.exists():
-                shutil.rmtree(grave)
-            model.directory.rename(grave)
-        shutil.rmtree(grave)
+        if model.directory != discarded:
+            if discarded.exists():
+                shutil.rmtree(discarded)
+            model.directory.rename(discarded)
+        shutil.rmtree(discarded)
     except OSError as error:
-        left = grave if os.path.lexists(grave) else model.directory
+        left = discarded if os.path.lexists(discarded) else model.directory
         raise ResourceError(
             f"`{left}` cannot be deleted: {error.strerror}", "delete it by hand; nothing else refers to it"
         ) from error
@@ -190,7 +190,7 @@ def _directories(env: Mapping[str, str]) -> Iterator[Path]:
         yield from sorted(path for path in folder.iterdir() if os.path.isdir(path) and not path.name.startswith("."))
 
 
-def _look_at(directory: Path, record: _Record) -> StoredModel:
+def _inspect(directory: Path, record: _Record) -> StoredModel:
     state: State = "finished"
     recipe = problem = None
     if not is_finished(directory):
@@ -198,7 +198,7 @@ def _look_at(directory: Path, record: _Record) -> StoredModel:
         if not directory.name.endswith((PARTIAL, DISCARDED)):
             problem = f"no `{MANIFEST}` can be read in it"
     else:
-        recipe = _said(directory, "recipe", "name")
+        recipe = _manifest_value(directory, "recipe", "name")
         problem = "its manifest cannot be read" if recipe is None else _damage(directory)
         state = "finished" if problem is None else "damaged"
     return StoredModel(
@@ -242,20 +242,20 @@ def _command(directory: Path, recipe: str | None) -> str | None:
     if model is None or recipe is None or not (model == DEMO or "/" in model):
         return None
     words = ["localdiff quantize", *([] if model == MODEL else [shlex.quote(model)]), "--recipe", recipe]
-    if (revision := _said(directory, "source", "revision")) is not None:
+    if (revision := _manifest_value(directory, "source", "revision")) is not None:
         words += ["--revision", shlex.quote(revision)]
     if name != output_name(model, recipe):
         words += ["-o", shlex.quote(str(directory.with_name(name)))]
-    is_readable = directory.name != name or _said(directory, "recipe", "name") is not None
+    is_readable = directory.name != name or _manifest_value(directory, "recipe", "name") is not None
     return " ".join([*words, *([] if is_readable else ["--force"])])
 
 
 def _source(directory: Path) -> str | None:
     """The source that a model was made from."""
-    return _said(directory, "source", "model")
+    return _manifest_value(directory, "source", "model")
 
 
-def _said(directory: Path, section: str, key: str) -> str | None:
+def _manifest_value(directory: Path, section: str, key: str) -> str | None:
     """A value from a manifest; None where it cannot be read or has none."""
     try:
         value = json.loads((directory / MANIFEST).read_bytes())[section][key]

@@ -1,16 +1,16 @@
 """Quantized weights: recipes, codecs, jobs, verification, run-time modules.
 
-    cuda, cpu            fast forms of the modules on a GPU and on a processor
+    cuda, cpu            fast forms of the modules for GPUs and CPUs
     modules              linear layers, experts and embedding over stored codes
     jobs                 from a checkpoint to a quantized one, and its verification
-    planning             what a recipe makes of a checkpoint, and what that takes to run
+    planning             what a recipe makes of a checkpoint
     files                files of weights, and the manifest
     codecs               the number formats
 
     recipe               which tensor is stored how
     released             the released checkpoint's tensors and shapes
     dtypes, switch       names of dtypes; variables that choose a path of the code
-    errors, lack         what can go wrong; what keeps a fast path from running
+    errors, unsupported  errors for users; why a fast path does not run here
     renaming             names for files that are complete
 
 Reads and writes tensors by name; does not know what a canvas is, and imports nothing of `localdiff`. This module

@@ -1,6 +1,6 @@
 """Recipes: rules that decide how each tensor is stored.
 
-Knows tensor names and the words for fates; knows nothing about bytes. A recipe is an ordered list of rules, the first
+Knows tensor names and the names of schemes; knows nothing about bytes. A recipe is an ordered list of rules, the first
 match decides, and a tensor without a rule is an error, so that nothing is ever left in 16 bits or dropped silently.
 """
 
@@ -15,8 +15,8 @@ from typing import Literal, Self, get_args
 
 from .errors import RecipeError
 
-Fate = Literal["keep", "drop", "nf4", "int8"]
-"""What becomes of a tensor: stored as it is, not stored, or stored by a codec."""
+Scheme = Literal["keep", "drop", "nf4", "int8"]
+"""How a tensor is stored: unchanged, not at all, or quantized by the codec of this name."""
 
 LAST = "{last}"
 _LAYER = re.compile(r"\bmodel\.decoder\.layers\.(\d+)\.")
@@ -24,20 +24,20 @@ _LAYER = re.compile(r"\bmodel\.decoder\.layers\.(\d+)\.")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """Tensors whose name matches `pattern` have this fate.
+    """The scheme of all tensors whose name matches `pattern`.
 
     Attributes:
         pattern: shell-style, over the whole name, case-sensitive; `*` also matches dots, and `{last}` stands for the
             number of the last layer.
-        fate: what becomes of them.
+        scheme: how they are stored.
     """
 
     pattern: str
-    fate: Fate
+    scheme: Scheme
 
     def __post_init__(self) -> None:
-        if self.fate not in get_args(Fate):
-            raise ValueError(f"{self.fate=} should be one of {', '.join(get_args(Fate))}")
+        if self.scheme not in get_args(Scheme):
+            raise ValueError(f"{self.scheme=} should be one of {', '.join(get_args(Scheme))}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,18 +66,18 @@ class Recipe:
                 f"recipe `{self.name}` treats the last layer separately, and these weights have no layers",
                 "only DiffusionGemma checkpoints can be quantized",
             )
-        rules = (Rule(pattern=rule.pattern.replace(LAST, str(max(layers))), fate=rule.fate) for rule in self.rules)
+        rules = (Rule(pattern=rule.pattern.replace(LAST, str(max(layers))), scheme=rule.scheme) for rule in self.rules)
         return type(self)(name=self.name, rules=tuple(rules))
 
-    def fate(self, name: str) -> Fate:
-        """What becomes of the tensor `name`.
+    def scheme(self, name: str) -> Scheme:
+        """How the tensor `name` is stored.
 
         Raises:
             RecipeError: no rule matches.
         """
         for rule in self.rules:
             if fnmatchcase(name, rule.pattern):
-                return rule.fate
+                return rule.scheme
         raise RecipeError(
             f"recipe `{self.name}` has no rule for the tensor `{name}`",
             "only DiffusionGemma checkpoints in their published layout can be quantized",
@@ -85,7 +85,7 @@ class Recipe:
 
 
 _LAYERS = "model.decoder.layers.*."
-_SMALL: dict[str, Fate] = {
+_SMALL: dict[str, Scheme] = {
     "model.encoder.vision_tower.*": "drop",
     "model.encoder.embed_vision.*": "drop",
     "model.encoder.language_model.layers.*.layer_scalar": "keep",
@@ -99,11 +99,11 @@ _SMALL: dict[str, Fate] = {
     _LAYERS + "self_attn.[qk]_norm.weight": "keep",
     _LAYERS + "router.*": "keep",
 }
-"""What is the same in every recipe: the vision tower goes, everything small stays as published."""
+"""The rules that all recipes share: the vision tower is dropped, everything small is kept as published."""
 
 
 def _recipe(
-    name: str, *, experts: Mapping[str, Fate], always_active: Fate, embedding: Fate, self_conditioning: Fate
+    name: str, *, experts: Mapping[str, Scheme], always_active: Scheme, embedding: Scheme, self_conditioning: Scheme
 ) -> Recipe:
     """A recipe for all tensors of the model; `experts` maps patterns behind `experts` in order."""
     rules = {
@@ -114,7 +114,7 @@ def _recipe(
         "model.decoder.self_conditioning.*_proj.weight": self_conditioning,
         "model.decoder.embed_tokens.weight": embedding,
     }
-    return Recipe(name=name, rules=tuple(Rule(pattern=pattern, fate=fate) for pattern, fate in rules.items()))
+    return Recipe(name=name, rules=tuple(Rule(pattern=pattern, scheme=scheme) for pattern, scheme in rules.items()))
 
 
 _EXPERTS = _LAYERS + "experts.*_proj"

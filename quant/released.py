@@ -1,7 +1,7 @@
-"""The released checkpoint, described: every tensor's name and shape, from the numbers in its `config.json`.
+"""The released checkpoint, tensors_of_shapes: every tensor's name and shape, from the numbers in its `config.json`.
 
 Knows the published layout of google/diffusiongemma-26B-A4B-it; reads no file. A plan can be made from it without a
-network, and a checkpoint of its widths with fewer layers can be described with it.
+network, and a checkpoint of its widths with fewer layers can be tensors_of_shapes with it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from collections.abc import Iterator
 MODEL = "google/diffusiongemma-26B-A4B-it"
 LAYERS = 30
 VISION_LAYERS = 27
-WINDOW = 1024
-CANVAS = 256
 DTYPE_BYTES = 2
 
 _WIDTH, _MLP, _EXPERT_MLP, _EXPERTS, _VOCAB = 2816, 2112, 704, 128, 262_144

@@ -4,7 +4,9 @@
     doctor, config                               likewise
     trace_check, trace_diff, trace_pair          `trace`
     bench_step, bench_quality                    `bench`
-    chatting, quantizing                         parts of `chat` and of `quantize`
+    quantize_flow, quantize_display              the steps of `quantize`, and their progress
+    quantize_verification                        `quantize --verify-only`, and the messages of any verification
+    chatting                                     parts of `chat`
 
     model_choice, loading, status_line           which model is loaded, and what is shown meanwhile
     prompt, question, interrupt                  what comes from the user: a prompt, yes or no, Ctrl-C

@@ -1,7 +1,6 @@
 """`localdiff quantize`: published weights in, verified quantized model out.
 
-Knows which requests are contradictory; the parts are in `localdiff.commands.quantizing`. Nothing heavy is imported
-before it is needed.
+Knows which requests are contradictory; the steps are in `quantize_flow`. Nothing heavy is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from pathlib import Path
 
 from localdiff import model_store, paths
 from localdiff.commands.interrupt import interruptible
-from localdiff.commands.quantizing.request import QuantizeRequest
 from localdiff.commands.question import Ask
 from localdiff.errors import UsageError
 from localdiff.hub.reference import quantized_directory
+from localdiff.quantizing.request import QuantizeRequest
 from localdiff.ui.output import Output
 
 __all__ = ["QuantizeRequest", "quantize"]
@@ -35,8 +34,8 @@ def quantize(request: QuantizeRequest, output: Output, *, ask: Ask | None) -> in
         LocaldiffError, QuantError: any error that a user can act on.
     """
     with interruptible():
-        from localdiff.commands.quantizing.flow import Quantization
-        from localdiff.commands.quantizing.verification import verify_alone
+        from localdiff.commands.quantize_flow import Quantization
+        from localdiff.commands.quantize_verification import verify_alone
 
     _refuse_contradictions(request)
     _refuse_mount_point(request.target)

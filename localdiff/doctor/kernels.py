@@ -33,12 +33,12 @@ def _finding(device: torch.device) -> Finding:
         engine = Engine.load(DEMO, device=str(device), dtype="bf16", offline=True, context=512)
         if missing(device) is None:  # else one failed in the steps that loading takes
             return compare_recorded(engine, subject)
-    lack = missing(device)
+    unsupported = missing(device)
     return Finding(
         subject=subject,
         status="warn",
-        text=f"{lack}, so a quantized model decodes its experts one by one",
-        advice=None if lack is None else lack.remedy,
+        text=f"{unsupported}, so a quantized model decodes its experts one by one",
+        advice=None if unsupported is None else unsupported.remedy,
         facts={"device": str(device), "path": "plain step"},
     )
 

@@ -1,4 +1,4 @@
-"""The processor's own path: whether the kernel in C compiles here and computes what it should.
+"""The CPU's own path: whether the kernel in C compiles here and computes what it should.
 
 Knows what is tried elsewhere and how to tell it; knows nothing about kernels.
 """
@@ -11,13 +11,13 @@ import torch
 
 from localdiff.doctor.finding import Finding
 from quant.cpu.native.support import native_library
-from quant.lack import Lack
+from quant.unsupported import Unsupported
 
 SUBJECT = "native kernel on cpu"
 
 
 def check_native_kernel(devices: Sequence[torch.device]) -> list[Finding]:
-    """One finding where models compute on the processor; its kernel makes no difference to a GPU.
+    """One finding where models compute on the CPU; its kernel makes no difference to a GPU.
 
     Raises:
         SwitchError: an environment variable has an invalid value.
@@ -27,7 +27,7 @@ def check_native_kernel(devices: Sequence[torch.device]) -> list[Finding]:
 
 def _finding() -> Finding:
     found = native_library()
-    if not isinstance(found, Lack):
+    if not isinstance(found, Unsupported):
         text = f"compiled for {found.instructions}, and its products are right"
         return Finding(subject=SUBJECT, status="ok", text=text, facts={"instructions": found.instructions})
     if not found.remedy:

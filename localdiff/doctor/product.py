@@ -39,18 +39,18 @@ class Product:
 
     Attributes:
         name: its name in the stored values.
-        fates: its parameters and their codecs.
+        schemes: its parameters and their codecs.
         build: the module as a model has it, before it is quantized.
     """
 
     name: str
-    fates: Mapping[str, str]
+    schemes: Mapping[str, str]
     build: Callable[[], nn.Module]
 
     @property
     def is_routed(self) -> bool:
         """Whether rows are routed to experts."""
-        return "weight" not in self.fates
+        return "weight" not in self.schemes
 
 
 def _linear() -> nn.Module:
@@ -65,10 +65,10 @@ def _experts() -> nn.Module:
 
 
 PRODUCTS = (
-    Product(name="nf4 experts", fates={"gate_up_proj": "nf4", "down_proj": "nf4"}, build=_experts),
-    Product(name="int8 experts", fates={"gate_up_proj": "int8", "down_proj": "int8"}, build=_experts),
-    Product(name="nf4 linear", fates={"weight": "nf4"}, build=_linear),
-    Product(name="int8 linear", fates={"weight": "int8"}, build=_linear),
+    Product(name="nf4 experts", schemes={"gate_up_proj": "nf4", "down_proj": "nf4"}, build=_experts),
+    Product(name="int8 experts", schemes={"gate_up_proj": "int8", "down_proj": "int8"}, build=_experts),
+    Product(name="nf4 linear", schemes={"weight": "nf4"}, build=_linear),
+    Product(name="int8 linear", schemes={"weight": "int8"}, build=_linear),
 )
 
 
@@ -84,7 +84,7 @@ def stored_weights(product: Product) -> dict[str, Encoded]:
     """Codes and scales of each parameter on the CPU: exact numbers, made without the encoder."""
     with torch.device("meta"):
         shapes = {name: tuple(parameter.shape) for name, parameter in product.build().named_parameters()}
-    return {name: _encoded(CODECS[product.fates[name]], shape) for name, shape in shapes.items()}
+    return {name: _encoded(CODECS[product.schemes[name]], shape) for name, shape in shapes.items()}
 
 
 def _encoded(codec: Codec, shape: tuple[int, ...]) -> Encoded:
@@ -103,7 +103,7 @@ def modules_of(product: Product, device: torch.device, dtype: torch.dtype) -> It
     with torch.device("meta"):
         holder = nn.Module()
         holder.add_module("part", product.build())
-        swap_modules(holder, {f"part.{name}": fate for name, fate in product.fates.items()}, dtype)
+        swap_modules(holder, {f"part.{name}": scheme for name, scheme in product.schemes.items()}, dtype)
     state: dict[str, Tensor] = {}
     for name, encoded in stored_weights(product).items():
         state |= {f"part.{name}.codes": encoded.codes, f"part.{name}.scales": encoded.scales}
@@ -123,7 +123,7 @@ def make_fast(model: nn.Module, device: torch.device) -> None:
         SwitchError: an environment variable has an invalid value.
     """
     if device.type == "cpu":
-        cpu.prepare(model, least=0)
+        cpu.prepare(model, min_weights=0)
     elif device.type == "cuda":
         cuda.prepare(model, device)
 

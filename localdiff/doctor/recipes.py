@@ -12,8 +12,8 @@ import torch
 from localdiff.doctor.disk import Need
 from localdiff.doctor.finding import Finding
 from localdiff.doctor.torch_devices import Device
+from localdiff.memory_account import SLACK, MemoryAccount, held_by_plan
 from localdiff.sizes import shown_size
-from quant.planning.memory import SLACK, MemoryAccount, held_by_plan
 from quant.planning.plan import Plan, describe_plan
 from quant.recipe import RECIPES
 

@@ -40,7 +40,7 @@ def write_values(path: Path = VALUES_FILE) -> Values:
 def reference_output(product: Product) -> Tensor:
     """The right output of a product, in fp64."""
     x, index, weight = (tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs())
-    weights = {name: decoded(product.fates[name], encoded) for name, encoded in stored_weights(product).items()}
+    weights = {name: decoded(product.schemes[name], encoded) for name, encoded in stored_weights(product).items()}
     if "weight" in weights:
         return x @ weights["weight"].T
     rows = []

@@ -14,8 +14,6 @@ from typing import Any
 
 import torch
 
-from quant.planning.memory import PREFILL_CHUNK
-
 from ..diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from ..diffusion.settings import SamplerSettings
 from ..diffusion.stopping import StopRule
@@ -24,6 +22,7 @@ from ..events import BlockCommitted, Event, FinishReason, RunFinished, RunStarte
 from ..hardware import hardware_name
 from ..identity import ModelIdentity
 from ..load_progress import LoadProgress, tell_nobody
+from ..memory_account import PREFILL_CHUNK
 from ..model.diffusion_gemma import DiffusionGemma
 from ..options import DRAWN_SEED_BITS, GenerateOptions
 from ..steps import Denoiser
@@ -93,7 +92,7 @@ class Engine:
 
         Where the model does not fit the device, `auto` uses all CUDA devices, and leaves layers in host memory if
         that is still too little; a warning states the cost. A named device takes the whole model or none of it, unless
-        `max_memory` is given, too. A small model on a CPU sets torch to one thread (`localdiff.load.settle_threads`).
+        `max_memory` is given, too. A small model on a CPU sets torch to one thread (`localdiff.load.limit_threads`).
 
         Args:
             device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.

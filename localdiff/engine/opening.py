@@ -26,11 +26,11 @@ from ..load import (
     LoadedModel,
     Placement,
     further_devices,
+    limit_threads,
     load_model,
     open_weights,
     resolve_device,
     resolve_dtype,
-    settle_threads,
     unused_gpu,
 )
 from ..load_progress import LoadProgress, tell_nobody
@@ -81,7 +81,7 @@ def open_model(
     kind = resolve_dtype(dtype, where, weights)
     if device == "auto" and (warning := unused_gpu(weights.text_parameters())):
         _log.warning("%s", warning)
-    settle_threads(weights.text_parameters(), where)
+    limit_threads(weights.text_parameters(), where)
     tokenizer = Tokenizer(source.directory)
     load = partial(
         load_model,
@@ -126,7 +126,7 @@ def _that_runs(
     """A model and its denoiser, whose first steps have run; where one of its kernels fails in them, without kernels."""
     loaded = load()
     denoiser = _denoiser(loaded)
-    if not runs(denoiser, device, progress, expectations=loaded.expectations):  # now kernels are lacking there
+    if not runs(denoiser, device, progress, expectations=loaded.expectations):  # from now on that device has no kernels
         _log.warning("a GPU kernel failed while it was tried: the model is loaded again, without kernels")
         del loaded, denoiser  # there is no memory for a second model
         gc.collect()

@@ -25,7 +25,7 @@ from localdiff.hub.problems import UnreachableError
 from localdiff.hub.reference import WORKERS
 from localdiff.hub.repository import CONFIG, Repository
 
-_PATIENCE = 5.0
+_STOP_TIMEOUT = 5.0
 _POLL = 0.1
 
 
@@ -89,13 +89,13 @@ class Downloads:
             self._closed = True
             self._changed.notify_all()
             processes = list(self._processes)
-        patience = 0.0 if kind is KeyboardInterrupt else _PATIENCE
+        timeout = 0.0 if kind is KeyboardInterrupt else _STOP_TIMEOUT
         for process in processes:
-            _stop(process, patience)
+            _stop(process, timeout)
         for thread in self._threads:
-            thread.join(patience)
+            thread.join(timeout)
 
-    def ahead(self, names: Iterable[str]) -> None:
+    def prefetch(self, names: Iterable[str]) -> None:
         """Request files that will be needed, in this order."""
         with self._changed:
             for name in names:
@@ -152,7 +152,7 @@ class Downloads:
     def _start(self) -> subprocess.Popen[str]:
         with self._changed:
             if self._closed:
-                raise _given_up()
+                raise _ended_early()
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "localdiff.hub.worker"],
                 stdin=subprocess.PIPE,
@@ -191,7 +191,7 @@ class Downloads:
             else:
                 raise _error(*report["error"])
         process.wait()
-        raise _given_up()
+        raise _ended_early()
 
 
 def _error(message: str, hint: str | None, code: int) -> LocaldiffError:
@@ -199,19 +199,19 @@ def _error(message: str, hint: str | None, code: int) -> LocaldiffError:
     return kinds.get(code, LocaldiffError)(message, hint)
 
 
-def _given_up() -> LocaldiffError:
+def _ended_early() -> LocaldiffError:
     return UnreachableError("the download process ended early", "run the same command again to continue")
 
 
-def _stop(process: subprocess.Popen[str], patience: float) -> None:
-    """Let a process clean up after itself, for at most `patience` seconds; with 0 it does so on its own."""
+def _stop(process: subprocess.Popen[str], timeout: float) -> None:
+    """Let a process clean up after itself, for at most `timeout` seconds; with 0 it does so on its own."""
     if process.stdin is not None:
         with suppress(BrokenPipeError):
             process.stdin.close()
-    if not patience:
+    if not timeout:
         return
     try:
-        process.wait(patience)
+        process.wait(timeout)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

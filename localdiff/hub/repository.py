@@ -24,9 +24,9 @@ from localdiff.hub.reference import NEEDED
 LEGAL_FILES = ("LICENSE*", "LICENCE*", "NOTICE*")
 CONFIG = "config.json"
 MAIN = "main"
-_WAITS = (1.0, 3.0)
+_RETRY_WAITS = (1.0, 3.0)
 _TIMEOUT = 30.0
-_PASSING = {408, 429, 500, 502, 503, 504}
+_RETRIED_STATUSES = {408, 429, 500, 502, 503, 504}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
 """Names allowed in a listing: nothing with a path in it, and nothing that could control a terminal or a page."""
@@ -43,14 +43,14 @@ class RemoteFile:
         nbytes: its size.
         sha256: its SHA-256, where the Hub or the cache states it, as for every large file.
         blob: git's hash of it, where the Hub states it.
-        here: where it is on this machine, or None.
+        local_path: where it is on this machine, or None.
     """
 
     name: str
     nbytes: int
     sha256: str | None = None
     blob: str | None = None
-    here: Path | None = None
+    local_path: Path | None = None
 
     def matches(self, content: bytes) -> bool:
         """Whether these bytes are the file, by its size and by whichever hash is known."""
@@ -73,7 +73,7 @@ class Repository:
         commit: the commit that it was at.
         files: by name, those that a model may need.
         license: the licence id of its model card, or None where it states none.
-        unasked: why the Hub was not asked, if it was not; then only files that are in the cache are known.
+        offline_reason: why the Hub was not asked, or None; if it was not, only files in the cache are known.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Repository:
     commit: str
     files: Mapping[str, RemoteFile]
     license: str | None = None
-    unasked: UnreachableError | None = None
+    offline_reason: UnreachableError | None = None
 
     def read(self, name: str) -> bytes:
         """The whole content of a small file, from the cache or from the Hub; it is not kept.
@@ -90,7 +90,7 @@ class Repository:
             WeightsError: there is no such file, access to it is refused, or it is damaged.
         """
         file = self._file(name)
-        content = file.here.read_bytes() if file.here else self._get(name, file.nbytes + 1)
+        content = file.local_path.read_bytes() if file.local_path else self._get(name, file.nbytes + 1)
         if not file.matches(content):
             raise _damaged(file, f"`{name}` of `{self.name}` is damaged (its size or hash is not the published one)")
         return content
@@ -102,8 +102,8 @@ class Repository:
             WeightsError: there is no such file, or access to it is refused.
         """
         file = self._file(name)
-        if file.here:
-            with file.here.open("rb") as stream:
+        if file.local_path:
+            with file.local_path.open("rb") as stream:
                 return stream.read(count)
         return self._get(name, count)
 
@@ -131,7 +131,7 @@ class Repository:
                         break
             return bytes(content[:count])
 
-        return _patiently(get, self.name, self.commit)
+        return _with_retries(get, self.name, self.commit)
 
 
 def look_up(reference: str, *, revision: str | None = None, offline: bool = False) -> Repository:
@@ -172,26 +172,26 @@ def _on_hub(reference: str, revision: str) -> Repository:
                 nbytes=sibling.size or (sibling.lfs.size if sibling.lfs else 0),
                 sha256=sibling.lfs.sha256 if sibling.lfs else None,
                 blob=sibling.blob_id,
-                here=_cached(reference, sibling.rfilename, commit),
+                local_path=_cached(reference, sibling.rfilename, commit),
             )
             for sibling in info.siblings or ()
             if _is_wanted(sibling.rfilename)
         }
         card = info.card_data
-        spoken = card.get("license") if card else None
+        named = card.get("license") if card else None
         return Repository(
             name=reference,
             revision=revision,
             commit=commit,
             files=files,
-            license=spoken if isinstance(spoken, str) and is_license(spoken) else None,
+            license=named if isinstance(named, str) and is_license(named) else None,
         )
 
-    repository = _patiently(ask, reference, revision)
+    repository = _with_retries(ask, reference, revision)
     for file in repository.files.values():
-        if file.here and file.here.stat().st_size != file.nbytes:
-            have = file.here.stat().st_size
-            raise _damaged(file, f"`{file.here}` has {have} bytes, where the Hub says {file.nbytes}")
+        if file.local_path and file.local_path.stat().st_size != file.nbytes:
+            have = file.local_path.stat().st_size
+            raise _damaged(file, f"`{file.local_path}` has {have} bytes, where the Hub says {file.nbytes}")
     return repository
 
 
@@ -203,10 +203,10 @@ def _in_cache(reference: str, revision: str, reason: UnreachableError) -> Reposi
     snapshot = config.parent
     here = [path for path in sorted(snapshot.iterdir()) if path.is_file() and _is_wanted(path.name)]
     files = {
-        path.name: RemoteFile(name=path.name, nbytes=path.stat().st_size, sha256=_sha256(path), here=path)
+        path.name: RemoteFile(name=path.name, nbytes=path.stat().st_size, sha256=_sha256(path), local_path=path)
         for path in here
     }
-    return Repository(name=reference, revision=revision, commit=snapshot.name, files=files, unasked=reason)
+    return Repository(name=reference, revision=revision, commit=snapshot.name, files=files, offline_reason=reason)
 
 
 def _sha256(path: Path) -> str | None:
@@ -240,20 +240,24 @@ def _is_wanted(name: str) -> bool:
 
 
 def _damaged(file: RemoteFile, message: str) -> WeightsError:
-    hint = f"delete `{file.here}`, then run the same command again" if file.here else "run the same command again"
+    hint = (
+        f"delete `{file.local_path}`, then run the same command again"
+        if file.local_path
+        else "run the same command again"
+    )
     return WeightsError(message, hint)
 
 
-def _patiently(call: Callable[[], T], reference: str, revision: str | None) -> T:
+def _with_retries(call: Callable[[], T], reference: str, revision: str | None) -> T:
     """Make a request, retrying where the Hub is busy or failing; refusals become error messages."""
     from huggingface_hub.errors import HfHubHTTPError
 
-    for wait in (*_WAITS, None):
+    for wait in (*_RETRY_WAITS, None):
         try:
             return call()
         except Exception as error:
-            passing = isinstance(error, HfHubHTTPError) and error.response.status_code in _PASSING
-            if passing and wait is not None:
+            is_temporary = isinstance(error, HfHubHTTPError) and error.response.status_code in _RETRIED_STATUSES
+            if is_temporary and wait is not None:
                 time.sleep(wait)
                 continue
             explained = explain(error, reference, revision)

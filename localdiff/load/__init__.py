@@ -1,36 +1,36 @@
 """Loading: from a checkpoint directory to a model on its devices.
 
     checkpoint   the named tensors and JSON files of a directory
-    stored       the tensors, in whichever of three forms they are stored
-    accounting   which tensor fills which parameter
-    skeleton     a model without its tensors, and how each gets to its place
+    stored       the tensors, stored in one of three forms
+    matching     which tensor fills which parameter
+    skeleton     a model without its tensors, and how each is loaded
     devices      what `--device` and `--dtype` mean here, and how much memory there is
     placement    which layer is on which device
-    gpu, cpu     fast modules on an NVIDIA GPU, and on a processor
-    threads      how many threads a small model computes on
+    gpu, cpu     fast modules for NVIDIA GPUs and for CPUs
+    threads      one thread for small models on a CPU
     offload      layers that are not kept where they compute
     loader       all of these, in order
 
 Knows checkpoints, devices and bytes; knows nothing about generation.
 """
 
-from .accounting import account
 from .devices import further_devices, resolve_device, resolve_dtype, unused_gpu
 from .loader import LoadedModel, load_model
+from .matching import match_tensors
 from .placement import Placement
 from .stored import StoredWeights, open_weights
-from .threads import settle_threads
+from .threads import limit_threads
 
 __all__ = [
     "LoadedModel",
     "Placement",
     "StoredWeights",
-    "account",
+    "match_tensors",
     "further_devices",
     "load_model",
     "open_weights",
     "resolve_device",
     "resolve_dtype",
-    "settle_threads",
+    "limit_threads",
     "unused_gpu",
 ]

@@ -17,14 +17,14 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from quant.dtypes import HEADER_DTYPES
+from quant.errors import SourceError
 from quant.files.manifest import MANIFEST_FILE
+from quant.files.source import INDEX_FILE, SINGLE_FILE, parse_index
 
 from ..errors import WeightsError
 
 CONFIG_FILE = "config.json"
 GENERATION_CONFIG_FILE = "generation_config.json"
-WEIGHTS_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
 
 _INCOMPLETE = "download the checkpoint again, or point `--model` at a complete copy"
 
@@ -105,19 +105,19 @@ class Checkpoint:
 
     def _locate(self) -> dict[str, str]:
         """File of every tensor; opens every file, which checks its header against its size."""
-        if (self.directory / WEIGHTS_FILE).exists():
-            return dict.fromkeys(self._open(WEIGHTS_FILE), WEIGHTS_FILE)
+        if (self.directory / SINGLE_FILE).exists():
+            return dict.fromkeys(self._open(SINGLE_FILE), SINGLE_FILE)
         if not (self.directory / INDEX_FILE).exists():
             raise WeightsError(
-                f"`{self.directory}` has no weights: neither `{WEIGHTS_FILE}` nor `{INDEX_FILE}`", _INCOMPLETE
+                f"`{self.directory}` has no weights: neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", _INCOMPLETE
             )
-        promised = self._read_index()
-        held = {shard: set(self._open(shard)) for shard in sorted(set(promised.values()))}
-        for name, shard in promised.items():
+        weight_map = self._read_index()
+        held = {shard: set(self._open(shard)) for shard in sorted(set(weight_map.values()))}
+        for name, shard in weight_map.items():
             if name not in held[shard]:
-                raise WeightsError(f"`{shard}` lacks `{name}`, which `{INDEX_FILE}` promises", self._remedy)
-        unpromised = {name: shard for shard, names in held.items() for name in names}
-        return unpromised | promised
+                raise WeightsError(f"`{shard}` lacks `{name}`, which `{INDEX_FILE}` lists", self._remedy)
+        unlisted = {name: shard for shard, names in held.items() for name in names}
+        return unlisted | weight_map
 
     @property
     def _is_quantized(self) -> bool:
@@ -128,14 +128,13 @@ class Checkpoint:
         return "the `localdiff quantize` that made it rebuilds what is damaged" if self._is_quantized else _INCOMPLETE
 
     def _read_index(self) -> dict[str, str]:
-        weight_map = self._read_json(INDEX_FILE).get("weight_map")
-        if not isinstance(weight_map, dict) or not weight_map:
-            raise WeightsError(f"`{INDEX_FILE}` has no `weight_map`", self._remedy)
-        for shard in weight_map.values():
-            # the index is untrusted: it may name files beside it, never a path
-            if not isinstance(shard, str) or Path(shard).name != shard:
-                raise WeightsError(f"`{INDEX_FILE}` names {shard!r}, which is not a file name", self._remedy)
-        return weight_map
+        path = self.directory / INDEX_FILE
+        try:
+            return parse_index(path.read_bytes())
+        except SourceError as error:
+            raise WeightsError(error.message, self._remedy) from error
+        except OSError as error:
+            raise WeightsError(f"`{path}` cannot be read ({error.strerror})", self._remedy) from error
 
     def _open(self, file: str) -> list[str]:
         path = self.directory / file

@@ -19,7 +19,7 @@ from .stored import StoredWeights
 from .threads import SMALL
 
 # Up to here a CPU computes in fp32, which it does faster than bf16; beyond, memory decides.
-_FP32_LIMIT_BYTES = 4e9
+_MAX_FP32_BYTES = 4e9
 _DTYPES = {short_name(dtype): dtype for dtype in (torch.bfloat16, torch.float32)}
 
 
@@ -87,7 +87,7 @@ def resolve_dtype(name: str, device: torch.device, weights: StoredWeights) -> to
         UsageError: an unknown dtype, or fp16, which this model's activations overflow.
     """
     if name == "auto":
-        small = 4 * weights.text_parameters() < _FP32_LIMIT_BYTES
+        small = 4 * weights.text_parameters() < _MAX_FP32_BYTES
         return torch.float32 if device.type == "cpu" and small else torch.bfloat16
     if name == "fp16":
         raise ArgumentError(

@@ -49,6 +49,6 @@ def prepare_gpu(
             len(adapted),
             "s" * (len(adapted) > 1),
         )
-    if prepared.lacking is not None:
-        _log.warning("%s", prepared.lacking)
+    if prepared.warning is not None:
+        _log.warning("%s", prepared.warning)
     return prepared.expectations

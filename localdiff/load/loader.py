@@ -19,11 +19,11 @@ from dataclasses import dataclass
 import torch
 
 from quant.cuda.parity import Expectation
-from quant.planning.memory import PREFILL_CHUNK
 
 from ..adapter import Adapter, StoredAdapter
 from ..errors import ResourceError
 from ..load_progress import LoadProgress, tell_nobody
+from ..memory_account import PREFILL_CHUNK
 from ..model.diffusion_gemma import DiffusionGemma
 from .cpu import prepare_cpu
 from .devices import free_bytes
@@ -68,14 +68,14 @@ def load_model(
     Args:
         weights: the stored tensors.
         device: where the weights go, as far as they fit.
-        dtype: that of activations and of weights that are not quantized.
+        dtype: type of activations and of weights that are not quantized.
         further: devices for layers that do not fit the first one.
         context: positions of the KV cache that must fit beside the weights.
-        max_memory: most bytes to use on each device, in place of what is free there.
+        max_memory: maximum bytes to use on each device, instead of what is free there.
         may_offload: whether layers may stay in host memory; by default where `max_memory` is given.
         adapter: low-rank terms to add beside the weights.
-        names: what the model is known as everywhere, `demo` or an id on the Hub, to tell if the adapter is for it.
-        progress: is told how far it is.
+        names: the names that identify the model, `demo` or an id on the Hub, to check whether the adapter is for it.
+        progress: receives the stage and the share that is done.
 
     Raises:
         WeightsError: the checkpoint or the adapter is incomplete, damaged, or another model's.

@@ -26,7 +26,7 @@ class FileWeights(Mapping[str, Tensor]):
     Args:
         weights: the stored tensors.
         sources: entry → tensor of the checkpoint and suffix of its part.
-        dtype: that of tensors that are not quantized.
+        dtype: type of tensors that are not quantized.
     """
 
     def __init__(self, weights: StoredWeights, sources: Mapping[str, tuple[str, str]], dtype: torch.dtype) -> None:

@@ -1,6 +1,6 @@
-"""A model without its tensors: what they take, and how each gets to its place.
+"""A model without its tensors: how much memory they take, and how each is loaded.
 
-Knows which tensor is stored under which name; does not know what fits where, and makes nothing fast.
+Knows which tensor is stored under which name; does not know what fits where.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from quant.modules import swap_modules
-from quant.planning.memory import SLACK, Held, MemoryAccount, cache_bytes
 
 from ..adapter import Adapter
 from ..errors import ResourceError, WeightsError
 from ..load_progress import LoadProgress
+from ..memory_account import SLACK, HeldTensor, MemoryAccount, cache_bytes
 from ..model.config import ModelConfig
 from ..model.diffusion_gemma import DiffusionGemma
-from .accounting import account
+from .matching import match_tensors
 from .placement import Demand, LayerDemand, Placement
 from .stored import StoredWeights
 
@@ -37,7 +37,7 @@ class Skeleton:
     Attributes:
         source_of: stored name of each parameter.
         device: where the weights go, as far as they fit.
-        dtype: that of activations and of weights that are not quantized.
+        dtype: type of activations and of weights that are not quantized.
     """
 
     network: DiffusionGemma
@@ -48,7 +48,7 @@ class Skeleton:
 
     @classmethod
     def of(cls, weights: StoredWeights, device: torch.device, dtype: torch.dtype) -> Skeleton:
-        """That of a checkpoint.
+        """The skeleton of a checkpoint.
 
         Raises:
             WeightsError: the checkpoint is incomplete, or another model's.
@@ -62,10 +62,10 @@ class Skeleton:
                 "config.json: the sizes describe weights that no memory holds",
                 "use the `config.json` that was published with the weights",
             ) from error
-        accounting = account(network, weights.shapes)
-        if skipped := accounting.skipped():
+        matching = match_tensors(network, weights.shapes)
+        if skipped := matching.skipped():
             _log.info("%s: %s", weights.checkpoint.directory, skipped)
-        return cls(network=network, weights=weights, source_of=accounting.source_of, device=device, dtype=dtype)
+        return cls(network=network, weights=weights, source_of=matching.source_of, device=device, dtype=dtype)
 
     @property
     def nbytes(self) -> int:
@@ -77,7 +77,7 @@ class Skeleton:
         weights, config, dtype = self.weights, self.network.config, self.dtype
         on_cpu = self.device.type == "cpu"
         held = [
-            Held(
+            HeldTensor(
                 name=source,
                 shape=weights.shapes[source],
                 nbytes=0 if on_cpu and weights.is_mapped(source, dtype) else weights.nbytes(source, dtype),
@@ -85,11 +85,11 @@ class Skeleton:
             for source in self.source_of.values()
         ]
         context = min(context, config.max_positions or context)
-        beside = {
+        adapter_bytes = {
             layer: 0 if adapter is None else adapter.nbytes(layer) for layer in (None, *range(len(config.layers)))
         }
         memory = MemoryAccount.of(
-            [*held, Held(name="adapter", shape=(), nbytes=sum(beside.values()))],
+            [*held, HeldTensor(name="adapter", shape=(), nbytes=sum(adapter_bytes.values()))],
             context=context,
             window=config.sliding_window,
             canvas=config.canvas_length,
@@ -103,7 +103,7 @@ class Skeleton:
             account=memory,
             layers=tuple(
                 LayerDemand(
-                    weights=sum(tensor.nbytes for tensor in layer) + beside[index],
+                    weights=sum(tensor.nbytes for tensor in layer) + adapter_bytes[index],
                     cache=cache_bytes(layer, context=context, window=config.sliding_window, itemsize=dtype.itemsize),
                 )
                 for index, layer in enumerate(layers)
@@ -111,15 +111,15 @@ class Skeleton:
         )
 
     def swap(self) -> None:
-        """Puts quantized modules in the places of those whose weights are stored quantized.
+        """Replaces modules whose weights are stored quantized by quantized modules.
 
         Raises:
             WeightsError: no module can compute with a weight as it is stored.
         """
-        fates = {name: self.weights.fate(source) for name, source in self.source_of.items()}
+        schemes = {name: self.weights.scheme(source) for name, source in self.source_of.items()}
         try:
             with torch.device("meta"):
-                swap_modules(self.network, fates, self.dtype)
+                swap_modules(self.network, schemes, self.dtype)
         except ValueError as error:
             raise WeightsError(
                 f"the weights are quantized in a way that localdiff cannot run ({error})",
@@ -129,10 +129,10 @@ class Skeleton:
             parameter.data = parameter.data.to(self.dtype)
 
     def assign(self, placement: Placement, progress: LoadProgress) -> None:
-        """Gives every module its tensors, except in offloaded layers, which get theirs for each pass.
+        """Loads the tensors of every module, except those of offloaded layers, which are loaded for each pass.
 
         Args:
-            progress: is told the share of the bytes that is in place.
+            progress: receives the share of bytes that are loaded.
 
         Raises:
             WeightsError: a tensor cannot be read.

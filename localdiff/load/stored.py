@@ -25,8 +25,8 @@ from quant.files.manifest import MANIFEST_FILE, Manifest, read_manifest
 from quant.jobs.job import JOB_FILE
 
 from ..errors import WeightsError
-from .accounting import DECODER, ENCODER
 from .checkpoint import Checkpoint
+from .matching import DECODER, ENCODER
 
 KEEP = "keep"
 PLAIN_RECIPE = "bf16"
@@ -41,7 +41,7 @@ class StoredWeights:
 
     Attributes:
         checkpoint: the stored tensors.
-        recipe: how they are stored, in a user's words.
+        recipe: name of the recipe, as shown to users.
         names: the names that their manifest gives the model, if there is one.
         shapes: published name → shape of the weight, whatever it is stored as.
     """
@@ -53,7 +53,7 @@ class StoredWeights:
         self.checkpoint = checkpoint
         self.shapes: Mapping[str, tuple[int, ...]] = {name: checkpoint.shape(name) for name in checkpoint.names()}
 
-    def fate(self, name: str) -> str:
+    def scheme(self, name: str) -> str:
         """`keep`, or the codec that a module must decode the tensor with."""
         del name
         return KEEP
@@ -100,22 +100,22 @@ class QuantizedWeights(StoredWeights):
         self._entries = manifest.tensors
         _compare(checkpoint, manifest)
 
-    def fate(self, name: str) -> str:
-        return self._entries[name].fate
+    def scheme(self, name: str) -> str:
+        return self._entries[name].scheme
 
     def parts(self, name: str, dtype: torch.dtype) -> dict[str, Tensor]:
-        if self.fate(name) == KEEP:
+        if self.scheme(name) == KEEP:
             return super().parts(name, dtype)
         stored = self._entries[name].parts(name)
         return {part.name.removeprefix(name): self.checkpoint.tensor(part.name) for part in stored}
 
     def nbytes(self, name: str, dtype: torch.dtype) -> int:
-        if self.fate(name) == KEEP:
+        if self.scheme(name) == KEEP:
             return super().nbytes(name, dtype)
         return sum(part.nbytes for part in self._entries[name].parts(name))
 
     def is_mapped(self, name: str, dtype: torch.dtype) -> bool:
-        return self.fate(name) != KEEP or super().is_mapped(name, dtype)
+        return self.scheme(name) != KEEP or super().is_mapped(name, dtype)
 
 
 class BitsandbytesWeights(StoredWeights):

@@ -1,6 +1,6 @@
 """The number of CPU threads for a small model.
 
-Knows torch's setting and the variable of its thread library; knows nothing about models but how many weights they have.
+Knows torch's setting and the variable of its thread library; knows nothing about models but their number of weights.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import torch
 
 SMALL = 100_000_000
 """Number of weights below which more than one thread gains nothing."""
-WISH = "OMP_NUM_THREADS"
+THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 
-def settle_threads(weights: int, device: torch.device, env: Mapping[str, str] = os.environ) -> None:
+def limit_threads(weights: int, device: torch.device, env: Mapping[str, str] = os.environ) -> None:
     """Runs a small model on a CPU with one thread, for the whole process.
 
     The matmuls of a small model are over before a second thread has started. On a busy machine it is worse:
@@ -28,5 +28,5 @@ def settle_threads(weights: int, device: torch.device, env: Mapping[str, str] = 
         device: where it computes.
         env: `OMP_NUM_THREADS`, where it is set, stays in force.
     """
-    if device.type == "cpu" and weights < SMALL and WISH not in env:
+    if device.type == "cpu" and weights < SMALL and THREADS_VARIABLE not in env:
         torch.set_num_threads(1)

@@ -8,8 +8,9 @@
 Knows devices and switches; the steps themselves are `localdiff.static`'s, and `localdiff.denoising`'s.
 """
 
+from quant.cuda.parity import ParityError
+
 from .denoiser import Denoiser
-from .parity import ParityError
 from .path import StepPath
 from .trial import runs
 

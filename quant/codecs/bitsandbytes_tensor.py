@@ -45,10 +45,10 @@ class BitsandbytesTensor:
     """One tensor with its statistics unpacked.
 
     Attributes:
-        codes: U8 `[ceil(n/2)]`, two codes a byte, the first in the high four bits.
+        codes: U8 `[ceil(n/2)]`, two codes per byte, the first in the high four bits.
         levels: fp32 `[16]`.
         absmax: fp32 `[ceil(n/blocksize)]`.
-        blocksize: neighbours that share a statistic, in the flattened tensor.
+        blocksize: consecutive weights that share a statistic, in the flattened tensor.
         shape: shape of the weights, n elements.
         dtype: type that was quantized.
     """

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 GROUP = 64
-"""Neighbours along `in` that share a scale: 704 and 2112 divide by 64 and not by 128."""
+"""Consecutive weights along `in` that share a scale: 704 and 2112 divide by 64 and not by 128."""
 
 _ROW_ELEMENTS = 1 << 17
 """Elements whose error is measured at a time on a CPU: two fp32 buffers of 512 KB."""

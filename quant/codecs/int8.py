@@ -1,4 +1,4 @@
-"""The int8 codec: symmetric, groups of 64, one bf16 scale a group.
+"""The int8 codec: symmetric, groups of 64, one bf16 scale per group.
 
 Knows the number format; knows nothing about files or modules. `docs/format.md` specifies what is stored.
 """
@@ -12,16 +12,16 @@ from torch import Tensor
 
 from .codec import GROUP, Encoded, NotFiniteError, check_weight
 
-LARGEST = 127
-CHUNK = {"cpu": 2048}
+MAX_CODE = 127
+CHUNK_GROUPS = {"cpu": 2048}
 """Groups worked on at a time, as in `nf4`."""
-CHUNK_ELSEWHERE = 1 << 18
+DEFAULT_CHUNK_GROUPS = 1 << 18
 TINY = 2.0**-120
 
 
 @dataclass(frozen=True, slots=True)
 class Int8:
-    """Whole numbers in -127…127 times a scale: 8.25 bits a weight."""
+    """Integers in -127…127 times a scale: 8.25 bits per weight."""
 
     name: str = "int8"
     codes_dtype: torch.dtype = torch.int8
@@ -34,7 +34,7 @@ class Int8:
         groups = weight.reshape(-1, GROUP)
         codes = torch.empty(groups.shape, dtype=torch.int8, device=weight.device)
         scales = torch.empty(len(groups), dtype=torch.bfloat16, device=weight.device)
-        step = CHUNK.get(weight.device.type, CHUNK_ELSEWHERE)
+        step = CHUNK_GROUPS.get(weight.device.type, DEFAULT_CHUNK_GROUPS)
         for start in range(0, len(groups), step):
             part = slice(start, start + step)
             codes[part], scales[part] = _encode_groups(groups[part].float())
@@ -53,10 +53,10 @@ class Int8:
 
 
 def _encode_groups(weights: Tensor) -> tuple[Tensor, Tensor]:
-    largest = weights.abs().amax(dim=-1)
-    if not bool(torch.isfinite(largest).all()):
+    absmax = weights.abs().amax(dim=-1)
+    if not bool(torch.isfinite(absmax).all()):
         raise NotFiniteError("weights should be finite")
-    scales = (largest / LARGEST).to(torch.bfloat16)
+    scales = (absmax / MAX_CODE).to(torch.bfloat16)
     stored = scales.float()
     inverse = torch.where(stored > TINY, 1 / stored, 0.0).unsqueeze(-1)
-    return weights.mul(inverse).round_().clamp_(-LARGEST, LARGEST).to(torch.int8), scales
+    return weights.mul(inverse).round_().clamp_(-MAX_CODE, MAX_CODE).to(torch.int8), scales

@@ -46,9 +46,9 @@ LEVELS = (
 TRIALS = (0.90, -0.90, 0.97, -0.97, 1.04, -1.04)
 """Trial scales in units of the group's absolute maximum. Measured: a grid of 160 gains 0.02 points of RMSE more."""
 
-CHUNK = {"cpu": 2048}
+CHUNK_GROUPS = {"cpu": 2048}
 """Groups worked on at a time: on a CPU three fp32 buffers of 512 KB, near the second-level cache."""
-CHUNK_ELSEWHERE = 1 << 18
+DEFAULT_CHUNK_GROUPS = 1 << 18
 
 TINY = 2.0**-117
 """Largest magnitude below which a group is stored as zeros: the bins of a unit over it would not be finite."""
@@ -56,7 +56,7 @@ TINY = 2.0**-117
 BINS = 4096
 REACH = 1.25
 """Scaled weights outside ±REACH share the outermost bin, where every level but ±1 is far away."""
-_BINS_A_UNIT = BINS / 2 / REACH
+_BINS_PER_UNIT = BINS / 2 / REACH
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def _tables(device: torch.device) -> _Tables:
     base = torch.zeros(BINS, dtype=torch.uint8)
     border = torch.full((BINS,), torch.inf)
     work = midpoints.clone()
-    for midpoint, bin_ in zip(midpoints, _bins(work.mul_(_BINS_A_UNIT).add_(BINS / 2)).tolist(), strict=True):
+    for midpoint, bin_ in zip(midpoints, _bins(work.mul_(_BINS_PER_UNIT).add_(BINS / 2)).tolist(), strict=True):
         base[bin_ + 1 :] += 1
         border[bin_] = midpoint
     byte = torch.arange(256)
@@ -122,21 +122,21 @@ class _Fitter:
             NotFiniteError: a value is not finite.
         """
         weights = groups.float()
-        largest = weights.abs().amax(dim=-1)
-        if not bool(torch.isfinite(largest).all()):
+        absmax = weights.abs().amax(dim=-1)
+        if not bool(torch.isfinite(absmax).all()):
             raise NotFiniteError("weights should be finite")
         unit = self.unit[: len(groups)]
-        torch.mul(weights, torch.where(largest > TINY, _BINS_A_UNIT / largest, 0.0).unsqueeze(-1), out=unit)
-        gain = torch.zeros_like(largest)
-        scale = torch.zeros_like(largest)
+        torch.mul(weights, torch.where(absmax > TINY, _BINS_PER_UNIT / absmax, 0.0).unsqueeze(-1), out=unit)
+        gain = torch.zeros_like(absmax)
+        scale = torch.zeros_like(absmax)
         for trial in TRIALS:
             a, b = self._sums(unit, 1 / trial)
             trial_gain = a * a / b
             better = trial_gain > gain
             gain = torch.where(better, trial_gain, gain)
             scale = torch.where(better, a / b, scale)
-        a, b = self._sums(unit, _reciprocal(scale / _BINS_A_UNIT).unsqueeze(-1))
-        scale = torch.where(b > 0, a / b, 0.0).mul_(largest / _BINS_A_UNIT)
+        a, b = self._sums(unit, _reciprocal(scale / _BINS_PER_UNIT).unsqueeze(-1))
+        scale = torch.where(b > 0, a / b, 0.0).mul_(absmax / _BINS_PER_UNIT)
         stored = scale.clamp_(*_BF16_RANGE).to(torch.bfloat16)
         torch.mul(weights, _reciprocal(stored.float()).unsqueeze(-1), out=unit)
         codes = self._codes(unit)
@@ -156,13 +156,13 @@ class _Fitter:
     def _codes(self, scaled: Tensor) -> Tensor:
         """Code U8 `[n, 64]` of the level nearest to each scaled weight: exact, not by bin."""
         work, border = self.work[: len(scaled)], self.level[: len(scaled)]
-        bins = _bins(torch.add(self.tables.middle, scaled, alpha=_BINS_A_UNIT, out=work)).view(-1)
+        bins = _bins(torch.add(self.tables.middle, scaled, alpha=_BINS_PER_UNIT, out=work)).view(-1)
         torch.index_select(self.tables.border, 0, bins, out=border.view(-1))
         return torch.index_select(self.tables.base, 0, bins).view(scaled.shape).add_(scaled > border)
 
 
 def _packed(codes: Tensor) -> Tensor:
-    """Two codes a byte, the first in the high four bits: U8 `[n, 64]` to `[n, 32]`."""
+    """Two codes per byte, the first in the high four bits: U8 `[n, 64]` to `[n, 32]`."""
     pairs = codes.view(torch.int16)
     if sys.byteorder == "big":
         return ((pairs >> 4) | pairs).to(torch.uint8)
@@ -178,7 +178,7 @@ def _reciprocal(scale: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Nf4:
-    """NormalFloat4 with groups of 64 and a bf16 scale: 4.25 bits a weight."""
+    """NormalFloat4 with groups of 64 and a bf16 scale: 4.25 bits per weight."""
 
     name: str = "nf4"
     codes_dtype: torch.dtype = torch.uint8
@@ -192,7 +192,7 @@ class Nf4:
         groups = weight.reshape(-1, GROUP)
         codes = torch.empty(len(groups), GROUP // 2, dtype=torch.uint8, device=device)
         scales = torch.empty(len(groups), dtype=torch.bfloat16, device=device)
-        step = min(CHUNK.get(device.type, CHUNK_ELSEWHERE), len(groups))
+        step = min(CHUNK_GROUPS.get(device.type, DEFAULT_CHUNK_GROUPS), len(groups))
         fitter = _Fitter(step, device)
         for start in range(0, len(groups), step):
             part = slice(start, start + step)

@@ -6,8 +6,8 @@
     native                 products from stored codes by a kernel in C, compiled on this machine
     products               one stacked tensor of experts times the rows routed to each
     experts, linear, embedding    the modules
-    sharing                work shared out among threads
-    pages, allocator       stored parts given back to the system, freed memory kept for the next pass
+    parallel               small products distributed over threads
+    pages, allocator       pages of converted weights released, freed memory kept for the next pass
     switches, choice       which module is replaced by which, on this machine
 
 Each computes what its plain counterpart computes, within an error that its module states, and describes how in `path`.

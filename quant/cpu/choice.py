@@ -12,10 +12,10 @@ instructions for it, and they are exact. For many rows and no decoding, which is
 faster of the two.
 
 A weight is never held twice: a module's stored parts are freed before the next module is replaced. The kernel reads the
-stored parts, int8 by rows takes as much memory as they do, and the bf16 matrix twice as much; a module for which there
-is none left stays plain.
-Capabilities are probed by running them; nothing depends on how fast the machine happened to be at the time, so that it
-always computes the same (reference code differs from real instructions by a factor of hundreds).
+stored parts, int8 by rows takes as much memory as they do, and the bf16 matrix twice as much; a module for which too
+little memory is left stays plain.
+Capabilities are probed by running them. The choice does not depend on how busy the machine is at the time, so results
+are always the same (reference code is slower than real instructions by a factor of hundreds).
 """
 
 from __future__ import annotations
@@ -28,48 +28,48 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from ..lack import Lack
 from ..modules.embedding import QuantEmbedding
 from ..modules.experts import QuantExperts
 from ..modules.linear import QuantLinear
 from ..modules.tensor import QuantTensor
+from ..unsupported import Unsupported
 from .allocator import keep_freed_memory
 from .bitsandbytes_library import nf4_library
 from .embedding import Bf16Embedding
 from .experts import CpuExperts
-from .int8_weight import multiplies_int8, row_bytes
+from .int8_weight import has_int8_matmul, row_bytes
 from .linear import Int8Linear, LastRows
 from .native.library import NativeLibrary
 from .native.products import NativeLinear, NativeProduct
 from .native.support import native_library
-from .pages import give_back
+from .pages import release_pages
 from .products import DecodedProduct, ExpertProduct, Int8Product, LibraryProduct
 from .switches import cpu_path, is_native_off
 
-LEAST = 1 << 20
-"""Weights of a matrix below which `auto` leaves it alone: there is nothing to gain, and rounding to lose."""
+MIN_WEIGHTS = 1 << 20
+"""Smaller matrices stay plain with `auto`: they gain nothing, and would be rounded once more."""
 
 _COST = "experts are decoded before they are multiplied, which takes more than twice as long"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prepared:
-    """What `prepare` did.
+    """The result of `prepare`.
 
     Attributes:
-        taken: bytes that the fast modules take beyond the stored size of their weights; negative where it is less.
-        lacking: why the native kernel is not used, what that means and what would help; None where nothing would.
+        extra_bytes: what the fast modules take beyond the stored size of their weights; may be negative.
+        warning: why the native kernel is not used, the consequence and the remedy; None where there is no remedy.
     """
 
-    taken: int = 0
-    lacking: str | None = None
+    extra_bytes: int = 0
+    warning: str | None = None
 
 
 def prepare(
     model: nn.Module,
     *,
     spare: int | None = None,
-    least: int = LEAST,
+    min_weights: int = MIN_WEIGHTS,
     progress: Callable[[int, int], None] | None = None,
 ) -> Prepared:
     """Replaces the quantized modules of a model that lies on the CPU, with its weights assigned.
@@ -78,8 +78,8 @@ def prepare(
 
     Args:
         spare: bytes that converted weights may take beyond their stored size; None is no limit.
-        least: weights of a matrix below which a module is left alone.
-        progress: called with the number of modules that are done and of all.
+        min_weights: modules with fewer weights in a matrix stay plain.
+        progress: called with the number of modules done, and of all modules.
 
     Raises:
         SwitchError: the environment variable has an invalid value.
@@ -89,35 +89,35 @@ def prepare(
     if path == "plain":
         return Prepared()
     keep_freed_memory()
-    taken, last, least = 0, LastRows(), 0 if path == "fast" else least
+    extra_bytes, last, min_weights = 0, LastRows(), 0 if path == "fast" else min_weights
     found = list(_quantized(model))
     for done, name in enumerate(found, 1):
         parent, _, attribute = name.rpartition(".")
         owner = model.get_submodule(parent)
         plain = getattr(owner, attribute)
-        fast = _fast(plain, last, least)
-        if fast is not None and (spare is None or taken + fast.more <= spare):
+        fast = _fast(plain, last, min_weights)
+        if fast is not None and (spare is None or extra_bytes + fast.extra_bytes <= spare):
             setattr(owner, attribute, fast.make().eval())
-            taken += fast.more
-            give_back(_made_anew(plain))
+            extra_bytes += fast.extra_bytes
+            release_pages(_converted_parts(plain))
         del plain, fast
         if progress is not None:
             progress(done, len(found))
     missed = any(isinstance(module, CpuExperts) and module.decodes for module in model.modules())
-    return Prepared(taken=taken, lacking=_lacking() if missed else None)
+    return Prepared(extra_bytes=extra_bytes, warning=_warning() if missed else None)
 
 
-def _lacking() -> str | None:
-    lack = native_library()
-    return f"{lack.reason}: {_COST}; {lack.remedy}" if isinstance(lack, Lack) and lack.remedy else None
+def _warning() -> str | None:
+    found = native_library()
+    return f"{found.reason}: {_COST}; {found.remedy}" if isinstance(found, Unsupported) and found.remedy else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Fast:
-    """A fast module that can be made, and how many more bytes its weights take than they do as stored."""
+    """How to make a fast module, and how many bytes its weights take beyond their stored size."""
 
     make: Callable[[], nn.Module]
-    more: int
+    extra_bytes: int
 
 
 def _quantized(model: nn.Module) -> Iterator[str]:
@@ -128,31 +128,31 @@ def _quantized(model: nn.Module) -> Iterator[str]:
                 yield path
 
 
-def _made_anew(module: nn.Module) -> Iterator[Tensor]:
-    """The stored parts of a module that the fast one does not read any more."""
+def _converted_parts(module: nn.Module) -> Iterator[Tensor]:
+    """Stored parts of a module that the fast module has converted and no longer reads."""
     for tensor in module.modules():
         if isinstance(tensor, QuantTensor) and (isinstance(module, QuantEmbedding) or _by_rows(tensor, module)):
             yield from (tensor.codes, tensor.scales)
 
 
-def _fast(module: nn.Module, last: LastRows, least: int) -> _Fast | None:
+def _fast(module: nn.Module, last: LastRows, min_weights: int) -> _Fast | None:
     """The fast module for a plain one, or None where the plain one stays."""
-    if isinstance(module, QuantLinear) and _is_large(module.weight, least):
+    if isinstance(module, QuantLinear) and _is_large(module.weight, min_weights):
         if _by_rows(module.weight, module):
-            return _Fast(partial(Int8Linear, module, last), _more(row_bytes(module.weight), module.weight))
+            return _Fast(partial(Int8Linear, module, last), _extra_bytes(row_bytes(module.weight), module.weight))
         library = _native(module.weight)
         return None if library is None else _Fast(partial(NativeLinear, module, library), 0)
-    if isinstance(module, QuantExperts) and _is_large(module.gate_up_proj, least):
+    if isinstance(module, QuantExperts) and _is_large(module.gate_up_proj, min_weights):
         tensors = (module.gate_up_proj, module.down_proj)
         by_rows = [tensor for tensor in tensors if _by_rows(tensor, module)]
-        return _Fast(partial(_experts, *tensors), sum(_more(row_bytes(tensor), tensor) for tensor in by_rows))
-    if isinstance(module, QuantEmbedding) and _is_large(module.weight, least) and module.dtype == torch.bfloat16:
+        return _Fast(partial(_experts, *tensors), sum(_extra_bytes(row_bytes(tensor), tensor) for tensor in by_rows))
+    if isinstance(module, QuantEmbedding) and _is_large(module.weight, min_weights) and module.dtype == torch.bfloat16:
         size = torch.bfloat16.itemsize * prod(module.weight.shape)
-        return _Fast(partial(Bf16Embedding, module), _more(size, module.weight)) if multiplies_bf16() else None
+        return _Fast(partial(Bf16Embedding, module), _extra_bytes(size, module.weight)) if has_bf16_matmul() else None
     return None
 
 
-def _more(nbytes: int, tensor: QuantTensor) -> int:
+def _extra_bytes(nbytes: int, tensor: QuantTensor) -> int:
     return nbytes - tensor.encoded.nbytes
 
 
@@ -164,9 +164,9 @@ def _product(tensor: QuantTensor) -> ExpertProduct:
     native = _native(tensor)
     if native is not None:
         return NativeProduct(tensor, native)
-    if tensor.codec.name == "int8" and multiplies_int8():
+    if tensor.codec.name == "int8" and has_int8_matmul():
         return Int8Product(tensor)
-    compute = torch.bfloat16 if multiplies_bf16() else torch.float32
+    compute = torch.bfloat16 if has_bf16_matmul() else torch.float32
     library = nf4_library()
     if tensor.codec.name == "nf4" and library is not None:
         return LibraryProduct(tensor, compute, library)
@@ -175,22 +175,22 @@ def _product(tensor: QuantTensor) -> ExpertProduct:
 
 def _native(tensor: QuantTensor) -> NativeLibrary | None:
     library = native_library()
-    return library if isinstance(library, NativeLibrary) and library.takes(tensor.shape) else None
+    return library if isinstance(library, NativeLibrary) and library.supports(tensor.shape) else None
 
 
 def _by_rows(tensor: QuantTensor, owner: nn.Module) -> bool:
-    """Whether a weight is stored again, as int8 by rows."""
-    if tensor.codec.name != "int8" or not multiplies_int8():
+    """Whether a weight is converted to int8 with one scale per row."""
+    if tensor.codec.name != "int8" or not has_int8_matmul():
         return False
     return isinstance(owner, QuantLinear) or _native(tensor) is None
 
 
-def _is_large(tensor: QuantTensor, least: int) -> bool:
-    return tensor.shape[-1] * tensor.shape[-2] >= least
+def _is_large(tensor: QuantTensor, min_weights: int) -> bool:
+    return tensor.shape[-1] * tensor.shape[-2] >= min_weights
 
 
 @cache
-def multiplies_bf16() -> bool:
+def has_bf16_matmul() -> bool:
     """Whether this CPU has instructions for bf16 matmuls; without them fp32 is faster."""
     return any(
         bool(getattr(torch.cpu, name)())

@@ -17,7 +17,7 @@ from ..modules.embedding import ChunkedEmbedding, QuantEmbedding
 TAIL = 2.0**-10
 """Probability that a row may lose: a quarter of the step between two bf16 numbers next to 1."""
 KEPT = (64, 1024)
-"""How many of the most probable ids are tried before a row takes all of them."""
+"""Numbers of most probable ids that are tried before a row uses all ids."""
 
 
 class Bf16Embedding(ChunkedEmbedding):

@@ -20,7 +20,7 @@ _DONTNEED = 4
 """`MADV_DONTNEED`: pages of a mapped file are read from the file again at the next access."""
 
 
-def give_back(tensors: Iterable[Tensor]) -> int:
+def release_pages(tensors: Iterable[Tensor]) -> int:
     """Return the pages within contiguous tensors to the system, where they are mapped from a file.
 
     Later reads of such a tensor read the file again, so it must not have been written to.
@@ -31,10 +31,10 @@ def give_back(tensors: Iterable[Tensor]) -> int:
     if not sys.platform.startswith("linux"):
         return 0
     files = _FileMappings()
-    return sum(_give_back(tensor, files) for tensor in tensors)
+    return sum(_release_pages(tensor, files) for tensor in tensors)
 
 
-def _give_back(tensor: Tensor, files: _FileMappings) -> int:
+def _release_pages(tensor: Tensor, files: _FileMappings) -> int:
     start, stop = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
     start, stop = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, stop // mmap.PAGESIZE * mmap.PAGESIZE
     if stop <= start or not tensor.is_contiguous() or not files.hold(start, stop):

@@ -19,8 +19,8 @@ from ..dtypes import short_name
 from ..modules.tensor import QuantTensor
 from .bitsandbytes_library import Nf4Library
 from .int8_weight import Int8Weight
+from .parallel import MAX_THREADS, parallel_for
 from .rows import quantize_rows
-from .sharing import MOST, share_out
 
 Multiply: TypeAlias = Callable[[int, slice], Tensor]
 """The product [out, M] of an expert with its part of the P pairs."""
@@ -129,7 +129,7 @@ def _products(
 
         return fill
 
-    share_out([work() for _ in range(min(torch.get_num_threads(), MOST))], expert_parts(counts), library)
+    parallel_for([work() for _ in range(min(torch.get_num_threads(), MAX_THREADS))], expert_parts(counts), library)
     return out
 
 

@@ -46,12 +46,12 @@ class Prepared:
 
     Attributes:
         paths: what was done, a line each.
-        lacking: why the fast path cannot be taken, and what that means; None where it can.
+        warning: why the fast path cannot be taken, and what that means; None where it can.
         expectations: what modules of each kind and shape must compute, by the plain path.
     """
 
     paths: tuple[str, ...] = ()
-    lacking: str | None = None
+    warning: str | None = None
     expectations: tuple[Expectation, ...] = ()
 
 
@@ -79,9 +79,9 @@ def prepare(
     found = {path: maker for path, maker in makers.items() if maker is not None}
     if not found:
         return Prepared()
-    lack = missing(device)
-    if lack is not None:
-        return Prepared(lacking=f"{lack.reason}: {_COST}; {lack.remedy}")
+    unsupported = missing(device)
+    if unsupported is not None:
+        return Prepared(warning=f"{unsupported.reason}: {_COST}; {unsupported.remedy}")
     paths: dict[str, list[str]] = defaultdict(list)
     expectations: dict[tuple[object, ...], list[Expectation]] = {}
     for path, maker in found.items():

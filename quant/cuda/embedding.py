@@ -12,17 +12,12 @@ from torch import Tensor, nn
 
 from ..codecs.codec import GROUP
 from ..modules.embedding import QuantEmbedding
-from ..planning.memory import SOFT_SHARES
 from . import linear, tiles
 from .launch_arguments import is_interpreted, triton_type
 from .linear import Weight
+from .soft_shares import SHARES
 from .tiles import Tile, tile_of
 
-SHARES = SOFT_SHARES
-"""Parts of the vocabulary that programs of their own sum over: 484 programs for 256 rows at the released width. By the
-registers that they take, one fits a multiprocessor of an RTX GPU and two fit one of an H100, and so they go into six
-rounds of an RTX 3090's 82, four of a 4090's 128, three of a 5090's 170 and two of an H100's 132, each 92 to 98 % full.
-The account of memory knows the number, since a recorded step keeps these sums."""
 IDS = 64
 """Ids per loop iteration of a program."""
 STAGES = 3

@@ -15,8 +15,8 @@ from typing import TypeGuard
 import torch
 
 from ..codecs import CODECS
-from ..lack import Lack
 from ..modules.tensor import QuantTensor
+from ..unsupported import Unsupported
 from .parity import ParityError
 
 LEAST = (8, 0)
@@ -40,17 +40,17 @@ _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """File system errors of a directory that takes no file."""
 
 
-_failed: dict[torch.device, Lack] = {}
+_failed: dict[torch.device, Unsupported] = {}
 """What `exclude` was told."""
 
 
-def missing(device: torch.device) -> Lack | None:
+def missing(device: torch.device) -> Unsupported | None:
     """What keeps kernels from running on a device; None where nothing does."""
     return _failed.get(device) or _tried(device)
 
 
 def exclude(device: torch.device, error: Exception) -> None:
-    """Has no kernel used on a device by models that are prepared from now on, since one failed."""
+    """Excludes a device from kernels, for models prepared from now on, because one failed there."""
     if _is_of_files(error):
         _failed[device] = _unkept(error)
         return
@@ -58,26 +58,26 @@ def exclude(device: torch.device, error: Exception) -> None:
         reason = f"kernels compute wrong numbers here ({error})"
     else:
         reason = f"a kernel fails here ({type(error).__name__}: {_first_line(error)})"
-    _failed[device] = Lack(reason, f"{_VERSIONS}, and {_SKIP}")
+    _failed[device] = Unsupported(reason, f"{_VERSIONS}, and {_SKIP}")
 
 
 @cache
-def _tried(device: torch.device) -> Lack | None:
+def _tried(device: torch.device) -> Unsupported | None:
     if device.type != "cuda" or not torch.cuda.is_available():
-        return Lack(f"there is no CUDA device `{device}`", "use an NVIDIA GPU")
+        return Unsupported(f"there is no CUDA device `{device}`", "use an NVIDIA GPU")
     if torch.version.hip is not None:
-        return Lack("the kernels need an NVIDIA GPU", "use an NVIDIA GPU")
+        return Unsupported("the kernels need an NVIDIA GPU", "use an NVIDIA GPU")
     if importlib.util.find_spec("triton") is None:
         fork = 'on Windows `pip install "triton-windows<3.8"` for torch 2.13'
-        return Lack("Triton is not installed", f"`pip install triton`; {fork}")
+        return Unsupported("Triton is not installed", f"`pip install triton`; {fork}")
     capability = torch.cuda.get_device_capability(device)
     if capability < LEAST:
         name = torch.cuda.get_device_name(device)
-        return Lack(f"{name} is older than compute capability {LEAST[0]}.{LEAST[1]}", "use a newer GPU")
+        return Unsupported(f"{name} is older than compute capability {LEAST[0]}.{LEAST[1]}", "use a newer GPU")
     return _trial(device, is_hopper=capability[0] == HOPPER)
 
 
-def _trial(device: torch.device, *, is_hopper: bool = False) -> Lack | None:
+def _trial(device: torch.device, *, is_hopper: bool = False) -> Unsupported | None:
     """Runs kernels: they need a driver, and where launchers are built a C compiler too.
 
     First the smallest one there is. Then an nf4 and an int8 weight times the identity, which must give the decoded
@@ -87,15 +87,15 @@ def _trial(device: torch.device, *, is_hopper: bool = False) -> Lack | None:
         if is_hopper and (version := _triton_version()) < HOPPER_TRITON:
             name = torch.cuda.get_device_name(device)
             reason = f"Triton {version[0]}.{version[1]} compiles matrix products wrongly for {name}"
-            return Lack(reason, "install torch 2.10 or newer, which brings Triton 3.6")
+            return Unsupported(reason, "install torch 2.10 or newer, which brings Triton 3.6")
         exact = _computes_exactly(device)
     except Exception as error:  # any of the compiler's, whose errors have no class in common with others
         if _is_of_tools(error):
-            return Lack("Triton cannot build its launcher here", _TOOLS)
+            return Unsupported("Triton cannot build its launcher here", _TOOLS)
         if _is_of_files(error):
             return _unkept(error)
-        return Lack(f"Triton does not run here ({_first_line(error)})", _VERSIONS)
-    return None if exact else Lack("Triton computes wrong numbers here", _VERSIONS)
+        return Unsupported(f"Triton does not run here ({_first_line(error)})", _VERSIONS)
+    return None if exact else Unsupported("Triton computes wrong numbers here", _VERSIONS)
 
 
 def _computes_exactly(device: torch.device) -> bool:
@@ -115,10 +115,10 @@ def _is_of_files(error: Exception) -> TypeGuard[OSError]:
     return isinstance(error, OSError) and error.errno in _REFUSED
 
 
-def _unkept(error: OSError) -> Lack:
+def _unkept(error: OSError) -> Unsupported:
     name = "" if error.filename is None else f": `{os.fsdecode(error.filename)}`"
     reason = f"Triton cannot keep its compiled kernels ({error.strerror}{name})"
-    return Lack(reason, "have `TRITON_CACHE_DIR` name a directory that can be written")
+    return Unsupported(reason, "have `TRITON_CACHE_DIR` name a directory that can be written")
 
 
 def _first_line(error: Exception) -> str:

@@ -5,7 +5,9 @@
     LOCALDIFF_CUDA_DENSE=a8               those of the linear layers
     LOCALDIFF_CUDA_SOFT=sparse            self-conditioning over probable ids, the exact sum where they are too many
 
-They are for comparisons. Knows names; knows nothing about what they turn on.
+They are for comparisons. `LOCALDIFF_CUDA_PLAIN` also names parts of the program that runs a model on this package
+(`logits`, `attention`, `layer-ops`, `step`, `graph`, `commit`). All names are in one list, because the variable has one
+value: whoever reads it must refuse a misspelt name, and for that must know them all. Knows the names only.
 """
 
 from __future__ import annotations
@@ -21,9 +23,13 @@ if TYPE_CHECKING:
 Part: TypeAlias = Literal[
     "experts", "dense", "decode", "logits", "attention", "layer-ops", "projections", "step", "graph", "commit"
 ]
-"""Grouped GEMMs of the experts; linear layers and embedding from their codes; nf4 decoded in one launch where it is
-decoded first; statistics and decision in Triton; attention in Triton; the ops between GEMMs in Triton; projections of
-the same rows fused; the static step; its capture; the fused commit."""
+"""Of this package: grouped GEMMs of the experts (`experts`); linear layers and embedding from their codes (`dense`);
+nf4 decoded in one launch where it is decoded first (`decode`); projections of the same rows as one GEMM
+(`projections`).
+
+Of the program: statistics of logits and the decision in Triton (`logits`); attention in Triton (`attention`); the ops
+between GEMMs in Triton (`layer-ops`); the step of fixed shape (`step`), its capture as a CUDA graph (`graph`), and its
+fused commit (`commit`)."""
 
 PARTS: tuple[Part, ...] = get_args(Part)
 PLAIN, SOFT = "LOCALDIFF_CUDA_PLAIN", "LOCALDIFF_CUDA_SOFT"
@@ -31,7 +37,7 @@ EXPERTS, DENSE = "LOCALDIFF_CUDA_EXPERTS", "LOCALDIFF_CUDA_DENSE"
 
 
 def check_switches() -> None:
-    """Reads all of these variables.
+    """Checks the values of all of these variables.
 
     Raises:
         SwitchError: one has an invalid value.

@@ -1,7 +1,7 @@
-"""Files of weights, and the manifest of those that a job wrote.
+"""Files of weights, and the manifest of a quantized model.
 
-    source, reader, slices     as their headers describe them; read in order; cut to pieces
-    writer, disk               a shard; any write, one operation a method
+    source, reader, slices     headers and index; weights read in order; large tensors cut into slices
+    writer, disk               a shard written; disk operations, one per method
     manifest                   `quant.json`
 
 Know names, shapes and bytes; know nothing about jobs.

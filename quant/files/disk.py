@@ -30,36 +30,36 @@ class Disk:
 
     def make_directory(self, path: Path) -> None:
         """Create a directory and its parents; it may exist."""
-        with _worded(path):
+        with _translated_errors(path):
             path.mkdir(parents=True, exist_ok=True)
 
     def create(self, path: Path) -> BinaryIO:
         """Create an empty file, replacing an old one."""
-        with _worded(path):
+        with _translated_errors(path):
             return path.open("wb", buffering=0)
 
     def write(self, file: BinaryIO, offset: int, data: bytes | memoryview) -> None:
         """Write all of `data` at a position."""
         view = memoryview(data)
-        with _worded(file.name):
+        with _translated_errors(file.name):
             file.seek(offset)
             while view:
                 view = view[file.write(view) :]
 
     def sync(self, file: BinaryIO) -> None:
         """Wait until the file is on the disk."""
-        with _worded(file.name):
+        with _translated_errors(file.name):
             os.fsync(file.fileno())
 
     def rename(self, old: Path, new: Path) -> None:
         """Rename a file or directory, replacing a file of that name."""
-        with _worded(new):
+        with _translated_errors(new):
             replace(old, new)
             _sync_directory(new.parent)
 
     def remove(self, path: Path) -> None:
         """Delete a file that may be gone already, or a whole directory."""
-        with _worded(path):
+        with _translated_errors(path):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
@@ -67,7 +67,7 @@ class Disk:
 
 
 @contextmanager
-def _worded(path: Path | str) -> Iterator[None]:
+def _translated_errors(path: Path | str) -> Iterator[None]:
     """Turns an `OSError` into an error of this package that names the file."""
     try:
         yield
@@ -86,7 +86,7 @@ def _worded(path: Path | str) -> Iterator[None]:
         ) from error
 
 
-def put(disk: Disk, path: Path, content: bytes) -> None:
+def write_atomically(disk: Disk, path: Path, content: bytes) -> None:
     """Write a small file atomically."""
     partial = path.with_name(path.name + ".partial")
     with disk.create(partial) as file:

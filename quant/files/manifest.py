@@ -19,11 +19,12 @@ from ..codecs.codec import codes_shape, scales_shape
 from ..dtypes import HEADER_DTYPES, HEADER_NAMES
 from ..errors import DamagedError
 from ..recipe import Recipe, Rule
+from .source import is_file_name
 from .writer import Part
 
 MANIFEST_FILE = "quant.json"
 FORMAT = "localdiff-quant"
-VERSION = 1
+VERSION = 2
 _HASH = re.compile(r"[0-9a-f]{64}")
 _HINT = "rebuild it with the `localdiff quantize` command that made it, and `--force`"
 
@@ -67,14 +68,14 @@ class TensorEntry:
     """How a tensor of the source is stored.
 
     Attributes:
-        fate: `keep` or a codec's name.
+        scheme: `keep` or a codec's name.
         shape: shape in the source.
         dtype: type in the source, as a safetensors word.
         shard: file that holds it.
         error: relative RMSE of the decoded values.
     """
 
-    fate: str
+    scheme: str
     shape: tuple[int, ...]
     dtype: str
     shard: str
@@ -82,11 +83,11 @@ class TensorEntry:
 
     def parts(self, name: str) -> tuple[Part, ...]:
         """What is stored for the tensor `name`."""
-        return stored_parts(name, self.fate, self.shape, self.dtype)
+        return stored_parts(name, self.scheme, self.shape, self.dtype)
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "fate": self.fate,
+            "scheme": self.scheme,
             "shape": list(self.shape),
             "dtype": self.dtype,
             "shard": self.shard,
@@ -96,10 +97,10 @@ class TensorEntry:
     @classmethod
     def from_json(cls, value: Any) -> Self:
         shape = tuple(int(size) for size in value["shape"])
-        if value["fate"] not in ("keep", *CODECS) or value["dtype"] not in HEADER_DTYPES or min(shape, default=0) < 0:
+        if value["scheme"] not in ("keep", *CODECS) or value["dtype"] not in HEADER_DTYPES or min(shape, default=0) < 0:
             raise ValueError(f"{value=}")
         return cls(
-            fate=value["fate"],
+            scheme=value["scheme"],
             shape=shape,
             dtype=value["dtype"],
             shard=_file_name(value["shard"]),
@@ -135,7 +136,7 @@ class Manifest:
             "source": {"model": self.model, "revision": self.revision, "files": _json(self.sources)},
             "recipe": {
                 "name": self.recipe.name,
-                "rules": [[rule.pattern, rule.fate] for rule in self.recipe.rules],
+                "rules": [[rule.pattern, rule.scheme] for rule in self.recipe.rules],
             },
             "tensors": _json(self.tensors),
             "dropped": sorted(self.dropped),
@@ -157,7 +158,7 @@ class Manifest:
             if content["format"] != FORMAT or content["version"] != VERSION:
                 raise DamagedError(
                     f"`{MANIFEST_FILE}` has format {content['format']} {content['version']}, not {FORMAT} {VERSION}",
-                    "it was written by another version of localdiff",
+                    "it was written by another version of localdiff; " + _HINT,
                 )
             manifest = cls._from_json(content)
             is_unchanged = manifest.to_text() == text
@@ -170,7 +171,7 @@ class Manifest:
     @classmethod
     def _from_json(cls, content: dict[str, Any]) -> Self:
         source, recipe = content["source"], content["recipe"]
-        rules = tuple(Rule(pattern=_string(pattern), fate=fate) for pattern, fate in recipe["rules"])
+        rules = tuple(Rule(pattern=_string(pattern), scheme=scheme) for pattern, scheme in recipe["rules"])
         manifest = cls(
             tool=_string(content["tool"]),
             model=None if source["model"] is None else _string(source["model"]),
@@ -206,15 +207,15 @@ def read_manifest(directory: Path) -> Manifest:
         raise DamagedError(f"`{path}` is damaged (it is not text)", _HINT) from error
 
 
-def stored_parts(name: str, fate: str, shape: tuple[int, ...], dtype: str) -> tuple[Part, ...]:
+def stored_parts(name: str, scheme: str, shape: tuple[int, ...], dtype: str) -> tuple[Part, ...]:
     """The parts that a tensor is stored as.
 
     Raises:
         ValueError: its shape does not divide into groups.
     """
-    if fate not in CODECS:
+    if scheme not in CODECS:
         return (Part(name=name, dtype=dtype, shape=shape),)
-    codec = CODECS[fate]
+    codec = CODECS[scheme]
     return (
         Part(name=f"{name}.codes", dtype=HEADER_NAMES[codec.codes_dtype], shape=codes_shape(codec, shape)),
         Part(name=f"{name}.scales", dtype="BF16", shape=scales_shape(shape)),
@@ -236,6 +237,6 @@ def _string(value: Any) -> str:
 
 
 def _file_name(name: Any) -> str:
-    if not isinstance(name, str) or name in ("", ".", "..") or re.search(r"[/\\\0]", name):
+    if not is_file_name(name):
         raise ValueError(f"{name!r} is not a file name")
-    return name
+    return str(name)

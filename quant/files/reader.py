@@ -19,7 +19,7 @@ from ..dtypes import HEADER_DTYPES
 from ..errors import SourceError
 from .source import HINT, SourceFile, StoredTensor, parse_header, read_start
 
-_READ = 8_000_000
+_READ_BYTES = 8_000_000
 
 
 class SourceReader:
@@ -93,7 +93,7 @@ class SourceReader:
         if position < self._position:
             raise ValueError(f"{position=} lies before {self._position}")
         while self._position < position:
-            self._read(min(_READ, position - self._position))
+            self._read(min(_READ_BYTES, position - self._position))
 
     def _read(self, count: int) -> bytearray:
         buffer = bytearray(count)

@@ -8,6 +8,7 @@ A safetensors file is `u64 header length | JSON header | data`; offsets in the h
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -135,9 +136,9 @@ def read_source(directory: Path, sha256: dict[str, str] | None = None) -> tuple[
     Raises:
         SourceError: files are missing, damaged, or contradict the index.
     """
-    names, promised = _files_of(directory)
+    weight_map = _weight_map(directory)
     files = []
-    for name in names:
+    for name in sorted(set(weight_map.values())) or [SINGLE_FILE]:
         path = directory / name
         try:
             status = path.stat()
@@ -154,15 +155,15 @@ def read_source(directory: Path, sha256: dict[str, str] | None = None) -> tuple[
                 modified_ns=None if name in (sha256 or {}) else status.st_mtime_ns,
             )
         )
-    return complete(files, promised, str(directory))
+    return check_complete(files, weight_map, str(directory))
 
 
-def complete(files: Iterable[SourceFile], promised: Mapping[str, str], where: str) -> tuple[SourceFile, ...]:
+def check_complete(files: Iterable[SourceFile], weight_map: Mapping[str, str], where: str) -> tuple[SourceFile, ...]:
     """The same files, if together they are a whole checkpoint.
 
     Args:
         files: from their headers.
-        promised: tensor → file, as the index says; empty where there is none.
+        weight_map: tensor → file, from the index; empty where there is none.
         where: a directory or a Hub id, for messages.
 
     Raises:
@@ -172,9 +173,9 @@ def complete(files: Iterable[SourceFile], promised: Mapping[str, str], where: st
     held = {tensor.name: file.name for file in files for tensor in file.tensors}
     if len(held) != sum(len(file.tensors) for file in files):
         raise SourceError(f"two files of `{where}` hold a tensor of the same name", HINT)
-    missing = sorted(name for name, file in promised.items() if held.get(name) != file)
+    missing = sorted(name for name, file in weight_map.items() if held.get(name) != file)
     if missing:
-        raise SourceError(f"`{promised[missing[0]]}` lacks `{missing[0]}`, which `{INDEX_FILE}` promises", HINT)
+        raise SourceError(f"`{weight_map[missing[0]]}` lacks `{missing[0]}`, which `{INDEX_FILE}` lists", HINT)
     return files
 
 
@@ -188,42 +189,48 @@ def read_start(file: str, read: Callable[[int], bytes]) -> bytes:
     return start + read(header_length(file, start))
 
 
-def _files_of(directory: Path) -> tuple[list[str], dict[str, str]]:
-    """Weight file names, and the index: tensor → file."""
+def _weight_map(directory: Path) -> dict[str, str]:
+    """The index's map from tensor to file; empty where a single file holds all tensors."""
     index = directory / INDEX_FILE
     if (directory / SINGLE_FILE).exists():  # before an index, as in `localdiff.load.checkpoint` and transformers
-        return [SINGLE_FILE], {}
+        return {}
     if not index.exists():
         raise SourceError(f"`{directory}` has neither `{SINGLE_FILE}` nor `{INDEX_FILE}`", HINT)
     return parse_index(index.read_bytes())
 
 
-def parse_index(content: bytes) -> tuple[list[str], dict[str, str]]:
-    """File names in order, and tensor → file, of an index.
+def parse_index(content: bytes) -> dict[str, str]:
+    """The `weight_map` of an index: tensor → file.
+
+    An index may have been downloaded: it can name files in its own directory, but no path.
 
     Raises:
-        SourceError: it is not an index, or names something that is not a file beside it.
+        SourceError: it is not an index, or names something that is not a file in its directory.
     """
     try:
-        promised = json.loads(content.decode("utf-8"))["weight_map"]
-        names = sorted(set(promised.values()))
-        if not names or not all(map(_is_file_name, names)):
-            raise ValueError("it names no files, or a path")
+        weight_map: dict[str, str] = json.loads(content.decode("utf-8"))["weight_map"]
+        if not weight_map:
+            raise ValueError("`weight_map` is empty")
+        for name in weight_map.values():
+            if not is_file_name(name):
+                raise ValueError(f"{name!r} is not a file name")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SourceError(f"`{INDEX_FILE}` is damaged ({type(error).__name__}: {error})", HINT) from error
-    return names, promised
+    return weight_map
 
 
-def _is_file_name(name: object) -> bool:
-    """Whether it names a file beside the index, without characters that no system takes in a name."""
-    return isinstance(name, str) and Path(name).name == name and name.isprintable()
+def is_file_name(name: object) -> bool:
+    """Whether this is the name of a file, without a directory and without control characters or surrogates."""
+    if not isinstance(name, str) or name in ("", ".", ".."):
+        return False
+    return not any(character in "/\\" or unicodedata.category(character) in ("Cc", "Cs") for character in name)
 
 
 class SourceStoppedError(Exception):
     """Fetching weight files was stopped before this one arrived."""
 
 
-def described(shapes: Mapping[str, Sequence[int]]) -> tuple[StoredTensor, ...]:
+def tensors_of_shapes(shapes: Mapping[str, Sequence[int]]) -> tuple[StoredTensor, ...]:
     """Tensors in BF16 of which only names and shapes are known."""
     return tuple(
         StoredTensor(name=name, dtype="BF16", shape=tuple(shape), file="", start=0) for name, shape in shapes.items()

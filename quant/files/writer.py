@@ -23,7 +23,7 @@ from .disk import Disk
 
 ALIGNMENT = 64
 PARTIAL = ".partial"
-_READ = 8_000_000
+_READ_BYTES = 8_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +61,7 @@ class Layout:
 
     @classmethod
     def of(cls, parts: Iterable[Part]) -> Self:
-        """The layout of `docs/format.md`: multiples of 64 bytes first, the rest by falling element size."""
+        """The layout of `docs/format.md`: multiples of 64 bytes first, the rest by decreasing element size."""
         ordered = sorted(parts, key=lambda part: (part.nbytes % ALIGNMENT != 0, -part.itemsize, part.name))
         entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
         end = 0
@@ -132,6 +132,6 @@ def file_sha256(path: Path) -> str:
     """SHA-256 of a file's content."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_READ):
+        while block := file.read(_READ_BYTES):
             digest.update(block)
     return digest.hexdigest()

@@ -1,11 +1,11 @@
-"""Jobs that can be stopped anywhere, and the verification of what they left.
+"""Jobs that can be stopped anywhere, and the verification of their outputs.
 
-    job             the description of one
+    job             the description of a job
     run             from the first byte to the renamed directory
-    shard, pool     one file of weights; its slices, side by side
-    output          the directory, from its unfinished to its published state
+    shard, pool     one file of weights; its slices, encoded in parallel
+    output          the output directory, from unfinished to published
     verify          a directory against its manifest
-    events          what is told of both
+    events          progress events of both
 
 This module itself is light, so that events can be named without loading torch.
 """

@@ -17,7 +17,7 @@ class JobStarted:
         shards: shards of the output.
         finished: how many of them an earlier run has finished.
         source_bytes: bytes of the source files that are still to be read.
-        workers: slices that are encoded at a time.
+        workers: slices that are encoded in parallel.
     """
 
     shards: int
@@ -49,7 +49,7 @@ class TensorDone:
     """A tensor is stored; `error` is the relative RMSE of its decoded values, 0 for a kept one."""
 
     name: str
-    fate: str
+    scheme: str
     error: float
 
 
@@ -88,7 +88,7 @@ class JobFinished:
         nbytes: bytes of its shards.
         source_bytes: bytes of the source that this run read.
         seconds: wall time of reading, encoding and writing them.
-        worst: the tensors with the largest errors: name, fate, error.
+        worst: the tensors with the largest errors: name, scheme, error.
     """
 
     directory: str

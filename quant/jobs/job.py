@@ -19,7 +19,7 @@ from ..files.source import SourceFile
 from ..planning.plan import Plan
 
 JOB_FILE = "job.json"
-"""File that only an unfinished output has."""
+"""Present only in an unfinished output."""
 
 Content: TypeAlias = Path | bytes | Callable[[], bytes]
 """A file to copy, its content, or what fetches it and may raise `SourceStoppedError`."""
@@ -32,12 +32,12 @@ class Job:
     Attributes:
         plan: what is stored how.
         output: directory that the result gets.
-        open_source: gives a weight file's path while its shard is made; raises `SourceStoppedError` if it was told
-            to stop before the file was there.
+        open_source: gives a weight file's path while its shard is made; raises `SourceStoppedError` if the job
+            is stopped before the file has arrived.
         tool: name and version of the program, for the manifest.
         model, revision: where the weights came from, for the manifest.
         files: the other files of the output.
-        workers: slices that are encoded at a time.
+        workers: slices that are encoded in parallel.
         device: where they are encoded; each run of a job may use another one.
         force: replace a finished output, and drop an unfinished other job, of the same directory.
     """
@@ -70,14 +70,14 @@ class Job:
             "tool": self.tool,
             "model": self.model,
             "revision": self.revision,
-            "rules": [[rule.pattern, rule.fate] for rule in self.plan.recipe.rules],
+            "rules": [[rule.pattern, rule.scheme] for rule in self.plan.recipe.rules],
             "sources": {file.name: [file.nbytes, file.sha256, file.modified_ns] for file in sources},
         }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Note:
-    """What the manifest will say about a finished shard."""
+    """The manifest entries of a finished shard."""
 
     shard: ShardEntry
     source: FileEntry

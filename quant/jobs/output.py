@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DamagedError, OutputError
-from ..files.disk import Disk, put
+from ..files.disk import Disk, write_atomically
 from ..files.manifest import MANIFEST_FILE, Manifest, ShardEntry, read_manifest
 from ..files.writer import PARTIAL
 from .events import FileChecked
@@ -68,7 +68,7 @@ class Output:
     Attributes:
         directory: the unfinished one.
         notes: the finished shards, once `prepare` has run.
-        promised: SHA-256 that source files had when an output under repair was made.
+        source_hashes: SHA-256 of the source files, from the manifest of an output under repair.
     """
 
     def __init__(self, job: Job, disk: Disk) -> None:
@@ -77,7 +77,7 @@ class Output:
         self._garbage = discarded_directory(job.output)
         self.directory = partial_directory(job.output)
         self.notes: dict[str, Note] = {}
-        self.promised: dict[str, str] = {}
+        self.source_hashes: dict[str, str] = {}
 
     def finished(self) -> frozenset[str]:
         """Shards that need not be made again, as far as can be told without reading them; changes nothing."""
@@ -86,7 +86,7 @@ class Output:
             return frozenset(shard for shard in shards if (self.directory / shard).exists())
         if self._read_job()[0] != self._job.identity():
             return frozenset()
-        return frozenset(self._noted())
+        return frozenset(self._finished_notes())
 
     def prepare(self) -> Iterator[FileChecked]:
         """Make the directory ready to write into, and find out what an earlier run has finished.
@@ -104,7 +104,7 @@ class Output:
             self._require_replaceable()
             yield from self._reopen()
         elif _occupied(self._target):
-            yield from self._look_at_target()
+            yield from self._check_target()
         if _occupied(self.directory):
             self._resume()
         if not (self.directory / JOB_FILE).exists():
@@ -113,7 +113,7 @@ class Output:
 
     def note(self, shard: str, note: Note) -> None:
         """Mark a shard as finished."""
-        put(self._disk, self.directory / (shard + NOTE), note.to_bytes())
+        write_atomically(self._disk, self.directory / (shard + NOTE), note.to_bytes())
         self.notes[shard] = note
 
     def publish(self) -> None:
@@ -133,7 +133,7 @@ class Output:
         self._disk.remove(self._garbage)
 
     def _require_replaceable(self) -> None:
-        """Refuse to replace anything but a quantized model, and that one too unless it was asked for."""
+        """Refuse to replace anything but a quantized model, and even that without `force`."""
         require_free(self._target, force=self._job.force)
         if _occupied(self._target) and not self._job.force:
             raise self._already_there()
@@ -141,7 +141,7 @@ class Output:
     def _already_there(self) -> OutputError:
         return OutputError(f"`{self._target}` already exists", "`--force` replaces it")
 
-    def _look_at_target(self) -> Iterator[FileChecked]:
+    def _check_target(self) -> Iterator[FileChecked]:
         """A directory has the output's name: refuse it, replace it later, or repair it now."""
         if self._job.force:
             return
@@ -152,7 +152,7 @@ class Output:
                 yield checked
         except DamagedError as error:
             raise OutputError(f"`{self._target}` exists, and {error.message}", "`--force` rebuilds it") from error
-        if problem is None or not self._belongs(manifest):
+        if problem is None or not self._would_write(manifest):
             raise self._already_there()
         if _occupied(self.directory):
             raise OutputError(
@@ -172,7 +172,7 @@ class Output:
             else:
                 self._discard()
             return
-        if not self._belongs(manifest):
+        if not self._would_write(manifest):
             if not self._job.force:
                 raise self._other_job()
             self._discard()
@@ -181,7 +181,7 @@ class Output:
         for checked in verify(self.directory):
             sound += [checked.file] if checked.problem is None else []
             yield checked
-        self.promised = {name: entry.sha256 for name, entry in manifest.sources.items()}
+        self.source_hashes = {name: entry.sha256 for name, entry in manifest.sources.items()}
         self._put_job()
         for name, shard in manifest.shards.items():
             if name in sound:
@@ -189,7 +189,7 @@ class Output:
         self._disk.remove(self.directory / MANIFEST_FILE)
 
     def _resume(self) -> None:
-        """Read the notes of an unfinished directory of this very job; drop another one if that was asked for."""
+        """Read the notes of an unfinished directory of this job; delete one of another job if `force` is set."""
         job, sources = self._read_job()
         if job is None and any(path.suffix != PARTIAL for path in self.directory.iterdir()):
             raise OutputError(f"`{self.directory}` is in the way", "move it, or choose another directory")
@@ -198,11 +198,11 @@ class Output:
                 raise self._other_job()
             self._discard()
             return
-        self.promised = sources
-        self.notes = self._noted()
+        self.source_hashes = sources
+        self.notes = self._finished_notes()
 
-    def _noted(self) -> dict[str, Note]:
-        """Shards of the unfinished directory that are there with their notes."""
+    def _finished_notes(self) -> dict[str, Note]:
+        """Notes of the shards that are finished in the unfinished directory."""
         notes = {}
         for shard in self._job.plan.shards:
             note = _read_note(self.directory / (shard.file + NOTE))
@@ -212,22 +212,22 @@ class Output:
         return notes
 
     def _discard(self) -> None:
-        """Delete the unfinished directory, under a name that says so should the deletion be cut short."""
+        """Delete the unfinished directory; it is renamed first, in case the deletion is interrupted."""
         self._disk.rename(self.directory, self._garbage)
         self._disk.remove(self._garbage)
 
     def _other_job(self) -> OutputError:
         job = self._read_job()[0]
         revision = job.get("revision") if isinstance(job, dict) else None
-        go_on = "finish that one"
+        remedy = "finish that one"
         if isinstance(revision, str) and revision != self._job.revision:
-            go_on = f"`--revision {revision}` continues it"
+            remedy = f"`--revision {revision}` continues it"
         return OutputError(
             f"`{self.directory}` holds an unfinished job with other settings or weights",
-            f"{go_on}, or `--force` starts over",
+            f"{remedy}, or `--force` starts over",
         )
 
-    def _belongs(self, manifest: Manifest) -> bool:
+    def _would_write(self, manifest: Manifest) -> bool:
         """Whether this job would write that manifest."""
         sources = {shard.source.name: shard.source for shard in self._job.plan.shards}
         return (
@@ -243,8 +243,8 @@ class Output:
         )
 
     def _put_job(self) -> None:
-        content = {"job": self._job.identity(), "sources": self.promised}
-        put(self._disk, self.directory / JOB_FILE, json.dumps(content, indent=2).encode())
+        content = {"job": self._job.identity(), "sources": self.source_hashes}
+        write_atomically(self._disk, self.directory / JOB_FILE, json.dumps(content, indent=2).encode())
 
     def _read_job(self) -> tuple[Any, dict[str, str]]:
         try:

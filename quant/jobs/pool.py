@@ -19,10 +19,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MAX_WORKERS = 32
-"""Most workers: more would hold over 1 GB of slices, and wait for the interpreter's lock."""
+"""Maximum number of workers: more would hold over 1 GB of slices, and wait for the interpreter's lock."""
 
 MAX_GPU_WORKERS = 8
-"""Most workers that share a GPU, which computes for one at a time: the others read, copy and launch meanwhile."""
+"""The same where they share a GPU, which computes for one at a time: the others read, copy and launch meanwhile."""
 
 
 def available_workers(device: torch.device) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from ..files.disk import Disk, put
+from ..files.disk import Disk, write_atomically
 from ..files.manifest import MANIFEST_FILE, FileEntry, Manifest, read_manifest
 from ..files.source import INDEX_FILE, SourceStoppedError
 from ..files.writer import file_sha256
@@ -64,7 +64,7 @@ def run(
     missing = [shard for shard in shards if shard.file not in output.notes]
     source_bytes = sum(shard.source.nbytes for shard in missing)
     yield JobStarted(shards=len(shards), finished=len(output.notes), source_bytes=source_bytes, workers=job.workers)
-    watch = _Watch(clock)
+    watch = _Stopwatch(clock)
     with slice_pool(job.workers) as pool:
         for number, shard in enumerate(shards, 1):
             if shard.file not in output.notes:
@@ -97,8 +97,8 @@ def run(
     )
 
 
-class _Watch:
-    """Seconds of work, without those of waiting for a source file."""
+class _Stopwatch:
+    """Measures working time, without the time spent waiting for source files."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -127,7 +127,7 @@ def _finish(job: Job, contents: Mapping[str, bytes], output: Output, disk: Disk)
     """Write everything that is not a shard; the manifest last."""
     files: dict[str, FileEntry] = {}
     for name, content in {**contents, INDEX_FILE: _index(job)}.items():
-        put(disk, output.directory / name, content)
+        write_atomically(disk, output.directory / name, content)
         files[name] = FileEntry(nbytes=len(content), sha256=file_sha256(output.directory / name))
     notes = [output.notes[shard.file] for shard in job.plan.shards]
     manifest = Manifest(
@@ -141,7 +141,7 @@ def _finish(job: Job, contents: Mapping[str, bytes], output: Output, disk: Disk)
         shards={shard.file: note.shard for shard, note in zip(job.plan.shards, notes, strict=True)},
         files=files,
     )
-    put(disk, output.directory / MANIFEST_FILE, manifest.to_text().encode())
+    write_atomically(disk, output.directory / MANIFEST_FILE, manifest.to_text().encode())
 
 
 def _index(job: Job) -> bytes:

@@ -51,9 +51,9 @@ def make_shard(
         SpaceError: the disk is full.
     """
     tensors: dict[str, TensorEntry] = {}
-    promised = output.promised.get(shard.source.name)
+    source_hash = output.source_hashes.get(shard.source.name)
     with (
-        SourceReader(_promising(shard.source, promised), path) as reader,
+        SourceReader(_with_hash(shard.source, source_hash), path) as reader,
         ShardWriter(disk, output.directory / shard.file, shard_layout(shard.tensors)) as writer,
     ):
         for tensor in shard.tensors:
@@ -63,16 +63,16 @@ def make_shard(
                 yield BytesDone(name=tensor.name, source_bytes=rows.source_bytes)
                 if cancelled():
                     return
-            error = round(total.relative, _DIGITS) if tensor.fate in CODECS else 0.0
-            _require_small(tensor, error)
+            error = round(total.relative, _DIGITS) if tensor.scheme in CODECS else 0.0
+            _check_error(tensor, error)
             tensors[tensor.name] = TensorEntry(
-                fate=tensor.fate,
+                scheme=tensor.scheme,
                 shape=tensor.source.shape,
                 dtype=tensor.source.dtype,
                 shard=shard.file,
                 error=error,
             )
-            yield TensorDone(name=tensor.name, fate=tensor.fate, error=error)
+            yield TensorDone(name=tensor.name, scheme=tensor.scheme, error=error)
         hashed = FileEntry(nbytes=shard.source.nbytes, sha256=reader.sha256())
         digest = writer.finish()
     entry = ShardEntry(nbytes=shard.nbytes, sha256=digest, source=shard.source.name)
@@ -98,7 +98,7 @@ class _Error:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of a tensor that have been written."""
+    """Progress: rows of a tensor have been written."""
 
     error: _Error
     source_bytes: int
@@ -110,7 +110,7 @@ def _rows(
     """Process one tensor, a slice at a time."""
     stored, name = tensor.source, tensor.name
     read = (reader.rows(stored, part) for part in row_slices(stored.shape, stored.itemsize))
-    if tensor.fate == "keep":
+    if tensor.scheme == "keep":
         element = 0
         for rows in read:
             if rows.dtype in SOURCE_DTYPES and not bool(torch.isfinite(rows).all()):
@@ -121,7 +121,7 @@ def _rows(
         return
     codes = scales = 0
     try:
-        for encoded, error, source_bytes in pool.map(partial(_encode, tensor.fate, job.device), read):
+        for encoded, error, source_bytes in pool.map(partial(_encode, tensor.scheme, job.device), read):
             writer.write(f"{name}.codes", codes, encoded.codes)
             writer.write(f"{name}.scales", scales, encoded.scales)
             codes, scales = codes + encoded.codes.numel(), scales + encoded.scales.numel()
@@ -138,11 +138,11 @@ def _encode(codec_name: str, device: torch.device, rows: Tensor) -> tuple[Encode
     return Encoded(codes=encoded.codes.cpu(), scales=encoded.scales.cpu()), error, rows.nbytes
 
 
-def _require_small(tensor: PlannedTensor, error: float) -> None:
-    limit = CODECS[tensor.fate].error_limit if tensor.fate in CODECS else 0.0
+def _check_error(tensor: PlannedTensor, error: float) -> None:
+    limit = CODECS[tensor.scheme].error_limit if tensor.scheme in CODECS else 0.0
     if error > limit:
         raise DamagedError(
-            f"`{tensor.name}` loses {error:.1%} as {tensor.fate}, where {limit:.0%} is the limit",
+            f"`{tensor.name}` loses {error:.1%} as {tensor.scheme}, where {limit:.0%} is the limit",
             "these weights do not suit that format: recipe `int8` keeps more of them, `bf16` everything",
         )
 
@@ -154,8 +154,8 @@ def _not_finite(tensor: PlannedTensor) -> SourceError:
     )
 
 
-def _promising(file: SourceFile, sha256: str | None) -> SourceFile:
-    """The same file with what is known of its hash."""
+def _with_hash(file: SourceFile, sha256: str | None) -> SourceFile:
+    """The same file with this hash, unless it has one or there is none."""
     if file.sha256 is not None or sha256 is None:
         return file
     return SourceFile(name=file.name, nbytes=file.nbytes, sha256=sha256, tensors=file.tensors)

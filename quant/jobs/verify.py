@@ -21,15 +21,15 @@ from ..files.source import SourceFile, StoredTensor, parse_header, read_start
 from ..files.writer import Part, file_sha256
 from .events import FileChecked
 
-_WORST = 5
-"""Tensors that are named."""
+_WORST_COUNT = 5
+"""Number of tensors that are named."""
 
 
 def verify(directory: Path) -> Iterator[FileChecked]:
-    """Check a directory, a file at a time.
+    """Check a directory, one file at a time.
 
     Yields:
-        One event a file, damaged or not, shards first.
+        One event per file, damaged or not, shards first.
 
     Raises:
         DamagedError: the manifest is missing or damaged, so that nothing can be checked.
@@ -54,10 +54,11 @@ def require_sound(checked: FileChecked) -> None:
 
 
 def worst_tensors(manifest: Manifest) -> tuple[tuple[str, str, float], ...]:
-    """The tensors with the largest errors in units of what their codec should keep: name, fate, error."""
-    errors = [(name, tensor.fate, tensor.error) for name, tensor in manifest.tensors.items() if tensor.fate in CODECS]
+    """Name, scheme and error of the tensors whose errors are the largest relative to the limit of their codec."""
+    quantized = {name: tensor for name, tensor in manifest.tensors.items() if tensor.scheme in CODECS}
+    errors = [(name, tensor.scheme, tensor.error) for name, tensor in quantized.items()]
     errors.sort(key=lambda entry: (-entry[2] / CODECS[entry[1]].error_limit, entry[0]))
-    return tuple(errors[:_WORST])
+    return tuple(errors[:_WORST_COUNT])
 
 
 def _file_problem(path: Path, entry: FileEntry) -> str | None:
@@ -96,19 +97,21 @@ def _shard_problem(directory: Path, name: str, entry: ShardEntry, manifest: Mani
             return f"`{name}` does not hold the tensors that its manifest lists"
         source = SourceFile(name=name, nbytes=entry.nbytes, sha256=None, tensors=tensors)
         with SourceReader(source, path) as reader:
-            endless = [tensor.name for tensor in tensors if not _is_finite(reader, tensor)]
+            not_finite = [tensor.name for tensor in tensors if not _is_finite(reader, tensor)]
             if reader.sha256() != entry.sha256:
                 return f"`{name}` does not match its manifest (SHA-256 differs)"
     except SourceError as error:
         return error.message
     except OSError as error:
         return f"`{name}` cannot be read: {error.strerror}"
-    if endless:
-        return f"`{name}` holds values that are not finite, in `{endless[0]}`"
+    if not_finite:
+        return f"`{name}` holds values that are not finite, in `{not_finite[0]}`"
     for tensor, stored in members.items():
-        limit = CODECS[stored.fate].error_limit if stored.fate in CODECS else 0.0
+        limit = CODECS[stored.scheme].error_limit if stored.scheme in CODECS else 0.0
         if not 0 <= stored.error <= limit:
-            return f"`{tensor}` has a relative error of {stored.error:.4g}, over the limit {limit:.4g} of {stored.fate}"
+            return (
+                f"`{tensor}` has a relative error of {stored.error:.4g}, over the limit {limit:.4g} of {stored.scheme}"
+            )
     return None
 
 

@@ -20,7 +20,7 @@ from .linear import QuantLinear
 _EXPERT_PARTS = ("gate_up_proj", "down_proj")
 
 
-def swap_modules(model: nn.Module, fates: Mapping[str, str], dtype: torch.dtype) -> None:
+def swap_modules(model: nn.Module, schemes: Mapping[str, str], dtype: torch.dtype) -> None:
     """Replace every module whose parameters are stored by a codec.
 
     The new modules are empty, on the device that is current (`with torch.device("meta")`), and their state has the
@@ -28,18 +28,18 @@ def swap_modules(model: nn.Module, fates: Mapping[str, str], dtype: torch.dtype)
 
     Args:
         model: modified in place; parameter shapes are read from it.
-        fates: parameter name in the model → codec name; other fates are left alone.
+        schemes: parameter name in the model → codec name; parameters with other schemes are left alone.
         dtype: type of the activations around the embedding.
 
     Raises:
         ValueError: a name is not a parameter of a module that can be quantized, or a layer's experts are quantized
-            by half.
+            only in part.
     """
     owners: dict[str, dict[str, Codec]] = {}
-    for name, fate in fates.items():
-        if fate in CODECS:
+    for name, scheme in schemes.items():
+        if scheme in CODECS:
             path, _, parameter = name.rpartition(".")
-            owners.setdefault(path, {})[parameter] = CODECS[fate]
+            owners.setdefault(path, {})[parameter] = CODECS[scheme]
     for path, codecs in owners.items():
         parent, _, attribute = path.rpartition(".")
         setattr(model.get_submodule(parent), attribute, _replacement(path, model.get_submodule(path), codecs, dtype))

@@ -1,8 +1,7 @@
-"""What a recipe makes of a checkpoint, and what that takes to run.
+"""What a recipe makes of a checkpoint, and the device that it is made on.
 
     plan        how each tensor is stored, and in how many bytes
-    memory      the account of a device's memory
-    gpu         the one that is here
+    gpu         this machine's GPU
 
 Knows headers and shapes; reads no weights.
 """

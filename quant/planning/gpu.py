@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
-ROOM = 2_000_000_000
-"""A GPU with fewer free bytes is left to the programs that use it; a job needs less."""
+MIN_FREE_BYTES = 2_000_000_000
+"""A GPU with less free memory is left to the programs that use it; a job needs less than this."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,6 +32,6 @@ def first_gpu() -> Gpu | None:
 
 
 def encoding_device() -> torch.device:
-    """Where weights are encoded: the first GPU if there is one with room for it, or else the CPU."""
+    """Where weights are encoded: the first GPU if it has enough free memory, otherwise the CPU."""
     gpu = first_gpu()
-    return torch.device("cuda", 0) if gpu is not None and gpu.free > ROOM else torch.device("cpu")
+    return torch.device("cuda", 0) if gpu is not None and gpu.free > MIN_FREE_BYTES else torch.device("cpu")

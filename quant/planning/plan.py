@@ -16,9 +16,9 @@ from ..dtypes import HEADER_DTYPES
 from ..errors import RecipeError
 from ..files.manifest import stored_parts
 from ..files.slices import SLICE_BYTES
-from ..files.source import SourceFile, StoredTensor, described
+from ..files.source import SourceFile, StoredTensor, tensors_of_shapes
 from ..files.writer import Layout
-from ..recipe import Fate, Recipe
+from ..recipe import Recipe, Scheme
 from ..released import released_shapes
 
 CLASSES = {
@@ -32,16 +32,16 @@ CLASSES = {
 }
 """Tensor classes in the order in which they are tried and shown."""
 
-_BUFFERS = 9
+_BUFFERS_PER_SLICE = 9
 """Working memory of a slice in units of its source bytes: itself, its codes, three fp32 copies to measure the error."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedTensor:
-    """One tensor of the source and its fate."""
+    """A tensor of the source and its scheme."""
 
     source: StoredTensor
-    fate: Fate
+    scheme: Scheme
     stored_bytes: int
 
     @property
@@ -105,7 +105,7 @@ class Plan:
     @property
     def dropped(self) -> tuple[str, ...]:
         """Names that are not stored, sorted."""
-        return tuple(sorted(tensor.name for tensor in self.tensors if tensor.fate == "drop"))
+        return tuple(sorted(tensor.name for tensor in self.tensors if tensor.scheme == "drop"))
 
     def by_class(self) -> dict[str, ClassTotal]:
         """Totals of each tensor class that occurs."""
@@ -132,7 +132,7 @@ def make_plan(recipe: Recipe, files: Iterable[SourceFile]) -> Plan:
     files = tuple(files)
     resolved = recipe.resolved(tensor.name for file in files for tensor in file.tensors)
     planned = {file.name: tuple(_planned(resolved, tensor) for tensor in file.tensors) for file in files}
-    stored = {file.name: tuple(tensor for tensor in planned[file.name] if tensor.fate != "drop") for file in files}
+    stored = {file.name: tuple(tensor for tensor in planned[file.name] if tensor.scheme != "drop") for file in files}
     sources = [file for file in files if stored[file.name]]
     shards = tuple(_shard(number, len(sources), file, stored[file.name]) for number, file in enumerate(sources, 1))
     tensors = tuple(tensor for file in files for tensor in planned[file.name])
@@ -145,7 +145,7 @@ def describe_plan(recipe: Recipe, tensors: Iterable[StoredTensor] | None = None)
     Raises:
         RecipeError: as `make_plan`.
     """
-    known = tuple(described(released_shapes()) if tensors is None else tensors)
+    known = tuple(tensors_of_shapes(released_shapes()) if tensors is None else tensors)
     resolved = recipe.resolved(tensor.name for tensor in known)
     return Plan(recipe=resolved, tensors=tuple(_planned(resolved, tensor) for tensor in known), shards=())
 
@@ -157,25 +157,25 @@ def tensor_class(name: str) -> str:
 
 def working_bytes(workers: int) -> int:
     """Peak memory that a job allocates for weights, with `workers` slices being encoded and as many waiting."""
-    return SLICE_BYTES * workers * (_BUFFERS + 1)
+    return SLICE_BYTES * workers * (_BUFFERS_PER_SLICE + 1)
 
 
 def _planned(recipe: Recipe, tensor: StoredTensor) -> PlannedTensor:
-    fate = recipe.fate(tensor.name)
-    if fate == "drop":
-        return PlannedTensor(source=tensor, fate=fate, stored_bytes=0)
-    if fate in CODECS and HEADER_DTYPES[tensor.dtype] not in SOURCE_DTYPES:
+    scheme = recipe.scheme(tensor.name)
+    if scheme == "drop":
+        return PlannedTensor(source=tensor, scheme=scheme, stored_bytes=0)
+    if scheme in CODECS and HEADER_DTYPES[tensor.dtype] not in SOURCE_DTYPES:
         raise RecipeError(
-            f"`{tensor.name}` has the type {tensor.dtype}, which is not quantized to {fate}",
+            f"`{tensor.name}` has the type {tensor.dtype}, which is not quantized to {scheme}",
             "quantize the original weights (BF16, F16 or F32)",
         )
     try:
-        parts = stored_parts(tensor.name, fate, tensor.shape, tensor.dtype)
+        parts = stored_parts(tensor.name, scheme, tensor.shape, tensor.dtype)
     except ValueError as error:
         raise RecipeError(
-            f"`{tensor.name}` cannot be stored as {fate} ({error})", "recipe `bf16` keeps every tensor as it is"
+            f"`{tensor.name}` cannot be stored as {scheme} ({error})", "recipe `bf16` keeps every tensor as it is"
         ) from error
-    return PlannedTensor(source=tensor, fate=fate, stored_bytes=sum(part.nbytes for part in parts))
+    return PlannedTensor(source=tensor, scheme=scheme, stored_bytes=sum(part.nbytes for part in parts))
 
 
 def _shard(number: int, count: int, source: SourceFile, tensors: tuple[PlannedTensor, ...]) -> PlannedShard:
@@ -184,9 +184,9 @@ def _shard(number: int, count: int, source: SourceFile, tensors: tuple[PlannedTe
 
 
 def shard_layout(tensors: Iterable[PlannedTensor]) -> Layout:
-    """Header and places of the parts of a shard."""
+    """Header and offsets of the parts of a shard."""
     return Layout.of(
         part
         for tensor in tensors
-        for part in stored_parts(tensor.name, tensor.fate, tensor.source.shape, tensor.source.dtype)
+        for part in stored_parts(tensor.name, tensor.scheme, tensor.source.shape, tensor.source.dtype)
     )

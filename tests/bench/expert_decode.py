@@ -28,8 +28,8 @@ from quant.cpu.linear import Int8Linear, LastRows
 from quant.cpu.native.products import NativeLinear, NativeProduct
 from quant.cpu.native.support import native_library
 from quant.cpu.products import ExpertProduct, LibraryProduct
-from quant.lack import Lack
 from quant.modules import QuantLinear, QuantTensor
+from quant.unsupported import Unsupported
 
 EXPERTS, ROWS, REPEATS = 128, 16, 3
 CANVAS, LINEAR = 256, ((4096, 2816), (2816, 4096), (2112, 2816), (2816, 2112))
@@ -106,7 +106,7 @@ def main() -> None:
     if library is None:
         raise SystemExit("bitsandbytes' CPU library is not there")
     native = native_library()
-    if isinstance(native, Lack):
+    if isinstance(native, Unsupported):
         raise SystemExit(f"the native kernel is not there: {native}")
     print(
         f"{cpu_name()}, {torch.get_num_threads()} threads; ms for {EXPERTS} experts of {ROWS} rows, least of {REPEATS}"

@@ -33,7 +33,7 @@ from localdiff.demo.skills import SKILLS
 from localdiff.engine import Engine
 from localdiff.model_store import DEMO
 from localdiff.options import GenerateOptions
-from quant.files.disk import Disk, put
+from quant.files.disk import Disk, write_atomically
 from quant.files.writer import file_sha256
 from quant.jobs.pool import available_workers
 from tests.bench.batching import run_batched
@@ -114,7 +114,7 @@ def work(share: Share) -> list[Comparison]:
         for name, comparison in zip(missing, comparisons, strict=True):
             found[name] = comparison
             if (file := share.file(name)) is not None:
-                put(Disk(), file, pickle.dumps(comparison))
+                write_atomically(Disk(), file, pickle.dumps(comparison))
     return [found[name] for name in share.variants]
 
 

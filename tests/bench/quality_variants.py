@@ -56,7 +56,7 @@ def _absmax(source: Path, target: Path) -> Path:
     weights = load_file(source / "model.safetensors")
     recipe = RECIPES["int8"].resolved(weights)
     changed = {
-        name: through_bitsandbytes(weight) if recipe.fate(name) in CODECS else weight
+        name: through_bitsandbytes(weight) if recipe.scheme(name) in CODECS else weight
         for name, weight in weights.items()
     }
     save_file(changed, target / "model.safetensors", metadata={"format": "pt"})

@@ -14,8 +14,8 @@ MANIFEST = Manifest(
     sources={"model.safetensors": FileEntry(nbytes=12, sha256=HASH)},
     recipe=RECIPES["4bit"].resolved(released_shapes()),
     tensors={
-        "a.weight": TensorEntry(fate="nf4", shape=(2, 64), dtype="BF16", shard="s.safetensors", error=0.083),
-        "b": TensorEntry(fate="keep", shape=(1,), dtype="F32", shard="s.safetensors", error=0.0),
+        "a.weight": TensorEntry(scheme="nf4", shape=(2, 64), dtype="BF16", shard="s.safetensors", error=0.083),
+        "b": TensorEntry(scheme="keep", shape=(1,), dtype="F32", shard="s.safetensors", error=0.0),
     },
     dropped=("v",),
     shards={"s.safetensors": ShardEntry(nbytes=99, sha256=HASH, source="model.safetensors")},

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from localdiff.memory_account import HeldTensor
 from localdiff.model.cache import KVCache
 from quant.files.manifest import Manifest
-from quant.planning.memory import Held
 
 
-def held_by_manifest(manifest: Manifest) -> tuple[Held, ...]:
+def held_by_manifest(manifest: Manifest) -> tuple[HeldTensor, ...]:
     """What a model with this manifest holds."""
     return tuple(
-        Held(name=name, shape=entry.shape, nbytes=sum(part.nbytes for part in entry.parts(name)))
+        HeldTensor(name=name, shape=entry.shape, nbytes=sum(part.nbytes for part in entry.parts(name)))
         for name, entry in manifest.tensors.items()
     )
 

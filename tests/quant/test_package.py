@@ -15,6 +15,6 @@ def test_naming_a_recipe_or_an_event_loads_neither_torch_nor_bitsandbytes() -> N
 
 
 def test_a_job_never_loads_bitsandbytes() -> None:
-    program = "import sys, quant.jobs.run, quant.planning.memory, quant.modules; print('bitsandbytes' in sys.modules)"
+    program = "import sys, quant.jobs.run, quant.planning.plan, quant.modules; print('bitsandbytes' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"

@@ -32,10 +32,10 @@ class Layers:
     experts: tuple[str, ...]
 
     @classmethod
-    def of(cls, layers: Sequence[LayerConfig], fates: Mapping[str, str]) -> Layers:
-        """The layers of a configuration whose parameters are stored as in `fates`."""
+    def of(cls, layers: Sequence[LayerConfig], schemes: Mapping[str, str]) -> Layers:
+        """The layers of a configuration whose parameters are stored as in `schemes`."""
         stored = tuple(
-            f"{fates[f'layers.{index}.experts.gate_up_proj']}, {fates[f'layers.{index}.experts.down_proj']}"
+            f"{schemes[f'layers.{index}.experts.gate_up_proj']}, {schemes[f'layers.{index}.experts.down_proj']}"
             for index in range(len(layers))
         )
         return cls(tuple(layer.kind for layer in layers), stored)

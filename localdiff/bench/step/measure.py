@@ -19,11 +19,10 @@ from dataclasses import dataclass
 
 import torch
 
-from quant.planning.memory import PREFILL_CHUNK
-
 from ...denoising import BlockSettings, Step
 from ...diffusion.noise import SeededNoise
 from ...diffusion.settings import SamplerSettings
+from ...memory_account import PREFILL_CHUNK
 from ...model.cache import KVCache
 from ...model.diffusion_gemma import DiffusionGemma
 from ...steps import Denoiser

@@ -20,7 +20,7 @@ from quant.codecs.nf4 import LEVELS
 from quant.modules import QuantTensor, swap_modules
 from quant.recipe import Recipe
 
-from ...load.accounting import checkpoint_name
+from ...load.matching import checkpoint_name
 from ...model.config import ModelConfig
 from ...model.diffusion_gemma import DiffusionGemma
 
@@ -36,10 +36,10 @@ _ROOT_MEAN_SQUARE = {"nf4": math.sqrt(sum(level**2 for level in LEVELS) / len(LE
 
 
 def stored_as(network: DiffusionGemma, recipe: Recipe) -> dict[str, str]:
-    """Parameter of the model → its fate under a recipe, layer numbers filled in for this model's layers."""
+    """Parameter of the model → its scheme under a recipe, layer numbers filled in for this model's layers."""
     names = {name: checkpoint_name(name) for name in network.state_dict()}
     resolved = recipe.resolved(names.values())
-    return {name: resolved.fate(stored) for name, stored in names.items()}
+    return {name: resolved.scheme(stored) for name, stored in names.items()}
 
 
 def random_model(

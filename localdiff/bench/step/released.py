@@ -5,8 +5,9 @@ Knows numbers; a test compares them with the published `config.json`.
 
 from __future__ import annotations
 
-from quant.released import CANVAS, LAYERS, WINDOW
+from quant.released import LAYERS
 
+from ...memory_account import CANVAS, WINDOW
 from ...model.config import LayerConfig, ModelConfig, RopeConfig
 
 FULL_EVERY = 6

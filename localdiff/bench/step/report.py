@@ -112,7 +112,7 @@ def make_report(
     passes = {
         is_canvas: Pass(
             config=subject.stands_for.config,
-            fates=subject.stands_for.fates,
+            schemes=subject.stands_for.schemes,
             itemsize=subject.dtype.itemsize,
             rows=canvas,
             context=context,

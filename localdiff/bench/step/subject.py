@@ -15,17 +15,17 @@ import torch
 
 from quant.codecs import CODECS
 from quant.codecs.codec import stored_bytes
-from quant.planning.memory import PREFILL_CHUNK, SLACK, Held, MemoryAccount
 from quant.recipe import Recipe, recipe_named
 from quant.released import LAYERS, MODEL
 
 from ...errors import ResourceError
 from ...hub import resolve
-from ...load import account, load_model, open_weights, resolve_device, resolve_dtype, settle_threads
-from ...load.accounting import checkpoint_name
+from ...load import limit_threads, load_model, match_tensors, open_weights, resolve_device, resolve_dtype
 from ...load.cpu import prepare_cpu
 from ...load.devices import dtype_named, free_bytes
 from ...load.gpu import prepare_gpu
+from ...load.matching import checkpoint_name
+from ...memory_account import PREFILL_CHUNK, SLACK, HeldTensor, MemoryAccount
 from ...model.config import ModelConfig
 from ...model.diffusion_gemma import DiffusionGemma
 from ...sizes import shown_size
@@ -39,12 +39,12 @@ class Blueprint:
     """A model's configuration, and how each of its parameters is stored."""
 
     config: ModelConfig
-    fates: Mapping[str, str]
+    schemes: Mapping[str, str]
 
     @property
     def layers(self) -> Layers:
         """Its layers, as far as times depend on them."""
-        return Layers.of(self.config.layers, self.fates)
+        return Layers.of(self.config.layers, self.schemes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,11 +146,11 @@ def real_subject(*, model: str, revision: str | None, offline: bool, context: in
 
     def make(progress: Progress) -> Subject:
         progress(f"loading {source.name}")
-        settle_threads(weights.text_parameters(), where)
+        limit_threads(weights.text_parameters(), where)
         began = time.perf_counter()
         network = load_model(weights, where, kind, context=context).network
-        source_of = account(_sketch(network.config), weights.shapes).source_of
-        built = Blueprint(network.config, {name: weights.fate(stored) for name, stored in source_of.items()})
+        source_of = match_tensors(_sketch(network.config), weights.shapes).source_of
+        built = Blueprint(network.config, {name: weights.scheme(stored) for name, stored in source_of.items()})
         return Subject(
             name=source.name,
             recipe=weights.recipe,
@@ -175,13 +175,13 @@ def _sketch(config: ModelConfig) -> DiffusionGemma:
 
 
 def _refuse_if_too_large(built: Blueprint, recipe: str, context: int, device: torch.device, dtype: torch.dtype) -> None:
-    held, fates = [], built.fates
+    held, schemes = [], built.schemes
     for name, tensor in _sketch(built.config).state_dict().items():
         shape = tuple(tensor.shape)
         nbytes = (
-            stored_bytes(CODECS[fates[name]], shape) if fates[name] in CODECS else math.prod(shape) * dtype.itemsize
+            stored_bytes(CODECS[schemes[name]], shape) if schemes[name] in CODECS else math.prod(shape) * dtype.itemsize
         )
-        held.append(Held(name=checkpoint_name(name), shape=shape, nbytes=nbytes))
+        held.append(HeldTensor(name=checkpoint_name(name), shape=shape, nbytes=nbytes))
     memory = MemoryAccount.of(
         held,
         context=context,

@@ -41,7 +41,7 @@ class Pass:
 
     Attributes:
         config: that of the model.
-        fates: parameter → how it is stored.
+        schemes: parameter → how it is stored.
         itemsize: bytes of an activation.
         rows: N.
         context: positions in the cache.
@@ -50,7 +50,7 @@ class Pass:
     """
 
     config: ModelConfig
-    fates: Mapping[str, str]
+    schemes: Mapping[str, str]
     itemsize: int
     rows: int
     context: int
@@ -133,9 +133,9 @@ class Pass:
         return Work(self._stored(name, (out, in_)) + self.itemsize * self.rows * (out + in_), 2 * self.rows * out * in_)
 
     def _stored(self, name: str, shape: tuple[int, ...]) -> float:
-        fate = self.fates[name]
-        if fate in CODECS:
-            return stored_bytes(CODECS[fate], shape)
+        scheme = self.schemes[name]
+        if scheme in CODECS:
+            return stored_bytes(CODECS[scheme], shape)
         size = self.itemsize
         for length in shape:
             size *= length

@@ -1,5 +1,5 @@
 // Vectors of 256 bits: eight rows of a weight side by side, products by VNNI where there is (Alder Lake and newer
-// Core processors), else by multiplications of bytes (Haswell and Zen, and newer).
+// Core CPUs), else by multiplications of bytes (Haswell and Zen, and newer).
 
 #include <immintrin.h>
 

@@ -1,4 +1,4 @@
-"""Compiles the kernel for the processor of this machine, with the system's C compiler, and keeps the result.
+"""Compiles the kernel for the CPU of this machine, with the system's C compiler, and keeps the result.
 
 Knows compilers, flags and files; knows nothing about what the kernel computes.
 """
@@ -20,10 +20,10 @@ SOURCES = tuple(Path(__file__).with_name(name) for name in ("product.c", "avx512
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")
 """Without contraction a number is rounded as the expression says, by every compiler alike."""
 NAMES = ("cc", "gcc", "clang")
-SECONDS = 30
-"""A compiler that takes longer does not come to an end; as a rule it takes one or two."""
-LONGEST = 200
-"""Characters that are quoted of what a compiler says."""
+TIMEOUT = 30
+"""Time limit of the compiler, which usually takes one or two seconds."""
+MAX_QUOTE = 200
+"""Maximum number of characters that are quoted from a compiler's output."""
 
 
 class BuildError(Exception):
@@ -48,8 +48,8 @@ def compiler(env: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
     return next(((found,) for name in NAMES if (found := shutil.which(name))), None)
 
 
-def built(command: Sequence[str], folder: Path, flags: Sequence[str] = FLAGS) -> Path:
-    """The library, compiled in a folder unless it is there already from the same sources, compiler and processor.
+def build_library(command: Sequence[str], folder: Path, flags: Sequence[str] = FLAGS) -> Path:
+    """The library, compiled in a folder unless it is there already from the same sources, compiler and CPU.
 
     Raises:
         BuildError: it does not compile.
@@ -59,7 +59,7 @@ def built(command: Sequence[str], folder: Path, flags: Sequence[str] = FLAGS) ->
     if not _is_ours(folder):  # what lies there is run
         raise PermissionError(f"others may write to `{folder}`")
     path = folder / f"product-{_fingerprint(command, flags)}.so"
-    if not _is_whole(path):
+    if not _is_intact(path):
         with tempfile.TemporaryDirectory(dir=folder) as beside:  # of the same file system, so that it can be renamed
             made = Path(beside, path.name)
             _compile([*command, *flags, str(SOURCES[0]), "-o", str(made)])
@@ -83,7 +83,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _seal(path: Path) -> None:
-    """Closes a library to others, and appends its hash, which the system's loader does not mind, for `_is_whole`."""
+    """Closes a library to others, and appends its hash, which the system's loader does not mind, for `_is_intact`."""
     path.chmod(0o700)
     with path.open("ab") as file:
         file.write(hashlib.sha256(path.read_bytes()).digest())
@@ -91,7 +91,7 @@ def _seal(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _is_whole(path: Path) -> bool:
+def _is_intact(path: Path) -> bool:
     """Whether a library is there as it was made: of one that was cut off, the system's loader may die."""
     try:
         found = path.read_bytes() if _is_ours(path) else b""
@@ -104,12 +104,12 @@ def _is_whole(path: Path) -> bool:
 def _compile(command: list[str]) -> None:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=SECONDS
+            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=TIMEOUT
         )
     except subprocess.TimeoutExpired:
-        raise BuildError(f"it took more than {SECONDS} s") from None
+        raise BuildError(f"it took more than {TIMEOUT} s") from None
     if done.returncode != 0:
-        raise BuildError(_reason(done.stderr, done.returncode)[:LONGEST])
+        raise BuildError(_reason(done.stderr, done.returncode)[:MAX_QUOTE])
     if not Path(command[-1]).is_file():
         raise BuildError("it wrote no file")
 
@@ -121,17 +121,17 @@ def _reason(stderr: str, returncode: int) -> str:
 
 
 def _fingerprint(command: Sequence[str], flags: Sequence[str]) -> str:
-    """Of all that the library depends on. A home directory may be shared by machines with different processors."""
+    """Of all that the library depends on. A home directory may be shared by machines with different CPUs."""
     version = os.stat(command[0])
-    parts = [*command, str(version.st_size), str(version.st_mtime_ns), *flags, _processor()]
+    parts = [*command, str(version.st_size), str(version.st_mtime_ns), *flags, _cpu_info()]
     found = hashlib.sha256("\n".join(parts).encode())
     for source in SOURCES:
         found.update(source.read_bytes())
     return found.hexdigest()[:16]
 
 
-def _processor() -> str:
-    """What Linux says of the processor, instructions included."""
+def _cpu_info() -> str:
+    """What Linux reports about the CPU, instruction sets included."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     said = {line.partition(":")[0].strip(): line for line in reversed(lines)}
     return "\n".join(said.get(name, "") for name in ("model name", "cpu family", "model", "flags"))

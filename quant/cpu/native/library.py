@@ -1,6 +1,6 @@
 """The compiled kernel as functions of tensors.
 
-Knows the layouts of its arguments, which are those of the structures in `product.c`, and shares work out to threads.
+Knows the layouts of its arguments, which are those of the structures in `product.c`, and distributes work over threads.
 Shape letters: R rows, P products of a row with a weight, E weights, in, out.
 """
 
@@ -17,14 +17,14 @@ from torch import Tensor
 
 from ...codecs.codec import GROUP, Encoded
 from ...codecs.nf4 import LEVELS
-from ..sharing import MOST, share_out
+from ..parallel import MAX_THREADS, parallel_for
 
 STEPS = 127
 """Levels of nf4 are rounded to this many steps on each side of zero, activations as well."""
 GROUP_BYTES = GROUP + 8
 """Of a row's activations in a group: codes, a scale and an offset."""
-A_THREAD = 1 << 20
-"""Activations that are rounded in the time in which a thread is woken up, a few times over."""
+MIN_ACTIVATIONS_PER_THREAD = 1 << 20
+"""Fewer take less time than it takes to wake up a thread."""
 DTYPES = (torch.float32, torch.bfloat16)
 """Of activations and results."""
 
@@ -85,8 +85,8 @@ class NativeLibrary:
 
     Attributes:
         instructions: the vector instructions that it was compiled for.
-        lanes: what the rows of a weight must divide by.
-        most_inputs: most inputs of a weight.
+        lanes: the number of rows of a weight must be a multiple of it.
+        max_inputs: maximum number of inputs of a weight.
     """
 
     def __init__(self, path: Path) -> None:
@@ -94,15 +94,15 @@ class NativeLibrary:
         self._quantize = _function(library.quantize, _Rows)
         self._multiply = _function(library.multiply, _Product)
         library.instructions.restype = ctypes.c_char_p
-        library.lanes.restype = library.most_inputs.restype = ctypes.c_int64
+        library.lanes.restype = library.max_inputs.restype = ctypes.c_int64
         self.instructions = str(library.instructions().decode())
         self.lanes = int(library.lanes())
-        self.most_inputs = int(library.most_inputs())
+        self.max_inputs = int(library.max_inputs())
         self._levels = torch.tensor(LEVELS).mul(STEPS).round().to(torch.int8)
 
-    def takes(self, shape: Sequence[int]) -> bool:
+    def supports(self, shape: Sequence[int]) -> bool:
         """Whether a weight `[…, out, in]` divides into tiles, and is not too wide."""
-        return shape[-2] % self.lanes == 0 and shape[-1] % GROUP == 0 and shape[-1] <= self.most_inputs
+        return shape[-2] % self.lanes == 0 and shape[-1] % GROUP == 0 and shape[-1] <= self.max_inputs
 
     def rows(self, x: Tensor, *, nf4: bool) -> NativeRows:
         """Rows [R, in] of any float type, rounded; `nf4` says what codes they will meet.
@@ -116,7 +116,7 @@ class NativeLibrary:
             raise ValueError(f"rows of {width} inputs do not divide into groups of {GROUP}")
         groups = torch.empty(count, width // GROUP, GROUP_BYTES, dtype=torch.uint8)
         arguments = _Rows(x.data_ptr(), groups.data_ptr(), count, width, x.dtype == torch.bfloat16, nf4, 0)
-        _run(self._quantize, arguments, (x, groups), most=1 + x.numel() // A_THREAD)
+        _run(self._quantize, arguments, (x, groups), max_threads=1 + x.numel() // MIN_ACTIVATIONS_PER_THREAD)
         return NativeRows(groups, x.dtype, nf4)
 
     def multiply(self, rows: NativeRows, weights: Encoded, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
@@ -124,7 +124,7 @@ class NativeLibrary:
 
         Args:
             rows: R of them, made for the codes of `weights`.
-            weights: [E, out, in], contiguous, of a shape that `takes` is true for.
+            weights: [E, out, in], contiguous, of a shape that `supports` is true for.
             chosen: int64 [P], a row's number for each product, in the order of weights; None where each has its own.
             counts: [E] how many of the products are with each weight.
 
@@ -169,7 +169,7 @@ def _run(
     function: Callable[[ctypes.Structure], None],
     arguments: ctypes.Structure,
     tensors: tuple[object, ...],
-    most: int = MOST,
+    max_threads: int = MAX_THREADS,
 ) -> None:
     """Calls a function in several threads; they take parts of the same work from a counter in its arguments.
 
@@ -181,8 +181,8 @@ def _run(
     def work(_: int, held: tuple[object, ...] = tensors) -> None:
         function(arguments)
 
-    threads = min(torch.get_num_threads(), most, MOST)
-    share_out([work] * threads, range(threads))
+    threads = min(torch.get_num_threads(), max_threads, MAX_THREADS)
+    parallel_for([work] * threads, range(threads))
 
 
 def _check(

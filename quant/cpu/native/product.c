@@ -1,5 +1,5 @@
 // Rows of activations in int8 times quantized weights, which are read as they are stored: nf4 or int8 codes in groups of
-// 64 along their input, and a bf16 scale for each group. `build.py` compiles this for the processor that it is to run on,
+// 64 along their input, and a bf16 scale for each group. `build.py` compiles this for the CPU that it is to run on,
 // `library.py` calls it.
 //
 //     tile      LANES rows of a weight, one in each lane of a vector
@@ -21,11 +21,11 @@
 #error "no instructions for products of int8"
 #endif
 
-enum { GROUP = 64, QUADS = GROUP / 4, STRIP = 8, MOST_ROWS = 128, BLOCK = 128, MOST_GROUPS = 1024, CHUNK = 8 };
+enum { GROUP = 64, QUADS = GROUP / 4, STRIP = 8, MAX_ROWS = 128, BLOCK = 128, MAX_GROUPS = 1024, CHUNK = 8 };
 
 const char *instructions(void) { return INSTRUCTIONS; }
 int64_t lanes(void) { return LANES; }
-int64_t most_inputs(void) { return MOST_GROUPS * GROUP; }
+int64_t max_inputs(void) { return MAX_GROUPS * GROUP; }
 
 // A row's activations in one group, four codes a word, in the order of `levels`.
 struct group {
@@ -177,7 +177,7 @@ static inline __attribute__((always_inline)) void strip(const whole levels[QUADS
         strip(levels, scale, rows + m, group, sums + m, count); \
         break
 
-// A tile times up to MOST_ROWS rows.
+// A tile times up to MAX_ROWS rows.
 static void tile(const struct product *p, const uint8_t *codes, const float *scales, const struct group *const *rows,
                  int count, real *sums) {
     const int64_t groups = p->in / GROUP, group_bytes = p->levels ? GROUP / 2 : GROUP, stride = groups * group_bytes;
@@ -222,11 +222,11 @@ static void store(const struct product *p, int64_t at, real value) {
 // Rows `first` up to `last` of a weight, a tile at a time.
 static void block(const struct product *p, int64_t weight, int64_t first, int64_t last) {
     const int64_t groups = p->in / GROUP, row_bytes = p->levels ? p->in / 2 : p->in, end = p->starts[weight + 1];
-    float scales[MOST_GROUPS * LANES] __attribute__((aligned(64)));
-    real sums[MOST_ROWS];
-    const struct group *rows[MOST_ROWS];
-    for (int64_t start = p->starts[weight]; start < end; start += MOST_ROWS) {
-        const int count = (int)(end - start < MOST_ROWS ? end - start : MOST_ROWS);
+    float scales[MAX_GROUPS * LANES] __attribute__((aligned(64)));
+    real sums[MAX_ROWS];
+    const struct group *rows[MAX_ROWS];
+    for (int64_t start = p->starts[weight]; start < end; start += MAX_ROWS) {
+        const int count = (int)(end - start < MAX_ROWS ? end - start : MAX_ROWS);
         for (int m = 0; m < count; ++m) rows[m] = p->groups + (p->chosen ? p->chosen[start + m] : start + m) * groups;
         for (int64_t n = first; n < last; n += LANES) {
             const int64_t row = weight * p->out + n;

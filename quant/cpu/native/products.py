@@ -1,6 +1,6 @@
 """The native kernel as modules: experts, as one stacked tensor times the rows routed to each, and linear layers.
 
-What is rounded beyond the stored weights: activations to int8, with a scale for each row and group of 64, which changes
+What is rounded beyond the stored weights: activations to int8, with one scale per row and group of 64, which changes
 normally distributed rows by 0.6 % of their norm; and nf4's levels to steps of 1/127, which moves the error of normally
 distributed weights from 8.31 to 8.33 %. One value that dwarfs a group costs the rest of that group, and no other.
 Shape letters: R rows, P chosen pairs of row and expert in the order of experts, E experts, in, out features.

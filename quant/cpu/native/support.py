@@ -1,4 +1,4 @@
-"""Whether the kernel runs on this machine: it is compiled, opened, and must compute what it should.
+"""Whether the kernel runs on this machine: it is compiled, opened and tried on small products.
 
 Knows what is tried and what to say where that fails; knows nothing about models.
 """
@@ -18,57 +18,57 @@ from torch import Tensor
 from ...codecs import CODECS
 from ...codecs.codec import GROUP, Encoded
 from ...codecs.nf4 import LEVELS
-from ...lack import Lack
+from ...unsupported import Unsupported
 from ..switches import is_native_off
 from . import build
 from .library import STEPS, NativeLibrary
 
 NO_INSTRUCTIONS = "no instructions for products of int8"
-"""What the compiler says for a processor that has none."""
+"""The compiler's error for a CPU without them."""
 LIMIT = 1e-5
-"""Largest relative difference from the same sums in fp64."""
+"""Maximum relative difference from the same sums in fp64."""
 
 _INSTALL = "install a C compiler (`sudo apt install gcc` on Debian and Ubuntu, `sudo dnf install gcc` on Fedora)"
 _ANOTHER = "another compiler, named by `CC`, may do; `LOCALDIFF_CPU_NATIVE=off` hides this message"
 
 
-def native_library() -> NativeLibrary | Lack:
-    """The kernel, or what keeps it from running.
+def native_library() -> NativeLibrary | Unsupported:
+    """The kernel, or why it does not run here.
 
     Raises:
         SwitchError: an environment variable has an invalid value.
     """
-    return Lack("the native kernel is switched off", "") if is_native_off() else _tried()
+    return Unsupported("the native kernel is switched off", "") if is_native_off() else _tried()
 
 
 @cache
-def _tried() -> NativeLibrary | Lack:
+def _tried() -> NativeLibrary | Unsupported:
     if sys.platform != "linux" or platform.machine() != "x86_64":
-        return Lack("the native kernel is for x86-64 processors under Linux", "")
+        return Unsupported("the native kernel is for x86-64 CPUs under Linux", "")
     try:
         command = build.compiler()
         if command is None:
-            return Lack("there is no C compiler for the native kernel", _INSTALL)
+            return Unsupported("there is no C compiler for the native kernel", _INSTALL)
         library = _opened(command)
     except (build.BuildError, OSError, AttributeError) as error:
         if NO_INSTRUCTIONS in str(error):
-            return Lack("this processor has neither AVX2 nor AVX-512", "")
-        return Lack(f"the native kernel cannot be compiled and opened ({error})", _ANOTHER)
-    if not all(is_right(library, codec) for codec in CODECS):
-        return Lack("the native kernel computes wrong numbers here", _ANOTHER)
+            return Unsupported("this CPU has neither AVX2 nor AVX-512", "")
+        return Unsupported(f"the native kernel cannot be compiled and opened ({error})", _ANOTHER)
+    if not all(is_correct(library, codec) for codec in CODECS):
+        return Unsupported("the native kernel computes wrong numbers here", _ANOTHER)
     return library
 
 
 def _opened(command: Sequence[str]) -> NativeLibrary:
     try:
-        return NativeLibrary(build.built(command, build.cache_dir()))
+        return NativeLibrary(build.build_library(command, build.cache_dir()))
     except (build.BuildError, OSError, RuntimeError):  # no home, or one that takes no file, or runs none
         with tempfile.TemporaryDirectory() as folder:
-            return NativeLibrary(build.built(command, Path(folder)))  # stays open when its file is gone
+            return NativeLibrary(build.build_library(command, Path(folder)))  # stays open when its file is gone
 
 
-def is_right(library: NativeLibrary, codec: str) -> bool:
-    """Whether products of both codecs are the sums of whole numbers that they should be."""
+def is_correct(library: NativeLibrary, codec: str) -> bool:
+    """Whether products of both codecs are the integer sums that they should be."""
     generator = torch.Generator().manual_seed(0)
     number, out, width, rows = 2, 2 * library.lanes, 2 * GROUP, 11
     encoded = random_weights(codec, (number, out, width), generator)

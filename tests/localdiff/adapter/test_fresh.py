@@ -93,9 +93,9 @@ def test_what_cannot_be_adapted_is_named() -> None:
 def test_a_quantized_base_takes_a_new_adapter_too() -> None:
     network = tiny.model(hidden_size=64, intermediate_size=64)
     before = hidden(network)[0]
-    fates = {f"layers.{layer}.self_attn.q_proj.weight": "int8" for layer in range(3)}
-    weights = {name: network.get_parameter(name).clone() for name in fates}
-    swap_modules(network, fates, torch.float32)
+    schemes = {f"layers.{layer}.self_attn.q_proj.weight": "int8" for layer in range(3)}
+    weights = {name: network.get_parameter(name).clone() for name in schemes}
+    swap_modules(network, schemes, torch.float32)
     for name, weight in weights.items():
         network.get_submodule(name.rpartition(".")[0]).weight = QuantTensor.of(CODECS["int8"], weight)
     stored = hidden(network)[0]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from localdiff import paths
-from localdiff.commands.quantizing import space
-from localdiff.commands.quantizing.lock import locked
 from localdiff.model_store import find, stored_models
+from localdiff.quantizing import space
+from localdiff.quantizing.lock import locked
 from quant.errors import SpaceError
 from quant.files.disk import Disk
 from quant.files.manifest import read_manifest

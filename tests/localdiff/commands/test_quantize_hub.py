@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from localdiff.commands.quantize import QuantizeRequest, quantize
-from localdiff.commands.quantizing import space
 from localdiff.hub.reference import DEMO_DIRECTORY
 from localdiff.model_store import MODEL
+from localdiff.quantizing import space
 from localdiff.ui.output import Output, Stream
 from quant.files.manifest import read_manifest
 from tests.checkpoints.weights import write_small_weights

@@ -13,8 +13,8 @@ from localdiff.doctor.checks import Examination
 from localdiff.doctor.native_kernel import check_native_kernel
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.support import native_library
-from quant.lack import Lack
 from quant.switch import SwitchError
+from quant.unsupported import Unsupported
 from tests.models.native import needs_native
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda", 0)
@@ -45,18 +45,18 @@ def test_a_kernel_that_is_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lack", "status"),
+    ("unsupported", "status"),
     [
-        (Lack("`/home/me/cc` does not compile the native kernel (bad flag)", "take another one"), "warn"),
-        (Lack("the native kernel is switched off", ""), "skip"),
+        (Unsupported("`/home/me/cc` does not compile the native kernel (bad flag)", "take another one"), "warn"),
+        (Unsupported("the native kernel is switched off", ""), "skip"),
     ],
 )
-def test_what_is_missing(lack: Lack, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_kernel, "native_library", lambda: lack)
+def test_what_is_missing(unsupported: Unsupported, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_kernel, "native_library", lambda: unsupported)
     (finding,) = check_native_kernel([CPU])
     assert finding.status == status
-    assert finding.text.startswith(lack.reason)
-    assert (finding.advice or "") == lack.remedy
+    assert finding.text.startswith(unsupported.reason)
+    assert (finding.advice or "") == unsupported.remedy
     assert "/home/me" not in (finding.public or finding.text)
 
 

@@ -8,7 +8,7 @@ import torch
 from localdiff.doctor.disk import released_bytes
 from localdiff.doctor.recipes import check_recipes, need_of
 from localdiff.doctor.torch_devices import Device, check_devices, devices
-from quant.planning.memory import MemoryAccount, held_by_plan
+from localdiff.memory_account import MemoryAccount, held_by_plan
 from quant.planning.plan import describe_plan
 from quant.recipe import RECIPES
 

@@ -54,7 +54,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def test_files_come_in_order_and_are_in_the_shared_cache(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
     with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        downloads.ahead([FIRST, SECOND])
+        downloads.prefetch([FIRST, SECOND])
         paths = [downloads.wait(name) for name in (SECOND, FIRST, FIRST, "config.json")]
     assert paths[0] and paths[0].read_bytes() == FILES[SECOND]
     snapshot = tmp_path / "hf" / "hub" / "models--owner--model" / "snapshots" / COMMIT
@@ -63,7 +63,7 @@ def test_files_come_in_order_and_are_in_the_shared_cache(server: Hub, log: Downl
     assert log.bytes[FIRST][-1] == len(FILES[FIRST])
     assert server.fetched() == [FIRST, SECOND]
     # and from now on nothing needs to be fetched
-    assert look_up("owner/model").files[FIRST].here == snapshot / FIRST
+    assert look_up("owner/model").files[FIRST].local_path == snapshot / FIRST
 
 
 def test_files_of_a_directory_of_our_own_are_not_in_the_cache(server: Hub, log: DownloadLog, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_which_file_comes_is_told_before_any_of_it_is_there(server: Hub, log: Do
     # the client tells of bytes by 10 MiB: all of this file at once, after seconds
     server.repositories["owner/model"].pace = 2.0
     with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        downloads.ahead([FIRST])
+        downloads.prefetch([FIRST])
         wait_until(lambda: FIRST in log.bytes)
         assert log.bytes[FIRST] == [0]
 
@@ -165,7 +165,7 @@ def test_waiting_can_be_stopped_and_what_was_unfinished_leaves_nothing(
 ) -> None:
     server.repositories["owner/model"].pace = 0.5
     with Downloads(look_up("owner/model"), log) as downloads:
-        downloads.ahead([FIRST, SECOND])
+        downloads.prefetch([FIRST, SECOND])
         blobs = tmp_path / "hf" / "hub" / "models--owner--model" / "blobs"
         wait_until(lambda: blobs.exists() and len(list(blobs.iterdir())) == 2)
         assert downloads.wait(FIRST, stopped=lambda: True) is None
@@ -176,7 +176,7 @@ def test_impatience_waits_for_nobody(server: Hub, log: DownloadLog, tmp_path: Pa
     server.repositories["owner/model"].pace = 0.5
     blobs = tmp_path / "hf" / "hub" / "models--owner--model" / "blobs"
     with pytest.raises(KeyboardInterrupt), Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        downloads.ahead([FIRST])
+        downloads.prefetch([FIRST])
         wait_until(lambda: blobs.exists() and bool(list(blobs.iterdir())))
         raise KeyboardInterrupt
     # the other process cleans up on its own
@@ -197,7 +197,7 @@ def test_an_observer_that_fails_is_an_error_and_nobody_waits_for_ever(server: Hu
 
     log.on_fetched = closed  # type: ignore[method-assign]
     with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        downloads.ahead(FILES)
+        downloads.prefetch(FILES)
         for name in FILES:
             with pytest.raises(LocaldiffError, match="could not be fetched: BrokenPipeError"):
                 downloads.wait(name)
@@ -206,7 +206,7 @@ def test_an_observer_that_fails_is_an_error_and_nobody_waits_for_ever(server: Hu
 def test_a_process_that_dies_is_an_error_that_can_be_tried_again(server: Hub, log: DownloadLog) -> None:
     server.repositories["owner/model"].pace = 0.5
     with Downloads(look_up("owner/model"), log, workers=1) as downloads:
-        downloads.ahead([FIRST])
+        downloads.prefetch([FIRST])
         wait_until(lambda: FIRST in server.fetched())
         downloads._processes[0].kill()
         with pytest.raises(UnreachableError, match="ended early"):

@@ -48,11 +48,11 @@ def test_names_sizes_and_hashes_of_what_a_model_may_need(use_hub: UseHub) -> Non
     with hub(model=Repository(files=FILES | OTHERS, license="apache-2.0")) as server:
         use_hub(server)
         found = look_up("owner/model", revision="v1")
-        assert (found.revision, found.commit, found.license, found.unasked) == ("v1", COMMIT, "apache-2.0", None)
+        assert (found.revision, found.commit, found.license, found.offline_reason) == ("v1", COMMIT, "apache-2.0", None)
         assert set(found.files) == set(FILES)
         for name, content in FILES.items():
             file = found.files[name]
-            assert (file.nbytes, file.here) == (len(content), None)
+            assert (file.nbytes, file.local_path) == (len(content), None)
             large = name in (*WEIGHTS, "tokenizer.json")
             assert file.sha256 == (hashlib.sha256(content).hexdigest() if large else None)
             assert file.matches(content)
@@ -85,8 +85,8 @@ def test_what_is_in_the_cache_is_said_and_read_there(use_hub: UseHub) -> None:
         path = download(WEIGHTS[0])
         server.requests.clear()
         found = look_up("owner/model")
-        assert found.files[WEIGHTS[0]].here == path
-        assert found.files[WEIGHTS[1]].here is None
+        assert found.files[WEIGHTS[0]].local_path == path
+        assert found.files[WEIGHTS[1]].local_path is None
         assert found.read_start(WEIGHTS[0], 100) == FILES[WEIGHTS[0]][:100]
         assert server.requests == ["GET api/models/owner/model/revision/main"]
 
@@ -100,7 +100,7 @@ def test_the_cache_alone_tells_the_same(use_hub: UseHub) -> None:
         found = look_up("owner/model", offline=True)
         assert server.requests == []
     assert (found.revision, found.commit, found.license) == ("main", COMMIT, None)
-    assert found.unasked is not None and "may not be asked" in found.unasked.message
+    assert found.offline_reason is not None and "may not be asked" in found.offline_reason.message
     assert {name: file.nbytes for name, file in found.files.items()} == {n: len(c) for n, c in FILES.items()}
     assert found.files[WEIGHTS[0]].sha256 == hashlib.sha256(FILES[WEIGHTS[0]]).hexdigest()
     assert found.files["config.json"].sha256 is None
@@ -108,7 +108,7 @@ def test_the_cache_alone_tells_the_same(use_hub: UseHub) -> None:
     use_hub(url := nobody())
     alone = look_up("owner/model")
     assert alone.files == found.files
-    assert alone.unasked is not None and url in alone.unasked.message
+    assert alone.offline_reason is not None and url in alone.offline_reason.message
 
 
 def test_offline_only_what_is_here_is_known(use_hub: UseHub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +220,7 @@ def test_a_file_without_any_hash_goes_by_its_size() -> None:
 
 
 def test_every_wait_is_short() -> None:
-    assert sum(module._WAITS) < 10
+    assert sum(module._RETRY_WAITS) < 10
 
 
 QUANTIZE, RUN = ["quantize", "owner/model"], ["run", "-m", "owner/model", "Hi."]

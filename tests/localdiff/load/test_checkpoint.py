@@ -238,27 +238,42 @@ def test_missing_shard(sharded: Path) -> None:
     assert "is missing" in message
 
 
-def test_shard_that_lacks_what_the_index_promises(sharded: Path) -> None:
+def test_shard_that_lacks_what_the_index_lists(sharded: Path) -> None:
     shards = dict.fromkeys(TENSORS, "model-1-of-2.safetensors") | {"more": "model-2-of-2.safetensors"}
     write_index(sharded, shards)
     message = refusal(sharded).message
     assert "lacks" in message
-    assert "promises" in message
+    assert "lists" in message
 
 
 @pytest.mark.parametrize("weight_map", [None, [], {}, "x"])
 def test_index_without_a_weight_map(sharded: Path, weight_map: object) -> None:
     write_index(sharded, weight_map)
-    assert "has no `weight_map`" in refusal(sharded).message
+    assert "`model.safetensors.index.json` is damaged" in refusal(sharded).message
 
 
-def test_index_that_is_not_json(sharded: Path) -> None:
-    (sharded / "model.safetensors.index.json").write_text("{")
-    assert "cannot be read as JSON" in refusal(sharded).message
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff", b"[" * 100_000], ids=["open", "list", "no-text", "deep"])
+def test_index_that_is_not_a_json_object(sharded: Path, content: bytes) -> None:
+    (sharded / "model.safetensors.index.json").write_bytes(content)
+    assert "`model.safetensors.index.json` is damaged" in refusal(sharded).message
 
 
-@pytest.mark.parametrize("shard", ["../model.safetensors", "/etc/passwd", "a/b", "", "..", 7])
+def test_index_that_cannot_be_read(sharded: Path) -> None:
+    (sharded / "model.safetensors.index.json").unlink()
+    (sharded / "model.safetensors.index.json").mkdir()
+    assert "cannot be read" in refusal(sharded).message
+
+
+@pytest.mark.parametrize(
+    "shard", ["../model.safetensors", "/etc/passwd", "a/b", "a\\b", "", "..", 7, None, ["a"], "x\0", "\ud800"]
+)
 def test_index_never_names_a_path(sharded: Path, shard: object) -> None:
     write_index(sharded, {"a.weight": shard})
-    error = refusal(sharded)
-    assert "not a file name" in error.message or "is missing" in error.message
+    assert "not a file name" in refusal(sharded).message
+
+
+def test_a_damaged_index_of_quantized_weights_is_rebuilt_and_not_downloaded(sharded: Path) -> None:
+    write_index(sharded, {})
+    assert "download" in (refusal(sharded).hint or "")
+    (sharded / "quant.json").touch()
+    assert refusal(sharded).hint == "the `localdiff quantize` that made it rebuilds what is damaged"

@@ -12,8 +12,8 @@ from localdiff.load import load_model, loader, open_weights
 from localdiff.load.placement import Demand, Placement
 from quant.cpu import choice
 from quant.cpu.experts import CpuExperts
-from quant.lack import Lack
 from quant.modules import QuantExperts
+from quant.unsupported import Unsupported
 from tests.checkpoints.layouts import Spec, write_checkpoint
 from tests.checkpoints.quantized import quantize
 
@@ -50,8 +50,8 @@ def test_a_missing_compiler_is_told_once(
     quantized: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("LOCALDIFF_CPU_PATH", "fast")
-    monkeypatch.setattr(choice, "native_library", lambda: Lack("there is no C compiler", "install one"))
-    monkeypatch.setattr(choice, "multiplies_int8", lambda: False)  # this recipe has int8 experts only, in two layers
+    monkeypatch.setattr(choice, "native_library", lambda: Unsupported("there is no C compiler", "install one"))
+    monkeypatch.setattr(choice, "has_int8_matmul", lambda: False)  # this recipe has int8 experts only, in two layers
     assert experts(quantized) == [CpuExperts] * 2
     (told,) = [record.getMessage() for record in caplog.records if "compiler" in record.getMessage()]
     assert told.startswith("there is no C compiler: experts are decoded before they are multiplied")

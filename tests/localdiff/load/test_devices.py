@@ -181,7 +181,7 @@ def test_a_device_that_does_not_exist_anywhere(name: str) -> None:
 def test_auto_dtype(
     weights: StoredWeights, monkeypatch: pytest.MonkeyPatch, device: str, limit: float, expected: torch.dtype
 ) -> None:
-    monkeypatch.setattr(devices, "_FP32_LIMIT_BYTES", limit)
+    monkeypatch.setattr(devices, "_MAX_FP32_BYTES", limit)
     assert resolve_dtype("auto", torch.device(device), weights) is expected
 
 

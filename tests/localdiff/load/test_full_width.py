@@ -12,9 +12,9 @@ from localdiff.denoising import BlockSettings, denoise_block
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.load import load_model, loader, open_weights
+from localdiff.memory_account import MemoryAccount
 from localdiff.model.cache import KVCache
 from quant.files.manifest import read_manifest
-from quant.planning.memory import MemoryAccount
 from tests.checkpoints.full_width import write_full_width
 from tests.checkpoints.quantized import quantize
 from tests.models.held import held_by_cache, held_by_manifest

@@ -18,7 +18,7 @@ CARD = torch.device("cuda", 0)
 def test_what_is_missing_is_a_warning_and_what_was_done_is_not(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    prepared = Prepared(paths=("experts of 2 layers: w4a16",), lacking="Triton is not installed: slow")
+    prepared = Prepared(paths=("experts of 2 layers: w4a16",), warning="Triton is not installed: slow")
     monkeypatch.setattr(gpu, "prepare", lambda *_, **__: prepared)
     caplog.set_level(logging.INFO, logger="localdiff")
     gpu.prepare_gpu(tiny.model(), CARD)

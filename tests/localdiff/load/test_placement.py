@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from localdiff.errors import ResourceError
 from localdiff.load.placement import Budget, Demand, LayerDemand, Placement, cost, place
-from quant.planning.memory import MemoryAccount
+from localdiff.memory_account import MemoryAccount
 
 CARD, SECOND, THIRD, CPU = (torch.device(name) for name in ("cuda:0", "cuda:1", "cuda:2", "cpu"))
 MB = 10**6

@@ -26,7 +26,7 @@ class Described(StoredWeights):
 
     def __init__(self, recipe: str) -> None:
         plan = describe_plan(RECIPES[recipe])
-        stored = [tensor for tensor in plan.tensors if tensor.fate != "drop"]
+        stored = [tensor for tensor in plan.tensors if tensor.scheme != "drop"]
         self.recipe = recipe
         self.shapes = {tensor.name: tensor.source.shape for tensor in stored}
         self._nbytes = {tensor.name: tensor.stored_bytes for tensor in stored}

@@ -89,11 +89,11 @@ def decoded(directory: Path, target: Path) -> Path:
     manifest, parts = read_manifest(directory), stored(directory)
     weights = {}
     for name, entry in manifest.tensors.items():
-        if entry.fate == "keep":
+        if entry.scheme == "keep":
             weights[name] = parts[name].float()
         else:
             encoded = Encoded(codes=parts[f"{name}.codes"], scales=parts[f"{name}.scales"])
-            weights[name] = CODECS[entry.fate].decode(encoded)
+            weights[name] = CODECS[entry.scheme].decode(encoded)
     target.mkdir()
     for file in directory.glob("*.json*"):
         if "safetensors" not in file.name and file.name != MANIFEST_FILE:
@@ -192,9 +192,9 @@ def test_a_manifest_that_is_damaged(copied: Path) -> None:
 
 def test_a_manifest_of_another_version(copied: Path) -> None:
     content = json.loads((copied / MANIFEST_FILE).read_text())
-    (copied / MANIFEST_FILE).write_text(json.dumps(content | {"version": 2}))
+    (copied / MANIFEST_FILE).write_text(json.dumps(content | {"version": 1}))
     refused = refusal(copied)
-    assert "localdiff-quant 2, not localdiff-quant 1" in refused.message
+    assert "localdiff-quant 1, not localdiff-quant 2" in refused.message
 
 
 def test_a_shard_of_another_size(copied: Path) -> None:
@@ -260,9 +260,9 @@ def test_the_config_of_another_model(copied: Path) -> None:
 def test_experts_that_are_quantized_by_half_cannot_run(source: Path, tmp_path: Path) -> None:
     recipe = RECIPES["4bit-small"]
     rules = tuple(
-        replace(rule, fate="keep") if rule.pattern.endswith("experts.*_proj") else rule for rule in recipe.rules
+        replace(rule, scheme="keep") if rule.pattern.endswith("experts.*_proj") else rule for rule in recipe.rules
     )
-    first = replace(rules[0], pattern="*.experts.down_proj", fate="nf4")
+    first = replace(rules[0], pattern="*.experts.down_proj", scheme="nf4")
     quantized = quantize(source, tmp_path / "half", replace(recipe, name="half", rules=(first, *rules)))
     assert "cannot run" in refusal(quantized).message
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from localdiff.load.threads import SMALL, settle_threads
+from localdiff.load.threads import SMALL, limit_threads
 
 CPU = torch.device("cpu")
 
@@ -21,7 +21,7 @@ def two_threads() -> Iterator[None]:
 
 
 def test_a_small_model_on_a_processor_gets_one_thread() -> None:
-    settle_threads(SMALL - 1, CPU, {})
+    limit_threads(SMALL - 1, CPU, {})
     assert torch.get_num_threads() == 1
 
 
@@ -34,5 +34,5 @@ def test_a_small_model_on_a_processor_gets_one_thread() -> None:
     ],
 )
 def test_a_large_one_a_card_and_a_wish_change_nothing(weights: int, device: torch.device, env: dict[str, str]) -> None:
-    settle_threads(weights, device, env)
+    limit_threads(weights, device, env)
     assert torch.get_num_threads() == 2

@@ -18,11 +18,11 @@ from localdiff import denoising
 from localdiff.denoising import BlockSettings, denoise_block
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
+from localdiff.memory_account import PREFILL_CHUNK
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.modules import experts
-from quant.planning.memory import PREFILL_CHUNK
 from tests.checkpoints.released import released_config
 from tests.models.allocations import Allocations
 

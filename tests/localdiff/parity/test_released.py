@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from localdiff.load import account
+from localdiff.load import match_tensors
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from tests.checkpoints.released import released_config, released_tensors
@@ -28,11 +28,11 @@ def test_no_name_is_missing_or_unexpected_and_the_parameters_add_up() -> None:
     shapes = released_tensors()
     with torch.device("meta"):
         model = DiffusionGemma(ModelConfig.from_dict(released_config()))
-    accounting = account(model, shapes)
-    assert len(accounting.source_of) + len(accounting.vision) == TENSORS
-    assert len(accounting.vision) == VISION_TENSORS
-    assert accounting.tied == ()
-    assert sum(math.prod(shapes[name]) for name in accounting.vision) == VISION_PARAMETERS
+    matching = match_tensors(model, shapes)
+    assert len(matching.source_of) + len(matching.vision) == TENSORS
+    assert len(matching.vision) == VISION_TENSORS
+    assert matching.tied == ()
+    assert sum(math.prod(shapes[name]) for name in matching.vision) == VISION_PARAMETERS
     assert sum(parameter.numel() for parameter in model.parameters()) == TEXT_PARAMETERS
-    assert sum(math.prod(shapes[name]) for name in accounting.source_of.values()) == TEXT_PARAMETERS
+    assert sum(math.prod(shapes[name]) for name in matching.source_of.values()) == TEXT_PARAMETERS
     assert all(parameter.is_meta for parameter in model.parameters())

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from localdiff.bench.step.released import FEWEST_LAYERS, released_config
+from localdiff.memory_account import PREFILL_CHUNK, HeldTensor, MemoryAccount
 from localdiff.model.cache import KVCache
 from localdiff.static.buffers import StepBuffers
 from localdiff.static.program import Program, Shape
 from localdiff.static.reading import read_through_triton
 from quant.cuda import choice, tiles
-from quant.planning.memory import PREFILL_CHUNK, Held, MemoryAccount
 from quant.released import released_shapes
 from tests.gpu.kernels import needs_triton
 from tests.models.allocations import Allocations
@@ -53,7 +53,7 @@ def test_bringing_weights_into_the_order_of_kernels_takes_less_than_a_run(recipe
             ),
         ):
             specializations.on_card(released_config(FEWEST_LAYERS), recipe, {})
-    held = [Held(name=name, shape=shape, nbytes=0) for name, shape in released_shapes().items()]
+    held = [HeldTensor(name=name, shape=shape, nbytes=0) for name, shape in released_shapes().items()]
     account = MemoryAccount.of(held, context=8192)
     assert 0 < peaks["stacked"] < peaks["tiled"] < account.cache + account.buffers
 
@@ -64,7 +64,7 @@ def test_two_steps_or_a_step_and_a_chunk_of_the_prompt_are_within_the_account(re
     from tests.gpu.specializations import NOWHERE, noted, on_card, read_prompt
 
     config = released_config(FEWEST_LAYERS)
-    held = [Held(name=name, shape=shape, nbytes=0) for name, shape in released_shapes(FEWEST_LAYERS).items()]
+    held = [HeldTensor(name=name, shape=shape, nbytes=0) for name, shape in released_shapes(FEWEST_LAYERS).items()]
     sms = mock.patch.object(tiles, "sm_count", lambda _: 132)
     with noted(), torch.inference_mode(), sms, Allocations() as watched:
         network = on_card(config, recipe, {})

@@ -71,10 +71,10 @@ def test_a_kernel_that_fails_costs_speed_and_no_answer(
     assert not engine.denoiser.path.static
     assert caplog.messages == ["a GPU kernel failed while it was tried: the model is loaded again, without kernels"]
     assert answer(engine) == expected
-    lack = missing(CPU)
-    assert lack is not None
-    assert lack.reason == "a kernel fails here (RuntimeError: out of resource: shared memory)"
-    assert "LOCALDIFF_CUDA_PLAIN=all" in lack.remedy
+    unsupported = missing(CPU)
+    assert unsupported is not None
+    assert unsupported.reason == "a kernel fails here (RuntimeError: out of resource: shared memory)"
+    assert "LOCALDIFF_CUDA_PLAIN=all" in unsupported.remedy
 
 
 @pytest.mark.parametrize(

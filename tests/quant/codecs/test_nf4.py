@@ -163,9 +163,9 @@ def test_groups_of_every_magnitude_are_encoded() -> None:
     halves = (*range(-298, -200), *range(-200, 255, 12), 255)
     weight = torch.cat([unit * 2.0 ** (half / 2) for half in halves])
     decoded = NF4.decode(NF4.encode(weight))
-    largest = weight.abs().amax(dim=-1)
+    absmax = weight.abs().amax(dim=-1)
     off = (decoded - weight).abs().amax(dim=-1)
-    assert (off <= torch.where(largest > 2 * TINY, 0.2 * largest, largest)).all()
+    assert (off <= torch.where(absmax > 2 * TINY, 0.2 * absmax, absmax)).all()
 
 
 def test_an_outlier_may_lie_beyond_the_outermost_level() -> None:

@@ -41,10 +41,10 @@ def test_a_few_rows_at_a_time_are_the_whole(codec: str, out: int, groups: int, e
 @pytest.fixture
 def anew() -> Iterator[None]:
     """What is found out once about a machine is found out again, before and after."""
-    for found in (int8_weight.multiplies_int8, int8_weight.multiplies_signed):
+    for found in (int8_weight.has_int8_matmul, int8_weight.has_signed_int8_matmul):
         found.cache_clear()
     yield
-    for found in (int8_weight.multiplies_int8, int8_weight.multiplies_signed):
+    for found in (int8_weight.has_int8_matmul, int8_weight.has_signed_int8_matmul):
         found.cache_clear()
 
 
@@ -52,11 +52,11 @@ def anew() -> Iterator[None]:
 @pytest.mark.parametrize("has_tiles", [False, True])
 def test_signed_and_shifted_codes_make_the_same_sums(has_tiles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the largest codes too; one of the two is reference code on most machines, so the shapes are small."""
-    if not int8_weight.multiplies_int8():
+    if not int8_weight.has_int8_matmul():
         pytest.skip("this machine multiplies no int8")
-    int8_weight.multiplies_signed.cache_clear()
+    int8_weight.has_signed_int8_matmul.cache_clear()
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_tiles)
-    assert int8_weight.multiplies_signed() is has_tiles
+    assert int8_weight.has_signed_int8_matmul() is has_tiles
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(5, 128, generator=generator)
     x[0] = x[0].sign()
@@ -72,7 +72,7 @@ def test_signed_and_shifted_codes_make_the_same_sums(has_tiles: bool, monkeypatc
 @pytest.mark.skipif(sys.platform == "win32", reason="its clock of a thread ticks too seldom")
 def test_only_what_is_computed_counts_as_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not waiting, for a core or for other threads."""
-    if not int8_weight.multiplies_int8():
+    if not int8_weight.has_int8_matmul():
         pytest.skip("this machine multiplies no int8")
     trial, threads = int8_weight._trial, torch.get_num_threads()
     torch.set_num_threads(3)
@@ -100,9 +100,9 @@ def test_only_what_is_computed_counts_as_slow(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.usefixtures("anew")
 @pytest.mark.parametrize(("int8", "fp32", "is_fast"), [(1e-3, 1e-3, True), (1.9e-2, 1e-3, True), (2.1e-2, 1e-3, False)])
 def test_reference_code_is_not_taken(int8: float, fp32: float, is_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not int8_weight.multiplies_int8():
+    if not int8_weight.has_int8_matmul():
         pytest.skip("this machine multiplies no int8")
-    int8_weight.multiplies_int8.cache_clear()
+    int8_weight.has_int8_matmul.cache_clear()
     seconds = iter((int8, fp32))
-    monkeypatch.setattr(int8_weight, "_least_seconds", lambda _: next(seconds))
-    assert int8_weight.multiplies_int8() is is_fast
+    monkeypatch.setattr(int8_weight, "_min_seconds", lambda _: next(seconds))
+    assert int8_weight.has_int8_matmul() is is_fast

@@ -16,21 +16,21 @@ from quant.cpu.bitsandbytes_library import nf4_library
 from quant.cpu.choice import prepare
 from quant.cpu.embedding import KEPT, TAIL, Bf16Embedding
 from quant.cpu.experts import CpuExperts
-from quant.cpu.int8_weight import RowWeight, multiplies_int8
+from quant.cpu.int8_weight import RowWeight, has_int8_matmul
 from quant.cpu.linear import Int8Linear, LastRows
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.products import NativeLinear, NativeProduct
 from quant.cpu.native.support import native_library
 from quant.cpu.products import DecodedProduct, Int8Product, LibraryProduct
 from quant.cpu.switches import CPU_NATIVE, CPU_PATH
-from quant.lack import Lack
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
 from quant.modules.embedding import ChunkedEmbedding
 from quant.switch import SwitchError
+from quant.unsupported import Unsupported
 from tests.models.native import HAS_KERNEL, needs_native
 
 WIDTH, INNER, EXPERTS, VOCAB, TOP_K = 192, 192, 6, 2048, 3
-needs_int8 = pytest.mark.skipif(not multiplies_int8(), reason="this machine has no exact int8 product")
+needs_int8 = pytest.mark.skipif(not has_int8_matmul(), reason="this machine has no exact int8 product")
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -77,7 +77,7 @@ def relative(result: Tensor, expected: Tensor) -> float:
 
 def native() -> NativeLibrary:
     if not HAS_KERNEL:
-        pytest.skip("no C compiler, or another processor or system")
+        pytest.skip("no C compiler, or another CPU or system")
     library = native_library()
     assert isinstance(library, NativeLibrary)
     return library
@@ -130,12 +130,12 @@ def test_int8_linear(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
 
 @needs_int8
 def test_int8_linear_is_the_product_of_what_it_holds() -> None:
-    """Not only near the plain one: exactly what whole numbers give, rest included."""
+    """Not only near the plain one: exactly what whole numbers give, the residual included."""
     plain = linear()
     x = normal(9, WIDTH, seed=9)
     x[2, 5], x[7, 11] = 90.0, -200.0
     rows = LastRows().of(x)
-    assert rows.coarse.tolist() == [2, 7]
+    assert rows.residual_rows.tolist() == [2, 7]
     weight = RowWeight.of(plain.weight.decode(torch.float32)).decode()
     assert torch.allclose(Int8Linear(plain, LastRows())(x), rows.decode() @ weight.T, rtol=1e-5, atol=1e-5)
 
@@ -200,7 +200,7 @@ PRODUCTS = [
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("in_order", [True, False])
 def test_products(codec: str, make: object, tolerance: float, dtype: torch.dtype, in_order: bool) -> None:
-    if make is Int8Product and not multiplies_int8():
+    if make is Int8Product and not has_int8_matmul():
         pytest.skip("this machine has no exact int8 product")
     weights = tensor(codec, EXPERTS, 64, WIDTH)
     product = make(weights)
@@ -231,7 +231,7 @@ def test_experts(
     assert isinstance(fast, CpuExperts)
     has_kernel = switch == "auto" and HAS_KERNEL
     assert ("native" in fast.path) == has_kernel
-    assert fast.decodes == (not has_kernel and ("nf4" in formats or not multiplies_int8()))
+    assert fast.decodes == (not has_kernel and ("nf4" in formats or not has_int8_matmul()))
     x, (index, weight) = normal(rows, WIDTH, seed=5).to(dtype), routed(rows)
     result = fast(x, index, weight)
     assert result.dtype == dtype
@@ -316,13 +316,13 @@ PLAIN = [QuantEmbedding, QuantLinear, QuantLinear, QuantExperts]
 @needs_int8
 @pytest.mark.parametrize("switch", ["auto", "off"])
 def test_what_is_replaced(monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
-    monkeypatch.setattr(choice, "multiplies_bf16", lambda: True)
+    monkeypatch.setattr(choice, "has_bf16_matmul", lambda: True)
     monkeypatch.setenv(CPU_NATIVE, switch)
     has_kernel = switch == "auto" and HAS_KERNEL
     model, told = Whole(), []
     prepare(model)
     assert kinds(model) == PLAIN  # all too small
-    prepare(model, least=WIDTH * 96, progress=lambda done, of: told.append((done, of)))
+    prepare(model, min_weights=WIDTH * 96, progress=lambda done, of: told.append((done, of)))
     assert kinds(model) == [Bf16Embedding, Int8Linear, NativeLinear if has_kernel else QuantLinear, CpuExperts]
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     words = model.experts.path
@@ -331,7 +331,7 @@ def test_what_is_replaced(monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
 
 @needs_native
 def test_the_kernel_stands_in_for_int8_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "multiplies_int8", lambda: False)
+    monkeypatch.setattr(choice, "has_int8_matmul", lambda: False)
     monkeypatch.setenv(CPU_PATH, "fast")
     model = Whole()
     prepare(model)
@@ -351,7 +351,7 @@ def test_a_shape_that_the_kernel_does_not_take(monkeypatch: pytest.MonkeyPatch) 
 def test_nothing_takes_more_than_there_is_to_spare(monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
     monkeypatch.setenv(CPU_PATH, "fast")
     monkeypatch.setenv(CPU_NATIVE, switch)
-    monkeypatch.setattr(choice, "multiplies_bf16", lambda: True)
+    monkeypatch.setattr(choice, "has_bf16_matmul", lambda: True)
     has_kernel = switch == "auto" and HAS_KERNEL
     small = NativeLinear if has_kernel else QuantLinear
     # One scale of 4 bytes a row, where a group of 64 has one of 2 bytes.
@@ -363,7 +363,7 @@ def test_nothing_takes_more_than_there_is_to_spare(monkeypatch: pytest.MonkeyPat
         (None, head + up + down, [Bf16Embedding, Int8Linear, small, CpuExperts]),
     ):
         model = Whole()
-        assert prepare(model, spare=spare).taken == taken
+        assert prepare(model, spare=spare).extra_bytes == taken
         assert kinds(model) == expected
 
 
@@ -373,25 +373,28 @@ def test_experts_whose_codes_are_read_take_nothing(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(CPU_NATIVE, switch)
     formats = ("nf4", "int8") if switch == "auto" and HAS_KERNEL else ("nf4", "nf4")
     model = nn.ModuleDict({"experts": experts(*formats)})
-    assert prepare(model, spare=0).taken == 0
+    assert prepare(model, spare=0).extra_bytes == 0
     assert isinstance(model["experts"], CpuExperts)
 
 
 @pytest.mark.parametrize(
-    ("lack", "words"),
+    ("unsupported", "words"),
     [
-        (Lack("there is no C compiler", "install one"), r"there is no C compiler: experts are decoded .*; install one"),
-        (Lack("there is no kernel for this machine", ""), None),
+        (
+            Unsupported("there is no C compiler", "install one"),
+            r"there is no C compiler: experts are decoded .*; install one",
+        ),
+        (Unsupported("there is no kernel for this machine", ""), None),
     ],
 )
 def test_what_is_missing_is_said_where_something_can_be_done(
-    lack: Lack, words: str | None, monkeypatch: pytest.MonkeyPatch
+    unsupported: Unsupported, words: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CPU_PATH, "fast")
-    monkeypatch.setattr(choice, "native_library", lambda: lack)
-    assert prepare(nn.ModuleDict({"up": linear()})).lacking is None
-    lacking = prepare(Whole()).lacking
-    assert lacking is None if words is None else lacking is not None and re.fullmatch(words, lacking)
+    monkeypatch.setattr(choice, "native_library", lambda: unsupported)
+    assert prepare(nn.ModuleDict({"up": linear()})).warning is None
+    warning = prepare(Whole()).warning
+    assert warning is None if words is None else warning is not None and re.fullmatch(words, warning)
 
 
 def test_a_switch_that_says_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,15 +406,15 @@ def test_a_switch_that_says_nothing_known(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_switch_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CPU_PATH, "plain")
     model = Whole()
-    prepare(model, least=0)
+    prepare(model, min_weights=0)
     assert kinds(model) == PLAIN
 
 
 def test_a_machine_that_can_do_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "multiplies_int8", lambda: False)
-    monkeypatch.setattr(choice, "multiplies_bf16", lambda: False)
+    monkeypatch.setattr(choice, "has_int8_matmul", lambda: False)
+    monkeypatch.setattr(choice, "has_bf16_matmul", lambda: False)
     monkeypatch.setattr(choice, "nf4_library", lambda: None)
-    monkeypatch.setattr(choice, "native_library", lambda: Lack("it is switched off", ""))
+    monkeypatch.setattr(choice, "native_library", lambda: Unsupported("it is switched off", ""))
     monkeypatch.setenv(CPU_PATH, "fast")
     model, plain = Whole(), experts("nf4", "int8")
     prepare(model)

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from quant.codecs import CODECS
 from quant.cpu import choice
 from quant.cpu.choice import prepare
-from quant.cpu.pages import give_back
+from quant.cpu.pages import release_pages
 from quant.cpu.switches import CPU_PATH
 from quant.modules import QuantLinear, QuantTensor
 
@@ -40,7 +40,7 @@ def test_a_mapped_tensor_goes_and_can_be_read_again(tmp_path: Path) -> None:
     tensor = mapped(tmp_path / "x.safetensors", values)
     assert torch.equal(tensor, values)
     before = resident_file_bytes()
-    given = give_back([tensor])
+    given = release_pages([tensor])
     assert values.nbytes - 2 * mmap.PAGESIZE <= given <= values.nbytes
     assert before - resident_file_bytes() >= given // 2
     assert torch.equal(tensor, values)
@@ -49,25 +49,25 @@ def test_a_mapped_tensor_goes_and_can_be_read_again(tmp_path: Path) -> None:
 def test_memory_of_the_process_itself_is_left_alone() -> None:
     values = torch.arange(PAGES * mmap.PAGESIZE)
     kept = values.clone()
-    assert give_back([values, torch.empty(0), torch.ones(1)]) == 0
+    assert release_pages([values, torch.empty(0), torch.ones(1)]) == 0
     assert torch.equal(values, kept)
 
 
 def test_neighbours_and_parts_with_gaps_are_left_alone(tmp_path: Path) -> None:
     tensor = mapped(tmp_path / "x.safetensors", torch.ones(4, 4 * mmap.PAGESIZE))
-    assert give_back([tensor[:, ::2]]) == 0
-    assert give_back([tensor[1]]) <= tensor[1].nbytes
-    assert give_back([tensor[0, :8]]) == 0
+    assert release_pages([tensor[:, ::2]]) == 0
+    assert release_pages([tensor[1]]) <= tensor[1].nbytes
+    assert release_pages([tensor[0, :8]]) == 0
 
 
 def test_where_the_system_is_another_nothing_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tensor = mapped(tmp_path / "x.safetensors", torch.ones(PAGES * mmap.PAGESIZE))
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert give_back([tensor]) == 0
+    assert release_pages([tensor]) == 0
 
 
 def test_a_weight_that_was_made_anew_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not choice.multiplies_int8():
+    if not choice.has_int8_matmul():
         pytest.skip("no exact int8 product here")
     monkeypatch.setenv(CPU_PATH, "fast")
     stored = QuantTensor.of(CODECS["int8"], torch.randn(512, 4096))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from quant.cpu.rows import LARGEST, LIMIT, quantize_rows
+from quant.cpu.rows import LIMIT, MAX_CODE, quantize_rows
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -30,8 +30,8 @@ def peaked(rows: int, columns: int, peak: float) -> Tensor:
 def test_normal_rows_take_one_pass() -> None:
     x = normal(32, 2816)
     rows = quantize_rows(x)
-    assert rows.rest is None
-    assert int(rows.codes.abs().max()) == LARGEST
+    assert rows.residual is None
+    assert int(rows.codes.abs().max()) == MAX_CODE
     assert float(errors(x).max()) < 0.015
 
 
@@ -45,8 +45,8 @@ def test_only_rows_that_need_it_have_a_rest() -> None:
     x = normal(6, 512)
     x[[1, 4], 7] = 80.0
     rows = quantize_rows(x)
-    assert rows.coarse.tolist() == [1, 4]
-    assert rows.rest is not None and rows.rest.codes.shape == (2, 512)
+    assert rows.residual_rows.tolist() == [1, 4]
+    assert rows.residual is not None and rows.residual.codes.shape == (2, 512)
     assert float(errors(x)[[1, 4]].max()) < 0.001
 
 
@@ -78,7 +78,7 @@ def test_taking_rows_is_taking_decoded_rows(numbers: list[int], outlying: list[b
     chosen = torch.tensor(numbers, dtype=torch.int64)
     taken = rows.take(chosen)
     assert torch.equal(taken.decode(), rows.decode()[chosen])
-    assert taken.coarse.tolist() == [place for place, number in enumerate(numbers) if outlying[number]]
+    assert taken.residual_rows.tolist() == [place for place, number in enumerate(numbers) if outlying[number]]
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.data())

@@ -12,9 +12,9 @@ from quant.cuda.embedding import CudaEmbedding
 from quant.cuda.experts import CudaExperts
 from quant.cuda.support import missing
 from quant.cuda.switches import is_sparse
-from quant.lack import Lack
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, QuantTensor
 from quant.switch import SwitchError
+from quant.unsupported import Unsupported
 from tests.gpu.kernels import DEVICE, needs_triton
 from tests.localdiff.bench.step.small import small_subject
 from tests.models.quantized import plain_experts
@@ -44,7 +44,7 @@ def test_experts_are_replaced_layer_by_layer() -> None:
         "experts (1): w8a16, grouped, Triton",
         "experts (2): w4a16, grouped, Triton",
     )
-    assert prepared.lacking is None
+    assert prepared.warning is None
 
 
 @pytest.mark.usefixtures("works")
@@ -140,12 +140,12 @@ def test_dense_layers_and_embedding_are_switched_back(monkeypatch: pytest.Monkey
 
 
 def test_what_is_missing_is_said_once_and_the_plain_way_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "missing", lambda _: Lack("Triton is not installed", "install it"))
+    monkeypatch.setattr(choice, "missing", lambda _: Unsupported("Triton is not installed", "install it"))
     network = model()
     prepared = choice.prepare(network, CARD)
-    assert prepared.lacking is not None
-    assert prepared.lacking.startswith("Triton is not installed: ")
-    assert prepared.lacking.endswith("; install it")
+    assert prepared.warning is not None
+    assert prepared.warning.startswith("Triton is not installed: ")
+    assert prepared.warning.endswith("; install it")
     assert all(isinstance(layer.experts, QuantExperts) for layer in network.children())
 
 

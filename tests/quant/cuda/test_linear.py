@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from localdiff.memory_account import CANVAS
 from quant.codecs.codec import GROUP
 from quant.cuda import linear as module
 from quant.cuda import tiles
 from quant.cuda.linear import MAX_ROWS, CudaLinear
 from quant.cuda.rows import quantize_groups
-from quant.released import CANVAS
 from tests.gpu.kernels import DEVICE, HALVES, needs_triton
 from tests.models.quantized import IN, plain_linear
 

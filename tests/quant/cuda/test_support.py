@@ -14,8 +14,8 @@ pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
 
 def trial() -> str | None:
-    lack = support._trial(DEVICE)
-    return None if lack is None else lack.reason
+    unsupported = support._trial(DEVICE)
+    return None if unsupported is None else unsupported.reason
 
 
 CARD = torch.device("cuda", 0)
@@ -40,8 +40,8 @@ def test_what_kernels_need_is_looked_at_before_one_is_tried(
     monkeypatch.setattr(torch.version, "hip", hip)
     monkeypatch.setattr(support.importlib.util, "find_spec", lambda _: object() if triton else None)
     monkeypatch.setattr(support, "_trial", lambda *_, **__: None)
-    lack = support._tried.__wrapped__(CARD)
-    assert (None if lack is None else lack.reason) == reason
+    unsupported = support._tried.__wrapped__(CARD)
+    assert (None if unsupported is None else unsupported.reason) == reason
 
 
 @pytest.mark.parametrize(
@@ -66,16 +66,16 @@ def test_a_triton_that_compiles_races_for_hopper_is_not_used_there(
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Some card")
     monkeypatch.setattr(triton, "__version__", version)
     monkeypatch.setattr(support, "_computes_exactly", lambda _: True)
-    lack = support._tried.__wrapped__(CARD)
-    assert (lack is None) == is_used
-    if lack is not None:
-        assert lack.reason == f"Triton {version[:3]} compiles matrix products wrongly for Some card"
-        assert "torch 2.10" in lack.remedy
+    unsupported = support._tried.__wrapped__(CARD)
+    assert (unsupported is None) == is_used
+    if unsupported is not None:
+        assert unsupported.reason == f"Triton {version[:3]} compiles matrix products wrongly for Some card"
+        assert "torch 2.10" in unsupported.remedy
 
 
 def test_a_processor_has_no_kernels_to_try() -> None:
-    lack = support._tried.__wrapped__(torch.device("cpu"))
-    assert lack is not None and lack.reason == "there is no CUDA device `cpu`"
+    unsupported = support._tried.__wrapped__(torch.device("cpu"))
+    assert unsupported is not None and unsupported.reason == "there is no CUDA device `cpu`"
 
 
 def test_kernels_that_compute_the_right_numbers_are_used() -> None:
@@ -131,10 +131,10 @@ def test_what_has_to_be_installed_is_told(monkeypatch: pytest.MonkeyPatch, error
         raise error
 
     monkeypatch.setattr(support, "_rounds_rows", broken)
-    lack = support._trial(DEVICE)
-    assert lack is not None
-    assert lack.reason == "Triton cannot build its launcher here"
-    assert "gcc python3-dev" in lack.remedy
+    unsupported = support._trial(DEVICE)
+    assert unsupported is not None
+    assert unsupported.reason == "Triton cannot build its launcher here"
+    assert "gcc python3-dev" in unsupported.remedy
 
 
 @pytest.mark.parametrize(
@@ -160,10 +160,10 @@ def test_compiled_kernels_that_cannot_be_kept_are_no_fault_of_versions(
     if when == "later":
         monkeypatch.setattr(support, "_failed", {})
         support.exclude(DEVICE, error)
-        lack = support.missing(DEVICE)
+        unsupported = support.missing(DEVICE)
     else:
         monkeypatch.setattr(support, "_rounds_rows", broken)
-        lack = support._trial(DEVICE)
-    assert lack is not None
-    assert lack.reason == f"Triton cannot keep its compiled kernels ({words})"
-    assert "TRITON_CACHE_DIR" in lack.remedy
+        unsupported = support._trial(DEVICE)
+    assert unsupported is not None
+    assert unsupported.reason == f"Triton cannot keep its compiled kernels ({words})"
+    assert "TRITON_CACHE_DIR" in unsupported.remedy

@@ -26,7 +26,7 @@ def test_has_the_specified_keys() -> None:
         "format", "version", "tool", "source", "recipe", "tensors", "dropped", "shards", "files", "checksum"
     }  # fmt: skip
     assert content["tensors"]["a.weight"] == {
-        "fate": "nf4", "shape": [2, 64], "dtype": "BF16", "shard": "s.safetensors", "error": 0.083
+        "scheme": "nf4", "shape": [2, 64], "dtype": "BF16", "shard": "s.safetensors", "error": 0.083
     }  # fmt: skip
     assert ["model.decoder.layers.29.experts.*_proj", "int8"] in content["recipe"]["rules"]
 
@@ -61,13 +61,14 @@ def signed(content: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("keys", "value"),
     [
-        (("version",), 2),
+        (("version",), 1),
+        (("version",), 3),
         (("format",), "gguf"),
         (("shards",), {"../s": {"bytes": 1, "sha256": HASH, "source": "x"}}),
         (("shards", "s.safetensors", "source"), "a/b"),
         (("shards", "s.safetensors", "sha256"), "00"),
         (("shards", "s.safetensors", "bytes"), -1),
-        (("tensors", "b", "fate"), "q2"),
+        (("tensors", "b", "scheme"), "q2"),
         (("tensors", "b", "dtype"), "Q4"),
         (("tensors", "b", "shape"), [-1]),
         (("tensors", "b", "shard"), ".."),
@@ -94,6 +95,12 @@ def test_impossible_values_are_refused_under_a_checksum_that_matches(keys: tuple
     inner[keys[-1]] = value
     with pytest.raises(DamagedError, match=r"quant\.json"):
         Manifest.from_text(signed(content))
+
+
+def test_another_version_is_told_from_damage() -> None:
+    with pytest.raises(DamagedError, match="has format localdiff-quant 1, not localdiff-quant 2") as caught:
+        Manifest.from_text(signed(json.loads(MANIFEST.to_text()) | {"version": 1}))
+    assert "another version of localdiff" in (caught.value.hint or "")
 
 
 def test_text_that_no_file_holds_is_refused() -> None:

@@ -15,7 +15,7 @@ from localdiff.load.checkpoint import Checkpoint
 from quant.errors import SourceError
 from quant.files.reader import SourceReader
 from quant.files.slices import row_slices
-from quant.files.source import SourceFile, described, parse_header, read_source, read_start
+from quant.files.source import SourceFile, is_file_name, parse_header, read_source, read_start, tensors_of_shapes
 from quant.released import released_shapes
 from tests.checkpoints.weights import small_weights, write_small_weights
 
@@ -152,6 +152,7 @@ def test_an_empty_directory_is_an_error(tmp_path: Path) -> None:
     [
         *("{", "[]", '{"weight_map": {}}', '{"weight_map": {"a": "../x"}}', '{"weight_map": {"a": 1}}', "[" * 100_000),
         *(r'{"weight_map": {"a": "x\u0000"}}', r'{"weight_map": {"a": "x\ud800"}}'),
+        *('{"weight_map": ["a"]}', '{"weight_map": {"a": ["x"]}}', '{"weight_map": {"a": "/x", "b": 1}}'),
     ],
     ids=lambda index: index[:40],
 )
@@ -161,7 +162,17 @@ def test_a_damaged_index_is_an_error(directory: Path, index: str) -> None:
         read_source(directory)
 
 
-def test_an_index_that_promises_too_much_is_an_error(directory: Path) -> None:
+@pytest.mark.parametrize("name", ["model.safetensors", "a b", "LICENSE\u00a0copy", "モデル.safetensors", "..."])
+def test_names_of_files(name: str) -> None:
+    assert is_file_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "a\\b", "a\0", "a\n", "\x7f", "\ud800", None, 1, ["a"]])
+def test_what_is_no_name_of_a_file(name: object) -> None:
+    assert not is_file_name(name)
+
+
+def test_an_index_that_lists_what_no_file_holds_is_an_error(directory: Path) -> None:
     path = directory / "model.safetensors.index.json"
     index = json.loads(path.read_text())
     index["weight_map"]["ghost"] = "model-00001-of-00003.safetensors"
@@ -191,7 +202,7 @@ def test_a_tensor_with_an_empty_axis_is_read(tmp_path: Path) -> None:
 
 
 def test_described_tensors_have_sizes() -> None:
-    assert sum(tensor.nbytes for tensor in described(released_shapes())) == 51_647_562_456
+    assert sum(tensor.nbytes for tensor in tensors_of_shapes(released_shapes())) == 51_647_562_456
 
 
 def test_a_hash_takes_the_place_of_the_time_of_change(directory: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from quant.files.disk import Disk, put
+from quant.files.disk import Disk, write_atomically
 from quant.files.source import parse_header
 from quant.files.writer import Layout, Part, ShardWriter
 
@@ -88,7 +88,7 @@ def test_a_shard_that_lacks_its_end_is_not_finished(tmp_path: Path) -> None:
 
 
 def test_put_leaves_no_partial_file(tmp_path: Path) -> None:
-    put(Disk(), tmp_path / "x", b"old")
-    put(Disk(), tmp_path / "x", b"new")
+    write_atomically(Disk(), tmp_path / "x", b"old")
+    write_atomically(Disk(), tmp_path / "x", b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
     assert (tmp_path / "x").read_bytes() == b"new"

@@ -26,13 +26,13 @@ from quant.recipe import Recipe, Rule
 RECIPE = Recipe(
     name="x",
     rules=(
-        Rule(pattern="vision", fate="drop"),
-        Rule(pattern="*norm", fate="keep"),
-        Rule(pattern="a*", fate="nf4"),
-        Rule(pattern="b*", fate="int8"),
+        Rule(pattern="vision", scheme="drop"),
+        Rule(pattern="*norm", scheme="keep"),
+        Rule(pattern="a*", scheme="nf4"),
+        Rule(pattern="b*", scheme="int8"),
     ),
 )
-OTHER = replace(RECIPE, rules=(Rule(pattern="vision", fate="drop"), Rule(pattern="*", fate="keep")))
+OTHER = replace(RECIPE, rules=(Rule(pattern="vision", scheme="drop"), Rule(pattern="*", scheme="keep")))
 
 
 class Stopped(BaseException):

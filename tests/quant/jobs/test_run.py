@@ -95,16 +95,16 @@ def test_stored_tensors_are_what_the_codecs_make_of_the_source(source: Path, tmp
         if name in manifest.dropped:
             continue
         entry = manifest.tensors[name]
-        if entry.fate == "keep":
+        if entry.scheme == "keep":
             seen.add(name)
             assert torch.equal(stored[name], weight)
             continue
         seen |= {f"{name}.codes", f"{name}.scales"}
         encoded = Encoded(codes=stored[f"{name}.codes"], scales=stored[f"{name}.scales"])
-        expected = CODECS[entry.fate].encode(weight)
+        expected = CODECS[entry.scheme].encode(weight)
         assert torch.equal(encoded.codes, expected.codes)
         assert torch.equal(encoded.scales, expected.scales)
-        decoded = CODECS[entry.fate].decode(encoded)
+        decoded = CODECS[entry.scheme].decode(encoded)
         error = float((decoded - weight.float()).norm() / weight.float().norm())
         assert entry.error == pytest.approx(error, abs=2e-6)
     assert seen == set(stored)
@@ -158,7 +158,7 @@ def test_events_account_for_every_byte_and_tensor(source: Path, tmp_path: Path) 
     assert events[0] == JobStarted(shards=2, finished=0, source_bytes=job.plan.source_bytes, workers=1)
     assert [event.number for event in events if isinstance(event, ShardStarted)] == [1, 2]
     assert [event.shard for event in events if isinstance(event, ShardWritten)] == list(SHARDS)
-    stored = [tensor for tensor in job.plan.tensors if tensor.fate != "drop"]
+    stored = [tensor for tensor in job.plan.tensors if tensor.scheme != "drop"]
     assert count(events, TensorDone) == len(stored)
     done = sum(event.source_bytes for event in events if isinstance(event, BytesDone))
     assert done == sum(tensor.source.nbytes for tensor in stored)
@@ -166,7 +166,7 @@ def test_events_account_for_every_byte_and_tensor(source: Path, tmp_path: Path) 
     assert isinstance(last, JobFinished)
     assert (last.directory, last.source_bytes) == (str(tmp_path / "out"), job.plan.source_bytes)
     assert len(last.worst) == 5
-    assert {fate for _, fate, _ in last.worst} <= {"nf4", "int8"}
+    assert {scheme for _, scheme, _ in last.worst} <= {"nf4", "int8"}
 
 
 def test_the_time_of_waiting_for_a_source_file_does_not_count(source: Path, tmp_path: Path) -> None:
@@ -560,7 +560,7 @@ def test_the_worst_tensors_are_those_nearest_to_the_limit_of_their_codec(source:
     finish(make_job(source, tmp_path / "out"))
     manifest = read_manifest(tmp_path / "out")
     nf4, int8 = (
-        [name for name, tensor in manifest.tensors.items() if tensor.fate == fate][:2] for fate in ("nf4", "int8")
+        [name for name, tensor in manifest.tensors.items() if tensor.scheme == scheme][:2] for scheme in ("nf4", "int8")
     )
     errors = {nf4[0]: 0.1, nf4[1]: 0.12, int8[0]: 0.018, int8[1]: 0.019}
     tensors = {name: replace(tensor, error=errors.get(name, 0.0)) for name, tensor in manifest.tensors.items()}

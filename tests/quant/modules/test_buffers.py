@@ -17,12 +17,12 @@ from localdiff import denoising
 from localdiff.denoising import BlockSettings, denoise_block
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
-from localdiff.load.accounting import account
+from localdiff.load.matching import match_tensors
+from localdiff.memory_account import PREFILL_CHUNK, HeldTensor, MemoryAccount
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.modules import experts, swap_modules
-from quant.planning.memory import PREFILL_CHUNK, Held, MemoryAccount
 from quant.recipe import RECIPES
 from quant.released import released_shapes
 from tests.checkpoints.released import released_config
@@ -56,15 +56,15 @@ def model(request: pytest.FixtureRequest) -> DiffusionGemma:
     recipe = RECIPES[request.param].resolved(shapes)
     with META:
         network = DiffusionGemma(ModelConfig.from_dict(config)).to(torch.bfloat16)
-        sources = account(network, shapes).source_of
-        swap_modules(network, {name: recipe.fate(source) for name, source in sources.items()}, torch.bfloat16)
+        sources = match_tensors(network, shapes).source_of
+        swap_modules(network, {name: recipe.scheme(source) for name, source in sources.items()}, torch.bfloat16)
     return network.requires_grad_(False)
 
 
 @pytest.fixture
 def buffers(model: DiffusionGemma) -> int:
     """What the account says."""
-    held = [Held(name=name, shape=shape, nbytes=0) for name, shape in released_shapes(LAYERS).items()]
+    held = [HeldTensor(name=name, shape=shape, nbytes=0) for name, shape in released_shapes(LAYERS).items()]
     return MemoryAccount.of(held, context=CONTEXT).buffers
 
 

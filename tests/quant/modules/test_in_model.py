@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from localdiff.load import account
+from localdiff.load import match_tensors
 from localdiff.load.checkpoint import Checkpoint
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
@@ -63,21 +63,21 @@ def test_quantized_modules_against_decoded_weights(checkpoint: Checkpoint, tmp_p
     with torch.device("meta"):
         decoded, quantized = DiffusionGemma(config), DiffusionGemma(config)
     shapes = {name: entry.shape for name, entry in manifest.tensors.items()}
-    source_of = account(decoded, shapes).source_of
-    fates = {name: manifest.tensors[source].fate for name, source in source_of.items()}
+    source_of = match_tensors(decoded, shapes).source_of
+    schemes = {name: manifest.tensors[source].scheme for name, source in source_of.items()}
 
     def decode(source: str) -> Tensor:
-        fate = manifest.tensors[source].fate
-        if fate == "keep":
+        scheme = manifest.tensors[source].scheme
+        if scheme == "keep":
             return parts[source].float()
-        return CODECS[fate].decode(Encoded(codes=parts[f"{source}.codes"], scales=parts[f"{source}.scales"]))
+        return CODECS[scheme].decode(Encoded(codes=parts[f"{source}.codes"], scales=parts[f"{source}.scales"]))
 
     decoded.load_state_dict({name: decode(source) for name, source in source_of.items()}, assign=True)
     with torch.device("meta"):
-        swap_modules(quantized, fates, torch.float32)
+        swap_modules(quantized, schemes, torch.float32)
     state = {}
     for name, source in source_of.items():
-        if fates[name] == "keep":
+        if schemes[name] == "keep":
             state[name] = parts[source].float()
         else:
             state |= {f"{name}.{part}": parts[f"{source}.{part}"] for part in ("codes", "scales")}

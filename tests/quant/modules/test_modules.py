@@ -162,7 +162,7 @@ class Model(nn.Module):
         bank.down_proj = nn.Parameter(torch.empty(EXPERTS, WIDTH, INNER))
 
 
-FATES = {
+SCHEMES = {
     "embed_tokens.weight": "int8",
     "layers.0.up.weight": "int8",
     "layers.0.experts.gate_up_proj": "nf4",
@@ -173,16 +173,16 @@ FATES = {
 def test_a_swap_leaves_the_names_of_the_stored_parts() -> None:
     with torch.device("meta"):
         model = Model()
-        swap_modules(model, FATES, torch.bfloat16)
-    assert set(model.state_dict()) == {f"{name}.{part}" for name in FATES for part in ("codes", "scales")}
+        swap_modules(model, SCHEMES, torch.bfloat16)
+    assert set(model.state_dict()) == {f"{name}.{part}" for name in SCHEMES for part in ("codes", "scales")}
 
 
 def test_a_swapped_model_takes_stored_parts() -> None:
     with torch.device("meta"):
         model = Model()
         shapes = {name: tuple(tensor.shape) for name, tensor in model.named_parameters()}
-        swap_modules(model, FATES, torch.float32)
-    encoded = {name: CODECS[fate].encode(random(*shapes[name])) for name, fate in FATES.items()}
+        swap_modules(model, SCHEMES, torch.float32)
+    encoded = {name: CODECS[scheme].encode(random(*shapes[name])) for name, scheme in SCHEMES.items()}
     state = {f"{name}.codes": parts.codes for name, parts in encoded.items()}
     state |= {f"{name}.scales": parts.scales for name, parts in encoded.items()}
     model.load_state_dict(state, strict=True, assign=True)
@@ -196,9 +196,9 @@ def test_what_is_kept_is_not_swapped() -> None:
     assert isinstance(model.get_submodule("layers.0.up"), nn.Linear)
 
 
-@pytest.mark.parametrize("fates", [{"layers.0.experts.down_proj": "nf4"}, {"layers.0.up.weight": "nf4"}])
-def test_what_cannot_be_swapped_is_refused(fates: dict[str, str]) -> None:
+@pytest.mark.parametrize("schemes", [{"layers.0.experts.down_proj": "nf4"}, {"layers.0.up.weight": "nf4"}])
+def test_what_cannot_be_swapped_is_refused(schemes: dict[str, str]) -> None:
     model = Model()
     model.get_submodule("layers.0").up = nn.Linear(WIDTH, 64, bias=True)
     with pytest.raises(ValueError, match=r"layers\.0\."):
-        swap_modules(model, fates, torch.float32)
+        swap_modules(model, schemes, torch.float32)

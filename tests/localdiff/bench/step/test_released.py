@@ -6,7 +6,7 @@ import torch
 
 from localdiff.bench.step.released import FEWEST_LAYERS, released_config
 from localdiff.commands import bench_step
-from localdiff.load.accounting import account
+from localdiff.load.matching import match_tensors
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.released import LAYERS, released_shapes
@@ -21,7 +21,7 @@ def test_a_part_of_it_has_the_published_shapes() -> None:
     for layers in (FEWEST_LAYERS, LAYERS):
         with torch.device("meta"):
             network = DiffusionGemma(released_config(layers))
-        assert len(account(network, released_shapes(layers)).source_of) == len(network.state_dict())
+        assert len(match_tensors(network, released_shapes(layers)).source_of) == len(network.state_dict())
 
 
 def test_the_fewest_layers_have_every_kind() -> None:

@@ -17,7 +17,7 @@ from tests.localdiff.bench.step.small import small_config
 def canvas_pass(config: ModelConfig, recipe: Recipe, *, context: int, is_canvas: bool = True, hit: float = 1.0) -> Pass:
     return Pass(
         config=config,
-        fates=stored_as(_sketch(config), recipe),
+        schemes=stored_as(_sketch(config), recipe),
         itemsize=2,
         rows=config.canvas_length,
         context=context,
@@ -43,7 +43,7 @@ def test_weights_are_the_bytes_that_the_recipe_stores(recipe: str) -> None:
     works = canvas_pass(released_config(), RECIPES[recipe], context=1024).work()
     nothing = Pass(
         config=released_config(),
-        fates=stored_as(_sketch(released_config()), RECIPES[recipe]),
+        schemes=stored_as(_sketch(released_config()), RECIPES[recipe]),
         itemsize=2,
         rows=0,
         context=0,

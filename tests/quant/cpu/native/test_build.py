@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from quant.cpu.native import build
-from quant.cpu.native.build import BuildError, built, cache_dir, compiler
+from quant.cpu.native.build import BuildError, build_library, cache_dir, compiler
 
 
 def stand_in(folder: Path, name: str, script: str) -> str:
@@ -47,8 +47,8 @@ def test_the_first_compiler_that_is_installed(tmp_path: Path, names: list[str], 
 def test_what_is_compiled_is_kept_and_nothing_else(tmp_path: Path) -> None:
     command = [stand_in(tmp_path, "cc", 'echo library > "$OUT"; echo warning: odd >&2')]
     kept = tmp_path / "deep" / "kept"
-    first = built(command, kept)
-    assert built(command, kept) == first
+    first = build_library(command, kept)
+    assert build_library(command, kept) == first
     assert calls(tmp_path) == 1
     assert first.read_bytes().startswith(b"library\n")
     assert [path.name for path in kept.iterdir()] == [first.name]
@@ -59,7 +59,7 @@ def test_it_is_found_again_by_a_user_whose_files_are_open_to_a_group(tmp_path: P
     command = [stand_in(tmp_path, "cc", 'echo library > "$OUT"')]
     before = os.umask(0o002)
     try:
-        assert built(command, tmp_path / "kept") == built(command, tmp_path / "kept")
+        assert build_library(command, tmp_path / "kept") == build_library(command, tmp_path / "kept")
     finally:
         os.umask(before)
     assert calls(tmp_path) == 1
@@ -70,18 +70,18 @@ def test_it_is_compiled_again_when_anything_changes(
     tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command, flags = [stand_in(tmp_path, "cc", 'echo library > "$OUT"')], build.FLAGS
-    first = built(command, tmp_path / "kept", flags)
+    first = build_library(command, tmp_path / "kept", flags)
     if change == "flags":
         flags = (*flags, "-g")
     elif change == "processor":
-        monkeypatch.setattr(build, "_processor", lambda: "another")
+        monkeypatch.setattr(build, "_cpu_info", lambda: "another")
     elif change == "source":
         source = tmp_path / "product.c"
         source.write_text("int x;\n")
         monkeypatch.setattr(build, "SOURCES", (source, *build.SOURCES[1:]))
     else:
         os.utime(command[0], ns=(1, 1))
-    assert built(command, tmp_path / "kept", flags) != first
+    assert build_library(command, tmp_path / "kept", flags) != first
     assert calls(tmp_path) == 2
 
 
@@ -99,27 +99,31 @@ def test_it_is_compiled_again_when_anything_changes(
 def test_why_it_does_not_compile(tmp_path: Path, script: str, words: str) -> None:
     command = [stand_in(tmp_path, "cc", script)]
     with pytest.raises(BuildError, match=words):
-        built(command, tmp_path / "kept")
+        build_library(command, tmp_path / "kept")
     assert not list((tmp_path / "kept").iterdir())
 
 
 def test_a_long_error_is_cut(tmp_path: Path) -> None:
     command = [stand_in(tmp_path, "cc", "printf 'error %04000d' 7 >&2; exit 1")]
     with pytest.raises(BuildError) as error:
-        built(command, tmp_path / "kept")
-    assert len(str(error.value)) == build.LONGEST
+        build_library(command, tmp_path / "kept")
+    assert len(str(error.value)) == build.MAX_QUOTE
 
 
 def test_a_compiler_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "SECONDS", 0.2)
+    monkeypatch.setattr(build, "TIMEOUT", 0.2)
     with pytest.raises(BuildError, match="it took more than 0.2 s"):
-        built([stand_in(tmp_path, "cc", "exec sleep 60")], tmp_path / "kept")
+        build_library([stand_in(tmp_path, "cc", "exec sleep 60")], tmp_path / "kept")
 
 
 def test_two_at_once_both_have_a_whole_library(tmp_path: Path) -> None:
     command = [stand_in(tmp_path, "cc", 'echo one > "$OUT"; sleep 0.2; echo two >> "$OUT"')]
     found: list[Path] = []
-    workers = [threading.Thread(target=lambda: found.append(built(command, tmp_path / "kept"))) for _ in range(2)]
+
+    def compile_once() -> None:
+        found.append(build_library(command, tmp_path / "kept"))
+
+    workers = [threading.Thread(target=compile_once) for _ in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -137,7 +141,7 @@ def test_where_libraries_are_kept(tmp_path: Path) -> None:
 @pytest.mark.skipif(compiler() is None, reason="no C compiler")
 @pytest.mark.parametrize("flags", [("-mavx2", "-mfma"), ("-mavx2", "-mfma", "-mavxvnni"), ("-march=icelake-server",)])
 def test_the_source_compiles_without_a_warning(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    """For processors that this one need not be."""
+    """For CPUs other than this one."""
     command = compiler()
     assert command is not None
     common = [flag for flag in build.FLAGS if flag != "-march=native"]

@@ -1,4 +1,4 @@
-"""The kernel in each form that this processor runs, against the same sums in fp64."""
+"""The kernel in each form that this CPU runs, against the same sums in fp64."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NARROW = ("-mavx2", "-mfma")
 FORMS = {
     "of this machine": (),
     "AVX2": _NARROW,
-    # The same instruction in the encoding of AVX-512, which processors run that do not know the one of AVX-VNNI.
+    # The same instruction in the encoding of AVX-512, which CPUs run that do not know the one of AVX-VNNI.
     "AVX-VNNI": (
         *_NARROW,
         "-mavx512vl",
@@ -50,10 +50,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def library(request: pytest.FixtureRequest, folder: Path) -> NativeLibrary:
     form = request.param
     if NEEDS[form] not in Path("/proc/cpuinfo").read_text():
-        pytest.skip(f"this processor has no {NEEDS[form]}")
+        pytest.skip(f"this CPU has no {NEEDS[form]}")
     assert COMPILER is not None
     flags = [flag for flag in build.FLAGS if not (FORMS[form] and flag == "-march=native")]
-    made = NativeLibrary(build.built(COMPILER, folder, [*flags, *FORMS[form]]))
+    made = NativeLibrary(build.build_library(COMPILER, folder, [*flags, *FORMS[form]]))
     assert form in ("of this machine", made.instructions)
     return made
 
@@ -178,7 +178,7 @@ def test_threads_hold_what_they_work_on_when_the_caller_is_gone(
         raise KeyboardInterrupt
 
     rows = library.rows(normal(4, GROUP), nf4=True)
-    monkeypatch.setattr("quant.cpu.native.library.share_out", interrupted)
+    monkeypatch.setattr("quant.cpu.native.library.parallel_for", interrupted)
     with pytest.raises(KeyboardInterrupt):
         library.multiply(rows, weights, None, [4])
     alive = weakref.ref(rows.groups), weakref.ref(weights.codes)
@@ -211,7 +211,7 @@ def test_many_rows_are_rounded_by_several_threads_to_the_same_bits(
 ) -> None:
     x = normal(37, 3 * GROUP, seed=8)
     alone = library.rows(x, nf4=True).groups
-    monkeypatch.setattr("quant.cpu.native.library.A_THREAD", 1 << 10)
+    monkeypatch.setattr("quant.cpu.native.library.MIN_ACTIVATIONS_PER_THREAD", 1 << 10)
     assert torch.equal(library.rows(x, nf4=True).groups, alone)
 
 
@@ -254,13 +254,13 @@ def test_no_rows(library: NativeLibrary) -> None:
 
 
 def test_which_shapes_it_takes(library: NativeLibrary) -> None:
-    lanes, most = library.lanes, library.most_inputs
-    assert library.takes((4, 3 * lanes, 2 * GROUP))
-    assert library.takes((lanes, most))
-    assert not library.takes((lanes + 1, GROUP))
-    assert not library.takes((lanes, most + GROUP))
+    lanes, most = library.lanes, library.max_inputs
+    assert library.supports((4, 3 * lanes, 2 * GROUP))
+    assert library.supports((lanes, most))
+    assert not library.supports((lanes + 1, GROUP))
+    assert not library.supports((lanes, most + GROUP))
     for out, width in ((1408, 2816), (2816, 704), (8192, 2816), (2816, 8192), (2112, 2816), (2816, 2112)):
-        assert library.takes((out, width)), "of the released model"
+        assert library.supports((out, width)), "of the released model"
 
 
 def _gapped(weights: Encoded) -> Encoded:

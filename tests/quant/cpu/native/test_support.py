@@ -14,8 +14,8 @@ from quant.cpu.native import build, support
 from quant.cpu.native.library import NativeLibrary
 from quant.cpu.native.support import native_library
 from quant.cpu.switches import CPU_NATIVE
-from quant.lack import Lack
 from quant.switch import SwitchError
+from quant.unsupported import Unsupported
 from tests.models.native import needs_native
 
 
@@ -35,9 +35,9 @@ def stand_in(folder: Path, script: str) -> str:
     return str(path)
 
 
-def lack() -> Lack:
+def unsupported() -> Unsupported:
     found = native_library()
-    assert isinstance(found, Lack)
+    assert isinstance(found, Unsupported)
     return found
 
 
@@ -53,7 +53,7 @@ def test_it_is_compiled_once_and_opened_from_then_on(tmp_path: Path, monkeypatch
 def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(support, "_tried", lambda: pytest.fail("nothing is to be compiled"))
     monkeypatch.setenv(CPU_NATIVE, "off")
-    assert lack() == Lack("the native kernel is switched off", "")
+    assert unsupported() == Unsupported("the native kernel is switched off", "")
     monkeypatch.setenv(CPU_NATIVE, "of")
     with pytest.raises(SwitchError, match="LOCALDIFF_CPU_NATIVE=of should be auto or off"):
         native_library()
@@ -67,16 +67,16 @@ def test_a_machine_that_should_have_it_has_it() -> None:
 @needs_native
 def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "compiler", lambda: None)
-    assert lack().reason == "there is no C compiler for the native kernel"
-    assert "sudo apt install gcc" in lack().remedy
+    assert unsupported().reason == "there is no C compiler for the native kernel"
+    assert "sudo apt install gcc" in unsupported().remedy
 
 
 @needs_native
 @pytest.mark.parametrize("named", ["unheard-of", "gcc -D'x", "''", "/tmp"])
 def test_a_variable_that_names_no_compiler_is_named_itself(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", named)
-    assert "`CC` " in lack().reason
-    assert "apt" not in lack().remedy
+    assert "`CC` " in unsupported().reason
+    assert "apt" not in unsupported().remedy
 
 
 @pytest.mark.parametrize(
@@ -86,21 +86,21 @@ def test_on_other_machines_there_is_nothing_to_do_about_it(
     module: str, name: str, value: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(getattr(support, module), name, value)
-    assert lack().remedy == ""
+    assert unsupported().remedy == ""
 
 
 @needs_native
-def test_a_processor_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cpu_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "FLAGS", tuple(flag for flag in build.FLAGS if flag != "-march=native"))
-    monkeypatch.setattr(build.built, "__defaults__", (build.FLAGS,))
-    assert lack() == Lack("this processor has neither AVX2 nor AVX-512", "")
+    monkeypatch.setattr(build.build_library, "__defaults__", (build.FLAGS,))
+    assert unsupported() == Unsupported("this CPU has neither AVX2 nor AVX-512", "")
 
 
 @needs_native
 def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", stand_in(tmp_path, "echo 'fatal error: stdint.h: No such file' >&2; exit 1"))
-    assert "fatal error: stdint.h: No such file" in lack().reason
-    assert "CC" in lack().remedy
+    assert "fatal error: stdint.h: No such file" in unsupported().reason
+    assert "CC" in unsupported().remedy
 
 
 @needs_native
@@ -110,7 +110,7 @@ def test_a_damaged_library_is_made_anew(left: int, tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     compiler = build.compiler()
     assert compiler is not None
-    made = build.built(compiler, build.cache_dir())
+    made = build.build_library(compiler, build.cache_dir())
     whole = made.read_bytes()
     made.write_bytes(whole[:left])
     assert isinstance(native_library(), NativeLibrary)
@@ -133,7 +133,7 @@ def test_a_cache_that_others_may_write_to_is_not_used(
 def test_what_is_no_library_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", stand_in(tmp_path, 'for OUT; do :; done; echo text > "$OUT"'))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert lack().reason.startswith("the native kernel cannot be compiled and opened (")
+    assert unsupported().reason.startswith("the native kernel cannot be compiled and opened (")
 
 
 @needs_native
@@ -148,14 +148,14 @@ def test_wrong_numbers_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for header in build.SOURCES[1:]:
         (tmp_path / header.name).write_bytes(header.read_bytes())
     monkeypatch.setattr(build, "SOURCES", (broken, *build.SOURCES[1:]))
-    assert lack().reason == "the native kernel computes wrong numbers here"
+    assert unsupported().reason == "the native kernel computes wrong numbers here"
 
 
 @needs_native
 @pytest.mark.parametrize("wrong", CODECS)
 def test_both_formats_are_tried(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(support, "is_right", lambda _, codec: codec != wrong)
-    assert lack().reason == "the native kernel computes wrong numbers here"
+    monkeypatch.setattr(support, "is_correct", lambda _, codec: codec != wrong)
+    assert unsupported().reason == "the native kernel computes wrong numbers here"
 
 
 @needs_native

@@ -1,6 +1,6 @@
 """A lock that allows one job at a time per output.
 
-Knows a lock that ends with its process, however that ends; knows nothing about what it guards. Whoever holds the lock
+The lock ends with its process, however that ends. Knows nothing about what it guards. Whoever holds the lock
 deletes its file before releasing it, and a lock on a file that is deleted by then does not count. On Windows no file
 that is open can be deleted: that follows the release, unless the next one has it open already.
 """
@@ -23,7 +23,7 @@ def lock_path(output: Path) -> Path:
 
 @contextmanager
 def locked(output: Path) -> Iterator[None]:
-    """Be the only job that works on this output until the end of the block.
+    """Holds the lock of an output until the end of the block.
 
     Raises:
         UsageError: another process is working on it, or the folder is not writable.

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.commands.quantizing import lock as lock_module
-from localdiff.commands.quantizing.lock import is_locked, lock_path, locked
 from localdiff.errors import UsageError
+from localdiff.quantizing import lock as lock_module
+from localdiff.quantizing.lock import is_locked, lock_path, locked
 from tests.screens.processes import ROOT
 
 HOLD = """
 import sys
 from pathlib import Path
-from localdiff.commands.quantizing.lock import locked
+from localdiff.quantizing.lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

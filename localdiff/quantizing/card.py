@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from localdiff.commands.quantizing.origin import Origin
+from localdiff.memory_account import MemoryAccount
 from localdiff.model_store import MODEL
+from localdiff.quantizing.origin import Origin
 from localdiff.sizes import shown_size
-from quant.planning.memory import MemoryAccount
 from quant.planning.plan import Plan, tensor_class
 
 CARD, CHANGES, LICENSE = "README.md", "CHANGES.md", "LICENSE"
@@ -37,7 +37,7 @@ def documents(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], to
         CARD: _card(origin, plan, accounts, tool, licensed),
         CHANGES: _changes(origin, plan, tool),
     }
-    if licensed == APACHE and not any(name.upper().startswith(("LICENSE", "LICENCE")) for name in origin.texts):
+    if licensed == APACHE and not any(name.upper().startswith(("LICENSE", "LICENCE")) for name in origin.small_files):
         texts[LICENSE] = _APACHE_TEXT.read_text(encoding="utf-8")
     return {name: text.encode() for name, text in texts.items()}
 
@@ -90,7 +90,7 @@ def _card(origin: Origin, plan: Plan, accounts: dict[int, MemoryAccount], tool: 
 
 def _stored(plan: Plan, label: str) -> str:
     members = [tensor for tensor in plan.tensors if tensor_class(tensor.name) == label]
-    kinds = [fate for fate in _HOW if any(tensor.fate == fate for tensor in members)]
+    kinds = [scheme for scheme in _HOW if any(tensor.scheme == scheme for tensor in members)]
     size = shown_size(sum(tensor.stored_bytes for tensor in members))
     return f"{size}: {'; '.join(_HOW[kind] for kind in kinds)}" if kinds else "left out"
 
@@ -102,9 +102,7 @@ def _source(origin: Origin) -> str:
 
 
 def _changes(origin: Origin, plan: Plan, tool: str) -> str:
-    rules = [
-        f"| `{rule.pattern}` | {'left out' if rule.fate == 'drop' else _HOW[rule.fate]} |" for rule in plan.recipe.rules
-    ]
+    rules = [f"| `{rule.pattern}` | {_HOW.get(rule.scheme, 'left out')} |" for rule in plan.recipe.rules]
     return "\n".join(
         [
             "# Notice of changes",
@@ -114,7 +112,7 @@ def _changes(origin: Origin, plan: Plan, tool: str) -> str:
             "- The weight files were replaced: tensors were quantized, kept or left out by the first rule that matches "
             "their name.",
             f"- `{CARD}`, this file, `quant.json` and `model.safetensors.index.json` are new.",
-            f"- Unchanged, byte for byte: {', '.join(f'`{name}`' for name in origin.texts)}.",
+            f"- Unchanged, byte for byte: {', '.join(f'`{name}`' for name in origin.small_files)}.",
             "",
             "| Tensors | Stored |",
             "|---|---|",
@@ -125,7 +123,7 @@ def _changes(origin: Origin, plan: Plan, tool: str) -> str:
 
 
 def _license_line(licensed: str | None, origin: Origin) -> str:
-    legal = [name for name in origin.texts if name.upper().startswith(("LICENSE", "LICENCE", "NOTICE"))]
+    legal = [name for name in origin.small_files if name.upper().startswith(("LICENSE", "LICENCE", "NOTICE"))]
     if legal:
         return f"The licence of the original weights applies: {', '.join(f'[{name}]({name})' for name in legal)}."
     if licensed == APACHE:

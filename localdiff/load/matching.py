@@ -20,7 +20,7 @@ _MISMATCH = "the weights and `config.json` do not belong together"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accounting:
+class Matching:
     """What each tensor of a checkpoint is used for.
 
     Attributes:
@@ -43,8 +43,8 @@ class Accounting:
         return f"skipped {' and '.join(parts)}" if parts else None
 
 
-def account(model: DiffusionGemma, shapes: Mapping[str, tuple[int, ...]]) -> Accounting:
-    """Finds a use for every tensor and a tensor for every parameter.
+def match_tensors(model: DiffusionGemma, shapes: Mapping[str, tuple[int, ...]]) -> Matching:
+    """Matches every tensor with its use, and every parameter with its tensor.
 
     Tied copies (`lm_head.weight`, the encoder's text weights) are recognised by name and shape and not
     compared, as the configuration declares them equal.
@@ -69,7 +69,7 @@ def account(model: DiffusionGemma, shapes: Mapping[str, tuple[int, ...]]) -> Acc
     tied = tuple(name for name in rest if _is_tied(name, shapes[name], wanted))
     unexpected = sorted(set(rest) - set(vision) - set(tied))
     _refuse("has unknown tensors:", unexpected, "localdiff reads DiffusionGemma in its published layout")
-    return Accounting(source_of=source_of, vision=vision, tied=tied)
+    return Matching(source_of=source_of, vision=vision, tied=tied)
 
 
 def checkpoint_name(name: str) -> str:

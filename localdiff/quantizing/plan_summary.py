@@ -1,4 +1,4 @@
-"""The plan sheet: what is shown before a job starts.
+"""The summary of a plan: what is shown before a job starts.
 
 Knows wording and columns; computes no sizes.
 """
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localdiff import paths
-from localdiff.commands.quantizing.space import Mount
+from localdiff.memory_account import MemoryAccount
+from localdiff.quantizing.space import Mount
 from localdiff.sizes import counted, shown_size
 from localdiff.view.columns import aligned
 from quant.planning.gpu import Gpu
-from quant.planning.memory import MemoryAccount
 from quant.planning.plan import Plan
 
 
@@ -40,8 +40,8 @@ class Download:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sheet:
-    """The contents of the sheet.
+class PlanSummary:
+    """What a job would download, write and need.
 
     Attributes:
         title: model and commit.
@@ -70,7 +70,7 @@ class Sheet:
     remarks: Sequence[str] = ()
 
     def lines(self) -> list[str]:
-        """The sheet as lines."""
+        """The summary as lines."""
         rows = [
             ("download", self._download()),
             ("write", self._write()),

@@ -9,13 +9,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from localdiff.memory_account import MemoryAccount, cache_bytes, held_by_plan
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from quant.files.manifest import read_manifest
 from quant.files.source import read_source
 from quant.jobs.job import Job
 from quant.jobs.run import run
-from quant.planning.memory import MemoryAccount, cache_bytes, held_by_plan
 from quant.planning.plan import describe_plan, make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.released import released_config
@@ -84,7 +84,7 @@ def test_buffers_grow_with_the_context_and_the_canvas() -> None:
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_the_documented_table_of_sizes_is_the_computed_one(recipe: str) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "quantization.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "quantization.md").read_text()
     row = next(line for line in page.splitlines() if line.startswith(f"| `{recipe}`"))
     account = released(recipe, 8192)
     figures = (sum(account.weights.values()), account.total, released(recipe, 32_768).total)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from localdiff.commands.quantizing.card import documents, license_of
-from localdiff.commands.quantizing.origin import Origin, find_origin
-from localdiff.commands.quantizing.prospect import accounts
 from localdiff.hub.repository import Repository
+from localdiff.quantizing.card import documents, license_of
+from localdiff.quantizing.origin import Origin, find_origin
+from localdiff.quantizing.planned_job import accounts
 from quant.planning.plan import Plan, make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.weights import write_small_weights
@@ -74,10 +74,10 @@ def test_the_card_of_a_directory(origin: Origin) -> None:
 
 
 def test_a_licence_that_came_along_is_named_and_not_replaced(from_hub: Origin) -> None:
-    files = write(replace(from_hub, license="gemma", texts=("LICENSE.md", "NOTICE", "config.json")))
+    files = write(replace(from_hub, license="gemma", small_files=("LICENSE.md", "NOTICE", "config.json")))
     assert set(files) == {"README.md", "CHANGES.md"}
     assert "[LICENSE.md](LICENSE.md), [NOTICE](NOTICE)" in files["README.md"]
-    files = write(replace(from_hub, texts=("LICENSE.txt",)))
+    files = write(replace(from_hub, small_files=("LICENSE.txt",)))
     assert "LICENSE" not in files
 
 
@@ -92,7 +92,7 @@ def test_the_licences_of_known_weights_need_no_network(from_hub: Origin) -> None
 
 
 def test_the_notice_names_every_rule_and_every_file(from_hub: Origin) -> None:
-    notice = write(replace(from_hub, texts=("config.json", "tokenizer.json")))["CHANGES.md"]
+    notice = write(replace(from_hub, small_files=("config.json", "tokenizer.json")))["CHANGES.md"]
     plan: Plan = make_plan(RECIPES["4bit"], from_hub.files)
     for rule in plan.recipe.rules:
         assert f"| `{rule.pattern}` |" in notice

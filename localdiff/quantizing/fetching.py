@@ -1,4 +1,4 @@
-"""Fetching of weight files for a job: from a directory, or from the Hub while the job works on the one before.
+"""WeightFetcher of weight files for a job: from a directory, or from the Hub while the job works on the one before.
 
 Knows when a file is fetched and when it may be deleted: only what this run has fetched for itself, and only where
 nobody else would look for it.
@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from localdiff.commands.quantizing.origin import Origin
 from localdiff.errors import WeightsError
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.repository import CONFIG
+from localdiff.quantizing.origin import Origin
 from quant.errors import SourceError
 from quant.files.source import INDEX_FILE, SourceFile, SourceStoppedError
 from quant.files.writer import file_sha256
 
 
-class Fetching:
+class WeightFetcher:
     """The weight files of an origin.
 
     Args:
@@ -43,9 +43,10 @@ class Fetching:
                 path.unlink()
         elif self._downloads is not None and self._origin.repository is not None:
             files = self._origin.repository.files
-            small = (CONFIG, INDEX_FILE, *self._origin.texts)
-            self._unread = tuple(name for name in small[:2] if name in files and files[name].here is None)
-            self._downloads.ahead(name for name in (*small, *names) if name in files and files[name].here is None)
+            small = (CONFIG, INDEX_FILE, *self._origin.small_files)
+            absent = {name for name, file in files.items() if file.local_path is None}
+            self._unread = tuple(name for name in small[:2] if name in absent)
+            self._downloads.prefetch(name for name in (*small, *names) if name in absent)
 
     @contextmanager
     def open(self, file: SourceFile) -> Iterator[Path]:
@@ -55,7 +56,7 @@ class Fetching:
             SourceStoppedError: it was not there yet when waiting ended.
             SourceError: what was read in the block is damaged; the hint names the file to delete.
         """
-        here = self._origin.here(file)
+        here = self._origin.local_path(file)
         path = here or self._fetch(file.name)
         try:
             yield path
@@ -75,7 +76,12 @@ class Fetching:
             WeightsError: access to it is refused, or it is damaged.
         """
         repository = self._origin.repository
-        if repository is None or self._downloads is None or self._scratch is not None or repository.files[name].here:
+        if (
+            repository is None
+            or self._downloads is None
+            or self._scratch is not None
+            or repository.files[name].local_path
+        ):
             return self._origin.read(name)
         content = self._fetch(name).read_bytes()
         if not repository.files[name].matches(content):

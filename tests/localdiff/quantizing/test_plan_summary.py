@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.commands.quantizing import prospect
-from localdiff.commands.quantizing.prospect import accounts
-from localdiff.commands.quantizing.sheet import Download, Sheet, shortage
-from localdiff.commands.quantizing.space import Mount
 from localdiff.hub.problems import UnreachableError
+from localdiff.quantizing import planned_job
+from localdiff.quantizing.plan_summary import Download, PlanSummary, shortage
+from localdiff.quantizing.planned_job import accounts
+from localdiff.quantizing.space import Mount
 from quant.files.source import read_source
 from quant.planning.gpu import Gpu
 from quant.planning.plan import describe_plan, make_plan
@@ -42,9 +42,9 @@ google/diffusiongemma-26B-A4B-it @ 1a2b3c4d → 4bit
 
 
 @pytest.fixture(scope="module")
-def sheet() -> Sheet:
+def summary() -> PlanSummary:
     plan = describe_plan(RECIPES["4bit"])
-    return Sheet(
+    return PlanSummary(
         title="google/diffusiongemma-26B-A4B-it @ 1a2b3c4d",
         plan=plan,
         output=Path("/models/x-4bit"),
@@ -57,8 +57,8 @@ def sheet() -> Sheet:
     )
 
 
-def test_the_released_model(sheet: Sheet) -> None:
-    lines = sheet.lines()
+def test_the_released_model(summary: PlanSummary) -> None:
+    lines = summary.lines()
     expected = RELEASED.splitlines()
     for line, wanted in zip(lines, expected, strict=False):
         if not line.startswith("  to run"):
@@ -69,7 +69,7 @@ def test_the_released_model(sheet: Sheet) -> None:
         "driver, allocator",
         "all",
     ]
-    total = accounts(sheet.plan, {})
+    total = accounts(summary.plan, {})
     assert lines[-1].split()[-4:] == [f"{total[8192].total / 1e9:.1f}", "GB", f"{total[32768].total / 1e9:.1f}", "GB"]
     assert f"{total[8192].total / 1e9:.1f} GB at 8k or {total[32768].total / 1e9:.1f} GB at 32k" in "\n".join(lines)
 
@@ -85,8 +85,8 @@ def test_the_released_model(sheet: Sheet) -> None:
         (replace(HUB, files=0, missing=0), "52.0 GB into /hub, where they stay"),
     ],
 )
-def test_the_download(sheet: Sheet, download: Download | None, text: str) -> None:
-    assert f"  download   {text}" in replace(sheet, download=download).lines()
+def test_the_download(summary: PlanSummary, download: Download | None, text: str) -> None:
+    assert f"  download   {text}" in replace(summary, download=download).lines()
 
 
 @pytest.mark.parametrize(
@@ -101,17 +101,17 @@ def test_the_download(sheet: Sheet, download: Download | None, text: str) -> Non
         ),
     ],
 )
-def test_the_card_that_is_there(sheet: Sheet, free: float, text: str) -> None:
+def test_the_card_that_is_there(summary: PlanSummary, free: float, text: str) -> None:
     card = Gpu(device="cuda:0", name="RTX", total=96 * GB, free=round(free * GB))
-    assert f"             {text}" in replace(sheet, gpu=card).lines()
+    assert f"             {text}" in replace(summary, gpu=card).lines()
 
 
-def test_a_card_that_another_recipe_fits(sheet: Sheet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_that_another_recipe_fits(summary: PlanSummary, monkeypatch: pytest.MonkeyPatch) -> None:
     def fitting(free: float) -> str:
         card = Gpu(device="cuda:0", name="RTX", total=96 * GB, free=round(free * GB))
-        monkeypatch.setattr(prospect, "first_gpu", lambda: card)
+        monkeypatch.setattr(planned_job, "first_gpu", lambda: card)
         error = UnreachableError("no network")
-        shown = prospect.described(sheet.plan, model="x", target=Path("/x"), streams=False, error=error)
+        shown = planned_job.offline_summary(summary.plan, model="x", target=Path("/x"), streams=False, error=error)
         return next(line for line in shown.lines() if "RTX" in line)
 
     assert fitting(15.3).endswith("; recipe `4bit-small` does")
@@ -119,19 +119,19 @@ def test_a_card_that_another_recipe_fits(sheet: Sheet, monkeypatch: pytest.Monke
     assert "fits cuda:0" in fitting(20)
 
 
-def test_what_is_finished_and_how_many_files(tmp_path: Path, sheet: Sheet) -> None:
+def test_what_is_finished_and_how_many_files(tmp_path: Path, summary: PlanSummary) -> None:
     plan = make_plan(RECIPES["4bit"], read_source(write_small_weights(tmp_path / "model")))
-    lines = replace(sheet, plan=plan, finished=1).lines()
+    lines = replace(summary, plan=plan, finished=1).lines()
     assert any("in 2 files into /models/x-4bit; 1 of them is finished" in line for line in lines), lines
 
 
-def test_remarks_come_last(sheet: Sheet) -> None:
-    assert replace(sheet, remarks=("Mind the gap.",)).lines()[-2:] == ["", "Mind the gap."]
+def test_remarks_come_last(summary: PlanSummary) -> None:
+    assert replace(summary, remarks=("Mind the gap.",)).lines()[-2:] == ["", "Mind the gap."]
 
 
-def test_the_home_directory_is_short(sheet: Sheet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_directory_is_short(summary: PlanSummary, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/models")
-    assert "  write      15.4 GB into ~/x-4bit" in sheet.lines()
+    assert "  write      15.4 GB into ~/x-4bit" in summary.lines()
 
 
 def test_a_shortage_names_the_disk_and_the_numbers() -> None:

@@ -1,6 +1,6 @@
 """Verification of a quantized directory against its manifest, with its messages.
 
-Knows what a user is told and what is remembered; `quant.jobs.verify` defines what sound means.
+Knows the messages and the record of verifications; `quant.jobs.verify` defines what sound means.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from localdiff import model_store
-from localdiff.commands.quantizing.display import CHECK
+from localdiff.commands.quantize_display import CHECK
 from localdiff.errors import WeightsError
 from localdiff.sizes import shown_size
 from localdiff.ui.output import Output, printable
@@ -37,23 +37,23 @@ def verify_alone(directory: Path, output: Output) -> int:
             "`localdiff models` lists those that are here; `localdiff quantize` makes one",
         )
     with board(output) as shown:
-        problems = [checked.problem or "" for checked in damage(directory, shown)]
+        problems = [checked.problem or "" for checked in damaged_files(directory, shown)]
     if problems:
-        with _written_down("the damage", output):
+        with _recording("the damage", output):
             model_store.forget_verified(directory)
         for problem in problems[:-1]:
             output.error(problem)
         raise DamagedError(problems[-1], AGAIN)
     manifest = read_manifest(directory)
-    remember(directory, output)
+    record_sound(directory, output)
     if not output.quiet:
         lines = [f"{len(manifest.shards) + len(manifest.files)} files, {shown_size(manifest.nbytes)} of weights: sound"]
-        output.stderr.write("\n".join([*lines, *worst(manifest)]) + "\n")
+        output.stderr.write("\n".join([*lines, *worst_lines(manifest)]) + "\n")
     output.stdout.write_path(directory)
     return 0
 
 
-def damage(directory: Path, shown: Board) -> Iterator[FileChecked]:
+def damaged_files(directory: Path, shown: Board) -> Iterator[FileChecked]:
     """The files of a directory that are not sound.
 
     Raises:
@@ -70,7 +70,7 @@ def damage(directory: Path, shown: Board) -> Iterator[FileChecked]:
     shown.end(CHECK)
 
 
-def worst(manifest: Manifest) -> list[str]:
+def worst_lines(manifest: Manifest) -> list[str]:
     """The tensors with the largest quantization error, as lines."""
     tensors = worst_tensors(manifest)
     if not tensors:
@@ -78,19 +78,19 @@ def worst(manifest: Manifest) -> list[str]:
     limits = ", ".join(f"{codec.name} {100 * codec.error_limit:g} %" for codec in CODECS.values())
     return [
         f"largest relative errors (limits: {limits})",
-        *(f"  {100 * error:6.2f} %  {fate:<5}{printable(name)}" for name, fate, error in tensors),
+        *(f"  {100 * error:6.2f} %  {scheme:<5}{printable(name)}" for name, scheme, error in tensors),
     ]
 
 
-def remember(directory: Path, output: Output) -> None:
+def record_sound(directory: Path, output: Output) -> None:
     """Record for `localdiff models` that a directory is sound."""
-    with _written_down("the time of verification", output):
+    with _recording("the time of verification", output):
         model_store.record_verified(directory)
 
 
 @contextmanager
-def _written_down(what: str, output: Output) -> Iterator[None]:
-    """Turns failure to write a record into a remark."""
+def _recording(what: str, output: Output) -> Iterator[None]:
+    """Prints a note if a record cannot be written, instead of failing."""
     try:
         yield
     except OSError as error:

@@ -24,7 +24,7 @@ from quant.files.source import (
     SINGLE_FILE,
     SourceFile,
     StoredTensor,
-    complete,
+    check_complete,
     header_length,
     parse_header,
     parse_index,
@@ -49,7 +49,7 @@ class Origin:
         revision: the commit, for the Hub.
         config: its `config.json`.
         files: its weight files.
-        texts: the other files that belong in the output.
+        small_files: the other files that belong in the output.
         read: returns the content of one of those.
         license: the id of its licence, or None where it is not stated.
         directory: where it is, if it is a directory.
@@ -61,23 +61,23 @@ class Origin:
     revision: str | None
     config: Mapping[str, Any]
     files: tuple[SourceFile, ...]
-    texts: tuple[str, ...]
+    small_files: tuple[str, ...]
     read: Callable[[str], bytes]
     license: str | None
     directory: Path | None = None
     repository: Repository | None = None
 
     @property
-    def text_bytes(self) -> int:
+    def small_bytes(self) -> int:
         """Size of the other files."""
         if self.repository is not None:
-            return sum(self.repository.files[name].nbytes for name in self.texts)
-        return sum((self.directory / name).stat().st_size for name in self.texts) if self.directory else 0
+            return sum(self.repository.files[name].nbytes for name in self.small_files)
+        return sum((self.directory / name).stat().st_size for name in self.small_files) if self.directory else 0
 
-    def here(self, file: SourceFile) -> Path | None:
+    def local_path(self, file: SourceFile) -> Path | None:
         """The path of a weight file on this machine, if it is there."""
         if self.repository is not None:
-            return self.repository.files[file.name].here
+            return self.repository.files[file.name].local_path
         return None if self.directory is None else self.directory / file.name
 
 
@@ -102,7 +102,7 @@ def find_origin(reference: str, recipe: Recipe, *, revision: str | None = None, 
     return _from_hub(look_up(reference, revision=revision, offline=offline), recipe)
 
 
-def _whole(files: tuple[SourceFile, ...], reference: str) -> tuple[SourceFile, ...]:
+def _require_text_model(files: tuple[SourceFile, ...], reference: str) -> tuple[SourceFile, ...]:
     """The same files, if a text model is in them."""
     if not any(tensor.name == EMBEDDING for file in files for tensor in file.tensors):
         raise WeightsError(
@@ -127,8 +127,8 @@ def _from_directory(reference: str, directory: Path) -> Origin:
         model=directory.resolve().name if reference != "demo" else reference,
         revision=None,
         config=_model_config(reference, config),
-        files=_whole(read_source(directory), reference),
-        texts=_texts(names),
+        files=_require_text_model(read_source(directory), reference),
+        small_files=_small_files(names),
         read=lambda name: (directory / name).read_bytes(),
         license=_license_of_card(directory / "README.md"),
         directory=directory,
@@ -139,10 +139,11 @@ def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
     _refuse_quantized(repository.name, repository.files)
     config = _model_config(repository.name, repository.read("config.json"))
     if INDEX_FILE in repository.files and SINGLE_FILE not in repository.files:  # as in a directory
-        names, promised = parse_index(repository.read(INDEX_FILE))
+        weight_map = parse_index(repository.read(INDEX_FILE))
+        names = sorted(set(weight_map.values()))
     else:
-        names, promised = [SINGLE_FILE], {}
-    absent = {name: _unneeded(name, promised, recipe) for name in names if name not in repository.files}
+        names, weight_map = [SINGLE_FILE], {}
+    absent = {name: _dropped_file(name, weight_map, recipe) for name in names if name not in repository.files}
     missing = [name for name, file in absent.items() if file is None]
     if missing:
         raise _missing(repository, missing)
@@ -153,8 +154,8 @@ def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
         model=repository.name,
         revision=repository.commit,
         config=config,
-        files=_whole(complete(files, promised, repository.name), repository.name),
-        texts=_texts(repository.files),
+        files=_require_text_model(check_complete(files, weight_map, repository.name), repository.name),
+        small_files=_small_files(repository.files),
         read=repository.read,
         license=repository.license,
         repository=repository,
@@ -170,13 +171,13 @@ def _header(repository: Repository, name: str) -> SourceFile:
     return SourceFile(name=name, nbytes=file.nbytes, sha256=file.sha256, tensors=parse_header(name, start, file.nbytes))
 
 
-def _unneeded(name: str, promised: Mapping[str, str], recipe: Recipe) -> SourceFile | None:
+def _dropped_file(name: str, weight_map: Mapping[str, str], recipe: Recipe) -> SourceFile | None:
     """A missing file, as described by the index, if the recipe drops everything in it; or None."""
-    members = [tensor for tensor, file in promised.items() if file == name]
+    members = [tensor for tensor, file in weight_map.items() if file == name]
     if not members:
         return None
-    resolved = recipe.resolved(promised)
-    if any(resolved.fate(tensor) != "drop" for tensor in members):
+    resolved = recipe.resolved(weight_map)
+    if any(resolved.scheme(tensor) != "drop" for tensor in members):
         return None
     tensors = tuple(StoredTensor(name=tensor, dtype="BF16", shape=(0,), file=name, start=0) for tensor in members)
     return SourceFile(name=name, nbytes=0, sha256=None, tensors=tensors)
@@ -184,9 +185,10 @@ def _unneeded(name: str, promised: Mapping[str, str], recipe: Recipe) -> SourceF
 
 def _missing(repository: Repository, names: Sequence[str]) -> WeightsError:
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    if repository.unasked is not None:
+    if repository.offline_reason is not None:
         return UnreachableError(
-            f"`{names[0]}`{more} of `{repository.name}` is not here, and cannot be fetched", repository.unasked.hint
+            f"`{names[0]}`{more} of `{repository.name}` is not here, and cannot be fetched",
+            repository.offline_reason.hint,
         )
     return WeightsError(
         f"`{repository.name}` has no `{names[0]}`, so it is not a model that localdiff can read",
@@ -215,7 +217,7 @@ def _model_config(reference: str, content: bytes) -> Mapping[str, Any]:
     return dict(config)
 
 
-def _texts(names: Iterable[str]) -> tuple[str, ...]:
+def _small_files(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(
         sorted(name for name in names if name in TEXT_FILES or any(fnmatchcase(name, legal) for legal in LEGAL_FILES))
     )

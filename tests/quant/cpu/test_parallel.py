@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from quant.codecs import CODECS
 from quant.cpu.bitsandbytes_library import nf4_library
+from quant.cpu.parallel import parallel_for
 from quant.cpu.products import DecodedProduct, ExpertProduct, Int8Product, LibraryProduct
-from quant.cpu.sharing import share_out
 from quant.modules import QuantTensor
 
 
@@ -29,13 +29,13 @@ def two_threads() -> Iterator[None]:
 @settings(max_examples=30, deadline=None)
 def test_every_item_is_done_once(works: int, items: list[int]) -> None:
     done: list[int] = []
-    share_out([done.append] * works, items)
+    parallel_for([done.append] * works, items)
     assert sorted(done) == sorted(items)
 
 
 def test_one_work_stays_in_the_calling_thread() -> None:
     seen: list[threading.Thread] = []
-    share_out([lambda _: seen.append(threading.current_thread())], [0, 1])
+    parallel_for([lambda _: seen.append(threading.current_thread())], [0, 1])
     assert set(seen) == {threading.current_thread()}
 
 
@@ -47,12 +47,12 @@ def test_operations_of_several_works_have_one_thread_each(two_threads: None) -> 
         both.wait(timeout=60)
         seen.append(torch.get_num_threads())
 
-    share_out([work, work], [0, 1])
+    parallel_for([work, work], [0, 1])
     assert seen == [1, 1]
 
 
 def test_threads_that_start_later_are_as_before(two_threads: None) -> None:
-    share_out([lambda _: None] * 3, [0])
+    parallel_for([lambda _: None] * 3, [0])
     seen: list[int] = []
     later = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
     later.start()
@@ -69,7 +69,7 @@ def test_the_first_error_is_raised_after_the_others_have_done_the_rest() -> None
         done.append(item)
 
     with pytest.raises(ValueError, match="item 3"):
-        share_out([work, work], range(8))
+        parallel_for([work, work], range(8))
     assert sorted(done) == [0, 1, 2, 4, 5, 6, 7]
 
 
@@ -81,7 +81,7 @@ def test_the_mode_is_that_of_the_caller(inference: bool) -> None:
         def work(item: int) -> None:
             out[item] = torch.ones(1).is_inference()
 
-        share_out([work, work], range(4))
+        parallel_for([work, work], range(4))
     assert out.tolist() == [float(inference)] * 4
 
 

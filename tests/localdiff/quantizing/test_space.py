@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.commands.quantizing.space import Mount, mounts
+from localdiff.quantizing.space import Mount, mounts
 
 
 def test_directories_on_one_disk_add_up(tmp_path: Path) -> None:

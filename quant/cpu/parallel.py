@@ -20,11 +20,11 @@ import torch
 
 T = TypeVar("T")
 
-MOST = 32
-"""Most threads; each has its own memory for a decoded weight."""
+MAX_THREADS = 32
+"""Maximum number of threads; each has its own memory for a decoded weight."""
 
 
-def share_out(works: Sequence[Callable[[T], None]], items: Iterable[T], library: Path | None = None) -> None:
+def parallel_for(works: Sequence[Callable[[T], None]], items: Iterable[T], library: Path | None = None) -> None:
     """Process every item once, by the next free worker; the first exception is raised after all have ended.
 
     Args:

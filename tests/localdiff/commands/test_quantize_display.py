@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from localdiff.commands.quantizing.display import Display
+from localdiff.commands.quantize_display import Display
 from quant.jobs.events import BytesDone, FileChecked, JobStarted, ShardStarted, ShardWritten, TensorDone
 
 
@@ -65,7 +65,7 @@ def test_a_job_shows_where_it_is_and_what_was_lost_most() -> None:
         JobStarted(shards=2, finished=0, source_bytes=300, workers=2),
         ShardStarted(shard="s1", source="f1", number=1, source_bytes=200),
         BytesDone(name="model.decoder.layers.3.mlp.up_proj.weight", source_bytes=80),
-        TensorDone(name="model.decoder.layers.3.mlp.up_proj.weight", fate="nf4", error=0.083),
+        TensorDone(name="model.decoder.layers.3.mlp.up_proj.weight", scheme="nf4", error=0.083),
         BytesDone(name="model.decoder.norm.weight", source_bytes=20),
         ShardWritten(shard="s1", number=1, nbytes=50),
         ShardStarted(shard="s2", source="f2", number=2, source_bytes=100),

@@ -9,10 +9,10 @@ import pytest
 from huggingface_hub import hf_hub_download
 from safetensors.torch import load_file, save_file
 
-from localdiff.commands.quantizing import origin as module
-from localdiff.commands.quantizing.origin import find_origin
 from localdiff.errors import UsageError, WeightsError
 from localdiff.hub.problems import UnreachableError
+from localdiff.quantizing import origin as module
+from localdiff.quantizing.origin import find_origin
 from quant.errors import SourceError
 from quant.files.source import read_source
 from quant.planning.plan import make_plan
@@ -45,8 +45,8 @@ def test_a_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         found = find_origin(reference, RECIPE)
         assert (found.reference, found.model, found.revision, found.license) == (reference, "small", None, "apache-2.0")
         assert found.files == read_source(directory)
-        assert found.texts == ("LICENSE", "NOTICE.txt", "chat_template.jinja", "config.json", "tokenizer.json")
-        assert found.text_bytes == sum(len(found.read(name)) for name in found.texts) > 0
+        assert found.small_files == ("LICENSE", "NOTICE.txt", "chat_template.jinja", "config.json", "tokenizer.json")
+        assert found.small_bytes == sum(len(found.read(name)) for name in found.small_files) > 0
         assert found.read("LICENSE") == b"LICENSE"
         assert found.config["canvas_length"] == 8
 
@@ -58,7 +58,7 @@ def test_names_and_words_that_could_steer_something_are_not_taken_over(directory
         use_hub(server)
         found = find_origin("owner/small", RECIPE)
     assert found.license is None
-    assert found.texts == ("LICENSE", "NOTICE.txt", "chat_template.jinja", "config.json", "tokenizer.json")
+    assert found.small_files == ("LICENSE", "NOTICE.txt", "chat_template.jinja", "config.json", "tokenizer.json")
 
 
 def test_weights_without_a_text_model_are_refused(directory: Path) -> None:
@@ -90,9 +90,9 @@ def test_a_repository_says_the_same_as_the_directory(directory: Path, use_hub: U
         assert [file.tensors for file in found.files] == [file.tensors for file in local.files]
         assert [(file.name, file.nbytes) for file in found.files] == [(file.name, file.nbytes) for file in local.files]
         assert all(file.sha256 and file.modified_ns is None for file in found.files)
-        assert (found.texts, found.text_bytes) == (local.texts, local.text_bytes)
+        assert (found.small_files, found.small_bytes) == (local.small_files, local.small_bytes)
         assert found.config == local.config
-        assert [found.here(file) for file in found.files] == [None] * 3
+        assert [found.local_path(file) for file in found.files] == [None] * 3
         assert [request for request in server.requests if request.startswith("GET cdn")] == []
         assert not cache.exists()
 
@@ -165,7 +165,7 @@ def test_a_repository_without_weights(directory: Path, use_hub: UseHub) -> None:
             find_origin("owner/bare", RECIPE)
 
 
-def test_an_index_that_promises_too_much(directory: Path, use_hub: UseHub) -> None:
+def test_an_index_that_lists_what_no_file_holds(directory: Path, use_hub: UseHub) -> None:
     remote = repository(directory)
     index = json.loads(remote.files["model.safetensors.index.json"])
     index["weight_map"]["ghost"] = FILES[0]

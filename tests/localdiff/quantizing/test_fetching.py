@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.commands.quantizing.fetching import Fetching
-from localdiff.commands.quantizing.origin import Origin, find_origin
 from localdiff.errors import WeightsError
 from localdiff.hub.downloads import Downloads
+from localdiff.quantizing.fetching import WeightFetcher
+from localdiff.quantizing.origin import Origin, find_origin
 from quant.errors import SourceError
 from quant.files.reader import SourceReader
 from quant.files.source import SourceFile, SourceStoppedError
@@ -50,7 +50,7 @@ def first(origin: Origin) -> SourceFile:
 
 def test_a_directory_s_files_are_where_they_are(directory: Path) -> None:
     origin = find_origin(str(directory), RECIPE)
-    fetching = Fetching(origin, None, scratch=None, stopped=lambda: False)
+    fetching = WeightFetcher(origin, None, scratch=None, stopped=lambda: False)
     fetching.begin([])
     with fetching.open(first(origin)) as path:
         assert path == directory / FIRST
@@ -61,15 +61,15 @@ def test_a_directory_s_files_are_where_they_are(directory: Path) -> None:
 def test_files_of_the_hub_stay_in_its_cache(server: Hub, tmp_path: Path) -> None:
     origin = find_origin("owner/small", RECIPE)
     with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
-        fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: False)
+        fetching = WeightFetcher(origin, downloads, scratch=None, stopped=lambda: False)
         fetching.begin([FIRST])
         with fetching.open(first(origin)) as path:
             assert read(first(origin), path)
         assert fetching.read("tokenizer.json") == b"{}" * 1000
     assert path.exists() and path.is_relative_to(tmp_path / "hf")
     again = find_origin("owner/small", RECIPE)
-    assert again.here(first(again)) == path
-    assert again.repository is not None and again.repository.files["config.json"].here is not None
+    assert again.local_path(first(again)) == path
+    assert again.repository is not None and again.repository.files["config.json"].local_path is not None
 
 
 def test_streaming_deletes_what_it_fetched_and_nothing_else(server: Hub, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_streaming_deletes_what_it_fetched_and_nothing_else(server: Hub, tmp_pat
     unfinished.parent.mkdir(parents=True)
     unfinished.touch()
     with Downloads(origin.repository, DownloadLog(), directory=scratch, workers=1) as downloads:  # type: ignore[arg-type]
-        fetching = Fetching(origin, downloads, scratch=scratch, stopped=lambda: False)
+        fetching = WeightFetcher(origin, downloads, scratch=scratch, stopped=lambda: False)
         fetching.begin([FIRST])
         assert not unfinished.exists()
         assert server.fetched() == []
@@ -96,7 +96,7 @@ def test_streaming_leaves_alone_what_others_put_into_the_cache(server: Hub, tmp_
     with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
         cached = downloads.wait(FIRST)
     origin = find_origin("owner/small", RECIPE)
-    fetching = Fetching(origin, None, scratch=tmp_path / "scratch", stopped=lambda: False)
+    fetching = WeightFetcher(origin, None, scratch=tmp_path / "scratch", stopped=lambda: False)
     with fetching.open(first(origin)) as path:
         assert path == cached
     assert path.exists()
@@ -106,7 +106,7 @@ def test_waiting_ends_when_the_job_is_stopped(server: Hub) -> None:
     server.repositories["owner/small"].pace = 0.5
     origin = find_origin("owner/small", RECIPE)
     with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
-        fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: True)
+        fetching = WeightFetcher(origin, downloads, scratch=None, stopped=lambda: True)
         with pytest.raises(SourceStoppedError), fetching.open(first(origin)):
             pass
 
@@ -119,9 +119,9 @@ def test_a_file_that_came_damaged_is_deleted_so_that_the_next_run_fetches_it(
     scratch = tmp_path / "scratch" if streams else None
     for damaged in (True, False):
         origin = find_origin("owner/small", RECIPE)
-        assert origin.here(first(origin)) is None
+        assert origin.local_path(first(origin)) is None
         with Downloads(origin.repository, DownloadLog(), directory=scratch, workers=1) as downloads:  # type: ignore[arg-type]
-            fetching = Fetching(origin, downloads, scratch=scratch, stopped=lambda: False)
+            fetching = WeightFetcher(origin, downloads, scratch=scratch, stopped=lambda: False)
             if damaged:
                 with pytest.raises(SourceError, match="SHA-256") as raised, fetching.open(first(origin)) as path:
                     read(first(origin), path)
@@ -142,7 +142,7 @@ def test_a_damaged_file_of_the_cache_is_named_and_kept(server: Hub) -> None:
     content[-1] ^= 1
     cached.resolve().write_bytes(content)
     origin = find_origin("owner/small", RECIPE)
-    fetching = Fetching(origin, None, scratch=None, stopped=lambda: False)
+    fetching = WeightFetcher(origin, None, scratch=None, stopped=lambda: False)
     with pytest.raises(SourceError, match="SHA-256") as raised, fetching.open(first(origin)) as path:
         read(first(origin), path)
     assert raised.value.hint == f"delete `{cached}`, then run the same command again"
@@ -156,7 +156,7 @@ def test_a_file_that_is_gone_meanwhile_is_an_error_and_no_bug(server: Hub) -> No
     assert cached is not None
     origin = find_origin("owner/small", RECIPE)
     cached.unlink()
-    fetching = Fetching(origin, None, scratch=None, stopped=lambda: False)
+    fetching = WeightFetcher(origin, None, scratch=None, stopped=lambda: False)
     with pytest.raises(SourceError, match="cannot be read"), fetching.open(first(origin)) as path:
         read(first(origin), path)
 
@@ -164,7 +164,7 @@ def test_a_file_that_is_gone_meanwhile_is_an_error_and_no_bug(server: Hub) -> No
 def test_errors_that_another_download_would_not_cure_keep_the_file(server: Hub) -> None:
     origin = find_origin("owner/small", RECIPE)
     with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
-        fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: False)
+        fetching = WeightFetcher(origin, downloads, scratch=None, stopped=lambda: False)
         with pytest.raises(SourceError, match="not finite") as raised, fetching.open(first(origin)) as path:
             raise SourceError("`x` holds values that are not finite", "as it was")
         assert raised.value.hint == "as it was"
@@ -175,6 +175,6 @@ def test_a_small_file_that_came_damaged_is_refused(server: Hub) -> None:
     server.repositories["owner/small"].wrong = {"tokenizer.json"}
     origin = find_origin("owner/small", RECIPE)
     with Downloads(origin.repository, DownloadLog(), workers=1) as downloads:  # type: ignore[arg-type]
-        fetching = Fetching(origin, downloads, scratch=None, stopped=lambda: False)
+        fetching = WeightFetcher(origin, downloads, scratch=None, stopped=lambda: False)
         with pytest.raises(WeightsError, match="`tokenizer.json` of `owner/small` is damaged"):
             fetching.read("tokenizer.json")

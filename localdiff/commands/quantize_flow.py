@@ -1,8 +1,8 @@
-"""The steps of `localdiff quantize`, from a request to a verified directory.
+"""The steps of `localdiff quantize`, from a request to a verified directory, and what is printed between them.
 
     1 what is there ─► 2 headers ─► 3 plan ─► 4 disks ─► 5 question ─► 6 fetch, quantize, verify ─► 7 summary
 
-Knows the order of the steps and what is printed between them; other modules carry them out.
+Knows their order and the user's answers; `localdiff.quantizing` and `quant.jobs` carry them out.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from functools import partial
 from pathlib import Path
 
 from localdiff import model_store, paths
+from localdiff.commands import quantize_verification as verification
 from localdiff.commands.interrupt import cancel_on_interrupt
-from localdiff.commands.quantizing import verification
-from localdiff.commands.quantizing.display import Display
-from localdiff.commands.quantizing.fetching import Fetching
-from localdiff.commands.quantizing.finished import difference
-from localdiff.commands.quantizing.lock import locked
-from localdiff.commands.quantizing.origin import Origin, find_origin
-from localdiff.commands.quantizing.prospect import Prospect, described
-from localdiff.commands.quantizing.request import QuantizeRequest
-from localdiff.commands.quantizing.sheet import Sheet, shortage
+from localdiff.commands.quantize_display import Display
 from localdiff.commands.question import Ask
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.reference import WORKERS
+from localdiff.quantizing.fetching import WeightFetcher
+from localdiff.quantizing.finished import difference
+from localdiff.quantizing.lock import locked
+from localdiff.quantizing.origin import Origin, find_origin
+from localdiff.quantizing.plan_summary import PlanSummary, shortage
+from localdiff.quantizing.planned_job import PlannedJob, offline_summary
+from localdiff.quantizing.request import QuantizeRequest
 from localdiff.sizes import shown_size
 from localdiff.trace.hashing import TOKENIZER
 from localdiff.ui.output import Output, printable, shell_word
@@ -45,7 +45,7 @@ from quant.planning.plan import describe_plan, make_plan
 from quant.recipe import Recipe
 
 CONTINUE = "Run the same command to continue.\n"
-"""What is said when a job ends before its time."""
+"""Printed when a job is stopped before it is finished."""
 
 
 class Quantization:
@@ -75,7 +75,7 @@ class Quantization:
         except UnreachableError as error:
             return self._without_the_hub(recipe, error)
         # 3. plan
-        prospect = Prospect(
+        planned = PlannedJob(
             origin=origin,
             plan=make_plan(recipe, origin.files),
             target=self._target,
@@ -83,13 +83,13 @@ class Quantization:
             force=self._request.force,
             damaged=damaged,
         )
-        self._show(prospect.sheet())
-        if TOKENIZER not in origin.texts:
+        self._show(planned.summary())
+        if TOKENIZER not in origin.small_files:
             self._output.warning(f"there is no `{TOKENIZER}`, and without one the result cannot be run")
         if self._request.dry_run:
             return 0
         # 4. disks, and 5. the question
-        agreed = self._agree(prospect)
+        agreed = self._agree(planned)
         if agreed is None:
             self._output.stderr.write("Nothing was done.\n")
             return INTERRUPTED
@@ -103,7 +103,7 @@ class Quantization:
         # 7. summary
         if finished is None:
             return INTERRUPTED
-        verification.remember(self._target, self._output)
+        verification.record_sound(self._target, self._output)
         self._summarize(finished, agreed)
         self._output.stdout.write_path(self._target)
         return 0
@@ -127,7 +127,7 @@ class Quantization:
         """
         try:
             with board(self._output) as shown:
-                return {file.file: file.problem or "" for file in verification.damage(self._target, shown)}
+                return {file.file: file.problem or "" for file in verification.damaged_files(self._target, shown)}
         except DamagedError as error:
             raise DamagedError(f"`{self._target}` is damaged: {error.message}", "`--force` rebuilds it") from error
 
@@ -137,7 +137,7 @@ class Quantization:
         Raises:
             OutputError: it was made from something else, or in another way.
         """
-        verification.remember(self._target, self._output)
+        verification.record_sound(self._target, self._output)
         if (other := difference(read_manifest(self._target), self._target, self._request)) is not None:
             raise OutputError(
                 f"`{self._target}` already exists, and {other}",
@@ -169,29 +169,31 @@ class Quantization:
             raise error
         plan = describe_plan(recipe)
         self._show(
-            described(plan, model=self._request.model, target=self._target, streams=self._request.stream, error=error)
+            offline_summary(
+                plan, model=self._request.model, target=self._target, streams=self._request.stream, error=error
+            )
         )
         if not self._request.dry_run:
             raise error
         return 0
 
-    def _show(self, sheet: Sheet) -> None:
+    def _show(self, summary: PlanSummary) -> None:
         stream = self._output.stdout if self._request.dry_run else self._output.stderr
-        stream.write("".join(f"{printable(line)}\n" for line in sheet.lines()))
+        stream.write("".join(f"{printable(line)}\n" for line in summary.lines()))
 
-    def _agree(self, prospect: Prospect) -> Prospect | None:
+    def _agree(self, planned: PlannedJob) -> PlannedJob | None:
         """What the user agrees to, or None.
 
         Raises:
             ResourceError: it does not fit the disks.
             UsageError: nobody can agree.
         """
-        short = shortage(prospect.mounts)
+        short = shortage(planned.mounts)
         if short is None:
-            return prospect if self._agreed("Continue?") else None
+            return planned if self._agreed("Continue?") else None
         hints = ["`--output DIR` uses another disk"]
-        if prospect.origin.repository is not None and not prospect.streams:
-            streamed = replace(prospect, streams=True)
+        if planned.origin.repository is not None and not planned.streams:
+            streamed = replace(planned, streams=True)
             needed = shown_size(sum(mount.needed for mount in streamed.mounts))
             if shortage(streamed.mounts) is None and self._ask is not None and not self._request.yes:
                 offer = f"This does not fit: {short}.\n`--stream` deletes what it has read and needs {needed}. Stream?"
@@ -209,25 +211,25 @@ class Quantization:
             )
         return self._ask(question)
 
-    def _carry_out(self, prospect: Prospect) -> JobFinished | None:
+    def _carry_out(self, planned: PlannedJob) -> JobFinished | None:
         """Run the job; None if it was stopped."""
         stop = threading.Event()
-        origin = prospect.origin
-        scratch = prospect.scratch if prospect.streams else None
+        origin = planned.origin
+        scratch = planned.scratch if planned.streams else None
         stopped: JobStopped | None = None
         with ExitStack() as stack:
             stack.enter_context(cancel_on_interrupt(stop))
             shown = stack.enter_context(board(self._output))
-            display = Display(shown, prospect.absent, sum(shard.nbytes for shard in prospect.plan.shards))
+            display = Display(shown, planned.to_fetch, sum(shard.nbytes for shard in planned.plan.shards))
             downloads = None
             if origin.repository is not None:
                 workers = WORKERS if scratch is None else 1
                 downloads = Downloads(origin.repository, display, directory=scratch, workers=workers)
                 stack.enter_context(downloads)
-            fetching = Fetching(origin, downloads, scratch=scratch, stopped=stop.is_set)
-            fetching.begin(prospect.absent)
-            texts = {name: partial(fetching.read, name) for name in origin.texts}
-            job = replace(prospect.job, open_source=fetching.open, files={**texts, **prospect.job.files})
+            fetcher = WeightFetcher(origin, downloads, scratch=scratch, stopped=stop.is_set)
+            fetcher.begin(planned.to_fetch)
+            texts = {name: partial(fetcher.read, name) for name in origin.small_files}
+            job = replace(planned.job, open_source=fetcher.open, files={**texts, **planned.job.files})
             for event in run(job, cancelled=stop.is_set):
                 display.on_event(event)
                 if isinstance(event, JobFinished):
@@ -236,21 +238,21 @@ class Quantization:
                     stopped = event
         if stopped is not None:
             kept = f"{stopped.finished} of {stopped.shards} output files are finished and kept"
-            if prospect.absent:
+            if planned.to_fetch:
                 kept += ", finished downloads too; unfinished downloads start over"
             self._output.stderr.write(f"Stopped. {kept}.\n{CONTINUE}")
         return None
 
-    def _summarize(self, finished: JobFinished, prospect: Prospect) -> None:
+    def _summarize(self, finished: JobFinished, planned: PlannedJob) -> None:
         lines = []
         if finished.source_bytes:
             rate = f"{finished.source_bytes / max(finished.seconds, 1e-9) / 1e6:.1f} MB/s"
             amount = f"quantized {shown_size(finished.source_bytes)} in {shown_time(finished.seconds)}: {rate}"
-            lines.append(amount + (", waiting for downloads not counted" if prospect.absent else ""))
-        lines += verification.worst(read_manifest(self._target))
-        origin = prospect.origin
-        if origin.repository is not None and not prospect.streams:
-            size = shown_size(prospect.plan.source_bytes)
+            lines.append(amount + (", waiting for downloads not counted" if planned.to_fetch else ""))
+        lines += verification.worst_lines(read_manifest(self._target))
+        origin = planned.origin
+        if origin.repository is not None and not planned.streams:
+            size = shown_size(planned.plan.source_bytes)
             lines.append(
                 f"The published weights ({size}) stay in the Hub's cache; "
                 f"`hf cache rm model/{origin.model}` deletes them."

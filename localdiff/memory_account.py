@@ -1,7 +1,7 @@
 """Estimates how much device memory a model takes, from names and shapes alone.
 
-Knows the peak memory of a step of this model; allocates and measures nothing. The plan shows it before a download, the
-loader asks for it before it fills a GPU. GB is 10⁹ bytes.
+Knows the peak memory of a step of this model; allocates and measures nothing. `localdiff quantize` shows it before a
+download, and the loader asks for it before it fills a GPU. GB is 10⁹ bytes.
 
     weights (by class)  +  key-value cache (at a context)  +  step buffers  +  slack
 """
@@ -13,23 +13,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from ..released import CANVAS, WINDOW
-from .plan import Plan, tensor_class
+from quant.cuda.soft_shares import SHARES
+from quant.planning.plan import Plan, tensor_class
 
+CANVAS, WINDOW = 256, 1024
+"""Positions of a canvas, and of those that a sliding layer sees, in the released model."""
 ACTIVATION_BYTES = 2
 PREFILL_CHUNK = 1024
-"""Most rows of a prompt in one pass: what the engine takes and this account assumes."""
+"""Maximum rows of a prompt per pass: the engine's default, and what this account assumes."""
 SLACK = 500_000_000
 """What a CUDA context takes (0.3 to 0.4 GB) and what an allocator cannot use. A budget, not a measurement."""
 
-SOFT_SHARES = 11
-"""Sums in fp32 that a GPU makes a soft embedding of (`quant.cuda.embedding`)."""
-
-_BLOCK = 8 * 1024 * 1024
-"""Elements of a block in which logits are read and attention scores are computed."""
-_READING = 2 * 4
-"""Bytes per element while logits are read: scores and probabilities in fp32."""
-_SCORES = 3 * 4
+_BLOCK_ELEMENTS = 8 * 1024 * 1024
+"""Logits are read, and attention scores computed, in blocks of this many elements."""
+_LOGIT_BYTES = 2 * 4
+"""Bytes per logit while they are read: scores and probabilities in fp32."""
+_SCORE_BYTES = 3 * 4
 """Bytes per attention score: fp32 scores and their softmax, and both in 16 bits."""
 _DECODE_ROWS = 4096
 _DECODE_BYTES = 8
@@ -40,20 +39,20 @@ _EMBEDDING = "model.decoder.embed_tokens.weight"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
-    """A tensor that a model holds: its name and shape in the source, and the bytes it is stored in."""
+class HeldTensor:
+    """A tensor of a loaded model: its name and shape in the source, and the bytes it is stored in."""
 
     name: str
     shape: tuple[int, ...]
     nbytes: int
 
 
-def held_by_plan(plan: Plan) -> tuple[Held, ...]:
-    """What a model made by a plan will hold."""
+def held_by_plan(plan: Plan) -> tuple[HeldTensor, ...]:
+    """The tensors that a model quantized by a plan will hold."""
     return tuple(
-        Held(name=tensor.name, shape=tensor.source.shape, nbytes=tensor.stored_bytes)
+        HeldTensor(name=tensor.name, shape=tensor.source.shape, nbytes=tensor.stored_bytes)
         for tensor in plan.tensors
-        if tensor.fate != "drop"
+        if tensor.scheme != "drop"
     )
 
 
@@ -64,8 +63,8 @@ class MemoryAccount:
     Attributes:
         weights: tensor class → bytes.
         cache: keys and values of the whole context.
-        buffers: the most that one step or one chunk of a prompt holds besides.
-        slack: what the device and the allocator keep for themselves.
+        buffers: peak of everything else that one step or one chunk of a prompt allocates.
+        slack: what the CUDA context and the allocator take.
     """
 
     weights: dict[str, int]
@@ -76,7 +75,7 @@ class MemoryAccount:
     @classmethod
     def of(
         cls,
-        held: Iterable[Held],
+        held: Iterable[HeldTensor],
         *,
         context: int,
         window: int = WINDOW,
@@ -92,7 +91,7 @@ class MemoryAccount:
             window: positions that a sliding layer sees, itself included.
             canvas: positions of a canvas.
             activation_bytes: bytes of an activation, which keys and values are stored as too.
-            slack: bytes to leave.
+            slack: bytes to leave free.
         """
         held = tuple(held)
         weights: dict[str, int] = {}
@@ -112,7 +111,7 @@ class MemoryAccount:
         return sum(self.weights.values()) + self.cache + self.buffers + self.slack
 
 
-def cache_bytes(held: Iterable[Held], *, context: int, window: int, itemsize: int = ACTIVATION_BYTES) -> int:
+def cache_bytes(held: Iterable[HeldTensor], *, context: int, window: int, itemsize: int = ACTIVATION_BYTES) -> int:
     """Bytes of keys and values: full layers keep `context` positions, sliding ones the last `window - 1`.
 
     A layer is full where it has no `v_proj`; its values are cached beside its keys all the same.
@@ -131,17 +130,17 @@ def _is_sliding(keys: str, shapes: Mapping[str, tuple[int, ...]]) -> bool:
 
 
 class _Step:
-    """The most that a pass holds besides weights and cache.
+    """Peak memory of a pass, besides weights and cache.
 
     Args:
         held: tensors of the model.
         context: positions of the cache.
         canvas: rows of a canvas.
-        rows: most rows of one pass.
+        rows: maximum rows of one pass.
         itemsize: bytes of an activation.
     """
 
-    def __init__(self, held: Iterable[Held], context: int, canvas: int, rows: int, itemsize: int) -> None:
+    def __init__(self, held: Iterable[HeldTensor], context: int, canvas: int, rows: int, itemsize: int) -> None:
         self._shapes = {tensor.name: tensor.shape for tensor in held}
         self._vocab_size, self._width = self._shapes[_EMBEDDING]
         self._context, self._canvas, self._rows, self._itemsize = context, canvas, rows, itemsize
@@ -153,10 +152,10 @@ class _Step:
         GPU, though, a recorded step keeps its memory while one of another shape is run.
         """
         logits = self._canvas * self._vocab_size * self._itemsize
-        reading = _READING * max(self._vocab_size, min(_BLOCK, self._canvas * self._vocab_size))
+        reading = _LOGIT_BYTES * max(self._vocab_size, min(_BLOCK_ELEMENTS, self._canvas * self._vocab_size))
         decoding = min(_DECODE_ROWS, self._vocab_size) * self._width * _DECODE_BYTES
         belief = self._canvas * self._width * (self._itemsize + 4)
-        recorded = logits + self._canvas * self._width * (4 * SOFT_SHARES + 4 + 2 * self._itemsize)
+        recorded = logits + self._canvas * self._width * (4 * SHARES + 4 + 2 * self._itemsize)
         return belief + max(logits + max(reading, decoding), self._layer(), 2 * recorded)
 
     def _layer(self) -> int:
@@ -173,5 +172,5 @@ class _Step:
         queries = [shape[0] for name, shape in layers.items() if name.endswith("self_attn.q_proj.weight")]
         smallest_head = min((shape[0] for name, shape in layers.items() if name.endswith("q_norm.weight")), default=1)
         heads = max(queries, default=0) // smallest_head
-        scores = _SCORES * min(_BLOCK, heads * self._rows * seen)
+        scores = _SCORE_BYTES * min(_BLOCK_ELEMENTS, heads * self._rows * seen)
         return max(decoded, read + scores) + activations

@@ -1,4 +1,4 @@
-"""A job before it starts: which shards are made from which files, what that needs, and the plan sheet.
+"""A job before it starts: which shards are made from which files, what that needs, and its summary.
 
 Knows plans, disks and devices; starts nothing.
 """
@@ -12,13 +12,13 @@ from functools import cached_property
 from pathlib import Path
 
 from localdiff import __version__, model_store, paths
-from localdiff.commands.quantizing.card import documents
-from localdiff.commands.quantizing.origin import Origin
-from localdiff.commands.quantizing.sheet import Download, Sheet
-from localdiff.commands.quantizing.space import Mount, mounts
 from localdiff.hub.problems import UnreachableError
+from localdiff.memory_account import MemoryAccount, held_by_plan
+from localdiff.quantizing.card import documents
+from localdiff.quantizing.origin import Origin
+from localdiff.quantizing.plan_summary import Download, PlanSummary
+from localdiff.quantizing.space import Mount, mounts
 from localdiff.sizes import counted
-from localdiff.ui.output import printable
 from quant import RECIPES
 from quant.errors import RecipeError
 from quant.files.disk import Disk
@@ -27,7 +27,6 @@ from quant.jobs.job import Job
 from quant.jobs.output import SCRATCH, Output, partial_directory
 from quant.jobs.pool import available_workers
 from quant.planning.gpu import Gpu, encoding_device, first_gpu
-from quant.planning.memory import MemoryAccount, held_by_plan
 from quant.planning.plan import Plan, PlannedShard, describe_plan, working_bytes
 
 CONTEXTS = (8192, 32768)
@@ -41,7 +40,7 @@ _PROCESS_BYTES = 300_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prospect:
+class PlannedJob:
     """A job that can be started.
 
     Attributes:
@@ -78,7 +77,7 @@ class Prospect:
         )
 
     @cached_property
-    def missing(self) -> tuple[PlannedShard, ...]:
+    def unfinished(self) -> tuple[PlannedShard, ...]:
         """Shards that are still to be made."""
         if self.damaged:
             return tuple(shard for shard in self.plan.shards if shard.file in self.damaged)
@@ -86,10 +85,10 @@ class Prospect:
         return tuple(shard for shard in self.plan.shards if shard.file not in finished)
 
     @cached_property
-    def absent(self) -> dict[str, int]:
+    def to_fetch(self) -> dict[str, int]:
         """Weight files that have to be fetched, and their sizes."""
-        sources = (shard.source for shard in self.missing)
-        return {source.name: source.nbytes for source in sources if self.origin.here(source) is None}
+        sources = (shard.source for shard in self.unfinished)
+        return {source.name: source.nbytes for source in sources if self.origin.local_path(source) is None}
 
     @property
     def scratch(self) -> Path:
@@ -99,22 +98,22 @@ class Prospect:
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
         """What must fit on each disk."""
-        written = sum(shard.nbytes for shard in self.missing) + self.origin.text_bytes + _DOCUMENT_BYTES
+        written = sum(shard.nbytes for shard in self.unfinished) + self.origin.small_bytes + _DOCUMENT_BYTES
         if self.streams:
-            return mounts([(self.target, written + max(self.absent.values(), default=0))])
-        cache = [(paths.hub_cache_dir(), sum(self.absent.values()))] if self.absent else []
+            return mounts([(self.target, written + max(self.to_fetch.values(), default=0))])
+        cache = [(paths.hub_cache_dir(), sum(self.to_fetch.values()))] if self.to_fetch else []
         return mounts([(self.target, written), *cache])
 
-    def sheet(self) -> Sheet:
+    def summary(self) -> PlanSummary:
         """The plan to be shown."""
         commit = f" @ {self.origin.revision[:8]}" if self.origin.revision else ""
-        return Sheet(
-            title=printable(self.origin.reference) + commit,
+        return PlanSummary(
+            title=self.origin.reference + commit,
             plan=self.plan,
             output=self.target,
             download=self._download(),
             mounts=self.mounts,
-            finished=len(self.plan.shards) - len(self.missing),
+            finished=len(self.plan.shards) - len(self.unfinished),
             working=_working(),
             accounts=accounts(self.plan, self.origin.config),
             gpu=first_gpu(),
@@ -128,15 +127,15 @@ class Prospect:
         return Download(
             files=len(self.plan.shards),
             nbytes=self.plan.source_bytes,
-            missing=len(self.absent),
-            missing_bytes=sum(self.absent.values()),
+            missing=len(self.to_fetch),
+            missing_bytes=sum(self.to_fetch.values()),
             place=self.scratch if self.streams else paths.hub_cache_dir(),
             streamed=self.streams,
         )
 
     def _remarks(self) -> Sequence[str]:
         remarks = [f"Damaged, will be rebuilt: {problem}." for problem in self.damaged.values()]
-        if self.origin.repository is not None and self.origin.repository.unasked is not None:
+        if self.origin.repository is not None and self.origin.repository.offline_reason is not None:
             remarks.append("The Hub was not asked: this is the model as it is in the cache.")
         if (self.target / model_store.MANIFEST).is_file() and not self.damaged:
             remarks.append(
@@ -147,8 +146,8 @@ class Prospect:
         return remarks
 
 
-def described(plan: Plan, *, model: str, target: Path, streams: bool, error: UnreachableError) -> Sheet:
-    """The sheet of weights of which only the built-in description is known, because the Hub could not be asked.
+def offline_summary(plan: Plan, *, model: str, target: Path, streams: bool, error: UnreachableError) -> PlanSummary:
+    """The summary for weights that are known only from the built-in description, because the Hub could not be asked.
 
     Args:
         plan: made from the description.
@@ -158,7 +157,7 @@ def described(plan: Plan, *, model: str, target: Path, streams: bool, error: Unr
         error: why the Hub could not be asked.
     """
     cache = [] if streams else [(paths.hub_cache_dir(), plan.source_bytes)]
-    return Sheet(
+    return PlanSummary(
         title=model,
         plan=plan,
         output=target,
@@ -219,4 +218,4 @@ def _working() -> tuple[int, str]:
 
 
 def _not_open(file: SourceFile) -> AbstractContextManager[Path]:
-    raise AssertionError(f"`{file.name}` is given out by what carries the job out")
+    raise AssertionError(f"`{file.name}` is opened by the fetcher of the job")

@@ -1,0 +1,13 @@
+"""What `localdiff quantize` does besides printing: where weights come from, what is planned, what is fetched.
+
+    request                   what a user asks for
+    origin                    a checkpoint by its headers, in a directory or on the Hub
+    finished                  whether a finished output is the one that is asked for
+    planned_job, space        a job before it starts, and the disk space that it needs
+    plan_summary              the plan as text, for the user to agree to
+    fetching                  weight files, downloaded when the job needs them
+    lock                      one job at a time per output
+    card                      model card, notice of changes, licence
+
+Knows models, the Hub and disks; asks nobody and prints nothing: `localdiff.commands.quantize` does.
+"""
