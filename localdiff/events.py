@@ -178,9 +178,9 @@ class RunStats:
         tokens: committed, visible tokens (no end token, no padding).
         seconds: wall time from the start of the first denoise step to the end.
         tok_per_s: `tokens / seconds`.
-        denoise_passes: forward passes over a canvas.
+        denoise_passes: forward passes over a canvas: the denoise steps of all blocks.
         commit_passes: forward passes that did nothing but write a committed block into the cache.
-        tokens_per_forward: `tokens / denoise_passes`.
+        tokens_per_step: `tokens / denoise_passes`.
         peak_bytes: peak of memory held by the device's allocator, or None where the device does not track it.
         blocks: one entry per block.
     """
@@ -192,7 +192,7 @@ class RunStats:
     tok_per_s: float
     denoise_passes: int
     commit_passes: int
-    tokens_per_forward: float
+    tokens_per_step: float
     peak_bytes: int | None
     blocks: tuple[BlockStats, ...]
 

@@ -193,7 +193,7 @@ class Script:
             stats=RunStats(
                 prompt_tokens=self.prompt, prompt_seconds=0.4, tokens=len(ids), seconds=elapsed,
                 tok_per_s=len(ids) / elapsed, denoise_passes=passes, commit_passes=len(chunks),
-                tokens_per_forward=len(ids) / passes, peak_bytes=None, blocks=tuple(stats),
+                tokens_per_step=len(ids) / passes, peak_bytes=None, blocks=tuple(stats),
             ),
         )  # fmt: skip
 

@@ -199,7 +199,7 @@ class ScriptedEngine:
                 tok_per_s=len(kept) / seconds,
                 denoise_passes=passes,
                 commit_passes=max(len(done) - 1, 0),
-                tokens_per_forward=len(kept) / passes,
+                tokens_per_step=len(kept) / passes,
                 peak_bytes=self.peak_bytes,
                 blocks=tuple(done),
             ),

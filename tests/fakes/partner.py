@@ -118,7 +118,7 @@ def _nothing(prompt_tokens: int) -> RunStats:
         tok_per_s=0.0,
         denoise_passes=0,
         commit_passes=0,
-        tokens_per_forward=0.0,
+        tokens_per_step=0.0,
         peak_bytes=None,
         blocks=(),
     )

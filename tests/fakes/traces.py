@@ -146,7 +146,7 @@ def condensing(*, blocks: int = 2, steps: int = 6, length: int = 32, seed: int =
             tok_per_s=len(kept) / clock,
             denoise_passes=passes,
             commit_passes=blocks - 1,
-            tokens_per_forward=len(kept) / passes,
+            tokens_per_step=len(kept) / passes,
             peak_bytes=None,
             blocks=tuple(done),
         ),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from string import Template
 
 from localdiff.trace.comparison.compare import Comparison, Stretch
+from localdiff.trace.comparison.timing import HEAD, timing_rows
 from localdiff.trace.page import assets, words
 from localdiff.trace.page.data import PageData, embedded
 from localdiff.trace.page.page import SHARED_SCRIPTS
@@ -127,18 +128,7 @@ def _gaps(comparison: Comparison) -> str:
 
 
 def _timing(traces: tuple[Trace, Trace]) -> str:
-    rows = []
-    for letter, trace in zip("AB", traces, strict=True):
-        steps = sum(len(block.steps) for block in trace.blocks)
-        if trace.finished is None:
-            rows.append((letter, str(steps), *"–––––"))
-            continue
-        stats = trace.finished.stats
-        both = stats.denoise_passes + stats.commit_passes
-        figures = (f"{stats.seconds:.2f}", f"{stats.tok_per_s:.1f}", f"{stats.tokens_per_forward:.1f}")
-        rows.append((letter, str(steps), str(both), str(stats.tokens), *figures))
-    head = ("", "steps", "passes with commits", "tokens", "seconds", "tok/s", "tokens a step")
-    return _table(head, rows, wrapped=False)
+    return _table(HEAD, timing_rows(traces, missing="–"), wrapped=False)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, kind: str = "", wrapped: bool = True) -> str:

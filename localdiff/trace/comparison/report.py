@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from localdiff.sizes import counted
 from localdiff.trace.comparison.compare import BlockPair, Comparison, Stretch
+from localdiff.trace.comparison.timing import HEAD, timing_rows
 from localdiff.trace.trace import Trace
 from localdiff.view.columns import aligned
 from localdiff.view.sanitize import safe_piece
@@ -120,17 +121,7 @@ def _stretch(stretch: Stretch) -> str:
 
 
 def _timing(traces: tuple[Trace, Trace]) -> str:
-    rows = [["", "steps", "passes", "tokens", "seconds", "tok/s", "tokens a pass"]]
-    for letter, trace in zip("AB", traces, strict=True):
-        steps = sum(len(block.steps) for block in trace.blocks)
-        if trace.finished is None:
-            rows.append([letter, str(steps), *"-----"])
-            continue
-        stats = trace.finished.stats
-        passes = stats.denoise_passes + stats.commit_passes
-        figures = [f"{stats.seconds:.2f}", f"{stats.tok_per_s:.1f}", f"{stats.tokens_per_forward:.1f}"]
-        rows.append([letter, str(steps), str(passes), str(stats.tokens), *figures])
-    return _table(rows, "<>>>>>>")
+    return _table([HEAD, *timing_rows(traces, missing="-")], "<>>>>>>")
 
 
 def _table(rows: Sequence[Sequence[str]], sides: str) -> str:

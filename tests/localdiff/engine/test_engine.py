@@ -380,7 +380,7 @@ def test_the_figures_are_counted_once_and_agree(tmp_path: Path) -> None:
     assert stats.denoise_passes == len(of(DenoiseStep, events)) == sum(block.steps for block in stats.blocks)
     assert stats.commit_passes == 2  # three blocks; the last one is not written
     assert stats.tokens == 20
-    assert stats.tokens_per_forward == 20 / stats.denoise_passes
+    assert stats.tokens_per_step == 20 / stats.denoise_passes
     assert stats.tok_per_s == pytest.approx(20 / stats.seconds)
     assert stats.seconds >= sum(step.seconds for step in of(DenoiseStep, events)) > 0
     assert stats.prompt_seconds == of(Prefilled, events)[-1].seconds

@@ -185,3 +185,14 @@ def test_the_page_says_the_same_as_the_report() -> None:
         "1 4 4 0.20 1.00 3 3 2 of 24",
     ):
         assert said in words, words
+
+
+def test_report_and_page_have_the_same_columns_of_figures() -> None:
+    text, page = (form(A, B, compare(A, B), ("a.jsonl", "b.jsonl")) for form in (report, diff_page))
+    assert "   steps  passes incl. commits  tokens  seconds  tok/s  tokens per step\n" in text
+    assert "steps passes incl. commits tokens seconds tok/s tokens per step" in words_of(page)
+    stats = A.finished.stats if A.finished else None
+    assert stats is not None and stats.commit_passes
+    row = next(line for line in text.splitlines() if line.startswith("A  ") and "scripted" not in line).split()
+    assert row[1:4] == [str(stats.denoise_passes), str(stats.denoise_passes + stats.commit_passes), str(stats.tokens)]
+    assert row[-1] == f"{stats.tokens / stats.denoise_passes:.1f}"
