@@ -30,7 +30,7 @@ class RunStarted:
         max_tokens: most tokens this run may commit (the smaller of the option and the room left in the context).
         canvas_length: positions in a canvas.
         vocab_size: ids that noise is drawn from.
-        max_steps: denoise steps that one block may take at most.
+        max_steps: maximum number of denoise steps per block.
         end_ids: token ids that end the answer.
         pad_id: token id that fills a canvas after the end.
         seed: seed of the noise source.
@@ -88,7 +88,7 @@ class DenoiseStep:
     Attributes:
         block: number of the block, from 1.
         step: number of the step within the block, from 1.
-        max_steps: steps this block may take at most.
+        max_steps: maximum number of steps in this block.
         temperature: what the logits were divided by in this step.
         argmax_ids: the draft: most probable id at each position.
         argmax_probs: probability of that id, in 0..1, at this temperature.

@@ -17,7 +17,7 @@ NoiseKind: TypeAlias = Literal["seeded", "reference"]
 MAX_SEED = 2**63 - 1
 DRAWN_SEED_BITS = 53
 """Bits of a seed that is drawn: programs that read JSON, jq among them, keep integers of no more bits."""
-MAX_ALTERNATIVES = 64
+MAX_RECORD_TOP_K = 64
 MAX_TOKENS = 2**31 - 1
 MAX_STEPS = 1_000_000
 # Logits divided by less than the first, or the noise scaled by more than the second, leave what fp32 can hold apart.
@@ -45,7 +45,8 @@ class GenerateOptions:
         confidence: mean entropy in nats below which a block may stop.
         noise: `seeded` draws from the seed; `reference` draws in the order of the reference (fp32 on a CPU only).
         tool_calls: whether the text of tool calls is kept in the answer.
-        alternatives: how many of the most probable ids of each position every step reports, 0 to 64.
+        record_top_k: how many of the most probable ids of each position every step reports, 0 to 64; has no effect on
+            sampling.
     """
 
     max_tokens: int = 1024
@@ -63,7 +64,7 @@ class GenerateOptions:
     confidence: float | None = None
     noise: NoiseKind = "seeded"
     tool_calls: bool = False
-    alternatives: int = 0
+    record_top_k: int = 0
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "context"):
@@ -71,7 +72,7 @@ class GenerateOptions:
         for name in ("steps", "cap"):
             self._require_integer(name, at_least=1, at_most=MAX_STEPS)
         self._require_integer("stability", at_least=0, at_most=MAX_STEPS)
-        self._require_integer("alternatives", at_least=0, at_most=MAX_ALTERNATIVES)
+        self._require_integer("record_top_k", at_least=0, at_most=MAX_RECORD_TOP_K)
         self._require_integer("seed", at_least=0, at_most=MAX_SEED)
         for name in ("entropy_bound", "confidence"):
             self._require_number(name, above=0)
@@ -101,7 +102,7 @@ class GenerateOptions:
 
     def _require_integer(self, name: str, *, at_least: int, at_most: int) -> None:
         value = getattr(self, name)
-        if value is None and name not in ("max_tokens", "context", "alternatives"):
+        if value is None and name not in ("max_tokens", "context", "record_top_k"):
             return
         if not isinstance(value, int) or isinstance(value, bool):
             raise _bad(name, value, "a whole number")

@@ -18,7 +18,7 @@ from localdiff.sizes import parse_size
 if TYPE_CHECKING:
     from localdiff.commands.model_choice import ModelChoice
 
-_FIELDS = {"context_size": "context", "record_top_k": "alternatives"}
+_FIELDS = {"context_size": "context"}
 """Parameter of a command → field of a request, where their names differ."""
 
 

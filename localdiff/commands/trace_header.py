@@ -105,10 +105,10 @@ def header_of(
         gold=gold,
         max_tokens=options.max_tokens,
         context=options.context,
-        top_k=min(options.alternatives, started.vocab_size),
+        record_top_k=min(options.record_top_k, started.vocab_size),
         seed=started.seed,
         sampler=Sampler(
-            max_steps=settings.max_steps,
+            schedule_steps=settings.schedule_steps,
             cap=settings.cap,
             entropy_bound=settings.entropy_bound,
             t_min=settings.t_min,

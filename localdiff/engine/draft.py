@@ -75,7 +75,7 @@ def draft_block(
         sampler=run.settings,
         stop_rule=run.stop_rule,
         pad_id=run.started.pad_id,
-        alternatives=run.alternatives,
+        record_top_k=run.record_top_k,
     )
     draft, began = Draft(), time.perf_counter()
     steps = _steps(run, denoiser, canvas, block, commit_ids)

@@ -36,7 +36,7 @@ class Generation:
     held: int
     settings: SamplerSettings
     stop_rule: StopRule
-    alternatives: int
+    record_top_k: int
     limit_reason: FinishReason
     noise: Noise
     context: Context

@@ -42,12 +42,12 @@ class Order:
 
     Args:
         seed: the seed that the header states.
-        top_k: alternatives per position that the header states.
+        record_top_k: how many of the most probable ids the header states per position.
     """
 
-    def __init__(self, *, seed: int, top_k: int) -> None:
+    def __init__(self, *, seed: int, record_top_k: int) -> None:
         self._seed = seed
-        self._top_k = top_k
+        self._record_top_k = record_top_k
         self._last: type[Event] | None = None
         self._run: RunStarted | None = None
         self._block = 0
@@ -108,7 +108,7 @@ class Order:
         self._numbers("entropies", event.entropies, float("1e9"))
         self._numbers("mean_entropy", [event.mean_entropy], float("1e9"))
         for row in event.top_ids:
-            self._ids("top_ids", row, length=self._top_k)
+            self._ids("top_ids", row, length=self._record_top_k)
         for probs in event.top_probs:
             self._numbers("top_probs", probs, 1 + _ROUNDING)
         self._step = event

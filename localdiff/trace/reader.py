@@ -114,8 +114,8 @@ def _header(line: bytes, name: str) -> Header:
         header = decode(Header, fields, "header")
     except Malformed as error:
         raise _damaged(name, 1, str(error)) from error
-    if not 0 <= header.top_k <= 1024:
-        raise _damaged(name, 1, f"top_k={header.top_k}")
+    if not 0 <= header.record_top_k <= 1024:
+        raise _damaged(name, 1, f"record_top_k={header.record_top_k}")
     threads = header.machine.threads
     if threads is not None and not 1 <= threads <= MAX_THREADS:
         raise _damaged(name, 1, f"threads={threads}")
@@ -130,8 +130,8 @@ class _Body:
         self.special: set[int] = set()
         self.events: list[Event] = []
         self.footer: str | None = None
-        self._earlier = Earlier(top_k=header.top_k)
-        self._order = Order(seed=header.seed, top_k=header.top_k)
+        self._earlier = Earlier(record_top_k=header.record_top_k)
+        self._order = Order(seed=header.seed, record_top_k=header.record_top_k)
 
     def take(self, line: dict[str, Any], number: int) -> None:
         """One line; raises Malformed."""

@@ -97,7 +97,7 @@ class ScriptedEngine:
     def settings_for(self, options: GenerateOptions) -> SamplerSettings:
         """Always the same."""
         del options
-        return SamplerSettings(max_steps=MAX_STEPS)
+        return SamplerSettings(schedule_steps=MAX_STEPS)
 
     def context_size(self, options: GenerateOptions) -> int:
         """The options' limit, or the model's if it is lower."""

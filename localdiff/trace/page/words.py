@@ -124,7 +124,7 @@ def provenance(trace: Trace) -> str:
     revision = f", revision {header.model.revision}" if header.model.revision else ""
     temperatures = "greedy" if sampler.greedy else f"temperature {sampler.t_max:g} to {sampler.t_min:g}"
     settings = (
-        f"at most {sampler.max_steps} steps{'' if sampler.cap is None else f', cut after {sampler.cap}'}, "
+        f"schedule of {sampler.schedule_steps} steps{'' if sampler.cap is None else f', capped at {sampler.cap}'}, "
         f"entropy bound {sampler.entropy_bound:g}, {temperatures}, stability {sampler.stability}, "
         f"confidence {sampler.confidence:g}, {sampler.noise} noise"
     )

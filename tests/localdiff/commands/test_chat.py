@@ -61,7 +61,7 @@ def test_every_option_arrives(cli: Cli, requests: list[ChatRequest]) -> None:
         stability=2,
         confidence=0.1,
         seed=5,
-        alternatives=3,
+        record_top_k=3,
     )
     assert request.record == RecordOptions(file=Path("run.jsonl"))
     assert request.choice == ModelChoice(

@@ -373,7 +373,7 @@ def test_the_demo_model_is_recorded_checked_and_run_again(cli: Cli, tmp_path: Pa
     trace = read_trace(file)
     assert trace.header.is_demo
     assert trace.header.model.weights is not None
-    assert trace.header.top_k == 3
+    assert trace.header.record_top_k == 3
     assert all(len(row) == 3 for row in trace.blocks[0].steps[0].top_ids)
     assert trace.text() == result.stdout
     again = cli("trace", "check", str(file), "--rerun")

@@ -95,7 +95,7 @@ def test_events_come_in_their_order_and_count_from_one(tmp_path: Path) -> None:
 def test_alternatives_are_reported_where_asked_for_and_change_nothing(tmp_path: Path) -> None:
     engine = tiny.engine(tmp_path)
     plain = of(DenoiseStep, list(engine.generate("abc", options())))
-    asked = of(DenoiseStep, list(engine.generate("abc", options(alternatives=3))))
+    asked = of(DenoiseStep, list(engine.generate("abc", options(record_top_k=3))))
     assert [step.argmax_ids for step in asked] == [step.argmax_ids for step in plain]
     assert {(step.top_ids, step.top_probs) for step in plain} == {((), ())}
     for step in asked:

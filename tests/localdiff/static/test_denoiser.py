@@ -42,7 +42,7 @@ CPU = torch.device("cpu")
         {"confidence": 0.01},
         {"cap": 2},
         {"entropy_bound": 1e39},
-        {"alternatives": 3},
+        {"record_top_k": 3},
     ],
     ids=str,
 )
@@ -174,7 +174,7 @@ def test_with_attention_in_triton_one_program_serves_every_length() -> None:
     """A program's attention asks the device how many positions are held, so that none is made when they grow."""
     network = tiny.model(scale=0.25)
     block = BlockSettings(
-        number=1, started=0.0, sampler=SamplerSettings(max_steps=1), stop_rule="never", pad_id=tiny.PAD
+        number=1, started=0.0, sampler=SamplerSettings(schedule_steps=1), stop_rule="never", pad_id=tiny.PAD
     )
     caches = [KVCache(network.config, 600, torch.float32, CPU, canvas=tiny.CANVAS) for _ in range(2)]
     denoisers = Denoiser(network), denoiser_of(network, static=True, attention=True)

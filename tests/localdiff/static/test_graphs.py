@@ -211,7 +211,7 @@ def blocks(network: DiffusionGemma, *, ends: Sequence[Sequence[int]] = ((), ()),
     """The steps of two blocks over one cache, each behind the end of a prompt."""
     length = network.config.canvas_length
     cache = KVCache(network.config, 64, torch.float32, CPU, canvas=length)
-    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(max_steps=4), stop_rule="never", pad_id=0)
+    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=4), stop_rule="never", pad_id=0)
     denoiser, noise = denoiser_of(network, static=True, **how), SeededNoise(0)
     canvases = torch.arange(length), torch.arange(length).flip(0)
     return [

@@ -123,5 +123,5 @@ def test_figures_cannot_end_their_element() -> None:
 
 @pytest.mark.slow
 def test_thirty_blocks_stay_under_three_megabytes() -> None:
-    for shape in ({"steps": 20}, {"steps": 48}, {"steps": 20, "top_k": 4}):
+    for shape in ({"steps": 20}, {"steps": 48}, {"steps": 20, "record_top_k": 4}):
         assert len(page(condensed(blocks=30, length=256, **shape)).encode()) < 3_000_000

@@ -53,10 +53,10 @@ def line_of(name: str, *, nth: int = 1) -> int:
     return numbers[nth - 1]
 
 
-@pytest.mark.parametrize("shape", [{}, {"blocks": 3, "steps": 2, "length": 7}, {"top_k": 3}], ids=str)
+@pytest.mark.parametrize("shape", [{}, {"blocks": 3, "steps": 2, "length": 7}, {"record_top_k": 3}], ids=str)
 def test_every_event_comes_back_equal(shape: dict[str, int]) -> None:
     events = list(condensing(**shape))
-    header = dataclasses.replace(HEADER, top_k=shape.get("top_k", 0), seed=0)
+    header = dataclasses.replace(HEADER, record_top_k=shape.get("record_top_k", 0), seed=0)
     trace = trace_of(events, header, pieces=word_pieces())
     assert list(trace.events) == events
     assert trace.header == header

@@ -28,7 +28,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"temperature": 0.0},
     {"temperature": 0.5, "steps": 4},
     {"noise": "reference"},
-    {"system": "be brief", "alternatives": 3, "cap": 3, "t_max": 1.2, "entropy_bound": 2.0},
+    {"system": "be brief", "record_top_k": 3, "cap": 3, "t_max": 1.2, "entropy_bound": 2.0},
     {"context": 50, "stability": 2, "confidence": 0.5},
 ]
 
