@@ -19,7 +19,7 @@ from typing import Any
 from .diffusion.noise import Noise
 from .engine import Engine
 from .engine.arguments import checked_run
-from .engine.context import common_length
+from .engine.prefix_cache import common_length
 from .errors import UsageError
 from .events import Event
 from .options import GenerateOptions
@@ -41,12 +41,12 @@ class Conversation:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._context = engine.new_context()
+        self._prefix_cache = engine.new_prefix_cache()
 
     @property
     def ids(self) -> tuple[int, ...]:
         """The ids that the model's cache holds."""
-        return self._context.ids
+        return self._prefix_cache.ids
 
     def answer(
         self,
@@ -74,10 +74,10 @@ class Conversation:
         # What follows the fork in this prompt is not in the next one, whatever the reply.
         later = self._rendered([*messages, _ANY_REPLY, {"role": "user", "content": "."}], options)
         # Room is made when the run begins: a prompt that is refused must not cost what was read before.
-        self._context.room = self.engine.context_size(options)
-        self._context.fork = len(ids) - (len(rendered) - common_length(rendered, later))
+        self._prefix_cache.min_capacity = self.engine.context_size(options)
+        self._prefix_cache.fork = len(ids) - (len(rendered) - common_length(rendered, later))
         plain = replace(options, system=None, think=False)
-        yield from self.engine.generate(ids, plain, cancel=cancel, noise=noise, context=self._context)
+        yield from self.engine.generate(ids, plain, cancel=cancel, noise=noise, prefix_cache=self._prefix_cache)
 
     def prompt_ids(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
         """The ids that the model is given for these messages, and that it would be given without any cache."""

@@ -1,11 +1,11 @@
 """The events of a generation: the only vocabulary that the engine shares with its observers.
 
 Knows numbers, ids and text in plain Python values; knows nothing about tensors, terminals or files, so that a run
-can be recorded, replayed and drawn without torch. `SCHEMA_VERSION` changes whenever a field changes its name or its
-meaning, because traces store these fields; `docs/events.md` is the schema in words.
+can be recorded, replayed and drawn without torch. From the first release on, `SCHEMA_VERSION` changes whenever a field
+changes its name or its meaning, because traces store these fields; `docs/events.md` is the schema in words.
 
     RunStarted ─► Prefilled… ─► ┌ BlockStarted ─► DenoiseStep… ─► BlockCommitted ─► TextCommitted? ┐ ─► RunFinished
-                                └──────────────────────── once a block ────────────────────────────┘
+                                └─────────────────────── once per block ───────────────────────────┘
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RunStarted:
 
     Attributes:
         prompt_tokens: length of the prompt in tokens, template included.
-        max_tokens: most tokens this run may commit (the smaller of the option and the room left in the context).
+        max_tokens: maximum number of tokens this run may commit: the option, or the room left in the context if less.
         canvas_length: positions in a canvas.
         vocab_size: ids that noise is drawn from.
         max_steps: maximum number of denoise steps per block.
@@ -50,17 +50,19 @@ class RunStarted:
 class Prefilled:
     """One chunk of the prompt is in the cache; the last one has `done == total`.
 
-    In a conversation the first one has 0 seconds and says how much was cached before. Where the end of the prompt is
-    encoded by the first denoise step beside its own work, the last one comes when that step is over.
+    If an earlier run on the same cache has left tokens of the prompt there, the first one reports them. Where the end
+    of the prompt is encoded by the first denoise step beside its own work, the last one comes when that step is over.
 
     Attributes:
         done: prompt tokens in the cache so far.
         total: prompt tokens in all.
+        cached_tokens: how many of them were in the cache before the run; the same in every event of a run.
         seconds: wall time since the prefill began.
     """
 
     done: int
     total: int
+    cached_tokens: int
     seconds: float
 
 
@@ -70,7 +72,7 @@ class BlockStarted:
 
     Attributes:
         block: number of the block, from 1.
-        max_blocks: most blocks this run can need; a ceiling, not a promise.
+        max_blocks: maximum number of blocks; a run that ends its turn earlier has fewer.
         position: number of tokens before this canvas.
         canvas_ids: the noise, one id per position.
     """
@@ -97,11 +99,11 @@ class DenoiseStep:
         sampled_ids: the id drawn from the distribution.
         shown_ids: the id that the model was shown in this step.
         mean_entropy: mean of `entropies`, in nats.
-        stable: whether the draft has stayed the same for as many steps as the settings ask.
-        confident: whether the mean entropy is under the confidence threshold.
+        stable: whether the draft has stayed the same for as many steps as the settings require.
+        confident: whether the mean entropy is below the confidence threshold.
         seconds: wall time of this step.
         elapsed: wall time since the first denoise step of the run began.
-        top_ids: for each position its most probable ids, the first one first; empty unless they were asked for.
+        top_ids: for each position its most probable ids, most probable first; empty unless `record_top_k` is set.
         top_probs: their probabilities, likewise.
     """
 

@@ -30,7 +30,7 @@ class GenerateOptions:
 
     Attributes:
         max_tokens: most tokens to commit.
-        context: most tokens that prompt and answer may take together; never more than the model was made for.
+        context_size: maximum number of tokens of prompt and answer together; never more than the model was made for.
         seed: seed of the noise, 0 to 2**63 - 1; None draws one, and `RunStarted` reports it.
         think: whether the model is asked to think before it answers.
         system: system prompt.
@@ -50,7 +50,7 @@ class GenerateOptions:
     """
 
     max_tokens: int = 1024
-    context: int = 8192
+    context_size: int = 8192
     seed: int | None = None
     think: bool = False
     system: str | None = None
@@ -67,7 +67,7 @@ class GenerateOptions:
     record_top_k: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "context"):
+        for name in ("max_tokens", "context_size"):
             self._require_integer(name, at_least=1, at_most=MAX_TOKENS)
         for name in ("steps", "cap"):
             self._require_integer(name, at_least=1, at_most=MAX_STEPS)
@@ -102,7 +102,7 @@ class GenerateOptions:
 
     def _require_integer(self, name: str, *, at_least: int, at_most: int) -> None:
         value = getattr(self, name)
-        if value is None and name not in ("max_tokens", "context", "record_top_k"):
+        if value is None and name not in ("max_tokens", "context_size", "record_top_k"):
             return
         if not isinstance(value, int) or isinstance(value, bool):
             raise _bad(name, value, "a whole number")

@@ -123,7 +123,7 @@ def set_(desk: Desk, argument: str) -> None:
         return
     thought = desk.settings.options.think
     desk.say(desk.settings.set(name, value.strip()))
-    if name == "context" and desk.context < desk.options.context:
+    if name == "context" and desk.context < desk.options.context_size:
         desk.say(f"{desk.context:,} is the most that this model takes.")
     if desk.settings.options.think != thought:
         desk.session.think = desk.settings.options.think

@@ -49,7 +49,7 @@ Load: TypeAlias = Callable[[ChatRequest, LoadProgress], ModelPartner]
 
 def load_partner(request: ChatRequest, progress: LoadProgress) -> ModelPartner:
     """Load the model; torch is imported here and not before."""
-    engine = request.choice.load(context=request.options.context, progress=progress)
+    engine = request.choice.load(context_size=request.options.context_size, progress=progress)
     from localdiff.conversation import Conversation
 
     return Conversation(engine)

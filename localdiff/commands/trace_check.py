@@ -60,7 +60,7 @@ def load_run(request: CheckRequest, header: Header, progress: LoadProgress) -> t
         offline=request.offline,
         adapter=None if header.model.adapter is None else header.model.adapter.name,
     )
-    engine = choice.load(context=header.context, progress=progress)
+    engine = choice.load(context_size=header.context_size, progress=progress)
     from localdiff.trace.probe import again
 
     return engine.identity, lambda cancel: again(engine, header, cancel=cancel)

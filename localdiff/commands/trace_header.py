@@ -104,7 +104,7 @@ def header_of(
         tool_calls=options.tool_calls,
         gold=gold,
         max_tokens=options.max_tokens,
-        context=options.context,
+        context_size=options.context_size,
         record_top_k=min(options.record_top_k, started.vocab_size),
         seed=started.seed,
         sampler=Sampler(

@@ -117,7 +117,7 @@ class Header:
         think: whether the model was asked to think before it answers.
         tool_calls: whether the text of tool calls is kept in the answer.
         gold: the expected answer, if one was given.
-        max_tokens, context: limits as they were given.
+        max_tokens, context_size: limits as they were given.
         record_top_k: how many of the most probable ids are recorded per position; 0 for none.
         seed: seed of the noise.
     """
@@ -133,7 +133,7 @@ class Header:
     tool_calls: bool
     gold: str | None
     max_tokens: int
-    context: int
+    context_size: int
     record_top_k: int
     seed: int
     sampler: Sampler

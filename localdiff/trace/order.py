@@ -81,6 +81,9 @@ class Order:
                 _require(len(event.stats.blocks) == self._block, "`stats.blocks` is not one a block")
             case Prefilled():
                 _require(0 <= event.done <= event.total, f"done={event.done} of total={event.total}")
+                _require(
+                    0 <= event.cached_tokens <= event.done, f"cached_tokens={event.cached_tokens} of done={event.done}"
+                )
 
     def _started(self, event: RunStarted) -> None:
         _require(1 <= event.canvas_length <= MAX_CANVAS, f"canvas_length={event.canvas_length}")

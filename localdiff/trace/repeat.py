@@ -23,7 +23,7 @@ def options_of(header: Header) -> GenerateOptions:
     sampler = header.sampler
     return GenerateOptions(
         max_tokens=header.max_tokens,
-        context=header.context,
+        context_size=header.context_size,
         seed=header.seed,
         think=header.think and header.prompt_ids is None,  # ids already contain the request to think
         tool_calls=header.tool_calls,

@@ -101,7 +101,7 @@ class ScriptedEngine:
 
     def context_size(self, options: GenerateOptions) -> int:
         """The options' limit, or the model's if it is lower."""
-        return min(options.context, self.max_positions or options.context)
+        return min(options.context_size, self.max_positions or options.context_size)
 
     def generate(
         self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None
@@ -123,7 +123,9 @@ class ScriptedEngine:
         )
         for start in range(0, self.prompt_tokens, CHUNK):
             read = min(start + CHUNK, self.prompt_tokens)
-            yield Prefilled(done=read, total=self.prompt_tokens, seconds=PROMPT_SECONDS * read / self.prompt_tokens)
+            yield Prefilled(
+                done=read, total=self.prompt_tokens, cached_tokens=0, seconds=PROMPT_SECONDS * read / self.prompt_tokens
+            )
         for number, block in enumerate(self.blocks, 1):
             yield self._block_started(number, kept)
             steps = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -89,9 +89,10 @@ class ScriptedPartner:
                 if event.done < held:
                     continue
                 time.sleep(self.prompt_pause)
+                event = replace(event, cached_tokens=held)
             yield event
             if isinstance(event, RunStarted) and 0 < held < total:
-                yield Prefilled(done=held, total=total, seconds=0.0)
+                yield Prefilled(done=held, total=total, cached_tokens=held, seconds=0.0)
             if isinstance(event, Prefilled) and cancel.is_set():
                 yield RunFinished(reason="cancelled", token_ids=(), stats=_nothing(total))
                 return
@@ -102,7 +103,7 @@ class ScriptedPartner:
 
     def context_size(self, options: GenerateOptions) -> int:
         """As it was asked for, or the model's limit if it is lower."""
-        return min(options.context, self.max_positions or options.context)
+        return min(options.context_size, self.max_positions or options.context_size)
 
     def prompt_ids(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
         """One id a character."""

@@ -45,7 +45,7 @@ HEADER = Header(
     tool_calls=False,
     gold=None,
     max_tokens=1024,
-    context=8192,
+    context_size=8192,
     record_top_k=0,
     seed=7,
     sampler=Sampler(
@@ -96,7 +96,9 @@ def word_pieces() -> dict[int, str]:
     return {PAD: "<pad>", END: "<end>"} | {2 + index: f" {word}" for index, word in enumerate(WORDS)}
 
 
-def condensing(*, blocks: int = 2, steps: int = 6, length: int = 32, seed: int = 0, record_top_k: int = 0) -> Iterator[Event]:
+def condensing(
+    *, blocks: int = 2, steps: int = 6, length: int = 32, seed: int = 0, record_top_k: int = 0
+) -> Iterator[Event]:
     """A run whose entropies fall, whose drafts change less and less, and which sometimes takes an acceptance back."""
     source = random.Random(seed)
     vocab = 262_144
@@ -111,7 +113,7 @@ def condensing(*, blocks: int = 2, steps: int = 6, length: int = 32, seed: int =
         pad_id=PAD,
         seed=seed,
     )
-    yield Prefilled(done=20, total=20, seconds=0.25)
+    yield Prefilled(done=20, total=20, cached_tokens=0, seconds=0.25)
     for block in range(1, blocks + 1):
         final = [2 + source.randrange(len(WORDS)) for _ in range(length)]
         if block == blocks:

@@ -20,7 +20,7 @@ from tests.checkpoints.chats import write_chat_checkpoint
 from tests.models import tiny
 
 VOCAB_SIZE = 448
-OPTIONS = GenerateOptions(max_tokens=200, context=1024, seed=7)
+OPTIONS = GenerateOptions(max_tokens=200, context_size=1024, seed=7)
 
 
 class Speaker(DiffusionGemma):

@@ -134,7 +134,7 @@ def provenance(trace: Trace) -> str:
         ("recorded", safe(header.created)),
         ("device", safe(f"{header.machine.device}: {header.machine.hardware}")),
         ("sampler", safe(settings)),
-        ("limits", f"{header.max_tokens:,} tokens, context of {header.context:,}"),
+        ("limits", f"{header.max_tokens:,} tokens, context of {header.context_size:,}"),
         (
             "versions",
             safe(f"localdiff {header.machine.localdiff}, torch {header.machine.torch}, Python {header.machine.python}"),

@@ -52,7 +52,7 @@ def test_every_option_arrives(cli: Cli, requests: list[ChatRequest]) -> None:
         system="Brief.",
         think=True,
         max_tokens=9,
-        context=99,
+        context_size=99,
         steps=8,
         cap=7,
         entropy_bound=0.2,

@@ -84,7 +84,7 @@ def test_every_setting_reaches_the_engine(cli: Cli, engine: ScriptedEngine) -> N
     assert cli("run", "-m", "demo", "hi", *arguments.split()).code == 0
     assert engine.calls[0][1] == GenerateOptions(
         max_tokens=9,
-        context=99,
+        context_size=99,
         steps=8,
         cap=4,
         entropy_bound=0.2,
@@ -137,7 +137,7 @@ def test_the_engine_is_loaded_with_what_was_asked_for(cli: Cli, monkeypatch: pyt
         "dtype": "auto",
         "revision": None,
         "offline": False,
-        "context": 8192,
+        "context_size": 8192,
         "max_memory": None,
         "adapter": None,
     }

@@ -193,15 +193,15 @@ def test_rerun_loads_what_the_trace_names_unless_told_otherwise(
     (tmp_path / "run.jsonl").write_bytes(record(condensing(), header, pieces=word_pieces()))
     choices: list[tuple[ModelChoice, int]] = []
 
-    def load(choice: ModelChoice, *, context: int, progress: object) -> None:
-        choices.append((choice, context))
+    def load(choice: ModelChoice, *, context_size: int, progress: object) -> None:
+        choices.append((choice, context_size))
         raise WeightsError("it is not here")
 
     monkeypatch.setattr(ModelChoice, "load", load)
     request = trace_check.CheckRequest(file=str(tmp_path / "run.jsonl"), rerun=True, **asked)
     with pytest.raises(WeightsError, match="it is not here"):
         trace_check.trace_check(request, streams)
-    assert choices == [(loaded, HEADER.context)]
+    assert choices == [(loaded, HEADER.context_size)]
 
 
 def test_rerun_shows_how_far_large_weights_are_hashed(

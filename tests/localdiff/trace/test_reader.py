@@ -140,6 +140,7 @@ def test_a_damaged_line_is_named_by_its_number(number: int) -> None:
         ("run_started", {"seed": 8}, "the seed is another one than in the header"),
         ("run_started", {"vocab_size": 100}, "`canvas_ids` has an id outside of the vocabulary"),
         ("prefilled", {"done": 21}, "done=21 of total=20"),
+        ("prefilled", {"cached_tokens": 21}, "cached_tokens=21 of done=20"),
         ("block_started", {"block": 2}, "block 2 cannot follow block 0"),
         ("block_started", {"canvas_ids": 7}, "`canvas_ids` is not text"),
         ("denoise_step", {"step": 2}, "step 2 cannot follow step 0"),

@@ -1,4 +1,4 @@
-"""One generation in flight: what was decided at its start, and what it has kept so far.
+"""One run in progress: what was decided at its start, and what it has committed so far.
 
 Knows limits and end tokens; knows nothing about the order of steps, which is the engine's.
 """
@@ -15,31 +15,31 @@ from ..diffusion.stopping import StopRule
 from ..errors import WeightsError
 from ..events import Channel, FinishReason, RunStarted
 from ..text.detok import ReplyDecoder
-from .context import Context
+from .prefix_cache import PrefixCache
 from .stats import StatsKeeper
 
 
 @dataclass(kw_only=True, slots=True)
-class Generation:
+class Run:
     """The state of one run.
 
     Attributes:
         started: what the run announced at its start, limits included.
         prompt: ids of the prompt.
-        held: how many of them were cached before.
-        limit_reason: why the run ends if `started.max_tokens` is reached.
+        cached_tokens: how many of them were in the cache before the run.
+        limit_reason: why the run ends if it reaches `started.max_tokens`.
         kept: ids committed so far, without end tokens.
     """
 
     started: RunStarted
     prompt: list[int]
-    held: int
+    cached_tokens: int
     settings: SamplerSettings
     stop_rule: StopRule
     record_top_k: int
     limit_reason: FinishReason
     noise: Noise
-    context: Context
+    prefix_cache: PrefixCache
     stats: StatsKeeper
     reply: ReplyDecoder
     kept: list[int] = field(default_factory=list)
