@@ -102,7 +102,7 @@ def denoise_block(
         draft, entropy = rows[0], rows[2].view(torch.float32)
         if not entropy.isfinite().all():
             raise not_numbers(step, block.number)
-        verdict = test.look(draft, entropy)
+        verdict = test.judge(draft, entropy)
         now = time.perf_counter()
         event = step_event(
             rows,

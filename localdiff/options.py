@@ -1,4 +1,4 @@
-"""The options of one generation.
+"""The options of one run.
 
 Knows the settings, their ranges and their error messages; knows nothing about where a value came from, nor what a
 model does with it. `None` means "as the model's `generation_config.json` says".
@@ -26,16 +26,16 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1e6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GenerateOptions:
-    """Settings of one generation; a value out of its range is a `UsageError` that shows the expression and the value.
+    """Settings of one run; a value out of its range is a `UsageError` that shows the expression and the value.
 
     Attributes:
-        max_tokens: most tokens to commit.
+        max_tokens: maximum number of tokens to commit.
         context_size: maximum number of tokens of prompt and answer together; never more than the model was made for.
         seed: seed of the noise, 0 to 2**63 - 1; None draws one, and `RunStarted` reports it.
         think: whether the model is asked to think before it answers.
         system: system prompt.
-        steps: most denoise steps a block may take; the temperature schedule is stretched over as many.
-        cap: stop every block after this many steps and leave the schedule unchanged.
+        steps: length of the temperature schedule, and so the maximum number of denoise steps per block.
+        cap: a lower maximum that leaves the schedule unchanged.
         entropy_bound: entropy in nats that the positions accepted in one step may sum to.
         t_min: temperature that the last step is just above, by the difference to `t_max` over the number of steps.
         t_max: temperature of the first step.

@@ -174,7 +174,7 @@ def _generate(request: RunRequest, screen: _Screen, engine: Generator, prompt: s
             output,
             status.above,
             context=engine.context_size(request.options),
-            most=engine.context_size(replace(request.options, context_size=MAX_TOKENS)),
+            max_context=engine.context_size(replace(request.options, context_size=MAX_TOKENS)),
             answer=answer,
             thoughts=mode == "off",
             slowed=request.live.slow > 0,

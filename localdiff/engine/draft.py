@@ -62,7 +62,7 @@ def draft_block(
     started = BlockStarted(
         block=number,
         max_blocks=-(-run.started.max_tokens // run.started.canvas_length),
-        position=len(run.prompt) + len(run.kept),
+        position=len(run.prompt) + len(run.token_ids),
         canvas_ids=tuple(canvas.tolist()),
     )
     ends_prompt = bool(commit_ids) and number == 1

@@ -194,7 +194,7 @@ class Engine:
             )
             run.stats.block_done(committed)
             yield committed
-            for channel, text in run.take(final, last=finish is not None):
+            for channel, text in run.commit(final, last=finish is not None):
                 yield TextCommitted(block=block, channel=channel, text=text)
             # 6. Another causal pass writes the block into the cache, or the next block's first step does.
             commit_ids = ()
@@ -204,8 +204,8 @@ class Engine:
                 run.prefix_cache.encode(final)
                 run.stats.commit_done()
         # 7. The figures.
-        visible = sum(token != run.started.pad_id for token in run.kept)
-        yield RunFinished(reason=finish, token_ids=tuple(run.kept), stats=run.stats.finish(visible))
+        visible = sum(token != run.started.pad_id for token in run.token_ids)
+        yield RunFinished(reason=finish, token_ids=tuple(run.token_ids), stats=run.stats.finish(visible))
 
     def prompt_ids(self, prompt: Prompt, options: GenerateOptions) -> list[int]:
         """The ids that the model is given for a prompt.
@@ -221,7 +221,7 @@ class Engine:
             template=self.template,
             tokenizer=self.tokenizer,
             vocab_size=self.model.config.vocab_size,
-            most=self.context_size(options),
+            max_tokens=self.context_size(options),
         )
 
     def settings_for(self, options: GenerateOptions) -> SamplerSettings:

@@ -28,7 +28,7 @@ class Run:
         prompt: ids of the prompt.
         cached_tokens: how many of them were in the cache before the run.
         limit_reason: why the run ends if it reaches `started.max_tokens`.
-        kept: ids committed so far, without end tokens.
+        token_ids: ids committed so far, without end tokens.
     """
 
     started: RunStarted
@@ -42,20 +42,20 @@ class Run:
     prefix_cache: PrefixCache
     stats: StatsKeeper
     reply: ReplyDecoder
-    kept: list[int] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
 
     def cut(self, draft: Sequence[int]) -> tuple[tuple[int, ...], FinishReason | None]:
         """The part of a draft that is committed, and why the run ends with it, if it does."""
-        left = self.started.max_tokens - len(self.kept)
+        left = self.started.max_tokens - len(self.token_ids)
         for place, token in enumerate(draft[: left + 1]):
             if token in self.started.end_ids:
                 return tuple(draft[: place + 1]), "end_of_turn"
         return tuple(draft[:left]), self.limit_reason if len(draft) >= left else None
 
-    def take(self, final: Sequence[int], *, last: bool) -> list[tuple[Channel, str]]:
+    def commit(self, final: Sequence[int], *, last: bool) -> list[tuple[Channel, str]]:
         """Adds a committed block, without its end token, and returns the text that is now final."""
         visible = [token for token in final if token not in self.started.end_ids]
-        self.kept += visible
+        self.token_ids += visible
         return self.reply.push(visible) + (self.reply.finish() if last else [])
 
 

@@ -34,7 +34,7 @@ class StatsKeeper:
         self._prompt_began = time.perf_counter()
 
     def prefilled(self) -> float:
-        """More of the prompt is read; returns the seconds taken so far."""
+        """More of the prompt is encoded; returns the seconds taken so far."""
         self._prompt_seconds = time.perf_counter() - self._prompt_began
         return self._prompt_seconds
 

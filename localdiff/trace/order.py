@@ -78,7 +78,7 @@ class Order:
                 _require(event.block == self._block, f"it names block {event.block}, and this is block {self._block}")
             case RunFinished():
                 _require(event.token_ids == tuple(self._kept), "`token_ids` is not what the blocks committed")
-                _require(len(event.stats.blocks) == self._block, "`stats.blocks` is not one a block")
+                _require(len(event.stats.blocks) == self._block, "`stats.blocks` does not have one entry per block")
             case Prefilled():
                 _require(0 <= event.done <= event.total, f"done={event.done} of total={event.total}")
                 _require(
@@ -132,9 +132,9 @@ class Order:
         _require(min(ids) >= 0 and max(ids) < self._run.vocab_size, f"`{name}` has an id outside of the vocabulary")
 
     @staticmethod
-    def _numbers(name: str, values: Iterable[float], most: float) -> None:
+    def _numbers(name: str, values: Iterable[float], maximum: float) -> None:
         # Written so that a NaN, for which every comparison is false, is refused too.
-        _require(all(0 <= value <= most for value in values), f"`{name}` has a number that cannot be")
+        _require(all(0 <= value <= maximum for value in values), f"`{name}` has a number that cannot be")
 
 
 def _require(holds: bool, message: str) -> None:

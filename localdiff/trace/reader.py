@@ -78,7 +78,7 @@ def parse_trace(data: bytes, name: str) -> Trace:
         whole = data[: len(data) - len(torn)]
     else:
         if torn:
-            raise _damaged(name, len(lines) + 1, "it stands behind the footer")
+            raise _damaged(name, len(lines) + 1, "it comes after the footer")
         whole = data[: len(data) - len(lines[-1]) - 1]
     sha256 = hashlib.sha256(whole).hexdigest()
     if body.footer is not None and body.footer != sha256:
@@ -136,7 +136,7 @@ class _Body:
     def take(self, line: dict[str, Any], number: int) -> None:
         """One line; raises Malformed."""
         if self.footer is not None:
-            raise Malformed("it stands behind the footer")
+            raise Malformed("it comes after the footer")
         if "event" in line:
             event = decode_event(line, self._earlier)
             self._order.follow(event)

@@ -97,7 +97,7 @@ class ScriptedPartner:
                 yield RunFinished(reason="cancelled", token_ids=(), stats=_nothing(total))
                 return
 
-    def count(self, text: str, *, most: int | None = None) -> int:
+    def count(self, text: str, *, max_tokens: int | None = None) -> int:
         """One token a word."""
         return len(text.split())
 

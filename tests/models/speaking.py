@@ -91,8 +91,8 @@ class Dialogue:
         events = list(self.conversation.answer(asked, options))
         finished = events[-1]
         assert isinstance(finished, RunFinished)
-        held = [event.done for event in events if isinstance(event, Prefilled) and event.seconds == 0.0]
-        self.read.append(len(prompt) - sum(held))
+        (cached,) = {event.cached_tokens for event in events if isinstance(event, Prefilled)}
+        self.read.append(len(prompt) - cached)
         answer = "".join(e.text for e in events if isinstance(e, TextCommitted) and e.channel == "answer")
         self.messages = [*asked, {"role": "assistant", "content": answer, "ids": list(finished.token_ids)}]
         return events

@@ -30,7 +30,7 @@ def report(one: Trace, other: Trace, comparison: Comparison, names: tuple[str, s
     parts = [
         _heads((one, other), names),
         _settings(comparison),
-        _parting(comparison),
+        _divergence(comparison),
         _blocks(comparison.blocks),
         _gaps(comparison),
         _tokens(comparison),
@@ -57,29 +57,31 @@ def _settings(comparison: Comparison) -> str:
     return "What differs before the start:\n" + _table(rows, "<<<")
 
 
-def _parting(comparison: Comparison) -> str:
-    parting = comparison.parting
+def _divergence(comparison: Comparison) -> str:
+    divergence = comparison.divergence
     noise = "The runs begin from different noise" if comparison.noise_differs else "The runs begin from the same noise"
-    if parting is None:
+    if divergence is None:
         return f"{noise}, and no draft of a common step differs."
-    one, other = map(_piece, parting.pieces)
-    number, place = parting.positions, parting.position
+    one, other = map(_piece, divergence.pieces)
+    number, place = divergence.positions, divergence.position
     differ = f"position {place} differs" if number == 1 else f"{number} positions differ, the first is {place}"
-    return f"{noise} and part in block {parting.block} at step {parting.step}: {differ}, {one} against {other}."
+    return (
+        f"{noise} and diverge in block {divergence.block} at step {divergence.step}: {differ}, {one} against {other}."
+    )
 
 
 def _blocks(blocks: Sequence[BlockPair]) -> str:
-    head = ["block", "steps A", "B", "seconds A", "B", "part at step", "position", "tokens that differ"]
+    head = ["block", "steps A", "B", "seconds A", "B", "diverge at step", "position", "tokens that differ"]
     rows = [head]
     for block in blocks:
-        parting = block.parting
+        divergence = block.divergence
         rows.append(
             [
                 str(block.number),
                 *("-" if steps is None else str(steps) for steps in block.steps),
                 *("-" if seconds is None else f"{seconds:.2f}" for seconds in block.seconds),
-                "-" if None in block.steps else "never" if parting is None else str(parting.step),
-                "-" if parting is None else str(parting.position),
+                "-" if None in block.steps else "never" if divergence is None else str(divergence.step),
+                "-" if divergence is None else str(divergence.position),
                 f"{block.changed} of {block.length}",
             ]
         )
@@ -87,7 +89,7 @@ def _blocks(blocks: Sequence[BlockPair]) -> str:
 
 
 def _gaps(comparison: Comparison) -> str:
-    rows = [["step", "blocks", "mean entropy A", "B", "B less A"]]
+    rows = [["step", "blocks", "mean entropy A", "B", "B minus A"]]
     for gap in comparison.gaps:
         rows.append([str(gap.step), str(gap.blocks), f"{gap.means[0]:.4f}", f"{gap.means[1]:.4f}", f"{gap.gap:+.4f}"])
     return _table(rows, ">>>>>") if len(rows) > 1 else ""

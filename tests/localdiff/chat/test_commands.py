@@ -408,7 +408,7 @@ def test_a_recording_writes_over_nothing(room: Room, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_a_command_and_not_the_chat(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(text: str, *, most: int | None = None) -> int:
+    def interrupt(text: str, *, max_tokens: int | None = None) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(room.partner, "count", interrupt)

@@ -49,7 +49,7 @@ def test_diff_as_text_and_as_a_page(cli: Cli, file: Path, tmp_path: Path) -> Non
     other.write_bytes(record(condensing(seed=3), pieces=word_pieces()))
     result = cli("trace", "diff", str(file), str(other))
     assert (result.code, result.stderr) == (0, "")
-    assert "The runs begin from different noise and part in block 1 at step 1" in result.stdout
+    assert "The runs begin from different noise and diverge in block 1 at step 1" in result.stdout
     page = tmp_path / "diff.html"
     assert cli("trace", "diff", str(file), str(other), "-o", str(page)).stdout == ""
     assert page.read_text() == cli("trace", "diff", str(file), str(other), "--to", "html").stdout

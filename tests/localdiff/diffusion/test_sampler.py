@@ -152,7 +152,7 @@ SURE, UNSURE = torch.zeros(3), torch.ones(3)
 
 def verdicts(drafts: list[list[int]], entropy: torch.Tensor = SURE, rule: StopRule = "both", stability: int = 1):  # type: ignore[no-untyped-def]
     test = StopTest(SamplerSettings(stability=stability), pad_id=0, rule=rule)
-    return [test.look(torch.tensor(draft), entropy) for draft in drafts]
+    return [test.judge(torch.tensor(draft), entropy) for draft in drafts]
 
 
 @pytest.mark.parametrize(("stability", "first_stop"), [(0, 0), (1, 1), (2, 2), (3, 3)])
@@ -182,8 +182,8 @@ def test_a_rule_asks_for_what_its_name_says() -> None:
 
 def test_confidence_is_a_strict_bound_on_the_mean() -> None:
     settings = SamplerSettings(stability=0, confidence=0.5)
-    assert not StopTest(settings, pad_id=0).look(torch.tensor([1]), torch.tensor([0.5])).confident
-    assert StopTest(settings, pad_id=0).look(torch.tensor([1, 1]), torch.tensor([0.9, 0.0])).confident
+    assert not StopTest(settings, pad_id=0).judge(torch.tensor([1]), torch.tensor([0.5])).confident
+    assert StopTest(settings, pad_id=0).judge(torch.tensor([1, 1]), torch.tensor([0.9, 0.0])).confident
 
 
 def test_a_canvas_of_padding_never_counts_as_converged() -> None:

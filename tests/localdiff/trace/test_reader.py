@@ -180,8 +180,8 @@ def test_a_line_left_out_or_put_twice_is_refused_even_where_the_hash_fits() -> N
 
 
 def test_nothing_may_stand_behind_the_footer() -> None:
-    assert refusal(DATA + DATA.splitlines(keepends=True)[-2]).endswith("it stands behind the footer")
-    assert refusal(DATA + b"{").endswith("it stands behind the footer")
+    assert refusal(DATA + DATA.splitlines(keepends=True)[-2]).endswith("it comes after the footer")
+    assert refusal(DATA + b"{").endswith("it comes after the footer")
 
 
 def test_a_footer_with_another_number_of_lines_is_refused() -> None:
