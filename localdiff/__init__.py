@@ -17,13 +17,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from localdiff import events
+    from localdiff.conversation import Conversation
     from localdiff.engine import Engine
     from localdiff.options import GenerateOptions
 
 __version__ = "0.1.0"
-__all__ = ["Engine", "GenerateOptions", "__version__", "events"]
+__all__ = ["Conversation", "Engine", "GenerateOptions", "__version__", "events"]
 
-_HOMES = {"Engine": "localdiff.engine", "GenerateOptions": "localdiff.options"}
+_HOMES = {
+    "Conversation": "localdiff.conversation",
+    "Engine": "localdiff.engine",
+    "GenerateOptions": "localdiff.options",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -1,8 +1,8 @@
 """A conversation with one engine, in which each turn encodes only its new tokens.
 
-    messages ─► template ─► ids ─► own ids where the text is the same ─► engine, on what was read before
+    messages ─► template ─► ids ─► own ids where the text is the same ─► engine, after what is cached
 
-Knows messages and ids; keeps no messages, only what the model has read of the last ones. A conversation is
+Knows messages and ids; keeps no messages, only what the model has encoded of the last ones. A conversation is
 defined by its ids: those that the template gives, and, for replies whose text the template leaves unchanged, the very
 ids that the model wrote. Where a reply looks different once it is history (its thoughts are stripped, its text is
 trimmed, the empty thought before it is left out), the model reads the template's ids in its place. Undoing or changing
@@ -19,7 +19,7 @@ from typing import Any
 from .diffusion.noise import Noise
 from .engine import Engine
 from .engine.arguments import checked_run
-from .engine.context import common_length
+from .engine.prefix_cache import common_length
 from .errors import UsageError
 from .events import Event
 from .options import GenerateOptions
@@ -33,7 +33,7 @@ _ANY_REPLY = {"role": "assistant", "content": "."}
 
 
 class Conversation:
-    """What one engine has read of the messages so far; the caller keeps the messages.
+    """What one engine has encoded of the messages so far; the caller keeps the messages.
 
     Attributes:
         engine: the one that answers.
@@ -41,12 +41,12 @@ class Conversation:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._context = engine.new_context()
+        self._prefix_cache = engine.new_prefix_cache()
 
     @property
     def ids(self) -> tuple[int, ...]:
         """The ids that the model's cache holds."""
-        return self._context.ids
+        return self._prefix_cache.ids
 
     def answer(
         self,
@@ -58,26 +58,26 @@ class Conversation:
     ) -> Iterator[Event]:
         """Answers the last message, as `Engine.generate` does; only the new part of the prompt is encoded.
 
-        The first `Prefilled` says how much was cached already. A run must be over, or abandoned, before the next: an
-        iterator that is resumed after that raises `UsageError`.
+        `Prefilled.cached_tokens` says how much was cached already. A run must be over, or abandoned, before the next:
+        an iterator that is resumed after that raises `UsageError`.
 
         Args:
             messages: all of them, with `role` and `content`; those of the assistant may also have `ids`.
             options: `system` and `think` belong to the whole conversation; a change makes the model encode it all anew.
 
         Raises:
-            UsageError: as `Engine.generate`; what was read before is kept.
+            UsageError: as `Engine.generate`; what was encoded before is kept.
         """
         options, cancel = checked_run(options, cancel)
         rendered = self._rendered(messages, options)
         ids = self._with_own_ids(rendered, messages)
         # What follows the fork in this prompt is not in the next one, whatever the reply.
         later = self._rendered([*messages, _ANY_REPLY, {"role": "user", "content": "."}], options)
-        # Room is made when the run begins: a prompt that is refused must not cost what was read before.
-        self._context.room = self.engine.context_size(options)
-        self._context.fork = len(ids) - (len(rendered) - common_length(rendered, later))
+        # Room is made when the run begins: a prompt that is refused must not cost what was encoded before.
+        self._prefix_cache.min_capacity = self.engine.context_size(options)
+        self._prefix_cache.fork = len(ids) - (len(rendered) - common_length(rendered, later))
         plain = replace(options, system=None, think=False)
-        yield from self.engine.generate(ids, plain, cancel=cancel, noise=noise, context=self._context)
+        yield from self.engine.generate(ids, plain, cancel=cancel, noise=noise, prefix_cache=self._prefix_cache)
 
     def prompt_ids(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
         """The ids that the model is given for these messages, and that it would be given without any cache."""
@@ -87,13 +87,13 @@ class Conversation:
         """As `Engine.context_size`."""
         return self.engine.context_size(options)
 
-    def count(self, text: str, *, most: int | None = None) -> int:
+    def count(self, text: str, *, max_tokens: int | None = None) -> int:
         """Number of tokens of a text, as part of a message.
 
         Raises:
-            ContextError: it is text of many times the length that `most` tokens have.
+            ContextError: it is text of many times the length that `max_tokens` tokens have.
         """
-        return len(self.engine.tokenizer.encode_literal(text, most=most))
+        return len(self.engine.tokenizer.encode_literal(text, max_tokens=max_tokens))
 
     def _rendered(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
         return self.engine.prompt_ids(as_messages(messages), options)

@@ -35,7 +35,7 @@ class BlockSettings:
         number: the block's, from 1.
         started: when the run's first step began, by `time.perf_counter`.
         sampler: settings of the sampler.
-        alternatives: how many of the most probable ids of each position an event reports.
+        record_top_k: how many of the most probable ids of each position an event reports.
     """
 
     number: int
@@ -43,7 +43,7 @@ class BlockSettings:
     sampler: SamplerSettings
     stop_rule: StopRule
     pad_id: int
-    alternatives: int = 0
+    record_top_k: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +76,7 @@ def denoise_block(
     settings, device = block.sampler, canvas.device
     test = StopTest(settings, pad_id=block.pad_id, rule=block.stop_rule)
     soft: Tensor | None = None
-    for step in range(1, settings.steps + 1):
+    for step in range(1, settings.max_steps + 1):
         began = time.perf_counter()
         temperature = temperature_at(step, settings)
         noise.at(block.number, step)
@@ -91,7 +91,7 @@ def denoise_block(
             softcap=model.config.softcap,
             temperature=temperature,
             noise=None if settings.greedy else noise,
-            alternatives=block.alternatives,
+            record_top_k=block.record_top_k,
         )
         # c. Accept the surest, renoise the rest.
         accepted = accept(stats.entropy, settings.entropy_bound)
@@ -102,7 +102,7 @@ def denoise_block(
         draft, entropy = rows[0], rows[2].view(torch.float32)
         if not entropy.isfinite().all():
             raise not_numbers(step, block.number)
-        verdict = test.look(draft, entropy)
+        verdict = test.judge(draft, entropy)
         now = time.perf_counter()
         event = step_event(
             rows,
@@ -116,7 +116,7 @@ def denoise_block(
             top_probs=_plain(stats.top_probs),
         )
         yield Step(event=event, converged=verdict.stop)
-        if verdict.stop or step == settings.steps:
+        if verdict.stop or step == settings.max_steps:
             return
         # e. Carry this step's prediction into the next, and free the logits before that makes its own.
         soft = model.soft_embedding(logits, stats.log_normalizer)
@@ -141,13 +141,13 @@ def step_event(
         rows: int32 [6, L] on the host, floats by their bits: draft, its probabilities, entropies, accepted, sampled and
             shown ids.
         seconds: duration of the step; now: when it was over, on the clock of `block.started`.
-        top_ids, top_probs: [L, K], where alternatives are reported.
+        top_ids, top_probs: [L, K], if `block.record_top_k` asks for them.
     """
     entropy = rows[2].view(torch.float32)
     return DenoiseStep(
         block=block.number,
         step=step,
-        max_steps=block.sampler.steps,
+        max_steps=block.sampler.max_steps,
         temperature=temperature_at(step, block.sampler),
         argmax_ids=tuple(rows[0].tolist()),
         argmax_probs=tuple(rows[1].view(torch.float32).tolist()),

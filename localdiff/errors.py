@@ -49,21 +49,31 @@ class ArgumentError(UsageError):
     def __init__(self, form: str, hint: str | None = None, **values: object) -> None:
         self._form = form
         self._names: dict[str, str] = {}
-        self.values = values
-        super().__init__(self._worded(lambda name, value: f"{name}={value!r}"), hint)
+        self._values = values
+        super().__init__(self._worded(_as_in_python), hint)
+
+    @property
+    def values(self) -> dict[str, object]:
+        """Name → value of every argument in the message."""
+        return {self._names.get(name, name): value for name, value in self._values.items()}
 
     def say(self, shown: Callable[[str, object], str]) -> None:
         """Has the message show each argument in other words, made of its name and its value."""
         self.message = self._worded(shown)
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """Has arguments go by other names from now on."""
+        """Has arguments go by other names, in the message too."""
         self._names.update(names)
+        self.say(_as_in_python)
 
     def _worded(self, shown: Callable[[str, object], str]) -> str:
         return self._form.format(
-            **{name: shown(self._names.get(name, name), value) for name, value in self.values.items()}
+            **{name: shown(self._names.get(name, name), value) for name, value in self._values.items()}
         )
+
+
+def _as_in_python(name: str, value: object) -> str:
+    return f"{name}={value!r}"
 
 
 class ContextError(UsageError):

@@ -1,11 +1,11 @@
 """The events of a generation: the only vocabulary that the engine shares with its observers.
 
 Knows numbers, ids and text in plain Python values; knows nothing about tensors, terminals or files, so that a run
-can be recorded, replayed and drawn without torch. `SCHEMA_VERSION` changes whenever a field changes its name or its
-meaning, because traces store these fields; `docs/events.md` is the schema in words.
+can be recorded, replayed and drawn without torch. From the first release on, `SCHEMA_VERSION` changes whenever a field
+changes its name or its meaning, because traces store these fields; `docs/events.md` is the schema in words.
 
     RunStarted ─► Prefilled… ─► ┌ BlockStarted ─► DenoiseStep… ─► BlockCommitted ─► TextCommitted? ┐ ─► RunFinished
-                                └──────────────────────── once a block ────────────────────────────┘
+                                └─────────────────────── once per block ───────────────────────────┘
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class RunStarted:
 
     Attributes:
         prompt_tokens: length of the prompt in tokens, template included.
-        max_tokens: most tokens this run may commit (the smaller of the option and the room left in the context).
+        max_tokens: maximum number of tokens this run may commit: the option, or the room left in the context if less.
         canvas_length: positions in a canvas.
         vocab_size: ids that noise is drawn from.
-        max_steps: denoise steps that one block may take at most.
+        max_steps: maximum number of denoise steps per block.
         end_ids: token ids that end the answer.
         pad_id: token id that fills a canvas after the end.
         seed: seed of the noise source.
@@ -50,17 +50,19 @@ class RunStarted:
 class Prefilled:
     """One chunk of the prompt is in the cache; the last one has `done == total`.
 
-    In a conversation the first one has 0 seconds and says how much was cached before. Where the end of the prompt is
-    encoded by the first denoise step beside its own work, the last one comes when that step is over.
+    If an earlier run on the same cache has left tokens of the prompt there, the first one reports them. Where the end
+    of the prompt is encoded by the first denoise step beside its own work, the last one comes when that step is over.
 
     Attributes:
         done: prompt tokens in the cache so far.
         total: prompt tokens in all.
+        cached_tokens: how many of them were in the cache before the run; the same in every event of a run.
         seconds: wall time since the prefill began.
     """
 
     done: int
     total: int
+    cached_tokens: int
     seconds: float
 
 
@@ -70,7 +72,7 @@ class BlockStarted:
 
     Attributes:
         block: number of the block, from 1.
-        max_blocks: most blocks this run can need; a ceiling, not a promise.
+        max_blocks: maximum number of blocks; a run that ends its turn earlier has fewer.
         position: number of tokens before this canvas.
         canvas_ids: the noise, one id per position.
     """
@@ -88,7 +90,7 @@ class DenoiseStep:
     Attributes:
         block: number of the block, from 1.
         step: number of the step within the block, from 1.
-        max_steps: steps this block may take at most.
+        max_steps: maximum number of steps in this block.
         temperature: what the logits were divided by in this step.
         argmax_ids: the draft: most probable id at each position.
         argmax_probs: probability of that id, in 0..1, at this temperature.
@@ -97,11 +99,11 @@ class DenoiseStep:
         sampled_ids: the id drawn from the distribution.
         shown_ids: the id that the model was shown in this step.
         mean_entropy: mean of `entropies`, in nats.
-        stable: whether the draft has stayed the same for as many steps as the settings ask.
-        confident: whether the mean entropy is under the confidence threshold.
+        stable: whether the draft has stayed the same for as many steps as the settings require.
+        confident: whether the mean entropy is below the confidence threshold.
         seconds: wall time of this step.
         elapsed: wall time since the first denoise step of the run began.
-        top_ids: for each position its most probable ids, the first one first; empty unless they were asked for.
+        top_ids: for each position its most probable ids, most probable first; empty unless `record_top_k` is set.
         top_probs: their probabilities, likewise.
     """
 
@@ -178,9 +180,9 @@ class RunStats:
         tokens: committed, visible tokens (no end token, no padding).
         seconds: wall time from the start of the first denoise step to the end.
         tok_per_s: `tokens / seconds`.
-        denoise_passes: forward passes over a canvas.
+        denoise_passes: forward passes over a canvas: the denoise steps of all blocks.
         commit_passes: forward passes that did nothing but write a committed block into the cache.
-        tokens_per_forward: `tokens / denoise_passes`.
+        tokens_per_step: `tokens / denoise_passes`.
         peak_bytes: peak of memory held by the device's allocator, or None where the device does not track it.
         blocks: one entry per block.
     """
@@ -192,7 +194,7 @@ class RunStats:
     tok_per_s: float
     denoise_passes: int
     commit_passes: int
-    tokens_per_forward: float
+    tokens_per_step: float
     peak_bytes: int | None
     blocks: tuple[BlockStats, ...]
 

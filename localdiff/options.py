@@ -1,4 +1,4 @@
-"""The options of one generation.
+"""The options of one run.
 
 Knows the settings, their ranges and their error messages; knows nothing about where a value came from, nor what a
 model does with it. `None` means "as the model's `generation_config.json` says".
@@ -17,7 +17,7 @@ NoiseKind: TypeAlias = Literal["seeded", "reference"]
 MAX_SEED = 2**63 - 1
 DRAWN_SEED_BITS = 53
 """Bits of a seed that is drawn: programs that read JSON, jq among them, keep integers of no more bits."""
-MAX_ALTERNATIVES = 64
+MAX_RECORD_TOP_K = 64
 MAX_TOKENS = 2**31 - 1
 MAX_STEPS = 1_000_000
 # Logits divided by less than the first, or the noise scaled by more than the second, leave what fp32 can hold apart.
@@ -26,16 +26,16 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1e6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GenerateOptions:
-    """Settings of one generation; a value out of its range is a `UsageError` that shows the expression and the value.
+    """Settings of one run; a value out of its range is a `UsageError` that shows the expression and the value.
 
     Attributes:
-        max_tokens: most tokens to commit.
-        context: most tokens that prompt and answer may take together; never more than the model was made for.
+        max_tokens: maximum number of tokens to commit.
+        context_size: maximum number of tokens of prompt and answer together; never more than the model was made for.
         seed: seed of the noise, 0 to 2**63 - 1; None draws one, and `RunStarted` reports it.
         think: whether the model is asked to think before it answers.
         system: system prompt.
-        steps: most denoise steps a block may take; the temperature schedule is stretched over as many.
-        cap: stop every block after this many steps and leave the schedule unchanged.
+        steps: length of the temperature schedule, and so the maximum number of denoise steps per block.
+        cap: a lower maximum that leaves the schedule unchanged.
         entropy_bound: entropy in nats that the positions accepted in one step may sum to.
         t_min: temperature that the last step is just above, by the difference to `t_max` over the number of steps.
         t_max: temperature of the first step.
@@ -45,11 +45,12 @@ class GenerateOptions:
         confidence: mean entropy in nats below which a block may stop.
         noise: `seeded` draws from the seed; `reference` draws in the order of the reference (fp32 on a CPU only).
         tool_calls: whether the text of tool calls is kept in the answer.
-        alternatives: how many of the most probable ids of each position every step reports, 0 to 64.
+        record_top_k: how many of the most probable ids of each position every step reports, 0 to 64; has no effect on
+            sampling.
     """
 
     max_tokens: int = 1024
-    context: int = 8192
+    context_size: int = 8192
     seed: int | None = None
     think: bool = False
     system: str | None = None
@@ -63,15 +64,15 @@ class GenerateOptions:
     confidence: float | None = None
     noise: NoiseKind = "seeded"
     tool_calls: bool = False
-    alternatives: int = 0
+    record_top_k: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "context"):
+        for name in ("max_tokens", "context_size"):
             self._require_integer(name, at_least=1, at_most=MAX_TOKENS)
         for name in ("steps", "cap"):
             self._require_integer(name, at_least=1, at_most=MAX_STEPS)
         self._require_integer("stability", at_least=0, at_most=MAX_STEPS)
-        self._require_integer("alternatives", at_least=0, at_most=MAX_ALTERNATIVES)
+        self._require_integer("record_top_k", at_least=0, at_most=MAX_RECORD_TOP_K)
         self._require_integer("seed", at_least=0, at_most=MAX_SEED)
         for name in ("entropy_bound", "confidence"):
             self._require_number(name, above=0)
@@ -101,7 +102,7 @@ class GenerateOptions:
 
     def _require_integer(self, name: str, *, at_least: int, at_most: int) -> None:
         value = getattr(self, name)
-        if value is None and name not in ("max_tokens", "context", "alternatives"):
+        if value is None and name not in ("max_tokens", "context_size", "record_top_k"):
             return
         if not isinstance(value, int) or isinstance(value, bool):
             raise _bad(name, value, "a whole number")

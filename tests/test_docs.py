@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from localdiff import Engine, GenerateOptions
 from localdiff.hub import reference
 from tests.checkpoints.layouts import Spec, write_checkpoint
 from tests.pages import canvas_picture, terminal_page
@@ -41,5 +45,27 @@ def test_examples_run(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert examples
     printed: list[str] = []
     for example in examples:
-        exec(compile(example, page, "exec"), {"print": lambda *words: printed.append(" ".join(map(str, words)))})
-    assert len(printed) > 2 * len(examples)
+        names = {"print": lambda *words, **_: printed.append(" ".join(map(str, words)))}
+        exec(compile(example, page, "exec"), names)
+    assert len(printed) >= len(examples)
+
+
+@pytest.mark.parametrize(
+    ("heading", "function"),
+    [
+        ("Engine.load(", Engine.load),
+        ("Engine.generate(", Engine.generate),
+        ("GenerateOptions(", GenerateOptions),
+    ],
+)
+def test_the_python_page_has_every_parameter_and_its_default(heading: str, function: Callable[..., Any]) -> None:
+    page = (ROOT / "docs" / "python.md").read_text()
+    _, _, section = page.partition(f"\n## `{heading}")
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| [^|]+ \|([^|]*)\|", section.partition("\n## ")[0], re.MULTILINE)
+    said = [(name.strip("`"), default.strip(" `")) for names, default in rows for name in names.split(", ")]
+    expected = [
+        (name, "" if one.default is one.empty else "none" if callable(one.default) else str(one.default))
+        for name, one in inspect.signature(function).parameters.items()
+        if name != "self"
+    ]
+    assert [(name, default.strip('"')) for name, default in said] == expected

@@ -123,7 +123,7 @@ def set_(desk: Desk, argument: str) -> None:
         return
     thought = desk.settings.options.think
     desk.say(desk.settings.set(name, value.strip()))
-    if name == "context" and desk.context < desk.options.context:
+    if name == "context" and desk.context < desk.options.context_size:
         desk.say(f"{desk.context:,} is the most that this model takes.")
     if desk.settings.options.think != thought:
         desk.session.think = desk.settings.options.think
@@ -142,7 +142,7 @@ def file(desk: Desk, argument: str) -> None:
         desk.say(attached if names else "No files are attached to the next message.")
         return
     found = [read_attachment(path) for path in split_paths(argument)]
-    sizes = [desk.partner.count(attachment.quoted(), most=desk.context) for attachment in found]
+    sizes = [desk.partner.count(attachment.quoted(), max_tokens=desk.context) for attachment in found]
     _require_room(desk, found, sizes)
     desk.pending += found
     for attachment, size in zip(found, sizes, strict=True):
@@ -206,10 +206,10 @@ def sessions(desk: Desk, argument: str) -> None:
             f"unknown argument in `/sessions {argument:.60}`",
             "`/sessions` lists the latest, `/sessions all` all of them",
         )
-    most = None if argument else catalog.SHOWN_SESSIONS
+    limit = None if argument else catalog.SHOWN_SESSIONS
     stream = desk.output.stderr
     width = stream.columns if stream.terminal else None
-    desk.say(catalog.sessions_table(desk.store, current=desk.session.name, most=most, width=width))
+    desk.say(catalog.sessions_table(desk.store, current=desk.session.name, limit=limit, width=width))
 
 
 def trace(desk: Desk, argument: str) -> None:

@@ -111,7 +111,7 @@ class Desk:
     @property
     def room_hint(self) -> str:
         """The hint that says what makes room in a context that is full."""
-        if self.context < self.partner.context_size(replace(self.options, context=MAX_TOKENS)):
+        if self.context < self.partner.context_size(replace(self.options, context_size=MAX_TOKENS)):
             return "`/undo` or `/clear` frees space, `/set context N` makes more"
         free = "`/undo` or `/clear` frees space" if self.session.turns else "shorten the message"
         return f"{free}: {self.context:,} is the most that this model takes"

@@ -44,8 +44,8 @@ class Partner(Protocol):
     ) -> Iterator[Event]:
         """Answer the last message."""
 
-    def count(self, text: str, *, most: int | None = None) -> int:
-        """Number of tokens of a text; a `ContextError` may say that there are more than `most`."""
+    def count(self, text: str, *, max_tokens: int | None = None) -> int:
+        """Number of tokens of a text; a `ContextError` may say that there are more than `max_tokens`."""
 
     def context_size(self, options: GenerateOptions) -> int:
         """Most tokens that prompt and answer may take together."""

@@ -71,7 +71,7 @@ class Collector:
         self._unsettled: list[int] = []
         self._started: RunStarted | None = None
         self._finished: RunFinished | None = None
-        self._held = 0
+        self._cached_tokens = 0
         self._where = "while reading the prompt"
         self._max_steps = 0
 
@@ -88,7 +88,7 @@ class Collector:
             seed=self._started.seed,
             reason="cancelled" if finished is None else finished.reason,
             where=self._where,
-            new_tokens=self._started.prompt_tokens - self._held,
+            new_tokens=self._started.prompt_tokens - self._cached_tokens,
             unsettled=tuple(self._unsettled),
             max_steps=self._max_steps,
             stats=None if finished is None else finished.stats,
@@ -100,8 +100,8 @@ class Collector:
         match event:
             case RunStarted():
                 self._started = event
-            case Prefilled(seconds=0.0):
-                self._held = event.done
+            case Prefilled():
+                self._cached_tokens = event.cached_tokens
             case BlockStarted():
                 self._where = f"in block {event.block}"
             case DenoiseStep():

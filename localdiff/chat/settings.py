@@ -87,7 +87,7 @@ class ChatSettings:
     Args:
         options: those of the generation; `system` and `think` come from elsewhere.
         looks: those of the chat.
-        origins: where a value came from, by the name of its field; what is not in it is the default.
+        origins: where a value came from, by its name as in the configuration; what is not in it is the default.
         in_force: gives the sampler's values for fields that the options leave open, by the name of the field.
 
     Attributes:
@@ -166,7 +166,7 @@ class ChatSettings:
         in_force = self._in_force(self.options)
         rows = []
         for word, key in _KEYS.items():
-            value, origin = getattr(self.options, word), self._origin(word)
+            value, origin = getattr(self.options, _option_of(key)), self._origin(word)
             if value is None and in_force.get(word) is not None:
                 value, origin = in_force[word], "the model"
             shown = key.otherwise.replace("_", "-") if value is None else _shown(value)
@@ -180,9 +180,10 @@ class ChatSettings:
         return self._origins.get(word, "default")
 
     def _option(self, field: str, text: str) -> None:
-        default = {each.name: each.default for each in fields(GenerateOptions)}[field]
+        option = _option_of(_KEYS[field])
+        default = {each.name: each.default for each in fields(GenerateOptions)}[option]
         value = default if text == _DEFAULT else _KEYS[field].from_text(text)
-        self.options = replace(self.options, **{field: value})  # type: ignore[arg-type]
+        self.options = replace(self.options, **{option: value})  # type: ignore[arg-type]
 
     def _look(self, field: str, text: str) -> None:
         if text == _DEFAULT:
@@ -193,6 +194,11 @@ class ChatSettings:
             raise ArgumentError(f"{{{field}}} must be one of {', '.join(_CHOICES[field])}", **{field: text})
         self.looks = replace(self.looks, **{field: value})  # type: ignore[arg-type]
         self.options = replace(self.options, think=self.looks.think != "off")
+
+
+def _option_of(key: Key) -> str:
+    assert key.option is not None
+    return key.option
 
 
 def _typed(word: str) -> str:

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from localdiff.config import name_settings
 from localdiff.errors import ArgumentError
 from localdiff.options import GenerateOptions
 from localdiff.sizes import parse_size
 
 if TYPE_CHECKING:
     from localdiff.commands.model_choice import ModelChoice
-
-_FIELDS = {"context_size": "context", "record_top_k": "alternatives"}
-"""Parameter of a command → field of a request, where their names differ."""
 
 
 def generate_options(context: typer.Context) -> GenerateOptions:
@@ -31,7 +29,7 @@ def generate_options(context: typer.Context) -> GenerateOptions:
     try:
         return GenerateOptions(**_given(context, GenerateOptions))
     except ArgumentError as error:
-        error.rename({field: parameter for parameter, field in _FIELDS.items()})
+        name_settings(error)
         raise
 
 
@@ -52,5 +50,4 @@ def model_choice(context: typer.Context) -> ModelChoice:
 def _given(context: typer.Context, kind: Any) -> dict[str, Any]:
     """The values of a command's parameters that are fields of a dataclass."""
     names = {field.name for field in fields(kind)}
-    values = {_FIELDS.get(name, name): value for name, value in context.params.items()}
-    return {name: value for name, value in values.items() if name in names}
+    return {name: value for name, value in context.params.items() if name in names}

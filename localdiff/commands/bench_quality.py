@@ -88,7 +88,7 @@ def _measure(request: QualityRequest, output: Output, status: StatusLine) -> Non
 
     def load(model: str) -> Engine:
         progress = show_loading(status, model)
-        return replace(request.choice, model=model).load(context=request.options.context, progress=progress)
+        return replace(request.choice, model=model).load(context_size=request.options.context_size, progress=progress)
 
     first, *others = (partial(load, model) for model in request.models)
     told = partial(_tell, status)

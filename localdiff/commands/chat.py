@@ -49,7 +49,7 @@ Load: TypeAlias = Callable[[ChatRequest, LoadProgress], ModelPartner]
 
 def load_partner(request: ChatRequest, progress: LoadProgress) -> ModelPartner:
     """Load the model; torch is imported here and not before."""
-    engine = request.choice.load(context=request.options.context, progress=progress)
+    engine = request.choice.load(context_size=request.options.context_size, progress=progress)
     from localdiff.conversation import Conversation
 
     return Conversation(engine)
@@ -178,4 +178,4 @@ def _in_force(partner: ModelPartner, options: GenerateOptions) -> Mapping[str, o
     """The sampler's values for what the options leave to the model."""
     settings = partner.engine.settings_for(options)
     names: Sequence[str] = ("entropy_bound", "t_min", "t_max", "stability", "confidence")
-    return {"steps": settings.max_steps} | {name: getattr(settings, name) for name in names}
+    return {"steps": settings.schedule_steps} | {name: getattr(settings, name) for name in names}

@@ -38,7 +38,7 @@ class ModelChoice:
     dtype: str = "auto"
     max_memory: int | None = None
 
-    def load(self, *, context: int, progress: LoadProgress = tell_nobody) -> Engine:
+    def load(self, *, context_size: int, progress: LoadProgress = tell_nobody) -> Engine:
         """Load the model, with memory for as many positions; Ctrl-C works meanwhile.
 
         Args:
@@ -57,7 +57,7 @@ class ModelChoice:
                 dtype=self.dtype,
                 revision=self.revision,
                 offline=self.offline,
-                context=context,
+                context_size=context_size,
                 max_memory=self.max_memory,
                 adapter=self.adapter,
                 progress=progress,

@@ -85,7 +85,7 @@ Load: TypeAlias = Callable[[RunRequest, LoadProgress], Generator]
 
 def load_engine(request: RunRequest, progress: LoadProgress) -> Generator:
     """Load the model."""
-    return request.choice.load(context=request.options.context, progress=progress)
+    return request.choice.load(context_size=request.options.context_size, progress=progress)
 
 
 def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_engine) -> int:
@@ -174,7 +174,7 @@ def _generate(request: RunRequest, screen: _Screen, engine: Generator, prompt: s
             output,
             status.above,
             context=engine.context_size(request.options),
-            most=engine.context_size(replace(request.options, context=MAX_TOKENS)),
+            max_context=engine.context_size(replace(request.options, context_size=MAX_TOKENS)),
             answer=answer,
             thoughts=mode == "off",
             slowed=request.live.slow > 0,

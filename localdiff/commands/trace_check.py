@@ -60,10 +60,10 @@ def load_run(request: CheckRequest, header: Header, progress: LoadProgress) -> t
         offline=request.offline,
         adapter=None if header.model.adapter is None else header.model.adapter.name,
     )
-    engine = choice.load(context=header.context, progress=progress)
-    from localdiff.trace.probe import again
+    engine = choice.load(context_size=header.context_size, progress=progress)
+    from localdiff.trace.probe import rerun
 
-    return engine.identity, lambda cancel: again(engine, header, cancel=cancel)
+    return engine.identity, lambda cancel: rerun(engine, header, cancel=cancel)
 
 
 Load: TypeAlias = Callable[[CheckRequest, Header, LoadProgress], tuple[ModelIdentity, Run]]

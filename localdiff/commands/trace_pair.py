@@ -86,7 +86,7 @@ Load: TypeAlias = Callable[[PairRequest, Side, LoadProgress], tuple[Recordable, 
 
 def load_paired(request: PairRequest, side: Side, progress: LoadProgress) -> tuple[Recordable, Run]:
     """A model, and a run of it under paired noise; torch is imported here and not before."""
-    engine = side.choice.load(context=request.options.context, progress=progress)
+    engine = side.choice.load(context_size=request.options.context_size, progress=progress)
     from localdiff.trace.probe import paired
 
     def run(prompt: str, options: GenerateOptions, cancel: threading.Event) -> Iterator[Event]:

@@ -103,7 +103,11 @@ class Key:
             except UsageError as error:
                 raise self._bad(value, "is not an amount of memory", error.hint) from error
         if self.option is not None:
-            GenerateOptions(**{self.option: value})  # type: ignore[arg-type]
+            try:
+                GenerateOptions(**{self.option: value})  # type: ignore[arg-type]
+            except ArgumentError as error:
+                name_settings(error)
+                raise
         elif self.kind == "number":
             if not isinstance(value, (int, float)) or isinstance(value, bool):
                 raise self._bad(value, "must be a number")
@@ -117,16 +121,16 @@ class Key:
 _MODEL_SAYS = "as the model says"
 
 
-def _generation(name: str, kind: Kind, what: str, otherwise: str = _MODEL_SAYS) -> Key:
-    word = name.rpartition(".")[2]
-    default = getattr(GenerateOptions(), word)
+def _generation(name: str, kind: Kind, what: str, otherwise: str = _MODEL_SAYS, option: str | None = None) -> Key:
+    option = option or name.rpartition(".")[2]
+    default = getattr(GenerateOptions(), option)
     return Key(
         name=name,
         kind=kind,
         what=what,
         default=default,
         otherwise="" if default is not None else otherwise,
-        option=word,
+        option=option,
     )
 
 
@@ -142,7 +146,7 @@ _ALL = (
     Key(name="device", kind="device", what="where to compute", default="auto"),
     Key(name="dtype", kind="choice", what="what to compute in", default="auto", choices=("auto", "bf16", "fp32")),
     Key(name="max_memory", kind="size", what="most memory to take on each device", otherwise="what is free"),
-    _generation("context", "whole", "most tokens of prompt and answer together"),
+    _generation("context", "whole", "most tokens of prompt and answer together", option="context_size"),
     _generation("generate.max_tokens", "whole", "most tokens to generate"),
     _generation("generate.system", "text", "system prompt", "none"),
     _generation("generate.think", "switch", "let the model think before it answers"),
@@ -189,6 +193,11 @@ EXCLUDES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Settings that a value from a stronger origin overrides: one temperature, or the two ends of a schedule."""
+
+
+def name_settings(error: ArgumentError) -> None:
+    """Has an error about fields of `GenerateOptions` speak of settings instead."""
+    error.rename({key.option: key.word for key in KEYS.values() if key.option is not None})
 
 
 def key_named(name: str) -> Key:

@@ -40,7 +40,7 @@ class Noise(SampleNoise, Protocol):
 class SeededNoise:
     """The default: one uniform number per row and step, turned into a sample through the cumulative distribution.
 
-    That is 256 draws a step where a Gumbel or multinomial draw takes 67 million; the distribution is the same.
+    That is 256 draws per step where a Gumbel or multinomial draw takes 67 million; the distribution is the same.
     """
 
     whole_canvas = False

@@ -3,7 +3,7 @@
 Works in blocks of rows and in place, in two persistent buffers. Nothing of the size canvas times vocabulary exists in
 fp32: at full size that is 268 MB per copy, and naive code holds several. On a CPU a block is what fits in the caches of
 its cores, a row each at full size, which is ten times as fast.
-Shape letters: L canvas, V vocabulary, R rows of a block, K alternatives.
+Shape letters: L canvas, V vocabulary, R rows of a block, K most probable ids.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CACHED_ELEMENTS = 1 << 18
 class LogitStatistics:
     """Statistics of one denoise step's logits, at this step's temperature.
 
-    All tensors are on the logits' device, and [L] but for the last two; those are None without alternatives.
+    All tensors are on the logits' device, and [L] but for the last two; those are None if `record_top_k` is 0.
 
     Attributes:
         entropy: fp32, in nats; computed once and used for acceptance, for stopping and for the event.
@@ -53,7 +53,7 @@ def read_logits(
     softcap: float | None,
     temperature: float | Tensor,
     noise: SampleNoise | None,
-    alternatives: int = 0,
+    record_top_k: int = 0,
 ) -> LogitStatistics:
     """Reads raw logits [L, V] and overwrites them with the processed ones: capped, divided by `temperature`, rounded.
 
@@ -63,18 +63,18 @@ def read_logits(
     Args:
         temperature: a number, or a scalar on the logits' device.
         noise: where samples come from; None takes the argmax in their place.
-        alternatives: K, how many of the most probable ids to report.
+        record_top_k: K, how many of the most probable ids to report.
     """
     length, vocab_size = logits.shape
-    top_k = min(alternatives, vocab_size)
+    count = min(record_top_k, vocab_size)
     stats = LogitStatistics(
         entropy=logits.new_empty(length, dtype=torch.float32),
         argmax=logits.new_empty(length, dtype=torch.int64),
         argmax_prob=logits.new_empty(length, dtype=torch.float32),
         sampled=logits.new_empty(length, dtype=torch.int64),
         log_normalizer=logits.new_empty(length, dtype=torch.float32),
-        top_ids=logits.new_empty(length, top_k, dtype=torch.int64) if top_k else None,
-        top_probs=logits.new_empty(length, top_k, dtype=torch.float32) if top_k else None,
+        top_ids=logits.new_empty(length, count, dtype=torch.int64) if count else None,
+        top_probs=logits.new_empty(length, count, dtype=torch.float32) if count else None,
     )
     block = _block(vocab_size, logits.device)
     if noise is not None:
@@ -99,7 +99,7 @@ def read_logits(
         stats.argmax_prob[rows] = total.squeeze(1).reciprocal_()
         stats.sampled[rows] = stats.argmax[rows] if noise is None else noise.sample(probs, start)
         if stats.top_probs is not None and stats.top_ids is not None:
-            stats.top_probs[rows], stats.top_ids[rows] = probs.topk(top_k, dim=-1)
+            stats.top_probs[rows], stats.top_ids[rows] = probs.topk(count, dim=-1)
     return stats
 
 

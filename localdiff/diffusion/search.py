@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 SEGMENT = 512
-_LEAST = 1 << 16
+_MIN_COLUMNS = 1 << 16
 
 
 def argmax(values: Tensor) -> Tensor:
@@ -58,4 +58,4 @@ def _segment(segments: Tensor, which: Tensor) -> Tensor:
 
 
 def _is_long(values: Tensor) -> bool:
-    return values.shape[1] >= _LEAST and values.shape[1] % SEGMENT == 0
+    return values.shape[1] >= _MIN_COLUMNS and values.shape[1] % SEGMENT == 0

@@ -12,7 +12,7 @@ from ..options import MAX_STEPS, MAX_TEMPERATURE, MIN_TEMPERATURE, GenerateOptio
 from ..sizes import is_finite
 
 # What the reference falls back to where a checkpoint says nothing (`_get_default_generation_params` in transformers).
-REFERENCE_MAX_STEPS = 48
+REFERENCE_SCHEDULE_STEPS = 48
 REFERENCE_ENTROPY_BOUND = 0.1
 REFERENCE_T_MIN = 0.4
 REFERENCE_T_MAX = 0.8
@@ -25,8 +25,8 @@ class SamplerSettings:
     """Sampler settings of one run.
 
     Attributes:
-        max_steps: most denoise steps a block may take, and what the temperature schedule is stretched over.
-        cap: the loop ends after this many steps, with the schedule unchanged; None sets no cap.
+        schedule_steps: length of the temperature schedule, and so the maximum number of denoise steps per block.
+        cap: a lower maximum that leaves the schedule unchanged; None sets none.
         entropy_bound: in nats, see `sampler.accept`.
         t_min, t_max: temperatures the schedule runs between, `t_max` first.
         greedy: take the argmax in place of a sample.
@@ -37,7 +37,7 @@ class SamplerSettings:
         UsageError: values that are out of range alone or together.
     """
 
-    max_steps: int = REFERENCE_MAX_STEPS
+    schedule_steps: int = REFERENCE_SCHEDULE_STEPS
     cap: int | None = None
     entropy_bound: float = REFERENCE_ENTROPY_BOUND
     t_min: float = REFERENCE_T_MIN
@@ -47,7 +47,7 @@ class SamplerSettings:
     confidence: float = REFERENCE_CONFIDENCE
 
     def __post_init__(self) -> None:
-        _require_steps("steps", self.max_steps, 1)
+        _require_steps("schedule_steps", self.schedule_steps, 1)
         _require_steps("cap", 1 if self.cap is None else self.cap, 1)
         _require_steps("stability", self.stability, 0)
         _require(self.entropy_bound > 0, "{entropy_bound} must be > 0", entropy_bound=self.entropy_bound)
@@ -59,9 +59,9 @@ class SamplerSettings:
         _require(self.confidence > 0, "{confidence} must be > 0", confidence=self.confidence)
 
     @property
-    def steps(self) -> int:
-        """Most denoise steps a block can take, `cap` included."""
-        return self.max_steps if self.cap is None else min(self.cap, self.max_steps)
+    def max_steps(self) -> int:
+        """Maximum number of denoise steps per block: `schedule_steps`, or `cap` if that is lower."""
+        return self.schedule_steps if self.cap is None else min(self.cap, self.schedule_steps)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> SamplerSettings:
@@ -74,7 +74,7 @@ class SamplerSettings:
         if not isinstance(sampler, Mapping):
             raise _broken(f"sampler_config={sampler!r} must be a mapping")
         found = {
-            "max_steps": _whole(config, "max_denoising_steps"),
+            "schedule_steps": _whole(config, "max_denoising_steps"),
             "entropy_bound": _number(sampler, "entropy_bound"),
             "t_min": _number(config, "t_min"),
             "t_max": _number(config, "t_max"),
@@ -98,7 +98,7 @@ class SamplerSettings:
         """
         temperature = options.temperature
         changes: dict[str, Any] = {
-            "max_steps": options.steps,
+            "schedule_steps": options.steps,
             "cap": options.cap,
             "entropy_bound": options.entropy_bound,
             "t_min": temperature or options.t_min,
@@ -110,8 +110,8 @@ class SamplerSettings:
         return dataclasses.replace(self, **{name: value for name, value in changes.items() if value is not None})
 
 
-def _require_steps(name: str, value: int, least: int) -> None:
-    _require(value >= least, f"{{{name}}} must be >= {least}", **{name: value})
+def _require_steps(name: str, value: int, minimum: int) -> None:
+    _require(value >= minimum, f"{{{name}}} must be >= {minimum}", **{name: value})
     _require(value <= MAX_STEPS, f"{{{name}}} must be <= {MAX_STEPS}", **{name: value})
 
 

@@ -42,7 +42,7 @@ class StopTest:
         self._pad_id = pad_id
         self._rule = rule
 
-    def look(self, draft: Tensor, entropy: Tensor) -> Verdict:
+    def judge(self, draft: Tensor, entropy: Tensor) -> Verdict:
         """Judges a step by its draft [L] (the argmax ids) and its entropies [L] in nats.
 
         Stable: the draft equals each of the last `stability` drafts, so at least `stability + 1` steps are needed; with

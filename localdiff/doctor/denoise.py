@@ -60,9 +60,9 @@ def first_step(device: str) -> Tried:
         ResourceError: the device cannot be used.
     """
     began = time.perf_counter()
-    engine = Engine.load(DEMO, device=device, dtype="fp32", offline=True, context=512)
+    engine = Engine.load(DEMO, device=device, dtype="fp32", offline=True, context_size=512)
     loaded = time.perf_counter()
-    for event in engine.generate(PROMPT, GenerateOptions(max_tokens=1, seed=0, context=512), noise=FixedNoise()):
+    for event in engine.generate(PROMPT, GenerateOptions(max_tokens=1, seed=0, context_size=512), noise=FixedNoise()):
         if isinstance(event, DenoiseStep):
             return Tried(step=event, load_seconds=loaded - began, step_seconds=event.seconds)
     raise AssertionError("a run has a denoise step")

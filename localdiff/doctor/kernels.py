@@ -18,7 +18,7 @@ from localdiff.options import GenerateOptions
 from quant.cuda.support import missing
 
 PROMPT = "Write a long story about a queen and a mill."
-OPTIONS = GenerateOptions(max_tokens=192, seed=0, context=512)
+OPTIONS = GenerateOptions(max_tokens=192, seed=0, context_size=512)
 """Two blocks: steps with and without a commit, each recorded on its second run and replayed from then on."""
 
 
@@ -30,7 +30,7 @@ def check_kernels(devices: Sequence[torch.device]) -> list[Finding]:
 def _finding(device: torch.device) -> Finding:
     subject = f"GPU kernels on {device}"
     if missing(device) is None:
-        engine = Engine.load(DEMO, device=str(device), dtype="bf16", offline=True, context=512)
+        engine = Engine.load(DEMO, device=str(device), dtype="bf16", offline=True, context_size=512)
         if missing(device) is None:  # else one failed in the steps that loading takes
             return compare_recorded(engine, subject)
     unsupported = missing(device)

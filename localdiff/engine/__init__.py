@@ -3,10 +3,10 @@
     engine       the numbered phases of every run
     opening      from the user's name of a model to all that an engine needs
     arguments    checks of what a Python program passes
-    generation   one run: what was decided at its start, and what it has kept
+    run          one run: what was decided at its start, and what it has committed
     prefill      encodes the prompt by chunks
     draft        one block: from a canvas of noise to the last draft
-    context      the ids that a model has read, and their KV cache
+    prefix_cache the ids that a model has encoded, and their KV cache
     stats        the figures of a run
 
 Knows tokens, the cache and the order of phases; knows nothing about terminals, output files, or how to draw.

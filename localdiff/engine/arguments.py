@@ -61,7 +61,9 @@ def positive(name: str, value: object) -> int:
     """
     if type(value) is not int or value < 1:
         raise ArgumentError(
-            f"{{{name}}} must be a whole number >= 1", "`max_memory` counts bytes, `context` tokens", **{name: value}
+            f"{{{name}}} must be a whole number >= 1",
+            "`max_memory` counts bytes, `context_size` tokens",
+            **{name: value},
         )
     return value
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from ..denoising import BlockSettings, Step
 from ..events import BlockReason, BlockStarted, DenoiseStep, Prefilled
 from ..steps import Denoiser
-from .generation import Generation
-from .prefill import read_last
+from .prefill import last_prefilled
+from .run import Run
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Draft:
 
 
 def draft_block(
-    run: Generation,
+    run: Run,
     denoiser: Denoiser,
     number: int,
     commit_ids: Sequence[int],
@@ -62,7 +62,7 @@ def draft_block(
     started = BlockStarted(
         block=number,
         max_blocks=-(-run.started.max_tokens // run.started.canvas_length),
-        position=len(run.prompt) + len(run.kept),
+        position=len(run.prompt) + len(run.token_ids),
         canvas_ids=tuple(canvas.tolist()),
     )
     ends_prompt = bool(commit_ids) and number == 1
@@ -75,13 +75,13 @@ def draft_block(
         sampler=run.settings,
         stop_rule=run.stop_rule,
         pad_id=run.started.pad_id,
-        alternatives=run.alternatives,
+        record_top_k=run.record_top_k,
     )
     draft, began = Draft(), time.perf_counter()
     steps = _steps(run, denoiser, canvas, block, commit_ids)
     for step in steps:
         if ends_prompt and step.event.step == 1:
-            yield read_last(run)
+            yield last_prefilled(run)
             yield started
         draft.ids, draft.steps = step.event.argmax_ids, step.event.step
         yield step.event
@@ -95,12 +95,12 @@ def draft_block(
 
 
 def _steps(
-    run: Generation, denoiser: Denoiser, canvas: Tensor, block: BlockSettings, commit_ids: Sequence[int]
+    run: Run, denoiser: Denoiser, canvas: Tensor, block: BlockSettings, commit_ids: Sequence[int]
 ) -> Generator[Step]:
-    """The steps of a block; what the first one writes into the cache counts as read once it is over."""
-    steps = denoiser.denoise_block(run.context.cache, canvas, run.noise, block, commit_ids)
+    """The steps of a block; what the first one writes into the cache is held once it is over."""
+    steps = denoiser.denoise_block(run.prefix_cache.kv_cache, canvas, run.noise, block, commit_ids)
     if commit_ids:
-        with run.context.written(commit_ids):
+        with run.prefix_cache.extending(commit_ids):
             first = next(steps)
         yield first
     yield from steps

@@ -31,10 +31,10 @@ from ..text.prompt import Prompt, prompt_ids
 from ..text.template import ChatTemplate
 from ..text.tokenizer import Tokenizer
 from .arguments import check_rule, checked_run
-from .context import Context
 from .draft import draft_block
-from .generation import Generation, end_ids_of
 from .prefill import prefill
+from .prefix_cache import PrefixCache
+from .run import Run, end_ids_of
 from .stats import StatsKeeper
 
 
@@ -70,7 +70,7 @@ class Engine:
         self.layer_devices = layer_devices or self._device
         self.prefill_chunk = prefill_chunk
         self.denoiser = denoiser or Denoiser(model)
-        self._spare: Context | None = None
+        self._spare: PrefixCache | None = None
 
     @classmethod
     def load(
@@ -81,7 +81,7 @@ class Engine:
         dtype: str = "auto",
         revision: str | None = None,
         offline: bool = False,
-        context: int = 8192,
+        context_size: int = 8192,
         max_memory: int | None = None,
         adapter: str | os.PathLike[str] | None = None,
         progress: LoadProgress = tell_nobody,
@@ -97,8 +97,8 @@ class Engine:
         Args:
             device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
             dtype: `auto`, `bf16` or `fp32`; `localdiff.load.resolve_dtype` has the rule for `auto`.
-            context: positions (prompt and answer) to reserve memory for.
-            max_memory: most bytes to use on each device.
+            context_size: number of positions, of prompt and answer together, to reserve memory for.
+            max_memory: maximum number of bytes to use on each device.
             adapter: name of one shipped with this package, or a directory that PEFT saved; its low-rank terms are
                 added beside the weights, which stay unchanged.
             progress: is told how far loading is, downloads aside.
@@ -116,7 +116,7 @@ class Engine:
             dtype=dtype,
             revision=revision,
             offline=offline,
-            context=context,
+            context_size=context_size,
             max_memory=max_memory,
             adapter=adapter,
             progress=progress,
@@ -139,45 +139,45 @@ class Engine:
         cancel: threading.Event | None = None,
         noise: Noise | None = None,
         stop_rule: StopRule = "both",
-        context: Context | None = None,
+        prefix_cache: PrefixCache | None = None,
     ) -> Iterator[Event]:
         """Answers a prompt block by block, as events in the order that `localdiff.events` shows.
 
         Args:
             cancel: ends the run between denoise steps and between chunks of the prompt.
-            context: from `new_context`, with what was read before; of a prompt with the same beginning only the rest
-                is encoded. Without it the whole prompt is. It serves one run at a time.
             noise: source of randomness; by default what `options.noise` and `options.seed` say.
             stop_rule: which rule ends a block; values other than `both` are for measurements.
+            prefix_cache: from `new_prefix_cache`. It keeps what a run has encoded; of a later prompt with the same
+                beginning only the rest is encoded. Without it the whole prompt is. It serves one run at a time.
 
         Raises:
             UsageError: an argument of another kind or out of range, a prompt that is empty or does not fit the context,
-                or another run that began on `context` before this one was over.
+                or another run that started on `prefix_cache` before this one was over.
         """
         options, cancel = checked_run(options, cancel)
         check_rule(stop_rule)
         # 1. The prompt becomes tokens.
-        run = self._start(prompt, options, noise, stop_rule, context)
-        runs = run.context.runs
+        run = self._start(prompt, options, noise, stop_rule, prefix_cache)
+        runs = run.prefix_cache.runs
         try:
             for event in chain((run.started,), self._answer(run, cancel)):
                 yield event
-                if run.context.runs != runs and not isinstance(event, RunFinished):
+                if run.prefix_cache.runs != runs and not isinstance(event, RunFinished):
                     raise UsageError(
-                        "another run began on this context before this one was over",
+                        "another run started on this prefix cache before this one was over",
                         "finish a run, or close its iterator, before the next one on the same conversation",
                     )
         finally:
-            if context is None:
-                self._spare = run.context  # for the next run; one that began in the meantime has made its own
+            if prefix_cache is None:
+                self._spare = run.prefix_cache  # for the next run; one that began in the meantime has made its own
 
-    def new_context(self) -> Context:
-        """An empty context for `generate`."""
-        return Context(self.model, self.layer_devices, canvas_room=self.denoiser.canvas_room)
+    def new_prefix_cache(self) -> PrefixCache:
+        """An empty prefix cache for `generate`."""
+        return PrefixCache(self.model, self.layer_devices, canvas_room=self.denoiser.canvas_room)
 
-    def _answer(self, run: Generation, cancel: threading.Event) -> Iterator[Event]:
+    def _answer(self, run: Run, cancel: threading.Event) -> Iterator[Event]:
         # 2. The encoder writes them into the cache; the last ones may be left to the first denoise step.
-        commit_ids = yield from prefill(run, cancel, chunk=self.prefill_chunk, most_left=self._most_left)
+        commit_ids = yield from prefill(run, cancel, chunk=self.prefill_chunk, max_left=self._max_left)
         finish: FinishReason | None = "cancelled" if cancel.is_set() else None
         block = 0
         while finish is None:
@@ -193,18 +193,18 @@ class Engine:
             )
             run.stats.block_done(committed)
             yield committed
-            for channel, text in run.take(final, last=finish is not None):
+            for channel, text in run.commit(final, last=finish is not None):
                 yield TextCommitted(block=block, channel=channel, text=text)
             # 6. Another causal pass writes the block into the cache, or the next block's first step does.
             commit_ids = ()
             if finish is None and self.denoiser.path.fuses_commits:
                 commit_ids = final
             elif finish is None:
-                run.context.read(final)
+                run.prefix_cache.encode(final)
                 run.stats.commit_done()
         # 7. The figures.
-        visible = sum(token != run.started.pad_id for token in run.kept)
-        yield RunFinished(reason=finish, token_ids=tuple(run.kept), stats=run.stats.finish(visible))
+        visible = sum(token != run.started.pad_id for token in run.token_ids)
+        yield RunFinished(reason=finish, token_ids=tuple(run.token_ids), stats=run.stats.finish(visible))
 
     def prompt_ids(self, prompt: Prompt, options: GenerateOptions) -> list[int]:
         """The ids that the model is given for a prompt.
@@ -220,7 +220,7 @@ class Engine:
             template=self.template,
             tokenizer=self.tokenizer,
             vocab_size=self.model.config.vocab_size,
-            most=self.context_size(options),
+            max_tokens=self.context_size(options),
         )
 
     def settings_for(self, options: GenerateOptions) -> SamplerSettings:
@@ -242,8 +242,8 @@ class Engine:
         return torch.get_num_threads() if self._device.type == "cpu" else None
 
     def context_size(self, options: GenerateOptions) -> int:
-        """Most tokens that prompt and answer may take together: the options' limit, or the model's if it is lower."""
-        return min(options.context, self.model.config.max_positions or options.context)
+        """Maximum number of tokens of prompt and answer together: the options' limit, or the model's if it is lower."""
+        return min(options.context_size, self.model.config.max_positions or options.context_size)
 
     def _start(
         self,
@@ -251,8 +251,8 @@ class Engine:
         options: GenerateOptions,
         noise: Noise | None,
         stop_rule: StopRule,
-        context: Context | None,
-    ) -> Generation:
+        prefix_cache: PrefixCache | None,
+    ) -> Run:
         config, size = self.model.config, self.context_size(options)
         ids = self.prompt_ids(prompt, options)
         if len(ids) >= size:
@@ -270,25 +270,25 @@ class Engine:
             max_tokens=limit,
             canvas_length=config.canvas_length,
             vocab_size=config.vocab_size,
-            max_steps=settings.steps,
+            max_steps=settings.max_steps,
             end_ids=self.end_ids,
             pad_id=config.pad_token_id,
             seed=seed,
         )
         noise = noise or self._noise(options, seed)
-        # Only now that nothing can be refused any more: what the context holds is cut to this prompt.
-        context = context or self._take_spare()
-        held = context.open(ids, len(ids) + limit)
-        return Generation(
+        # Only now that nothing can be refused any more: what the cache holds is cut to this prompt.
+        prefix_cache = prefix_cache or self._take_spare()
+        cached_tokens = prefix_cache.start_run(ids, len(ids) + limit)
+        return Run(
             started=started,
             prompt=ids,
             settings=settings,
             stop_rule=stop_rule,
-            alternatives=options.alternatives,
+            record_top_k=options.record_top_k,
             limit_reason="length" if limit == options.max_tokens else "context_full",
             noise=noise,
-            context=context,
-            held=held,
+            prefix_cache=prefix_cache,
+            cached_tokens=cached_tokens,
             stats=StatsKeeper(prompt_tokens=len(ids), device=self._device),
             reply=ReplyDecoder(self.tokenizer, tool_calls=options.tool_calls, prompt=ids),
         )
@@ -298,14 +298,14 @@ class Engine:
             return ReferenceNoise(seed, device=self._device, dtype=self._dtype)
         return SeededNoise(seed)
 
-    def _take_spare(self) -> Context:
-        """An empty context, in the buffers of an earlier run if there was one."""
-        context, self._spare = self._spare or self.new_context(), None
-        context.clear()
-        return context
+    def _take_spare(self) -> PrefixCache:
+        """An empty prefix cache, in the buffers of an earlier run if there was one."""
+        prefix_cache, self._spare = self._spare or self.new_prefix_cache(), None
+        prefix_cache.clear()
+        return prefix_cache
 
     @property
-    def _most_left(self) -> int:
-        """Most prompt ids that the first step may encode beside its canvas without making any pass larger."""
+    def _max_left(self) -> int:
+        """Maximum number of prompt ids that the first step can encode beside its canvas without a larger pass."""
         canvas, chunk = self.model.config.canvas_length, self.prefill_chunk
         return min(chunk, max(canvas, chunk - canvas)) if self.denoiser.path.fuses_commits else 0

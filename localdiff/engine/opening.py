@@ -63,7 +63,7 @@ def open_model(
     dtype: str,
     revision: str | None,
     offline: bool,
-    context: int,
+    context_size: int,
     max_memory: int | None,
     adapter: str | os.PathLike[str] | None,
     progress: LoadProgress = tell_nobody,
@@ -72,7 +72,7 @@ def open_model(
     model, device, dtype = reference_of("model", model), device_of(device), text_of("dtype", dtype)
     adapter = None if adapter is None else reference_of("adapter", adapter)
     revision = None if revision is None else text_of("revision", revision)
-    context = positive("context", context)
+    context_size = positive("context_size", context_size)
     max_memory = None if max_memory is None else positive("max_memory", max_memory)
     stored = None if adapter is None else open_adapter(adapter)
     source = resolve(model, revision=revision, offline=offline)
@@ -89,7 +89,7 @@ def open_model(
         where,
         kind,
         further=further_devices(device),
-        context=context,
+        context=context_size,
         max_memory=max_memory,
         may_offload=max_memory is not None or (device == "auto" and where.type == "cuda"),
         adapter=stored,

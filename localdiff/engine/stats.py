@@ -34,7 +34,7 @@ class StatsKeeper:
         self._prompt_began = time.perf_counter()
 
     def prefilled(self) -> float:
-        """More of the prompt is read; returns the seconds taken so far."""
+        """More of the prompt is encoded; returns the seconds taken so far."""
         self._prompt_seconds = time.perf_counter() - self._prompt_began
         return self._prompt_seconds
 
@@ -64,7 +64,7 @@ class StatsKeeper:
             tok_per_s=tokens / seconds if seconds else 0.0,
             denoise_passes=self._denoise_passes,
             commit_passes=self._commit_passes,
-            tokens_per_forward=tokens / self._denoise_passes if self._denoise_passes else 0.0,
+            tokens_per_step=tokens / self._denoise_passes if self._denoise_passes else 0.0,
             # The memory of replayed CUDA graphs is reserved, but allocated only in the run that captured them.
             peak_bytes=torch.cuda.max_memory_reserved(self._device) if self._device.type == "cuda" else None,
             blocks=tuple(self._blocks),

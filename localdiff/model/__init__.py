@@ -1,6 +1,7 @@
 """The DiffusionGemma network: configuration, layers, cache and one forward for encoder and denoiser rows.
 
     diffusion_gemma                  the whole network
+    batched                          its forward pass over a batch of whole sequences, for training
     config                           its shape, from `config.json`
     embedding, self_conditioning     what comes before the layers; the embedding is the head, too
     block                            one layer

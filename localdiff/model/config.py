@@ -124,7 +124,7 @@ class ModelConfig:
             sliding_window=text.positive("sliding_window"),
             rms_norm_eps=text.number("rms_norm_eps"),
             softcap=None if softcap is None else text.number("final_logit_softcapping", softcap),
-            pad_token_id=0 if text.get("pad_token_id") is None else text.whole("pad_token_id", least=0),
+            pad_token_id=0 if text.get("pad_token_id") is None else text.whole("pad_token_id", minimum=0),
             max_positions=None if max_positions is None else text.positive("max_position_embeddings"),
             layers=layers,
         )
@@ -151,16 +151,16 @@ class _Keys:
             raise WeightsError(f"{self._where} lacks `{key}`", _HINT)
         return value
 
-    def whole(self, key: str, *, least: int) -> int:
+    def whole(self, key: str, *, minimum: int) -> int:
         value = self.require(key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise WeightsError(f"{self._where}: {key}={value!r} must be a whole number >= {least}", _HINT)
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+            raise WeightsError(f"{self._where}: {key}={value!r} must be a whole number >= {minimum}", _HINT)
         if value > _MAX_SIZE:
             raise WeightsError(f"{self._where}: {key} must be at most {_MAX_SIZE}", _HINT)
         return value
 
     def positive(self, key: str) -> int:
-        return self.whole(key, least=1)
+        return self.whole(key, minimum=1)
 
     def number(self, key: str, default: float | None = None) -> float:
         value = self.require(key) if default is None else self.get(key, default)

@@ -80,7 +80,7 @@ class StaticSteps:
         Args:
             commit_ids: a block, or the end of a prompt, that the first step also writes into the cache.
         """
-        buffers, last = self._prepare(cache, canvas), block.sampler.steps
+        buffers, last = self._prepare(cache, canvas), block.sampler.max_steps
         shared = _Shared(Exchange(buffers), buffers, cache, noise, block)
         near = False
         began = time.perf_counter()

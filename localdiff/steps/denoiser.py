@@ -78,7 +78,7 @@ class Denoiser:
                 block = BlockSettings(
                     number=1,
                     started=began,
-                    sampler=SamplerSettings(max_steps=1, greedy=greedy),
+                    sampler=SamplerSettings(schedule_steps=1, greedy=greedy),
                     stop_rule="never",
                     pad_id=config.pad_token_id,
                 )
@@ -123,7 +123,7 @@ class Denoiser:
         """
         fits = cache.canvas >= self.canvas_room and len(canvas) == self._model.config.canvas_length
         static = self._static
-        if static is None or not fits or not isinstance(noise, SeededNoise) or block.alternatives or self._is_taken():
+        if static is None or not fits or not isinstance(noise, SeededNoise) or block.record_top_k or self._is_taken():
             commit = torch.tensor(commit_ids, dtype=torch.int64, device=canvas.device) if commit_ids else None
             yield from denoise_block(self._model, cache, canvas, noise, block, commit)
             return

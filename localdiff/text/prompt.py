@@ -44,16 +44,16 @@ def prompt_ids(
     template: ChatTemplate,
     tokenizer: Tokenizer,
     vocab_size: int,
-    most: int | None = None,
+    max_tokens: int | None = None,
 ) -> list[int]:
     """Ids of a prompt in any of its forms; text goes through the chat template, ids are taken as they are.
 
     Args:
-        most: how many ids are of any use; there may still be more.
+        max_tokens: how many ids are of any use; there may still be more.
 
     Raises:
         UsageError: it is empty or of no such form, is ids with options for messages, or has unknown ids.
-        ContextError: it is so long that it has more than `most` ids whatever they are.
+        ContextError: it is so long that it has more than `max_tokens` ids whatever they are.
         WeightsError: the tokenizer gives an id that the model has no embedding for.
     """
     if not isinstance(prompt, Sequence):
@@ -74,7 +74,7 @@ def prompt_ids(
         raise UsageError("the prompt is empty", "give some text")
     if options.system is not None:
         messages.insert(0, {"role": "system", "content": options.system})
-    ids = template.encode(tokenizer, messages, think=options.think, most=most)
+    ids = template.encode(tokenizer, messages, think=options.think, max_tokens=max_tokens)
     if (strange := _beyond(ids, vocab_size)) is not None:
         raise WeightsError(
             f"the tokenizer gives id {strange}, the model has {vocab_size} embeddings",

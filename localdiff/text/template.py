@@ -116,7 +116,7 @@ class ChatTemplate:
         *,
         think: bool = False,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        most: int | None = None,
+        max_tokens: int | None = None,
     ) -> list[int]:
         """The prompt as ids: as `render` and `tokenizer.encode`, but no typed text becomes a control token.
 
@@ -131,7 +131,7 @@ class ChatTemplate:
         """
         shield = tokenizer.shield
         text = self.render(messages, think=think, tools=tools, shield=shield)
-        return tokenizer.encode_segments(shield.segments(text), most=most)
+        return tokenizer.encode_segments(shield.segments(text), max_tokens=max_tokens)
 
     def _failure(self, verb: str, error: Exception) -> WeightsError:
         line = getattr(error, "lineno", None)

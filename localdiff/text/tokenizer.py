@@ -114,30 +114,30 @@ class Tokenizer:
         _refuse_surrogates(text)
         return self._backend.encode(text, add_special_tokens=False).ids
 
-    def encode_literal(self, text: str, *, most: int | None = None) -> list[int]:
+    def encode_literal(self, text: str, *, max_tokens: int | None = None) -> list[int]:
         """The ids of literal text, without control tokens: `<turn|>` is encoded as its characters.
 
         Raises:
             UsageError, ContextError: as `encode_segments`.
         """
-        return self.encode_segments(self.shield.segments(self.shield.cover(text)), most=most)
+        return self.encode_segments(self.shield.segments(self.shield.cover(text)), max_tokens=max_tokens)
 
-    def encode_segments(self, segments: Iterable[Segment], *, most: int | None = None) -> list[int]:
+    def encode_segments(self, segments: Iterable[Segment], *, max_tokens: int | None = None) -> list[int]:
         """The ids of a prompt in which some segments are literal.
 
         Args:
-            most: how many ids are of any use; there may still be more.
+            max_tokens: how many ids are of any use; there may still be more.
 
         Raises:
             UsageError: a literal segment cannot be encoded without the control token it looks like, or the text
                 holds a lone surrogate.
-            ContextError: the text is so long that it has more than `most` ids whatever they are.
+            ContextError: the text is so long that it has more than `max_tokens` ids whatever they are.
         """
         segments = list(segments)
         size = sum(len(segment.text) for segment in segments)
-        if most is not None and size > _LONG and size > most * self._longest:
+        if max_tokens is not None and size > _LONG and size > max_tokens * self._longest:
             raise ContextError(
-                f"a text of {size:,} characters does not fit into a context of {most:,} tokens",
+                f"a text of {size:,} characters does not fit into a context of {max_tokens:,} tokens",
                 "send the part that matters",
             )
         ids: list[int] = []

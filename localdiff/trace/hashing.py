@@ -34,11 +34,11 @@ def weights_digest(directory: Path, progress: Callable[[int, int], None] = lambd
     """
     manifest = directory / MANIFEST
     files = [manifest] if manifest.is_file() else sorted(directory.glob("*.safetensors"))
-    unknown = [file for file in files if _vouched(file) is None]
+    unknown = [file for file in files if _known_hash(file) is None]
     total, done = sum(file.stat().st_size for file in unknown), 0
     lines: list[str] = []
     for file in files:
-        digest = _vouched(file)
+        digest = _known_hash(file)
         if digest is None:
             digest = file_digest(file, lambda size, before=done: progress(before + size, total))  # type: ignore[misc]
             done += file.stat().st_size
@@ -68,7 +68,7 @@ def file_digest(file: Path, progress: Callable[[int], None] = lambda done: None)
     return state.hexdigest()
 
 
-def _vouched(file: Path) -> str | None:
+def _known_hash(file: Path) -> str | None:
     """The hash in the target of a link in the Hub's cache; git's shorter hashes of small files do not count."""
     if not file.is_symlink():
         return None

@@ -86,12 +86,14 @@ class Sampler:
     """Sampler settings in force, whether given or taken from the checkpoint; see `localdiff run --help`.
 
     Attributes:
+        schedule_steps: length of the temperature schedule.
+        cap: number of steps after which a block ends all the same; None for no lower limit than the schedule.
         greedy: the most probable id was taken in place of a drawn one.
         noise: how noise follows from the seed: `seeded` in one stream, `reference` as the reference implementation
             draws, `paired` in one stream for each step of each block.
     """
 
-    max_steps: int
+    schedule_steps: int
     cap: int | None
     entropy_bound: float
     t_min: float
@@ -115,8 +117,8 @@ class Header:
         think: whether the model was asked to think before it answers.
         tool_calls: whether the text of tool calls is kept in the answer.
         gold: the expected answer, if one was given.
-        max_tokens, context: limits as they were given.
-        top_k: how many alternatives per position are recorded; 0 for none.
+        max_tokens, context_size: limits as they were given.
+        record_top_k: how many of the most probable ids are recorded per position; 0 for none.
         seed: seed of the noise.
     """
 
@@ -131,8 +133,8 @@ class Header:
     tool_calls: bool
     gold: str | None
     max_tokens: int
-    context: int
-    top_k: int
+    context_size: int
+    record_top_k: int
     seed: int
     sampler: Sampler
 

@@ -42,12 +42,12 @@ class Earlier:
     """Earlier data that a step's line refers to.
 
     Attributes:
-        top_k: alternatives that are recorded for each position.
+        record_top_k: how many of the most probable ids are recorded per position.
         length: positions of a canvas.
         argmax, drawn: draft and drawn ids of the step before in this block; none and the noise before the first.
     """
 
-    top_k: int = 0
+    record_top_k: int = 0
     length: int = 0
     argmax: tuple[int, ...] = ()
     drawn: tuple[int, ...] = ()
@@ -84,7 +84,7 @@ def _packed(event: DenoiseStep, earlier: Earlier) -> dict[str, object]:
         "sampled_ids": pack_ids(event.sampled_ids, event.argmax_ids),
         "shown_ids": pack_ids(event.shown_ids, earlier.drawn),
     }
-    if earlier.top_k:
+    if earlier.record_top_k:
         packed["top_ids"] = pack_ids([token for row in event.top_ids for token in row])
         packed["top_probs"] = pack_floats([prob for row in event.top_probs for prob in row])
     return packed
@@ -111,8 +111,8 @@ def decode_event(line: Mapping[str, Any], earlier: Earlier) -> Event:
 
 def _arrays(line: dict[str, Any], earlier: Earlier) -> dict[str, object]:
     """Removes the arrays from a step's line and decodes them."""
-    length, top_k = earlier.length, earlier.top_k
-    packed = {name: line.pop(name, None) for name in _PACKED if top_k or not name.startswith("top_")}
+    length, record_top_k = earlier.length, earlier.record_top_k
+    packed = {name: line.pop(name, None) for name in _PACKED if record_top_k or not name.startswith("top_")}
     argmax = unpack_ids(packed["argmax_ids"], length, "argmax_ids", earlier.argmax)
     arrays: dict[str, object] = {
         "argmax_ids": argmax,
@@ -124,10 +124,10 @@ def _arrays(line: dict[str, Any], earlier: Earlier) -> dict[str, object]:
         "top_ids": (),
         "top_probs": (),
     }
-    if top_k:
-        ids = unpack_ids(packed["top_ids"], length * top_k, "top_ids")
-        probs = unpack_floats(packed["top_probs"], length * top_k, "top_probs")
-        starts = range(0, length * top_k, top_k)
-        arrays["top_ids"] = tuple([ids[start : start + top_k] for start in starts])
-        arrays["top_probs"] = tuple([probs[start : start + top_k] for start in starts])
+    if record_top_k:
+        ids = unpack_ids(packed["top_ids"], length * record_top_k, "top_ids")
+        probs = unpack_floats(packed["top_probs"], length * record_top_k, "top_probs")
+        starts = range(0, length * record_top_k, record_top_k)
+        arrays["top_ids"] = tuple([ids[start : start + record_top_k] for start in starts])
+        arrays["top_probs"] = tuple([probs[start : start + record_top_k] for start in starts])
     return arrays

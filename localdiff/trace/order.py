@@ -42,12 +42,12 @@ class Order:
 
     Args:
         seed: the seed that the header states.
-        top_k: alternatives per position that the header states.
+        record_top_k: how many of the most probable ids the header states per position.
     """
 
-    def __init__(self, *, seed: int, top_k: int) -> None:
+    def __init__(self, *, seed: int, record_top_k: int) -> None:
         self._seed = seed
-        self._top_k = top_k
+        self._record_top_k = record_top_k
         self._last: type[Event] | None = None
         self._run: RunStarted | None = None
         self._block = 0
@@ -78,9 +78,12 @@ class Order:
                 _require(event.block == self._block, f"it names block {event.block}, and this is block {self._block}")
             case RunFinished():
                 _require(event.token_ids == tuple(self._kept), "`token_ids` is not what the blocks committed")
-                _require(len(event.stats.blocks) == self._block, "`stats.blocks` is not one a block")
+                _require(len(event.stats.blocks) == self._block, "`stats.blocks` does not have one entry per block")
             case Prefilled():
                 _require(0 <= event.done <= event.total, f"done={event.done} of total={event.total}")
+                _require(
+                    0 <= event.cached_tokens <= event.done, f"cached_tokens={event.cached_tokens} of done={event.done}"
+                )
 
     def _started(self, event: RunStarted) -> None:
         _require(1 <= event.canvas_length <= MAX_CANVAS, f"canvas_length={event.canvas_length}")
@@ -108,7 +111,7 @@ class Order:
         self._numbers("entropies", event.entropies, float("1e9"))
         self._numbers("mean_entropy", [event.mean_entropy], float("1e9"))
         for row in event.top_ids:
-            self._ids("top_ids", row, length=self._top_k)
+            self._ids("top_ids", row, length=self._record_top_k)
         for probs in event.top_probs:
             self._numbers("top_probs", probs, 1 + _ROUNDING)
         self._step = event
@@ -129,9 +132,9 @@ class Order:
         _require(min(ids) >= 0 and max(ids) < self._run.vocab_size, f"`{name}` has an id outside of the vocabulary")
 
     @staticmethod
-    def _numbers(name: str, values: Iterable[float], most: float) -> None:
+    def _numbers(name: str, values: Iterable[float], maximum: float) -> None:
         # Written so that a NaN, for which every comparison is false, is refused too.
-        _require(all(0 <= value <= most for value in values), f"`{name}` has a number that cannot be")
+        _require(all(0 <= value <= maximum for value in values), f"`{name}` has a number that cannot be")
 
 
 def _require(holds: bool, message: str) -> None:

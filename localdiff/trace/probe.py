@@ -19,7 +19,7 @@ from localdiff.trace.header import Header
 from localdiff.trace.repeat import options_of, prompt_of
 
 
-def again(engine: Engine, header: Header, *, cancel: threading.Event | None = None) -> Iterator[Event]:
+def rerun(engine: Engine, header: Header, *, cancel: threading.Event | None = None) -> Iterator[Event]:
     """Reruns what a header describes, on as many threads as then; the number stays set."""
     if header.machine.threads is not None:
         torch.set_num_threads(header.machine.threads)

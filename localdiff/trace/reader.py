@@ -78,7 +78,7 @@ def parse_trace(data: bytes, name: str) -> Trace:
         whole = data[: len(data) - len(torn)]
     else:
         if torn:
-            raise _damaged(name, len(lines) + 1, "it stands behind the footer")
+            raise _damaged(name, len(lines) + 1, "it comes after the footer")
         whole = data[: len(data) - len(lines[-1]) - 1]
     sha256 = hashlib.sha256(whole).hexdigest()
     if body.footer is not None and body.footer != sha256:
@@ -114,8 +114,8 @@ def _header(line: bytes, name: str) -> Header:
         header = decode(Header, fields, "header")
     except Malformed as error:
         raise _damaged(name, 1, str(error)) from error
-    if not 0 <= header.top_k <= 1024:
-        raise _damaged(name, 1, f"top_k={header.top_k}")
+    if not 0 <= header.record_top_k <= 1024:
+        raise _damaged(name, 1, f"record_top_k={header.record_top_k}")
     threads = header.machine.threads
     if threads is not None and not 1 <= threads <= MAX_THREADS:
         raise _damaged(name, 1, f"threads={threads}")
@@ -130,13 +130,13 @@ class _Body:
         self.special: set[int] = set()
         self.events: list[Event] = []
         self.footer: str | None = None
-        self._earlier = Earlier(top_k=header.top_k)
-        self._order = Order(seed=header.seed, top_k=header.top_k)
+        self._earlier = Earlier(record_top_k=header.record_top_k)
+        self._order = Order(seed=header.seed, record_top_k=header.record_top_k)
 
     def take(self, line: dict[str, Any], number: int) -> None:
         """One line; raises Malformed."""
         if self.footer is not None:
-            raise Malformed("it stands behind the footer")
+            raise Malformed("it comes after the footer")
         if "event" in line:
             event = decode_event(line, self._earlier)
             self._order.follow(event)

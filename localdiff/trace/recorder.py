@@ -44,7 +44,7 @@ class Recorder:
         """Write the event, after the lines that it needs; errors of the file propagate."""
         if isinstance(event, RunStarted):
             header = self._header_of(event)
-            self._earlier.top_k = header.top_k
+            self._earlier.record_top_k = header.record_top_k
             self._write(header.to_object())
         if isinstance(event, DenoiseStep):
             self._write_pieces(event)

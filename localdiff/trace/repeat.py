@@ -23,11 +23,11 @@ def options_of(header: Header) -> GenerateOptions:
     sampler = header.sampler
     return GenerateOptions(
         max_tokens=header.max_tokens,
-        context=header.context,
+        context_size=header.context_size,
         seed=header.seed,
         think=header.think and header.prompt_ids is None,  # ids already contain the request to think
         tool_calls=header.tool_calls,
-        steps=sampler.max_steps,
+        steps=sampler.schedule_steps,
         cap=sampler.cap,
         entropy_bound=sampler.entropy_bound,
         t_min=sampler.t_min,
@@ -36,7 +36,7 @@ def options_of(header: Header) -> GenerateOptions:
         stability=sampler.stability,
         confidence=sampler.confidence,
         noise="reference" if sampler.noise == "reference" else "seeded",
-        alternatives=header.top_k,
+        record_top_k=header.record_top_k,
     )
 
 

@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--top-k", type=int, default=0)
     arguments = parser.parse_args()
-    html = page(condensed(blocks=arguments.blocks, steps=arguments.steps, length=256, top_k=arguments.top_k))
+    html = page(condensed(blocks=arguments.blocks, steps=arguments.steps, length=256, record_top_k=arguments.top_k))
     with tempfile.TemporaryDirectory() as folder, Browser() as browser:
         file = Path(folder) / "page.html"
         file.write_text(html, encoding="utf-8")

@@ -161,7 +161,7 @@ class Script:
             max_steps=self.max_steps, end_ids=(END,), pad_id=PAD, seed=self.seed,
         )  # fmt: skip
         for done in (self.prompt // 2, self.prompt):
-            yield Prefilled(done=done, total=self.prompt, seconds=0.2)
+            yield Prefilled(done=done, total=self.prompt, cached_tokens=0, seconds=0.2)
         elapsed = 0.0
         stats: list[BlockStats] = []
         printed = 0
@@ -193,7 +193,7 @@ class Script:
             stats=RunStats(
                 prompt_tokens=self.prompt, prompt_seconds=0.4, tokens=len(ids), seconds=elapsed,
                 tok_per_s=len(ids) / elapsed, denoise_passes=passes, commit_passes=len(chunks),
-                tokens_per_forward=len(ids) / passes, peak_bytes=None, blocks=tuple(stats),
+                tokens_per_step=len(ids) / passes, peak_bytes=None, blocks=tuple(stats),
             ),
         )  # fmt: skip
 

@@ -97,11 +97,11 @@ class ScriptedEngine:
     def settings_for(self, options: GenerateOptions) -> SamplerSettings:
         """Always the same."""
         del options
-        return SamplerSettings(max_steps=MAX_STEPS)
+        return SamplerSettings(schedule_steps=MAX_STEPS)
 
     def context_size(self, options: GenerateOptions) -> int:
         """The options' limit, or the model's if it is lower."""
-        return min(options.context, self.max_positions or options.context)
+        return min(options.context_size, self.max_positions or options.context_size)
 
     def generate(
         self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None
@@ -123,7 +123,9 @@ class ScriptedEngine:
         )
         for start in range(0, self.prompt_tokens, CHUNK):
             read = min(start + CHUNK, self.prompt_tokens)
-            yield Prefilled(done=read, total=self.prompt_tokens, seconds=PROMPT_SECONDS * read / self.prompt_tokens)
+            yield Prefilled(
+                done=read, total=self.prompt_tokens, cached_tokens=0, seconds=PROMPT_SECONDS * read / self.prompt_tokens
+            )
         for number, block in enumerate(self.blocks, 1):
             yield self._block_started(number, kept)
             steps = 0
@@ -199,7 +201,7 @@ class ScriptedEngine:
                 tok_per_s=len(kept) / seconds,
                 denoise_passes=passes,
                 commit_passes=max(len(done) - 1, 0),
-                tokens_per_forward=len(kept) / passes,
+                tokens_per_step=len(kept) / passes,
                 peak_bytes=self.peak_bytes,
                 blocks=tuple(done),
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -89,20 +89,21 @@ class ScriptedPartner:
                 if event.done < held:
                     continue
                 time.sleep(self.prompt_pause)
+                event = replace(event, cached_tokens=held)
             yield event
             if isinstance(event, RunStarted) and 0 < held < total:
-                yield Prefilled(done=held, total=total, seconds=0.0)
+                yield Prefilled(done=held, total=total, cached_tokens=held, seconds=0.0)
             if isinstance(event, Prefilled) and cancel.is_set():
                 yield RunFinished(reason="cancelled", token_ids=(), stats=_nothing(total))
                 return
 
-    def count(self, text: str, *, most: int | None = None) -> int:
+    def count(self, text: str, *, max_tokens: int | None = None) -> int:
         """One token a word."""
         return len(text.split())
 
     def context_size(self, options: GenerateOptions) -> int:
         """As it was asked for, or the model's limit if it is lower."""
-        return min(options.context, self.max_positions or options.context)
+        return min(options.context_size, self.max_positions or options.context_size)
 
     def prompt_ids(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> list[int]:
         """One id a character."""
@@ -118,7 +119,7 @@ def _nothing(prompt_tokens: int) -> RunStats:
         tok_per_s=0.0,
         denoise_passes=0,
         commit_passes=0,
-        tokens_per_forward=0.0,
+        tokens_per_step=0.0,
         peak_bytes=None,
         blocks=(),
     )

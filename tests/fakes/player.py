@@ -48,7 +48,7 @@ class CanvasPlayer:
 
     def context_size(self, options: GenerateOptions) -> int:
         """As it was asked for."""
-        return options.context
+        return options.context_size
 
     def generate(
         self, prompt: str, options: GenerateOptions, *, cancel: threading.Event | None = None

@@ -45,11 +45,11 @@ HEADER = Header(
     tool_calls=False,
     gold=None,
     max_tokens=1024,
-    context=8192,
-    top_k=0,
+    context_size=8192,
+    record_top_k=0,
     seed=7,
     sampler=Sampler(
-        max_steps=48,
+        schedule_steps=48,
         cap=None,
         entropy_bound=0.1,
         t_min=0.4,
@@ -96,7 +96,9 @@ def word_pieces() -> dict[int, str]:
     return {PAD: "<pad>", END: "<end>"} | {2 + index: f" {word}" for index, word in enumerate(WORDS)}
 
 
-def condensing(*, blocks: int = 2, steps: int = 6, length: int = 32, seed: int = 0, top_k: int = 0) -> Iterator[Event]:
+def condensing(
+    *, blocks: int = 2, steps: int = 6, length: int = 32, seed: int = 0, record_top_k: int = 0
+) -> Iterator[Event]:
     """A run whose entropies fall, whose drafts change less and less, and which sometimes takes an acceptance back."""
     source = random.Random(seed)
     vocab = 262_144
@@ -111,7 +113,7 @@ def condensing(*, blocks: int = 2, steps: int = 6, length: int = 32, seed: int =
         pad_id=PAD,
         seed=seed,
     )
-    yield Prefilled(done=20, total=20, seconds=0.25)
+    yield Prefilled(done=20, total=20, cached_tokens=0, seconds=0.25)
     for block in range(1, blocks + 1):
         final = [2 + source.randrange(len(WORDS)) for _ in range(length)]
         if block == blocks:
@@ -120,7 +122,7 @@ def condensing(*, blocks: int = 2, steps: int = 6, length: int = 32, seed: int =
         settle = [1 + int(steps * min(0.999, source.random() ** 1.5)) for _ in range(length)]
         yield BlockStarted(block=block, max_blocks=blocks, position=20 + len(kept), canvas_ids=shown)
         for step in range(1, steps + 1):
-            event = _step(source, block, step, steps, final, settle, shown, vocab, top_k, clock)
+            event = _step(source, block, step, steps, final, settle, shown, vocab, record_top_k, clock)
             clock = event.elapsed
             yield event
             pairs = zip(event.accepted, event.sampled_ids, strict=True)
@@ -146,7 +148,7 @@ def condensing(*, blocks: int = 2, steps: int = 6, length: int = 32, seed: int =
             tok_per_s=len(kept) / clock,
             denoise_passes=passes,
             commit_passes=blocks - 1,
-            tokens_per_forward=len(kept) / passes,
+            tokens_per_step=len(kept) / passes,
             peak_bytes=None,
             blocks=tuple(done),
         ),
@@ -162,7 +164,7 @@ def _step(
     settle: list[int],
     shown: tuple[int, ...],
     vocab: int,
-    top_k: int,
+    record_top_k: int,
     clock: float,
 ) -> DenoiseStep:
     argmax, entropies, accepted = [], [], []
@@ -172,8 +174,8 @@ def _step(
         entropies.append(single(source.random() ** 3 * (0.02 if settled else 6.0 * math.exp(-step / 2))))
         accepted.append(settled and source.random() > (0.0 if step == steps else 0.1))
     probs = tuple(single(math.exp(-entropy)) for entropy in entropies)
-    others = tuple((token, *range(2, 1 + top_k)) for token in argmax) if top_k else ()
-    shares = tuple((prob, *[single((1 - prob) / (k + 1)) for k in range(1, top_k)]) for prob in probs)
+    others = tuple((token, *range(2, 1 + record_top_k)) for token in argmax) if record_top_k else ()
+    shares = tuple((prob, *[single((1 - prob) / (k + 1)) for k in range(1, record_top_k)]) for prob in probs)
     return DenoiseStep(
         block=block,
         step=step,
@@ -194,7 +196,7 @@ def _step(
         seconds=0.05,
         elapsed=clock + 0.05,
         top_ids=others,
-        top_probs=shares if top_k else (),
+        top_probs=shares if record_top_k else (),
     )
 
 
@@ -210,7 +212,7 @@ def trace_of(events: Iterable[Event], header: Header = HEADER, *, pieces: dict[i
 
 def condensed(header: Header = HEADER, **shape: int) -> Trace:
     """The trace of a `condensing` run."""
-    header = dataclasses.replace(header, top_k=shape.get("top_k", 0))
+    header = dataclasses.replace(header, record_top_k=shape.get("record_top_k", 0))
     return trace_of(condensing(**shape), header, pieces=word_pieces())
 
 

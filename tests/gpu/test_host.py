@@ -25,7 +25,7 @@ pytestmark = [needs_interpreter, pytest.mark.filterwarnings("ignore:divide by ze
 SPEC = Spec(mlp=64, expert_mlp=64, head_dim=32, settings={"eos_token_id": [1]})
 PROMPT = [3, 14, 15, 9, 26, 5]
 CONTEXT = 96
-OPTIONS = GenerateOptions(seed=5, max_tokens=16, cap=3, confidence=1e-9, context=CONTEXT)
+OPTIONS = GenerateOptions(seed=5, max_tokens=16, cap=3, confidence=1e-9, context_size=CONTEXT)
 """Two blocks of three steps: none of them is confident."""
 CARD = torch.device("cuda", 0)
 
@@ -49,7 +49,7 @@ def engine(directory: Path, queue: Queue) -> Engine:
     """The model on the card, but for the kernels between matmuls, which are most of the interpreter's time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCALDIFF_CUDA_PLAIN", "layer-ops")
-        return Engine.load(directory, device="cuda", dtype="fp32", context=CONTEXT)
+        return Engine.load(directory, device="cuda", dtype="fp32", context_size=CONTEXT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,10 +81,10 @@ def answered(events: Iterator[Event], queue: Queue) -> Turn:
 
 def conversation(engine: Engine, queue: Queue, length: int = 2) -> list[Turn]:
     """So many turns over one cache."""
-    context, ids, turns = engine.new_context(), PROMPT, []
-    context.reserve(CONTEXT)
+    prefix_cache, ids, turns = engine.new_prefix_cache(), PROMPT, []
+    prefix_cache.reserve(CONTEXT)
     for _ in range(length):
-        turns.append(answered(engine.generate(ids, OPTIONS, context=context), queue))
+        turns.append(answered(engine.generate(ids, OPTIONS, prefix_cache=prefix_cache), queue))
         ids = [*ids, *turns[-1].ids, 11, 12]
     return turns
 
@@ -95,7 +95,7 @@ def without_waits(turns: Sequence[Turn]) -> list[tuple[list[tuple[int, ...]], li
 
 @pytest.fixture(scope="module")
 def expected(directory: Path, queue: Queue) -> list[Turn]:
-    return conversation(Engine.load(directory, device="cpu", dtype="fp32", context=CONTEXT), queue)
+    return conversation(Engine.load(directory, device="cpu", dtype="fp32", context_size=CONTEXT), queue)
 
 
 def test_two_turns_are_those_of_the_plain_path(engine: Engine, expected: list[Turn], queue: Queue) -> None:
@@ -143,7 +143,7 @@ def test_what_the_allocator_was_told_not_to_take_is_not_free(directory: Path, qu
     try:
         assert free_bytes(CARD) == pytest.approx(1e6, abs=1)
         with pytest.raises(ResourceError):
-            Engine.load(directory, device="cuda:0", context=CONTEXT)
+            Engine.load(directory, device="cuda:0", context_size=CONTEXT)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0, CARD)
 

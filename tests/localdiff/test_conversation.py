@@ -33,7 +33,7 @@ def chat(tmp_path: Path) -> Dialogue:
 def hold(chat: Dialogue) -> None:
     """The cache against a prefill of the ids that the conversation says it holds."""
     ids = chat.conversation.ids
-    cache = chat.conversation._context.cache
+    cache = chat.conversation._prefix_cache.kv_cache
     assert_same(chat.model, cache, prefill(chat.model, ids, cache.capacity))
 
 
@@ -242,7 +242,7 @@ def test_a_stopped_reply_goes_on_from_its_committed_blocks(chat: Dialogue) -> No
 def test_a_prompt_that_does_not_fit_changes_nothing(chat: Dialogue) -> None:
     chat.say("hi", LONG)
     before = chat.conversation.ids
-    small = replace(OPTIONS, context=len(before) + 2)
+    small = replace(OPTIONS, context_size=len(before) + 2)
     with pytest.raises(UsageError, match="the context holds"):
         list(chat.conversation.answer([*chat.messages, {"role": "user", "content": LONG}], small))
     assert chat.conversation.ids == before
@@ -254,19 +254,19 @@ def test_a_prompt_that_does_not_fit_changes_nothing(chat: Dialogue) -> None:
 def test_a_refusal_with_a_larger_context_changes_nothing(
     chat: Dialogue, wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chat.say("hi", LONG, replace(OPTIONS, context=256))
+    chat.say("hi", LONG, replace(OPTIONS, context_size=256))
     before = chat.conversation.ids
     monkeypatch.setattr(chat.conversation.engine, "_dtype", torch.bfloat16)  # refuses the reference's noise
     with pytest.raises(UsageError):
         messages = [{"role": "user", "content": "quite another question"}]
-        list(chat.conversation.answer(messages, replace(OPTIONS, context=512, **wrong)))
+        list(chat.conversation.answer(messages, replace(OPTIONS, context_size=512, **wrong)))
     assert chat.conversation.ids == before
     hold(chat)
 
 
 def test_a_larger_context_is_read_again_into_a_larger_cache(chat: Dialogue) -> None:
-    chat.say("hi", LONG, replace(OPTIONS, context=256))
-    chat.say("hi", LONG, replace(OPTIONS, context=512))
+    chat.say("hi", LONG, replace(OPTIONS, context_size=256))
+    chat.say("hi", LONG, replace(OPTIONS, context_size=512))
     assert chat.read[1] == len(chat.rendered(chat.messages[:-1]))
     hold(chat)
 

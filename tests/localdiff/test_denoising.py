@@ -101,7 +101,7 @@ def denoise(
     block = BlockSettings(
         number=3,
         started=time.perf_counter(),
-        sampler=SamplerSettings(**{"max_steps": 6} | settings),  # type: ignore[arg-type]
+        sampler=SamplerSettings(**{"schedule_steps": 6} | settings),  # type: ignore[arg-type]
         stop_rule=rule,
         pad_id=tiny.PAD,
     )
@@ -140,19 +140,19 @@ def test_a_cap_cuts_the_loop_and_leaves_the_temperatures() -> None:
     short, _ = denoise([sure(ONE), sure(OTHER)], cap=2)
     assert [event.temperature for event in events(short)] == [event.temperature for event in events(long)][:2]
     assert {event.max_steps for event in events(short)} == {2}
-    settings = SamplerSettings(max_steps=6)
+    settings = SamplerSettings(schedule_steps=6)
     assert [event.temperature for event in events(long)] == [temperature_at(step, settings) for step in range(1, 7)]
 
 
 @pytest.mark.parametrize(("rule", "expected"), [("never", 4), ("stable", 2), ("confident", 3), ("both", 3)])
 def test_the_rule_decides_when_to_stop(rule: StopRule, expected: int) -> None:
-    steps, _ = denoise([unsure(ONE), unsure(ONE), sure(ONE), sure(ONE)], rule=rule, max_steps=4)
+    steps, _ = denoise([unsure(ONE), unsure(ONE), sure(ONE), sure(ONE)], rule=rule, schedule_steps=4)
     assert len(steps) == expected
 
 
 def test_a_step_shows_what_was_accepted_and_fresh_noise_elsewhere() -> None:
     half = torch.cat((sure(ONE)[:4], unsure(ONE)[4:]))
-    steps, model = denoise([half, half.flip(0), sure(OTHER)], Listed(), max_steps=3)
+    steps, model = denoise([half, half.flip(0), sure(OTHER)], Listed(), schedule_steps=3)
     first, second, third = events(steps)
     assert first.shown_ids == model.seen[0].canvas == tuple(START.tolist())
     # The surest four are accepted, and one more, because nothing comes before it.
@@ -187,7 +187,7 @@ def test_each_step_is_conditioned_on_the_one_before() -> None:
     """On the capped logits, divided by the temperature of the step that made them."""
     peaked = 20 * torch.randn(LENGTH, VOCAB, generator=torch.Generator().manual_seed(1))
     script = [unsure(OTHER), peaked, sure(ONE)]
-    steps, model = denoise(script, max_steps=3)
+    steps, model = denoise(script, schedule_steps=3)
     assert model.seen[0].soft is None
     for logits, step, seen in zip(script, steps, model.seen[1:], strict=False):
         processed = 30 * torch.tanh(logits / 30) / step.event.temperature
@@ -204,7 +204,7 @@ def test_nothing_is_carried_out_of_the_last_step(script: list[Tensor]) -> None:
 
 def test_an_event_holds_the_distribution_that_was_drawn_from() -> None:
     logits = 5 * torch.randn(LENGTH, VOCAB, generator=torch.Generator().manual_seed(1))
-    steps, _ = denoise([logits], max_steps=1)
+    steps, _ = denoise([logits], schedule_steps=1)
     event = steps[0].event
     probs = (30 * torch.tanh(logits.double() / 30) / event.temperature).softmax(dim=-1)
     entropy = -(probs * probs.log()).sum(dim=-1)
@@ -224,7 +224,7 @@ def test_the_clock_of_a_run_goes_on_over_its_steps() -> None:
 
 def test_a_block_that_is_left_early_computes_no_further_step() -> None:
     model = Scripted([unsure(ONE)])
-    settings = SamplerSettings(max_steps=6)
+    settings = SamplerSettings(schedule_steps=6)
     block = BlockSettings(number=1, started=0.0, sampler=settings, stop_rule="both", pad_id=tiny.PAD)
     steps = denoise_block(model, KVCache(model.config, 16, torch.float32, CPU), START, SeededNoise(0), block)
     next(steps)

@@ -15,7 +15,7 @@ from localdiff.options import MAX_SEED, GenerateOptions
 
 def test_defaults_leave_the_sampler_to_the_model() -> None:
     options = GenerateOptions()
-    assert (options.max_tokens, options.context, options.noise) == (1024, 8192, "seeded")
+    assert (options.max_tokens, options.context_size, options.noise) == (1024, 8192, "seeded")
     sampler = ("steps", "cap", "entropy_bound", "t_min", "t_max", "temperature", "stability", "confidence", "seed")
     assert all(getattr(options, name) is None for name in sampler)
 
@@ -32,7 +32,7 @@ def test_options_are_frozen() -> None:
         ({"think": "yes"}, "think='yes' must be True or False"),
         ({"tool_calls": 1}, "tool_calls=1 must be True or False"),
         ({"system": 5}, "system=5 must be text"),
-        ({"context": 0}, "context=0 must be >= 1"),
+        ({"context_size": 0}, "context_size=0 must be >= 1"),
         ({"steps": 0}, "steps=0 must be >= 1"),
         ({"cap": -1}, "cap=-1 must be >= 1"),
         ({"stability": -1}, "stability=-1 must be >= 0"),
@@ -49,7 +49,7 @@ def test_options_are_frozen() -> None:
         ({"temperature": 1e300}, "temperature=1e+300 must be <= 1000000.0"),
         ({"t_max": 1e7}, "t_max=10000000.0 must be <= 1000000.0"),
         ({"max_tokens": 2**31}, f"max_tokens={2**31} must be <= {2**31 - 1}"),
-        ({"context": 2**31}, f"context={2**31} must be <= {2**31 - 1}"),
+        ({"context_size": 2**31}, f"context_size={2**31} must be <= {2**31 - 1}"),
         ({"steps": 10**11}, f"steps={10**11} must be <= 1000000"),
         ({"cap": 10**11}, f"cap={10**11} must be <= 1000000"),
         ({"stability": 10**11}, f"stability={10**11} must be <= 1000000"),

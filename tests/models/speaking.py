@@ -20,7 +20,7 @@ from tests.checkpoints.chats import write_chat_checkpoint
 from tests.models import tiny
 
 VOCAB_SIZE = 448
-OPTIONS = GenerateOptions(max_tokens=200, context=1024, seed=7)
+OPTIONS = GenerateOptions(max_tokens=200, context_size=1024, seed=7)
 
 
 class Speaker(DiffusionGemma):
@@ -91,8 +91,8 @@ class Dialogue:
         events = list(self.conversation.answer(asked, options))
         finished = events[-1]
         assert isinstance(finished, RunFinished)
-        held = [event.done for event in events if isinstance(event, Prefilled) and event.seconds == 0.0]
-        self.read.append(len(prompt) - sum(held))
+        (cached,) = {event.cached_tokens for event in events if isinstance(event, Prefilled)}
+        self.read.append(len(prompt) - cached)
         answer = "".join(e.text for e in events if isinstance(e, TextCommitted) and e.channel == "answer")
         self.messages = [*asked, {"role": "assistant", "content": answer, "ids": list(finished.token_ids)}]
         return events

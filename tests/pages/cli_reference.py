@@ -40,7 +40,7 @@ Colour goes by `--color`, then `LOCALDIFF_COLOR`, `ui.color` of `config.toml` (f
 
 | Code | Meaning |
 |---|---|
-| 0 | done; also when the answer was cut at a limit, which `--json` reports as `finish_reason` |
+| 0 | done; also when the answer was cut at a limit, which `--json` reports as `reason` |
 | 1 | a bug in localdiff; `LOCALDIFF_DEBUG=1` shows the traceback |
 | 2 | the command line or the prompt cannot be used |
 | 3 | weights are missing, unreadable, or not handed out |

@@ -183,7 +183,7 @@ class Stopwatch:
         block = BlockSettings(
             number=1,
             started=time.perf_counter(),
-            sampler=SamplerSettings(max_steps=steps),
+            sampler=SamplerSettings(schedule_steps=steps),
             stop_rule="never",
             pad_id=config.pad_token_id,
         )

@@ -23,7 +23,7 @@ Change: TypeAlias = Literal["same", "changed", "only in A", "only in B"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parting:
+class Divergence:
     """The first step whose drafts differ.
 
     Attributes:
@@ -49,7 +49,7 @@ class BlockPair:
         steps: denoise steps of each.
         seconds: of each.
         noise_differs: whether the two began from other noise.
-        parting: the first step whose drafts differ, or None if none of the common ones do.
+        divergence: the first step whose drafts differ, or None if none of the common ones do.
         changed: committed tokens that differ, position by position, lengths included.
         length: the longer of the two committed lengths.
     """
@@ -58,7 +58,7 @@ class BlockPair:
     steps: tuple[int | None, int | None]
     seconds: Pair
     noise_differs: bool
-    parting: Parting | None
+    divergence: Divergence | None
     changed: int
     length: int
 
@@ -117,9 +117,9 @@ class Comparison:
     same_vocabulary: bool
 
     @property
-    def parting(self) -> Parting | None:
+    def divergence(self) -> Divergence | None:
         """Where the runs first diverge, or None if they never do."""
-        return next((block.parting for block in self.blocks if block.parting is not None), None)
+        return next((block.divergence for block in self.blocks if block.divergence is not None), None)
 
     @property
     def noise_differs(self) -> bool:
@@ -170,12 +170,12 @@ class _Tokens:
             steps=_each(both, lambda block: len(block.steps)),
             seconds=_each(both, lambda block: block.seconds),
             noise_differs=one is not None and other is not None and one.started.canvas_ids != other.started.canvas_ids,
-            parting=None if one is None or other is None else self._parting(number, one, other),
+            divergence=None if one is None or other is None else self._divergence(number, one, other),
             changed=changed,
             length=max(map(len, finals)),
         )
 
-    def _parting(self, number: int, one: Block, other: Block) -> Parting | None:
+    def _divergence(self, number: int, one: Block, other: Block) -> Divergence | None:
         for first, second in zip(one.steps, other.steps, strict=False):
             drafts = [
                 self._names(trace, step.argmax_ids) for trace, step in zip(self._traces, (first, second), strict=True)
@@ -184,7 +184,7 @@ class _Tokens:
             if places:
                 ids = [step.argmax_ids[places[0] : places[0] + 1] for step in (first, second)]
                 pieces = ["".join(map(trace.piece, some)) for trace, some in zip(self._traces, ids, strict=True)]
-                return Parting(
+                return Divergence(
                     block=number,
                     step=first.step,
                     position=places[0],

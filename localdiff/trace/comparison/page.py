@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from string import Template
 
 from localdiff.trace.comparison.compare import Comparison, Stretch
+from localdiff.trace.comparison.timing import HEAD, timing_rows
 from localdiff.trace.page import assets, words
 from localdiff.trace.page.data import PageData, embedded
 from localdiff.trace.page.page import SHARED_SCRIPTS
@@ -64,14 +65,14 @@ def _head(letter: str, name: str, trace: Trace) -> str:
 
 def _verdict(comparison: Comparison) -> str:
     noise = "different noise" if comparison.noise_differs else "the same noise"
-    parting = comparison.parting
-    if parting is None:
+    divergence = comparison.divergence
+    if divergence is None:
         return f"The runs begin from {noise}, and no draft of a common step differs."
-    one, other = (f"“{words.safe(_line(piece))}”" for piece in parting.pieces)
-    place, many = f"<b>position {parting.position}</b>", f"{parting.positions} positions differ; the first is "
-    differ = f"{place} differs" if parting.positions == 1 else f"{many}{place}"
+    one, other = (f"“{words.safe(_line(piece))}”" for piece in divergence.pieces)
+    place, many = f"<b>position {divergence.position}</b>", f"{divergence.positions} positions differ; the first is "
+    differ = f"{place} differs" if divergence.positions == 1 else f"{many}{place}"
     return (
-        f"The runs begin from {noise} and part in <b>block {parting.block} at step {parting.step}</b>, where "
+        f"The runs begin from {noise} and diverge in <b>block {divergence.block} at step {divergence.step}</b>, where "
         f"{differ}, {one} against {other}."
     )
 
@@ -105,15 +106,15 @@ def _text(side: int, stretches: Sequence[Stretch]) -> str:
 
 
 def _blocks(comparison: Comparison) -> str:
-    head = ("block", "steps A", "B", "seconds A", "B", "part at step", "position", "tokens that differ")
+    head = ("block", "steps A", "B", "seconds A", "B", "diverge at step", "position", "tokens that differ")
     rows = []
     for block in comparison.blocks:
         steps = ["–" if count is None else str(count) for count in block.steps]
         seconds = ["–" if value is None else f"{value:.2f}" for value in block.seconds]
-        parting = block.parting
+        divergence = block.divergence
         where = ("–", "–") if None in block.steps else ("never", "–")
-        if parting is not None:
-            where = (str(parting.step), str(parting.position))
+        if divergence is not None:
+            where = (str(divergence.step), str(divergence.position))
         rows.append((str(block.number), *steps, *seconds, *where, f"{block.changed} of {block.length}"))
     return _table(head, rows, wrapped=False)
 
@@ -123,22 +124,11 @@ def _gaps(comparison: Comparison) -> str:
         (str(gap.step), str(gap.blocks), f"{gap.means[0]:.4f}", f"{gap.means[1]:.4f}", f"{gap.gap:+.4f}")
         for gap in comparison.gaps
     ]
-    return _table(("step", "blocks", "mean entropy A, nats", "B", "B less A"), rows, wrapped=False)
+    return _table(("step", "blocks", "mean entropy A, nats", "B", "B minus A"), rows, wrapped=False)
 
 
 def _timing(traces: tuple[Trace, Trace]) -> str:
-    rows = []
-    for letter, trace in zip("AB", traces, strict=True):
-        steps = sum(len(block.steps) for block in trace.blocks)
-        if trace.finished is None:
-            rows.append((letter, str(steps), *"–––––"))
-            continue
-        stats = trace.finished.stats
-        both = stats.denoise_passes + stats.commit_passes
-        figures = (f"{stats.seconds:.2f}", f"{stats.tok_per_s:.1f}", f"{stats.tokens_per_forward:.1f}")
-        rows.append((letter, str(steps), str(both), str(stats.tokens), *figures))
-    head = ("", "steps", "passes with commits", "tokens", "seconds", "tok/s", "tokens a step")
-    return _table(head, rows, wrapped=False)
+    return _table(HEAD, timing_rows(traces, missing="–"), wrapped=False)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, kind: str = "", wrapped: bool = True) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from localdiff.sizes import counted
 from localdiff.trace.comparison.compare import BlockPair, Comparison, Stretch
+from localdiff.trace.comparison.timing import HEAD, timing_rows
 from localdiff.trace.trace import Trace
 from localdiff.view.columns import aligned
 from localdiff.view.sanitize import safe_piece
@@ -29,7 +30,7 @@ def report(one: Trace, other: Trace, comparison: Comparison, names: tuple[str, s
     parts = [
         _heads((one, other), names),
         _settings(comparison),
-        _parting(comparison),
+        _divergence(comparison),
         _blocks(comparison.blocks),
         _gaps(comparison),
         _tokens(comparison),
@@ -56,29 +57,31 @@ def _settings(comparison: Comparison) -> str:
     return "What differs before the start:\n" + _table(rows, "<<<")
 
 
-def _parting(comparison: Comparison) -> str:
-    parting = comparison.parting
+def _divergence(comparison: Comparison) -> str:
+    divergence = comparison.divergence
     noise = "The runs begin from different noise" if comparison.noise_differs else "The runs begin from the same noise"
-    if parting is None:
+    if divergence is None:
         return f"{noise}, and no draft of a common step differs."
-    one, other = map(_piece, parting.pieces)
-    number, place = parting.positions, parting.position
+    one, other = map(_piece, divergence.pieces)
+    number, place = divergence.positions, divergence.position
     differ = f"position {place} differs" if number == 1 else f"{number} positions differ, the first is {place}"
-    return f"{noise} and part in block {parting.block} at step {parting.step}: {differ}, {one} against {other}."
+    return (
+        f"{noise} and diverge in block {divergence.block} at step {divergence.step}: {differ}, {one} against {other}."
+    )
 
 
 def _blocks(blocks: Sequence[BlockPair]) -> str:
-    head = ["block", "steps A", "B", "seconds A", "B", "part at step", "position", "tokens that differ"]
+    head = ["block", "steps A", "B", "seconds A", "B", "diverge at step", "position", "tokens that differ"]
     rows = [head]
     for block in blocks:
-        parting = block.parting
+        divergence = block.divergence
         rows.append(
             [
                 str(block.number),
                 *("-" if steps is None else str(steps) for steps in block.steps),
                 *("-" if seconds is None else f"{seconds:.2f}" for seconds in block.seconds),
-                "-" if None in block.steps else "never" if parting is None else str(parting.step),
-                "-" if parting is None else str(parting.position),
+                "-" if None in block.steps else "never" if divergence is None else str(divergence.step),
+                "-" if divergence is None else str(divergence.position),
                 f"{block.changed} of {block.length}",
             ]
         )
@@ -86,7 +89,7 @@ def _blocks(blocks: Sequence[BlockPair]) -> str:
 
 
 def _gaps(comparison: Comparison) -> str:
-    rows = [["step", "blocks", "mean entropy A", "B", "B less A"]]
+    rows = [["step", "blocks", "mean entropy A", "B", "B minus A"]]
     for gap in comparison.gaps:
         rows.append([str(gap.step), str(gap.blocks), f"{gap.means[0]:.4f}", f"{gap.means[1]:.4f}", f"{gap.gap:+.4f}"])
     return _table(rows, ">>>>>") if len(rows) > 1 else ""
@@ -120,17 +123,7 @@ def _stretch(stretch: Stretch) -> str:
 
 
 def _timing(traces: tuple[Trace, Trace]) -> str:
-    rows = [["", "steps", "passes", "tokens", "seconds", "tok/s", "tokens a pass"]]
-    for letter, trace in zip("AB", traces, strict=True):
-        steps = sum(len(block.steps) for block in trace.blocks)
-        if trace.finished is None:
-            rows.append([letter, str(steps), *"-----"])
-            continue
-        stats = trace.finished.stats
-        passes = stats.denoise_passes + stats.commit_passes
-        figures = [f"{stats.seconds:.2f}", f"{stats.tok_per_s:.1f}", f"{stats.tokens_per_forward:.1f}"]
-        rows.append([letter, str(steps), str(passes), str(stats.tokens), *figures])
-    return _table(rows, "<>>>>>>")
+    return _table([HEAD, *timing_rows(traces, missing="-")], "<>>>>>>")
 
 
 def _table(rows: Sequence[Sequence[str]], sides: str) -> str:

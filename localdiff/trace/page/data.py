@@ -1,6 +1,6 @@
 """The data of a trace in a page: figures in JSON, arrays as one deflated blob in base64.
 
-    blob = planes of ids | planes of entropies | planes of probabilities | acceptance | planes of alternatives
+    blob = planes of ids | planes of entropies | planes of probabilities | acceptance | planes of the most probable ids
 
 Ids index the pieces of this page, not of the vocabulary, and each step holds its difference (XOR) from the
 step before in its block. Entropies are 16-bit floats and probabilities 16-bit fractions: more than a page can show, and
@@ -39,7 +39,7 @@ class PageData:
         steps = [step for block in trace.blocks for step in block.steps]
         ids = [self._drafts(block) for block in trace.blocks]
         top = [self._place(token) for step in steps for row in step.top_ids for token in row]
-        top_k = trace.header.top_k
+        record_top_k = trace.header.record_top_k
         width = 2 if len(self._places) <= 0x10000 else 4
         parts = [
             _planes([place for draft in ids for place in draft], width),
@@ -47,7 +47,7 @@ class PageData:
             _planes([_share(prob) for step in steps for prob in step.argmax_probs], 2),
             b"".join(flag_bytes(step.accepted) for step in steps),
         ]
-        if top_k:
+        if record_top_k:
             parts += [
                 _planes(top, width),
                 _planes([_share(prob) for step in steps for row in step.top_probs for prob in row], 2),
@@ -57,7 +57,7 @@ class PageData:
         self.figures: dict[str, object] = {
             "length": started.canvas_length if started else 0,
             "width": width,
-            "topK": top_k,
+            "recordTopK": record_top_k,
             "confidence": trace.header.sampler.confidence,
             "bound": trace.header.sampler.entropy_bound,
             "blocks": [self._block(block) for block in trace.blocks],

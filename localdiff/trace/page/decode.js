@@ -11,7 +11,7 @@ async function inflate(base64) {
 async function readRun(suffix) {
   const figures = JSON.parse(document.getElementById(`figures${suffix}`).textContent);
   const bytes = await inflate(document.getElementById(`blob${suffix}`).textContent);
-  const { length, width, topK } = figures;
+  const { length, width, recordTopK } = figures;
   const steps = figures.blocks.reduce((sum, block) => sum + block.steps, 0);
   const count = steps * length;
   let at = 0;
@@ -27,8 +27,8 @@ async function readRun(suffix) {
   const row = Math.ceil(length / 8);
   const flags = bytes.subarray(at, at + steps * row);
   at += steps * row;
-  const topIds = topK ? planes(width, count * topK) : null;
-  const topProbs = topK ? Float32Array.from(planes(2, count * topK), (v) => v / 0xffff) : null;
+  const topIds = recordTopK ? planes(width, count * recordTopK) : null;
+  const topProbs = recordTopK ? Float32Array.from(planes(2, count * recordTopK), (v) => v / 0xffff) : null;
   if (at !== bytes.length) throw new Error("the page's data has another size than it says");
 
   let first = 0;
@@ -45,8 +45,8 @@ async function readRun(suffix) {
         entropies: entropies.subarray(from, from + length),
         probs: probs.subarray(from, from + length),
         accepted,
-        topIds: topIds && topIds.subarray(from * topK, (from + length) * topK),
-        topProbs: topProbs && topProbs.subarray(from * topK, (from + length) * topK),
+        topIds: topIds && topIds.subarray(from * recordTopK, (from + length) * recordTopK),
+        topProbs: topProbs && topProbs.subarray(from * recordTopK, (from + length) * recordTopK),
         mean: block.means[s],
         temperature: block.temperatures[s],
         seconds: block.times[s],

@@ -82,14 +82,14 @@ class Tip {
       dd.textContent = value;
       list.append(dt, dd);
     }
-    return [head, list, ...this.alternatives(step, position), ...this.past(block, position)];
+    return [head, list, ...this.mostProbable(step, position), ...this.past(block, position)];
   }
 
-  alternatives(step, position) {
+  mostProbable(step, position) {
     if (!step || !step.topIds) return [];
-    const { topK } = this.run, shares = [];
-    for (let k = 0; k < topK; k++) {
-      const place = position * topK + k;
+    const { recordTopK } = this.run, shares = [];
+    for (let k = 0; k < recordTopK; k++) {
+      const place = position * recordTopK + k;
       shares.push([label(this.run, step.topIds[place]), ` ${percent(step.topProbs[place])}`]);
     }
     return [codes("most probable: ", shares)];

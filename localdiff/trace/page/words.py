@@ -75,7 +75,7 @@ def cards(trace: Trace) -> str:
     else:
         found += _passes(stats)
     spread = f"{steps[0]} to {steps[-1]}" if steps[0] < steps[-1] else f"{steps[0]}"
-    found.append(_card("steps a block", spread, f"median {steps[len(steps) // 2]}, at most {_most(trace)}"))
+    found.append(_card("steps per block", spread, f"median {steps[len(steps) // 2]}, at most {_max_steps(trace)}"))
     if stats is not None:
         found.append(
             _card("speed", f"{stats.tok_per_s:,.3g} tok/s", f"{stats.tokens:,} tokens in {stats.seconds:.2f} s")
@@ -88,13 +88,12 @@ def cards(trace: Trace) -> str:
 def _passes(stats: RunStats) -> list[str]:
     """Passes, and tokens per pass, with commit passes and without; autoregressive decoding would be 1."""
     both = stats.denoise_passes + stats.commit_passes
-    each = stats.tokens / stats.denoise_passes if stats.denoise_passes else 0.0
     each_of_both = stats.tokens / both if both else 0.0
     return [
         _card("forward passes", f"{stats.denoise_passes:,}", f"{both:,} with commit passes"),
         _card(
             "one token at a time takes",
-            f"{each:,.1f}×",
+            f"{stats.tokens_per_step:,.1f}×",
             f"as many; {each_of_both:,.1f}× with commit passes",
         ),
     ]
@@ -115,7 +114,7 @@ def _ended(trace: Trace) -> str:
     return positions + (words[trace.finished.reason] if trace.finished else "cut short")
 
 
-def _most(trace: Trace) -> int:
+def _max_steps(trace: Trace) -> int:
     return trace.started.max_steps if trace.started else 0
 
 
@@ -125,7 +124,7 @@ def provenance(trace: Trace) -> str:
     revision = f", revision {header.model.revision}" if header.model.revision else ""
     temperatures = "greedy" if sampler.greedy else f"temperature {sampler.t_max:g} to {sampler.t_min:g}"
     settings = (
-        f"at most {sampler.max_steps} steps{'' if sampler.cap is None else f', cut after {sampler.cap}'}, "
+        f"schedule of {sampler.schedule_steps} steps{'' if sampler.cap is None else f', capped at {sampler.cap}'}, "
         f"entropy bound {sampler.entropy_bound:g}, {temperatures}, stability {sampler.stability}, "
         f"confidence {sampler.confidence:g}, {sampler.noise} noise"
     )
@@ -135,7 +134,7 @@ def provenance(trace: Trace) -> str:
         ("recorded", safe(header.created)),
         ("device", safe(f"{header.machine.device}: {header.machine.hardware}")),
         ("sampler", safe(settings)),
-        ("limits", f"{header.max_tokens:,} tokens, context of {header.context:,}"),
+        ("limits", f"{header.max_tokens:,} tokens, context of {header.context_size:,}"),
         (
             "versions",
             safe(f"localdiff {header.machine.localdiff}, torch {header.machine.torch}, Python {header.machine.python}"),

@@ -166,7 +166,7 @@ def test_a_module_that_takes_no_terms_is_named() -> None:
 
 def whole_run(engine: Engine) -> list[tuple[int, ...]]:
     # Two steps a block: random weights make ten times as much of a rounding with each step.
-    events = engine.generate([12, 14, 15, 9, 26], GenerateOptions(seed=3, max_tokens=24, context=64, steps=2))
+    events = engine.generate([12, 14, 15, 9, 26], GenerateOptions(seed=3, max_tokens=24, context_size=64, steps=2))
     return [event.token_ids for event in events if isinstance(event, BlockCommitted | RunFinished)]
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from localdiff.adapter import LowRank, add_adapter, attach, terms_of
-from localdiff.demo.batched import batched_logits
+from localdiff.model.batched import batched_logits
 from quant.codecs import CODECS
 from quant.modules import QuantTensor, swap_modules
 from tests.models import tiny

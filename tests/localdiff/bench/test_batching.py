@@ -24,7 +24,7 @@ TEXTS = ("hello there", "what is 2", "why", "one two three four", "a", "so what"
 
 def task(text: str, seed: int = 1) -> Callable[[Engine], Answer]:
     question = Question(group="g", messages=(("user", text),))
-    options = GenerateOptions(seed=seed, max_tokens=20, context=64)
+    options = GenerateOptions(seed=seed, max_tokens=20, context_size=64)
     return lambda engine: ask(engine, question, options)[0]
 
 
@@ -112,7 +112,7 @@ def test_an_error_of_the_model_is_raised(load: Callable[[], Engine], monkeypatch
 
 def test_a_comparison_is_the_same_in_batches(load: Callable[[], Engine]) -> None:
     questions = [Question(group="g", messages=(("user", text),), is_right=lambda text: "a" in text) for text in TEXTS]
-    options = [GenerateOptions(seed=seed, max_tokens=20, context=64) for seed in (1, 2)]
+    options = [GenerateOptions(seed=seed, max_tokens=20, context_size=64) for seed in (1, 2)]
 
     def changed() -> Engine:
         engine = load()

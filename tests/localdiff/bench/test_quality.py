@@ -25,7 +25,7 @@ from localdiff.events import DenoiseStep
 from localdiff.options import GenerateOptions
 from tests.models import tiny
 
-OPTIONS = tuple(GenerateOptions(seed=seed, max_tokens=16, context=64) for seed in (1, 2, 3))
+OPTIONS = tuple(GenerateOptions(seed=seed, max_tokens=16, context_size=64) for seed in (1, 2, 3))
 
 
 def question(text: str, group: str = "g", wanted: str | None = None) -> Question:

@@ -58,7 +58,7 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         stability=2,
         confidence=0.01,
         max_tokens=99,
-        context=2000,
+        context_size=2000,
         seed=5,
     )
     assert (second.t_min, second.t_max, second.temperature, second.seed) == (None, None, 0, None)
@@ -226,7 +226,7 @@ def test_what_is_no_text_or_does_not_fit_is_refused(
     room: Room, tmp_path: Path, name: str, content: bytes, reason: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    shown = room(f"/file {tmp_path}/{name}", "/file", options=GenerateOptions(context=30))
+    shown = room(f"/file {tmp_path}/{name}", "/file", options=GenerateOptions(context_size=30))
     assert reason in shown
     assert "No files are attached to the next message.\n" in shown
 
@@ -408,7 +408,7 @@ def test_a_recording_writes_over_nothing(room: Room, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_a_command_and_not_the_chat(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(text: str, *, most: int | None = None) -> int:
+    def interrupt(text: str, *, max_tokens: int | None = None) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(room.partner, "count", interrupt)

@@ -467,7 +467,7 @@ def test_a_session_that_another_program_changed_goes_on_under_another_name(room:
 
     count = room.partner.count
 
-    def meddle(text: str, *, most: int | None = None) -> int:
+    def meddle(text: str, *, max_tokens: int | None = None) -> int:
         path.write_bytes(path.read_bytes() + b"\n")
         return count(text)
 

@@ -253,7 +253,7 @@ def test_a_block_that_did_not_settle_is_marked(room: Room) -> None:
 
 def test_the_context_is_worth_a_word_from_four_fifths_on(room: Room) -> None:
     room.partner = ScriptedPartner(replies=[said("x" * 9), said("x" * 10), Said(reason="context_full")])
-    shown = room("Hi", "/undo", "Hi", "/undo", "Hi", options=GenerateOptions(context=20, seed=7))
+    shown = room("Hi", "/undo", "Hi", "/undo", "Hi", options=GenerateOptions(context_size=20, seed=7))
     assert "ctx 15/20\n>>> /undo" in shown
     assert "ctx 16/20\ncontext 80 % full; /undo or /clear frees space\n>>> /undo" in shown
     assert shown.count("% full") == 1

@@ -23,7 +23,7 @@ from localdiff.ui.output import Output, Stream
 from tests.localdiff.chat.conftest import Typist
 from tests.models.speaking import Dialogue
 
-OPTIONS = GenerateOptions(max_tokens=24, context=1024, seed=3)
+OPTIONS = GenerateOptions(max_tokens=24, context_size=1024, seed=3)
 
 
 class Room:

@@ -436,7 +436,10 @@ def test_the_package_hands_out_its_names_lazily() -> None:
         "import localdiff, sys; print(dir(localdiff), 'torch' in sys.modules, localdiff.GenerateOptions.__module__)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment(), cwd=ROOT)
-    assert done.stdout == "['Engine', 'GenerateOptions', '__version__', 'events'] False localdiff.options\n"
+    assert (
+        done.stdout
+        == "['Conversation', 'Engine', 'GenerateOptions', '__version__', 'events'] False localdiff.options\n"
+    )
     with pytest.raises(AttributeError, match="no attribute 'Engin'"):
         localdiff.Engin  # noqa: B018
 

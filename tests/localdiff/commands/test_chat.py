@@ -52,7 +52,7 @@ def test_every_option_arrives(cli: Cli, requests: list[ChatRequest]) -> None:
         system="Brief.",
         think=True,
         max_tokens=9,
-        context=99,
+        context_size=99,
         steps=8,
         cap=7,
         entropy_bound=0.2,
@@ -61,7 +61,7 @@ def test_every_option_arrives(cli: Cli, requests: list[ChatRequest]) -> None:
         stability=2,
         confidence=0.1,
         seed=5,
-        alternatives=3,
+        record_top_k=3,
     )
     assert request.record == RecordOptions(file=Path("run.jsonl"))
     assert request.choice == ModelChoice(

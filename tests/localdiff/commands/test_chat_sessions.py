@@ -67,7 +67,7 @@ def test_a_program_is_told_that_another_one_writes_to_its_session(cli: Cli, load
     cli("chat", "--session", "plans", stdin=b"Hi\n")
     path, count = sessions / "plans.jsonl", loading.partner.count
 
-    def meddle(text: str, *, most: int | None = None) -> int:
+    def meddle(text: str, *, max_tokens: int | None = None) -> int:
         path.write_bytes(path.read_bytes() + b"\n")
         return count(text)
 

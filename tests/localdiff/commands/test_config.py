@@ -73,7 +73,7 @@ def test_the_file_sets_what_is_not_typed(asked: Callable[..., RunRequest]) -> No
     request = asked(EVERYTHING)
     assert request.choice == ModelChoice(model="some/model", device="cpu", dtype="fp32", max_memory=3 * 10**9)
     options = request.options
-    assert (options.context, options.max_tokens, options.system, options.think) == (99, 7, "Be brief.", True)
+    assert (options.context_size, options.max_tokens, options.system, options.think) == (99, 7, "Be brief.", True)
     assert (options.steps, options.cap, options.entropy_bound, options.seed) == (5, 4, 0.3, 12)
     assert (options.t_min, options.t_max, options.stability, options.confidence) == (0.1, 0.2, 2, 0.01)
     assert (request.live.wish, request.live.preferred) == (None, "line")

@@ -25,14 +25,15 @@ KEYS = [
     "text",
     "token_ids",
     "tokens",
-    "finish_reason",
+    "reason",
     "prompt_tokens",
     "prompt_seconds",
     "blocks",
     "seconds",
     "tok_per_s",
-    "tokens_per_forward",
-    "forward_passes",
+    "denoise_passes",
+    "commit_passes",
+    "tokens_per_step",
     "seed",
     "model",
     "adapter",
@@ -83,7 +84,7 @@ def test_every_setting_reaches_the_engine(cli: Cli, engine: ScriptedEngine) -> N
     assert cli("run", "-m", "demo", "hi", *arguments.split()).code == 0
     assert engine.calls[0][1] == GenerateOptions(
         max_tokens=9,
-        context=99,
+        context_size=99,
         steps=8,
         cap=4,
         entropy_bound=0.2,
@@ -136,7 +137,7 @@ def test_the_engine_is_loaded_with_what_was_asked_for(cli: Cli, monkeypatch: pyt
         "dtype": "auto",
         "revision": None,
         "offline": False,
-        "context": 8192,
+        "context_size": 8192,
         "max_memory": None,
         "adapter": None,
     }
@@ -198,11 +199,11 @@ def test_json(cli: Cli, engine: ScriptedEngine) -> None:
     assert result.stdout.count("\n") == 1
     assert found["text"] == "First line.\nSecond line."
     assert found["tokens"] == len(found["token_ids"]) == 21
-    assert found["finish_reason"] == "end_of_turn"
+    assert found["reason"] == "end_of_turn"
     assert (found["prompt_tokens"], found["prompt_seconds"]) == (6, 0.5)
     assert found["blocks"] == [{"steps": 3, "seconds": 0.75, "reason": "converged"}] * 2
-    assert (found["seconds"], found["tok_per_s"], found["tokens_per_forward"]) == (1.5, 14.0, 3.5)
-    assert found["forward_passes"] == {"denoise": 6, "commit": 1}
+    assert (found["seconds"], found["tok_per_s"], found["tokens_per_step"]) == (1.5, 14.0, 3.5)
+    assert (found["denoise_passes"], found["commit_passes"]) == (6, 1)
     assert found["seed"] == 3
     assert (found["model"], found["recipe"], found["revision"]) == ("owner/name", "bf16", "abc123")
     assert (found["device"], found["version"]) == ("cpu", __version__)

@@ -49,7 +49,7 @@ def test_diff_as_text_and_as_a_page(cli: Cli, file: Path, tmp_path: Path) -> Non
     other.write_bytes(record(condensing(seed=3), pieces=word_pieces()))
     result = cli("trace", "diff", str(file), str(other))
     assert (result.code, result.stderr) == (0, "")
-    assert "The runs begin from different noise and part in block 1 at step 1" in result.stdout
+    assert "The runs begin from different noise and diverge in block 1 at step 1" in result.stdout
     page = tmp_path / "diff.html"
     assert cli("trace", "diff", str(file), str(other), "-o", str(page)).stdout == ""
     assert page.read_text() == cli("trace", "diff", str(file), str(other), "--to", "html").stdout
@@ -193,15 +193,15 @@ def test_rerun_loads_what_the_trace_names_unless_told_otherwise(
     (tmp_path / "run.jsonl").write_bytes(record(condensing(), header, pieces=word_pieces()))
     choices: list[tuple[ModelChoice, int]] = []
 
-    def load(choice: ModelChoice, *, context: int, progress: object) -> None:
-        choices.append((choice, context))
+    def load(choice: ModelChoice, *, context_size: int, progress: object) -> None:
+        choices.append((choice, context_size))
         raise WeightsError("it is not here")
 
     monkeypatch.setattr(ModelChoice, "load", load)
     request = trace_check.CheckRequest(file=str(tmp_path / "run.jsonl"), rerun=True, **asked)
     with pytest.raises(WeightsError, match="it is not here"):
         trace_check.trace_check(request, streams)
-    assert choices == [(loaded, HEADER.context)]
+    assert choices == [(loaded, HEADER.context_size)]
 
 
 def test_rerun_shows_how_far_large_weights_are_hashed(
@@ -373,7 +373,7 @@ def test_the_demo_model_is_recorded_checked_and_run_again(cli: Cli, tmp_path: Pa
     trace = read_trace(file)
     assert trace.header.is_demo
     assert trace.header.model.weights is not None
-    assert trace.header.top_k == 3
+    assert trace.header.record_top_k == 3
     assert all(len(row) == 3 for row in trace.blocks[0].steps[0].top_ids)
     assert trace.text() == result.stdout
     again = cli("trace", "check", str(file), "--rerun")

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from localdiff.demo.architecture import config_json
-from localdiff.demo.batched import batched_logits
 from localdiff.demo.training import initialise
+from localdiff.model.batched import batched_logits
 from localdiff.model.config import ModelConfig
 from localdiff.model.layer_ops import set_layer_ops
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from localdiff.demo.architecture import CANVAS_LENGTH, config_json
-from localdiff.demo.batched import batched_logits, batched_soft_embedding
 from localdiff.demo.batches import Batches
 from localdiff.demo.rollout import next_canvases
 from localdiff.demo.team import Team
 from localdiff.demo.training import Trainer, TrainingOptions, corrupt, initialise, position_weights
 from localdiff.diffusion.sampler import accept
+from localdiff.model.batched import batched_logits, batched_soft_embedding
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 

@@ -71,14 +71,14 @@ def test_alternatives_are_the_most_probable_ids_in_order(monkeypatch: pytest.Mon
     monkeypatch.setattr(reading, "_MAX_ELEMENTS", budget)
     logits = sample_logits()
     probs = (torch.tanh(logits / 30) * 30 / 0.7).softmax(dim=-1)
-    found = read_logits(logits, softcap=30.0, temperature=0.7, noise=None, alternatives=3)
+    found = read_logits(logits, softcap=30.0, temperature=0.7, noise=None, record_top_k=3)
     torch.testing.assert_close(found.top_probs, probs.sort(dim=-1, descending=True).values[:, :3])
     torch.testing.assert_close(probs.gather(1, found.top_ids), found.top_probs)
     assert torch.equal(found.top_ids[1:, 0], found.argmax[1:])  # row 0 is uniform: every id is as good
 
 
 def test_no_more_alternatives_than_ids() -> None:
-    found = read_logits(sample_logits(vocab=50), softcap=None, temperature=1.0, noise=None, alternatives=64)
+    found = read_logits(sample_logits(vocab=50), softcap=None, temperature=1.0, noise=None, record_top_k=64)
     assert found.top_ids.shape == (12, 50)
     none = read_logits(sample_logits(), softcap=None, temperature=1.0, noise=None)
     assert (none.top_ids, none.top_probs) == (None, None)

@@ -52,7 +52,7 @@ def test_renoising_keeps_drawn_ids_where_accepted() -> None:
 
 
 def test_the_temperature_falls_from_t_max_to_one_step_above_t_min() -> None:
-    settings = SamplerSettings(max_steps=48, t_min=0.4, t_max=0.8)
+    settings = SamplerSettings(schedule_steps=48, t_min=0.4, t_max=0.8)
     assert temperature_at(1, settings) == pytest.approx(0.8)
     assert temperature_at(48, settings) == pytest.approx(0.4 + 0.4 / 48)
     assert temperature_at(25, settings) == pytest.approx(0.6)
@@ -62,9 +62,9 @@ def test_fewer_steps_rescale_the_schedule_and_a_cap_only_cuts_it() -> None:
     base = SamplerSettings()
     assert temperature_at(8, base.override(GenerateOptions(steps=8))) == pytest.approx(0.4 + 0.4 / 8)
     capped = base.override(GenerateOptions(cap=8))
-    assert capped.steps == 8
+    assert capped.max_steps == 8
     assert temperature_at(8, capped) == temperature_at(8, base)
-    assert base.override(GenerateOptions(cap=100)).steps == 48
+    assert base.override(GenerateOptions(cap=100)).max_steps == 48
 
 
 def test_a_constant_temperature_replaces_both_ends_and_zero_turns_sampling_off() -> None:
@@ -86,15 +86,15 @@ def test_settings_come_from_the_file_and_absent_or_null_keys_from_the_reference(
             "confidence_threshold": 0.01,
         }
     )
-    assert found == SamplerSettings(max_steps=12, entropy_bound=0.3, t_max=0.9, stability=0, confidence=0.01)
+    assert found == SamplerSettings(schedule_steps=12, entropy_bound=0.3, t_max=0.9, stability=0, confidence=0.01)
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"max_steps": 0}, "steps=0 must be >= 1"),
+        ({"schedule_steps": 0}, "schedule_steps=0 must be >= 1"),
         ({"cap": 0}, "cap=0 must be >= 1"),
-        ({"max_steps": 10**11}, "steps=100000000000 must be <= 1000000"),
+        ({"schedule_steps": 10**11}, "schedule_steps=100000000000 must be <= 1000000"),
         ({"stability": 10**19}, f"stability={10**19} must be <= 1000000"),
         ({"entropy_bound": 0.0}, "entropy_bound=0.0 must be > 0"),
         ({"t_min": -0.1}, "t_min=-0.1 must be >= 1e-06"),
@@ -152,7 +152,7 @@ SURE, UNSURE = torch.zeros(3), torch.ones(3)
 
 def verdicts(drafts: list[list[int]], entropy: torch.Tensor = SURE, rule: StopRule = "both", stability: int = 1):  # type: ignore[no-untyped-def]
     test = StopTest(SamplerSettings(stability=stability), pad_id=0, rule=rule)
-    return [test.look(torch.tensor(draft), entropy) for draft in drafts]
+    return [test.judge(torch.tensor(draft), entropy) for draft in drafts]
 
 
 @pytest.mark.parametrize(("stability", "first_stop"), [(0, 0), (1, 1), (2, 2), (3, 3)])
@@ -182,8 +182,8 @@ def test_a_rule_asks_for_what_its_name_says() -> None:
 
 def test_confidence_is_a_strict_bound_on_the_mean() -> None:
     settings = SamplerSettings(stability=0, confidence=0.5)
-    assert not StopTest(settings, pad_id=0).look(torch.tensor([1]), torch.tensor([0.5])).confident
-    assert StopTest(settings, pad_id=0).look(torch.tensor([1, 1]), torch.tensor([0.9, 0.0])).confident
+    assert not StopTest(settings, pad_id=0).judge(torch.tensor([1]), torch.tensor([0.5])).confident
+    assert StopTest(settings, pad_id=0).judge(torch.tensor([1, 1]), torch.tensor([0.9, 0.0])).confident
 
 
 def test_a_canvas_of_padding_never_counts_as_converged() -> None:

@@ -50,11 +50,11 @@ def test_a_column_without_weight_is_never_found(seed: int, segments: int, unifor
     weights[torch.rand(weights.shape, generator=generator) < 0.9] = 0.0
     weights[:, :SEGMENT] *= torch.rand(8, 1, generator=generator) < 0.5  # whole segments of nothing
     weights[:, -3] = 1e-9
-    least, search._LEAST = search._LEAST, 0
+    before, search._MIN_COLUMNS = search._MIN_COLUMNS, 0
     try:
         found = inverse_cumulative(weights, torch.full((8,), uniform))
     finally:
-        search._LEAST = least
+        search._MIN_COLUMNS = before
     assert (weights[torch.arange(8), found] > 0).all()
 
 

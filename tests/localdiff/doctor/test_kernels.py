@@ -22,7 +22,7 @@ CARD = torch.device("cuda", 0)
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     monkeypatch.setattr(kernels, "PROMPT", list(range(10, 20)))
-    monkeypatch.setattr(kernels, "OPTIONS", GenerateOptions(seed=3, max_tokens=2 * tiny.CANVAS, cap=4, context=64))
+    monkeypatch.setattr(kernels, "OPTIONS", GenerateOptions(seed=3, max_tokens=2 * tiny.CANVAS, cap=4, context_size=64))
     made = tiny.engine(tmp_path, eos_token_id=[tiny.VOCAB_SIZE])
     made.denoiser = denoiser_of(made.model, static=True, fuses_commits=True)
     return made

@@ -59,7 +59,7 @@ def test_a_path_object_is_a_directory_whatever_its_name(tmp_path: Path, monkeypa
     (tmp_path / "demo").symlink_to(DEMO_DIRECTORY)
     monkeypatch.chdir(tmp_path)
     for model, name in (("demo", "demo"), (Path("demo"), "./demo"), (tmp_path / "demo", str(tmp_path / "demo"))):
-        engine = Engine.load(model, device=torch.device("cpu"), context=64)
+        engine = Engine.load(model, device=torch.device("cpu"), context_size=64)
         assert (engine.identity.model, engine.identity.device) == (name, "cpu")
     with pytest.raises(WeightsError, match="there is no adapter `./sudoku`"):
         Engine.load("demo", adapter=Path("sudoku"))

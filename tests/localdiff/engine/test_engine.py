@@ -95,7 +95,7 @@ def test_events_come_in_their_order_and_count_from_one(tmp_path: Path) -> None:
 def test_alternatives_are_reported_where_asked_for_and_change_nothing(tmp_path: Path) -> None:
     engine = tiny.engine(tmp_path)
     plain = of(DenoiseStep, list(engine.generate("abc", options())))
-    asked = of(DenoiseStep, list(engine.generate("abc", options(alternatives=3))))
+    asked = of(DenoiseStep, list(engine.generate("abc", options(record_top_k=3))))
     assert [step.argmax_ids for step in asked] == [step.argmax_ids for step in plain]
     assert {(step.top_ids, step.top_probs) for step in plain} == {((), ())}
     for step in asked:
@@ -193,7 +193,7 @@ def test_it_ends_where_the_context_does(tmp_path: Path) -> None:
     engine = scripted(tmp_path, [A] * 8)
     prompt = engine.generate("x", options())
     length = next(prompt).prompt_tokens  # type: ignore[union-attr]
-    events = list(engine.generate("x", options(context=length + 11, max_tokens=500)))
+    events = list(engine.generate("x", options(context_size=length + 11, max_tokens=500)))
     finished = events[-1]
     assert isinstance(finished, RunFinished)
     assert finished.reason == "context_full"
@@ -206,7 +206,7 @@ def test_a_prompt_that_leaves_no_room_is_refused_with_both_numbers(tmp_path: Pat
     engine = scripted(tmp_path, [A] * 8)
     length = next(engine.generate("x", options())).prompt_tokens  # type: ignore[union-attr]
     with pytest.raises(UsageError, match=f"the prompt has {length} tokens and the context holds {length + room}"):
-        list(engine.generate("x", options(context=length + room)))
+        list(engine.generate("x", options(context_size=length + room)))
 
 
 def test_an_empty_prompt_of_ids_is_refused(tmp_path: Path) -> None:
@@ -222,7 +222,9 @@ def test_what_is_no_sequence_is_no_prompt(tmp_path: Path, prompt: Any) -> None:
         list(tiny.engine(tmp_path).generate(prompt, options()))
 
 
-@pytest.mark.parametrize("given", [{"max_memory": "10GB"}, {"max_memory": -1}, {"context": 0}, {"context": 1.5}])
+@pytest.mark.parametrize(
+    "given", [{"max_memory": "10GB"}, {"max_memory": -1}, {"context_size": 0}, {"context_size": 1.5}]
+)
 def test_amounts_that_are_none_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="must be a whole number >= 1"):
         Engine.load("demo", **given)
@@ -265,11 +267,11 @@ def test_bytes_are_not_text(tmp_path: Path) -> None:
 
 def test_a_run_that_another_one_has_overtaken_does_not_go_on(tmp_path: Path) -> None:
     engine = scripted(tmp_path, [A] * 8, [A] * 8)
-    context = engine.new_context()
-    overtaken = engine.generate("hi", options(), context=context)
+    prefix_cache = engine.new_prefix_cache()
+    overtaken = engine.generate("hi", options(), prefix_cache=prefix_cache)
     next(overtaken)
-    finished = list(engine.generate("hi", options(), context=context))[-1]
-    with pytest.raises(UsageError, match="another run began on this context before this one was over"):
+    finished = list(engine.generate("hi", options(), prefix_cache=prefix_cache))[-1]
+    with pytest.raises(UsageError, match="another run started on this prefix cache before this one was over"):
         next(overtaken)
     assert isinstance(finished, RunFinished)
 
@@ -380,7 +382,7 @@ def test_the_figures_are_counted_once_and_agree(tmp_path: Path) -> None:
     assert stats.denoise_passes == len(of(DenoiseStep, events)) == sum(block.steps for block in stats.blocks)
     assert stats.commit_passes == 2  # three blocks; the last one is not written
     assert stats.tokens == 20
-    assert stats.tokens_per_forward == 20 / stats.denoise_passes
+    assert stats.tokens_per_step == 20 / stats.denoise_passes
     assert stats.tok_per_s == pytest.approx(20 / stats.seconds)
     assert stats.seconds >= sum(step.seconds for step in of(DenoiseStep, events)) > 0
     assert stats.prompt_seconds == of(Prefilled, events)[-1].seconds
@@ -389,11 +391,11 @@ def test_the_figures_are_counted_once_and_agree(tmp_path: Path) -> None:
 
 def test_the_cache_holds_prompt_and_committed_blocks(tmp_path: Path) -> None:
     engine = scripted(tmp_path, [A] * 8)
-    context = engine.new_context()
-    events = list(engine.generate("x", options(max_tokens=20), context=context))
-    assert context.cache.length == events[0].prompt_tokens + 16  # type: ignore[union-attr]
-    assert len(context.ids) == context.cache.length
-    assert context.ids[-16:] == (A,) * 16
+    prefix_cache = engine.new_prefix_cache()
+    events = list(engine.generate("x", options(max_tokens=20), prefix_cache=prefix_cache))
+    assert prefix_cache.kv_cache.length == events[0].prompt_tokens + 16  # type: ignore[union-attr]
+    assert len(prefix_cache.ids) == prefix_cache.kv_cache.length
+    assert prefix_cache.ids[-16:] == (A,) * 16
 
 
 def test_a_checkpoint_without_end_tokens_is_refused(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_the_model_may_hold_less_than_the_context_that_was_asked_for(tmp_path: P
         run(short, [2] * 30)
     assert caught.value.hint == "shorten the prompt: 30 is the most that this model takes"
     with pytest.raises(UsageError, match="the prompt has 30 tokens and the context holds 20") as caught:
-        run(short, [2] * 30, context=20)
+        run(short, [2] * 30, context_size=20)
     assert caught.value.hint == "raise `--context`, or shorten the prompt"
 
 
@@ -142,9 +142,9 @@ def test_a_prompt_that_cannot_fit_is_refused_before_it_is_tokenized(
     messages = [{"role": "user", "content": "a " * 1_000_000}]
     for prompt in messages[0]["content"], messages:
         with pytest.raises(ContextError, match="does not fit into a context of 64 tokens"):
-            run(engine, prompt, context=64)
+            run(engine, prompt, context_size=64)
     with pytest.raises(ContextError, match="does not fit into a context of 64 tokens"):
-        list(Conversation(engine).answer(messages, dataclasses.replace(OPTIONS, context=64)))
+        list(Conversation(engine).answer(messages, dataclasses.replace(OPTIONS, context_size=64)))
 
 
 def test_thinking_is_asked_of_the_template(engine: Engine, tmp_path: Path) -> None:
@@ -167,12 +167,12 @@ def test_an_answer_does_not_depend_on_a_run_that_was_left_in_the_middle(engine: 
 def test_a_longer_run_gets_a_larger_cache_and_a_shorter_one_reuses_it(engine: Engine) -> None:
     first = run(engine, max_tokens=8)
     assert engine._spare is not None
-    small = engine._spare.cache
+    small = engine._spare.kv_cache
     run(engine, "a much longer prompt", max_tokens=40)
-    large = engine._spare.cache
+    large = engine._spare.kv_cache
     assert large.capacity > small.capacity
     assert drafts(run(engine, max_tokens=8)) == drafts(first)
-    assert engine._spare.cache is large
+    assert engine._spare.kv_cache is large
 
 
 @pytest.mark.parametrize("seed", range(5))

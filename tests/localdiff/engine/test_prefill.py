@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localdiff.engine import Engine
-from localdiff.engine.context import Context
+from localdiff.engine.prefix_cache import PrefixCache
 from localdiff.events import BlockStarted, DenoiseStep, Event, Prefilled, RunFinished
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
@@ -121,47 +121,49 @@ def test_whatever_came_before_the_cache_is_what_the_ids_say(
     """Prompts that part from each other anywhere, forks anywhere in them: drafts as without fusing, caches exact."""
     plain, fused = engine(tmp_path), engine(tmp_path, **how)
     plain.prefill_chunk = fused.prefill_chunk = chunk
-    contexts = plain.new_context(), fused.new_context()
+    prefix_caches = plain.new_prefix_cache(), fused.new_prefix_cache()
     prompt = list(PROMPT)
     for keep, more, fork in turns:
         prompt = [*prompt[:keep], *more]
         results = []
-        for made, context in zip((plain, fused), contexts, strict=True):
-            context.fork = fork or None
-            results.append(list(made.generate(prompt, OPTIONS, context=context)))
+        for made, prefix_cache in zip((plain, fused), prefix_caches, strict=True):
+            prefix_cache.fork = fork or None
+            results.append(list(made.generate(prompt, OPTIONS, prefix_cache=prefix_cache)))
         if part_at_a_tie(*results):
             return
-        assert contexts[0].ids == contexts[1].ids
-        context = contexts[1]
-        caches.assert_same(fused.model, context.cache, caches.prefill(fused.model, context.ids, 64))
+        assert prefix_caches[0].ids == prefix_caches[1].ids
+        prefix_cache = prefix_caches[1]
+        caches.assert_same(fused.model, prefix_cache.kv_cache, caches.prefill(fused.model, prefix_cache.ids, 64))
 
 
 def test_a_fork_at_the_end_of_the_prompt_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rings have gone round by the next prompt; from the snapshot nothing but the new ids is read."""
     made = engine(tmp_path, fuses_commits=True)
-    context = made.new_context()
-    context.reserve(64)
-    context.fork = len(PROMPT)
-    list(made.generate(PROMPT, OPTIONS, context=context))
+    prefix_cache = made.new_prefix_cache()
+    prefix_cache.reserve(64)
+    prefix_cache.fork = len(PROMPT)
+    list(made.generate(PROMPT, OPTIONS, prefix_cache=prefix_cache))
     seen = passes(monkeypatch)
-    again = list(made.generate([*PROMPT, 11], OPTIONS, context=context))
-    first = next(event for event in again if isinstance(event, Prefilled))
-    assert (first.done, first.seconds) == (len(PROMPT), 0.0)
+    again = list(made.generate([*PROMPT, 11], OPTIONS, prefix_cache=prefix_cache))
+    read = [event for event in again if isinstance(event, Prefilled)]
+    assert (read[0].done, read[0].seconds) == (len(PROMPT), 0.0)
+    assert read[-1].done == read[-1].total == len(PROMPT) + 1
+    assert {event.cached_tokens for event in read} == {len(PROMPT)}
     assert seen[0] == (1, tiny.CANVAS)
 
 
 @pytest.mark.parametrize("events", [1, 3])
 def test_given_up_before_the_first_step_nothing_is_lost(tmp_path: Path, events: int) -> None:
     made = engine(tmp_path, fuses_commits=True)
-    context, cancel = made.new_context(), threading.Event()
-    run = made.generate(PROMPT, OPTIONS, context=context, cancel=cancel)
+    prefix_cache, cancel = made.new_prefix_cache(), threading.Event()
+    run = made.generate(PROMPT, OPTIONS, prefix_cache=prefix_cache, cancel=cancel)
     for _ in range(events):
         next(run)
     cancel.set()
     assert isinstance(list(run)[-1], RunFinished)
-    held = len(context.ids)
+    held = len(prefix_cache.ids)
     assert held == 4 * (events - 1)
-    assert context.open(PROMPT, len(PROMPT)) == held
+    assert prefix_cache.start_run(PROMPT, len(PROMPT)) == held
 
 
 def test_a_first_step_that_breaks_off_leaves_nothing_that_is_used(
@@ -169,7 +171,7 @@ def test_a_first_step_that_breaks_off_leaves_nothing_that_is_used(
 ) -> None:
     """Its pass may have overwritten some rings and not others."""
     made = engine(tmp_path, fuses_commits=True)
-    context = made.new_context()
+    prefix_cache = made.new_prefix_cache()
 
     def broken(*_: Any) -> torch.Tensor:
         raise RuntimeError("out of memory")
@@ -177,6 +179,6 @@ def test_a_first_step_that_breaks_off_leaves_nothing_that_is_used(
     with monkeypatch.context() as patch:
         patch.setattr(DiffusionGemma, "commit_and_denoise", broken)
         with pytest.raises(RuntimeError, match="out of memory"):
-            list(made.generate(PROMPT, OPTIONS, context=context))
-    assert context.open(PROMPT, 40) == 0
-    assert isinstance(context, Context)
+            list(made.generate(PROMPT, OPTIONS, prefix_cache=prefix_cache))
+    assert prefix_cache.start_run(PROMPT, 40) == 0
+    assert isinstance(prefix_cache, PrefixCache)

@@ -60,7 +60,7 @@ def test_passes_are_counted_by_what_they_are_for(keeper: StatsKeeper) -> None:
     keeper.block_done(committed(2, 6, 3.5, "step_limit"))
     figures = keeper.finish(tokens=15)
     assert (figures.denoise_passes, figures.commit_passes) == (10, 1)
-    assert figures.tokens_per_forward == 1.5
+    assert figures.tokens_per_step == 1.5
     assert figures.blocks == (
         BlockStats(steps=4, seconds=2.0, reason="converged"),
         BlockStats(steps=6, seconds=3.5, reason="step_limit"),
@@ -69,7 +69,7 @@ def test_passes_are_counted_by_what_they_are_for(keeper: StatsKeeper) -> None:
 
 def test_a_run_that_computed_nothing_divides_by_nothing(keeper: StatsKeeper) -> None:
     figures = keeper.finish(tokens=0)
-    assert (figures.seconds, figures.tok_per_s, figures.tokens_per_forward) == (0, 0, 0)
+    assert (figures.seconds, figures.tok_per_s, figures.tokens_per_step) == (0, 0, 0)
     assert figures.blocks == ()
 
 

@@ -89,7 +89,7 @@ def test_a_block_step_by_step(decide: Callable[..., None], rule: StopRule, kind:
             **state,
         )
         accepted = accept(entropy, settings.entropy_bound)
-        verdict = test.look(draft, entropy)
+        verdict = test.judge(draft, entropy)
         found = state["outcome"].cpu()
         assert 0 < accepted.sum() < LENGTH or step >= 3
         assert [bool(flag) for flag in found[:4]] == [verdict.stable, verdict.confident, verdict.stop, True]

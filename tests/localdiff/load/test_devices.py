@@ -94,7 +94,7 @@ def test_open_model_says_so(
                 dtype="auto",
                 revision=None,
                 offline=True,
-                context=64,
+                context_size=64,
                 max_memory=None,
                 adapter=None,
             )
@@ -212,5 +212,5 @@ def test_a_switch_that_says_nothing_known_is_the_users(
 ) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(UsageError, match=value) as error:
-        Engine.load("demo", device="cpu", context=64)
+        Engine.load("demo", device="cpu", context_size=64)
     assert error.value.hint is not None and "environment variable" in error.value.hint

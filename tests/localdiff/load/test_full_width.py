@@ -74,7 +74,7 @@ def test_a_card_takes_what_the_account_says(quantized: Path, account: MemoryAcco
     with torch.inference_mode():
         network.encode(torch.arange(1024, device=card), cache)
     canvas = torch.randint(network.config.vocab_size, (network.config.canvas_length,), device=card)
-    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(max_steps=3), stop_rule="never", pad_id=0)
+    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=3), stop_rule="never", pad_id=0)
     torch.cuda.reset_peak_memory_stats(card)
     assert len(list(denoise_block(network, cache, canvas, SeededNoise(0), block))) == 3
     peak = torch.cuda.max_memory_allocated(card) - before

@@ -38,7 +38,7 @@ SPEC = Spec(
     settings={"max_denoising_steps": 6, "eos_token_id": [1]},
 )
 PROMPT = [3, 14, 15, 9, 26, 5]
-OPTIONS = GenerateOptions(seed=5, max_tokens=24, context=64)
+OPTIONS = GenerateOptions(seed=5, max_tokens=24, context_size=64)
 
 
 @pytest.fixture(scope="module")
@@ -123,12 +123,12 @@ def test_a_tiny_budget_gives_the_same_text_and_tells_the_cost(
     directories: dict[str, Path], caplog: pytest.LogCaptureFixture, form: str
 ) -> None:
     model, dtype = str(directories[form]), "fp32"
-    everything = Engine.load(model, device="cpu", dtype=dtype, context=64)
+    everything = Engine.load(model, device="cpu", dtype=dtype, context_size=64)
     demand = Skeleton.of(open_weights(directories[form]), CPU, torch.float32).demand(64)
     kept = sum(layer.weights for layer in demand.layers)
     budget = demand.account.total - kept // 2
     with caplog.at_level(logging.WARNING, logger="localdiff.load"):
-        little = Engine.load(model, device="cpu", dtype=dtype, context=64, max_memory=budget)
+        little = Engine.load(model, device="cpu", dtype=dtype, context_size=64, max_memory=budget)
     assert "layers" in caplog.messages[0]
     assert "read from their files again in every pass" in caplog.messages[0]
     assert any(parameter.device == META for parameter in little.model.parameters())
@@ -144,7 +144,7 @@ def test_steps_are_told_whether_all_weights_stay(
     placement = Placement(main=CPU, layers=(CPU,) * len(SPEC.layers), offloaded=offloaded)
     monkeypatch.setattr(loader, "place", lambda *_, **__: placement)
     monkeypatch.setattr(Denoiser, "for_device", lambda model, device, **where: told.append(where) or Denoiser(model))
-    Engine.load(str(directories["4bit"]), device="cpu", dtype="fp32", context=64)
+    Engine.load(str(directories["4bit"]), device="cpu", dtype="fp32", context_size=64)
     assert told == [{"one_device": True, "stays": not offloaded}]
 
 
@@ -156,10 +156,10 @@ def test_layers_that_stay_are_computed_by_kernels_beside_those_that_pass(
 ) -> None:
     """What a GPU does with a model of which some layers stay in host memory."""
     monkeypatch.setattr(choice, "missing", lambda _: None)
-    everything = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context=64)
+    everything = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context_size=64)
     placement = Placement(main=CPU, layers=(CPU,) * len(SPEC.layers), offloaded=(1, 2))
     monkeypatch.setattr(loader, "place", lambda *_, **__: placement)
-    engine = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context=64)
+    engine = Engine.load(str(directories[form]), device="cpu", dtype="fp32", context_size=64)
     passing = [path for path, _ in engine.model.named_modules() if path.startswith(("layers.1.", "layers.2."))]
     choice.prepare(engine.model, torch.device("cuda", 0), keep=passing)
     assert [type(layer.experts) is CudaExperts for layer in engine.model.layers] == [True, False, False, True]
@@ -170,13 +170,13 @@ def test_layers_that_stay_are_computed_by_kernels_beside_those_that_pass(
 
 def test_a_budget_that_is_too_small_for_anything(directories: dict[str, Path]) -> None:
     with pytest.raises(ResourceError, match="even with every layer offloaded"):
-        Engine.load(str(directories["plain"]), device="cpu", dtype="fp32", context=64, max_memory=1000)
+        Engine.load(str(directories["plain"]), device="cpu", dtype="fp32", context_size=64, max_memory=1000)
 
 
 def test_what_fits_is_not_offloaded_and_not_warned_about(
     directories: dict[str, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine = Engine.load(str(directories["plain"]), device="cpu", dtype="fp32", context=64, max_memory=10**9)
+    engine = Engine.load(str(directories["plain"]), device="cpu", dtype="fp32", context_size=64, max_memory=10**9)
     assert not any(parameter.device == META for parameter in engine.model.parameters())
     assert not caplog.records
 
@@ -185,10 +185,10 @@ def test_what_fits_is_not_offloaded_and_not_warned_about(
 @pytest.mark.parametrize("form", ["plain", "4bit", "int8"])
 def test_a_card_with_a_budget_gives_the_same_text(directories: dict[str, Path], form: str) -> None:
     model = str(directories[form])
-    everything = Engine.load(model, device="cuda:0", dtype="fp32", context=64)
+    everything = Engine.load(model, device="cuda:0", dtype="fp32", context_size=64)
     demand = Skeleton.of(open_weights(directories[form]), torch.device("cuda:0"), torch.float32).demand(64)
     budget = demand.account.total - sum(layer.weights for layer in demand.layers) // 2
-    little = Engine.load(model, device="cuda:0", dtype="fp32", context=64, max_memory=budget)
+    little = Engine.load(model, device="cuda:0", dtype="fp32", context_size=64, max_memory=budget)
     assert any(tensor.device == META for tensor in little.model.state_dict().values())
     assert generate(little) == generate(everything)
 

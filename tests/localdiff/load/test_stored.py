@@ -38,7 +38,7 @@ SPEC = Spec(
     settings={"max_denoising_steps": 10, "eos_token_id": [1]},
 )
 PROMPT = [3, 14, 15, 9, 26, 5]
-OPTIONS = GenerateOptions(seed=5, max_tokens=24, context=64)
+OPTIONS = GenerateOptions(seed=5, max_tokens=24, context_size=64)
 
 Tensors = dict[str, Tensor]
 

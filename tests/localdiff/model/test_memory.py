@@ -82,7 +82,7 @@ def test_denoise_steps_stay_within_the_limit_and_carry_no_logits(
     monkeypatch.setattr(denoising, "_pack", lambda *_: torch.zeros(6, length, dtype=torch.int32))
     canvas = torch.empty(length, dtype=torch.int64, device=META)
     block = BlockSettings(
-        number=1, started=0.0, sampler=SamplerSettings(max_steps=3), stop_rule="both", pad_id=config.pad_token_id
+        number=1, started=0.0, sampler=SamplerSettings(schedule_steps=3), stop_rule="both", pad_id=config.pad_token_id
     )
     carried: list[int] = []
     watched = Allocations([canvas, *held_before(model, cache)])

@@ -54,7 +54,7 @@ def blocks(
     left: tuple[int, ...] = ()
     for block in range(1, count + 1):
         settings = BlockSettings(
-            number=block, started=0.0, sampler=SamplerSettings(max_steps=steps), stop_rule="never", pad_id=0
+            number=block, started=0.0, sampler=SamplerSettings(schedule_steps=steps), stop_rule="never", pad_id=0
         )
         canvas = noise.canvas(length, config.vocab_size).to(DEVICE)
         for step in denoiser.denoise_block(cache, canvas, noise, settings, left):

@@ -42,7 +42,7 @@ CPU = torch.device("cpu")
         {"confidence": 0.01},
         {"cap": 2},
         {"entropy_bound": 1e39},
-        {"alternatives": 3},
+        {"record_top_k": 3},
     ],
     ids=str,
 )
@@ -91,27 +91,27 @@ def test_a_conversation_goes_on_from_what_was_held(tmp_path: Path, how: Any, for
     answers = []
     for denoiser in ({}, how):
         made = engine(tmp_path, **denoiser)
-        context = made.new_context()
-        context.fork = fork
-        first = list(made.generate(PROMPT, options(), context=context))
+        prefix_cache = made.new_prefix_cache()
+        prefix_cache.fork = fork
+        first = list(made.generate(PROMPT, options(), prefix_cache=prefix_cache))
         assert isinstance(first[-1], RunFinished)
-        assert len(context.ids) == len(PROMPT) + 32
-        assert context.ids[len(PROMPT) :] == first[-1].token_ids[:32]
+        assert len(prefix_cache.ids) == len(PROMPT) + 32
+        assert prefix_cache.ids[len(PROMPT) :] == first[-1].token_ids[:32]
         longer = [*PROMPT, *first[-1].token_ids, 11, 12]
         other = [*PROMPT, *first[-1].token_ids[:6], 13, 14]
         answers.append(
-            [*first, *(e for ids in (longer, other) for e in made.generate(ids, options(), context=context))]
+            [*first, *(e for ids in (longer, other) for e in made.generate(ids, options(), prefix_cache=prefix_cache))]
         )
     assert_same(answers[1], answers[0])
 
 
 def test_cancelled_in_the_middle_the_context_can_still_be_used(tmp_path: Path) -> None:
     made = engine(tmp_path, static=True, fuses_commits=True)
-    context = made.new_context()
-    for event in made.generate(PROMPT, options(), context=context):
+    prefix_cache = made.new_prefix_cache()
+    for event in made.generate(PROMPT, options(), prefix_cache=prefix_cache):
         if isinstance(event, DenoiseStep) and event.block == 3:
             break
-    again = list(made.generate(PROMPT, options(), context=context))
+    again = list(made.generate(PROMPT, options(), prefix_cache=prefix_cache))
     assert_same(again, list(engine(tmp_path).generate(PROMPT, options())))
 
 
@@ -174,7 +174,7 @@ def test_with_attention_in_triton_one_program_serves_every_length() -> None:
     """A program's attention asks the device how many positions are held, so that none is made when they grow."""
     network = tiny.model(scale=0.25)
     block = BlockSettings(
-        number=1, started=0.0, sampler=SamplerSettings(max_steps=1), stop_rule="never", pad_id=tiny.PAD
+        number=1, started=0.0, sampler=SamplerSettings(schedule_steps=1), stop_rule="never", pad_id=tiny.PAD
     )
     caches = [KVCache(network.config, 600, torch.float32, CPU, canvas=tiny.CANVAS) for _ in range(2)]
     denoisers = Denoiser(network), denoiser_of(network, static=True, attention=True)

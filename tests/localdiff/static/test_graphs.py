@@ -80,15 +80,15 @@ def test_a_generation_is_the_same_as_with_plain_steps(tmp_path: Path, how: Any, 
 def test_a_conversation_goes_on_with_what_was_recorded(tmp_path: Path, how: Any, graphs: list[Any]) -> None:
     """Longer prompts, and one that parts from what is held, over one cache and the same recordings."""
     plain, ours = engine(tmp_path), recorded(tmp_path, **how)
-    contexts = [made.new_context() for made in (plain, ours)]
-    for context in contexts:
-        context.reserve(200)  # as a chat does
+    prefix_caches = [made.new_prefix_cache() for made in (plain, ours)]
+    for prefix_cache in prefix_caches:
+        prefix_cache.reserve(200)  # as a chat does
     ids, counts = PROMPT, []
     for fork in (None, len(PROMPT) + 6, None):
         found = []
-        for made, context in zip((plain, ours), contexts, strict=True):
-            context.fork = fork
-            found.append(list(made.generate(ids, options(), context=context)))
+        for made, prefix_cache in zip((plain, ours), prefix_caches, strict=True):
+            prefix_cache.fork = fork
+            found.append(list(made.generate(ids, options(), prefix_cache=prefix_cache)))
         assert_same(found[1], found[0])
         finished = found[0][-1]
         assert isinstance(finished, RunFinished)
@@ -110,11 +110,11 @@ def test_what_was_recorded_over_another_cache_is_given_up_at_once(tmp_path: Path
     made = recorded(tmp_path, fuses_commits=True)
     gc.disable()
     try:
-        list(made.generate(PROMPT, options(), context=made.new_context()))
+        list(made.generate(PROMPT, options(), prefix_cache=made.new_prefix_cache()))
         first = [*graphs]
         programs = [weakref.ref(program) for program in made.denoiser._static._programs.values()]
         assert first and programs and not any(graph.is_reset for graph in first)
-        list(made.generate(PROMPT, options(), context=made.new_context()))
+        list(made.generate(PROMPT, options(), prefix_cache=made.new_prefix_cache()))
         assert all(graph.is_reset for graph in first)
         assert not any(program() for program in programs)
         assert {graph.pool for graph in first}.isdisjoint(graph.pool for graph in graphs[len(first) :])
@@ -211,7 +211,7 @@ def blocks(network: DiffusionGemma, *, ends: Sequence[Sequence[int]] = ((), ()),
     """The steps of two blocks over one cache, each behind the end of a prompt."""
     length = network.config.canvas_length
     cache = KVCache(network.config, 64, torch.float32, CPU, canvas=length)
-    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(max_steps=4), stop_rule="never", pad_id=0)
+    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=4), stop_rule="never", pad_id=0)
     denoiser, noise = denoiser_of(network, static=True, **how), SeededNoise(0)
     canvases = torch.arange(length), torch.arange(length).flip(0)
     return [

@@ -51,7 +51,7 @@ def block(network: DiffusionGemma, **how: bool) -> list[tuple[tuple[int, ...], t
         network.encode(torch.arange(9, device=DEVICE), cache)
     noise = SeededNoise(1)
     settings = BlockSettings(
-        number=1, started=0.0, sampler=SamplerSettings(max_steps=STEPS), stop_rule="never", pad_id=0
+        number=1, started=0.0, sampler=SamplerSettings(schedule_steps=STEPS), stop_rule="never", pad_id=0
     )
     canvas = noise.canvas(config.canvas_length, config.vocab_size).to(DEVICE)
     steps = denoiser.denoise_block(cache, canvas, noise, settings)

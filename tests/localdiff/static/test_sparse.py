@@ -27,7 +27,9 @@ def steps(network: DiffusionGemma, *, sparse: bool) -> list[DenoiseStep]:
     network.to(DEVICE)
     length = network.config.canvas_length
     cache = KVCache(network.config, 64, torch.float32, DEVICE, canvas=length)
-    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(max_steps=STEPS), stop_rule="never", pad_id=0)
+    block = BlockSettings(
+        number=1, started=0.0, sampler=SamplerSettings(schedule_steps=STEPS), stop_rule="never", pad_id=0
+    )
     denoiser = denoiser_of(network, static=True, sparse=sparse)
     assert ("sparse" in str(denoiser.path)) == sparse
     canvas = torch.arange(length, device=DEVICE)

@@ -28,7 +28,7 @@ OPTIONS = GenerateOptions(seed=1, max_tokens=64)
 
 
 def load(progress: LoadProgress = tell_nobody) -> Engine:
-    return Engine.load("demo", device="cpu", dtype="fp32", context=256, offline=True, progress=progress)
+    return Engine.load("demo", device="cpu", dtype="fp32", context_size=256, offline=True, progress=progress)
 
 
 def answer(engine: Engine) -> tuple[int, ...]:

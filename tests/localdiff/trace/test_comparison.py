@@ -22,7 +22,7 @@ from tests.screens.markup import Elements, words_of
 def test_a_trace_equals_itself() -> None:
     same = compare(A, A)
     assert same.settings == ()
-    assert same.parting is None
+    assert same.divergence is None
     assert not same.noise_differs
     assert [stretch.change for stretch in same.stretches] == ["same"]
     assert same.count("same") == len(A.token_ids)
@@ -38,12 +38,12 @@ def test_settings_that_differ_are_named() -> None:
 
 def test_the_first_step_and_position_at_which_they_part() -> None:
     comparison = compare(A, B)
-    parting = comparison.parting
-    assert parting is not None
-    assert (parting.block, parting.step, parting.position, parting.positions) == (1, 3, 3, 2)
+    divergence = comparison.divergence
+    assert divergence is not None
+    assert (divergence.block, divergence.step, divergence.position, divergence.positions) == (1, 3, 3, 2)
     before, after = (trace.blocks[0].steps[2].argmax_ids[3] for trace in (A, B))
-    assert parting.pieces == (A.piece(before), B.piece(after))
-    assert [block.parting and block.parting.step for block in comparison.blocks] == [3, None, 3]
+    assert divergence.pieces == (A.piece(before), B.piece(after))
+    assert [block.divergence and block.divergence.step for block in comparison.blocks] == [3, None, 3]
     assert [(block.changed, block.length) for block in comparison.blocks] == [(2, 24), (0, 24), (1, 19)]
     assert [block.seconds for block in comparison.blocks] == [(0.2, 1.0)] * 3
 
@@ -86,7 +86,7 @@ def test_runs_of_different_length_and_noise() -> None:
     comparison = compare(A, longer)
     assert comparison.noise_differs
     assert [block.steps for block in comparison.blocks] == [(4, 6)] * 3 + [(None, 6)]
-    assert comparison.blocks[3].parting is None
+    assert comparison.blocks[3].divergence is None
     assert [gap.step for gap in comparison.gaps] == [1, 2, 3, 4]
     assert ("seed", "0", "5") in comparison.settings
 
@@ -106,7 +106,7 @@ def test_without_one_vocabulary_text_is_compared() -> None:
         events.append(event)
     comparison = compare(A, trace_of(events, other, pieces=moved))
     assert not comparison.same_vocabulary
-    assert comparison.parting is None
+    assert comparison.divergence is None
     assert all(block.changed == 0 for block in comparison.blocks)
 
 
@@ -116,8 +116,8 @@ def test_the_report_says_it_in_words() -> None:
         "A  a.jsonl  scripted, bf16 · seed 0 · cpu",
         "B  b.jsonl  scripted, 4bit · seed 0 · cpu",
         "model recipe   bf16",
-        "The runs begin from the same noise and part in block 1 at step 3: 2 positions differ, the first is 3,",
-        "    2        4  4       0.20  1.00         never         -             0 of 24",
+        "The runs begin from the same noise and diverge in block 1 at step 3: 2 positions differ, the first is 3,",
+        "    2        4  4       0.20  1.00            never         -             0 of 24",
         "   3       3          ",
         "+0.5000",
         f"Committed tokens: {len(A.token_ids) - 3} the same, 3 changed, 0 only in A, 0 only in B.",
@@ -171,17 +171,28 @@ def test_one_position_is_not_spoken_of_as_several(monkeypatch: pytest.MonkeyPatc
     other = trace_of(changed(list(condensing(blocks=3, steps=4, length=24))), recipe("4bit"), pieces=word_pieces())
     comparison = compare(A, other)
     text = report(A, other, comparison, ("a.jsonl", "b.jsonl"))
-    assert "part in block 1 at step 3: position 9 differs, “" in text
+    assert "diverge in block 1 at step 3: position 9 differs, “" in text
     words = words_of(diff_page(A, other, comparison, ("a.jsonl", "b.jsonl")))
-    assert "part in block 1 at step 3 , where position 9 differs" in words
+    assert "diverge in block 1 at step 3 , where position 9 differs" in words
 
 
 def test_the_page_says_the_same_as_the_report() -> None:
     words = words_of(diff_page(A, B, compare(A, B), ("a.jsonl", "b.jsonl")))
     for said in (
-        "The runs begin from the same noise and part in block 1 at step 3 , where 2 positions differ",
+        "The runs begin from the same noise and diverge in block 1 at step 3 , where 2 positions differ",
         "model recipe bf16 4bit",
         f"{len(A.token_ids) - 3} tokens are the same, 3 changed, 0 are only in A, 0 only in B.",
         "1 4 4 0.20 1.00 3 3 2 of 24",
     ):
         assert said in words, words
+
+
+def test_report_and_page_have_the_same_columns_of_figures() -> None:
+    text, page = (form(A, B, compare(A, B), ("a.jsonl", "b.jsonl")) for form in (report, diff_page))
+    assert "   steps  passes incl. commits  tokens  seconds  tok/s  tokens per step\n" in text
+    assert "steps passes incl. commits tokens seconds tok/s tokens per step" in words_of(page)
+    stats = A.finished.stats if A.finished else None
+    assert stats is not None and stats.commit_passes
+    row = next(line for line in text.splitlines() if line.startswith("A  ") and "scripted" not in line).split()
+    assert row[1:4] == [str(stats.denoise_passes), str(stats.denoise_passes + stats.commit_passes), str(stats.tokens)]
+    assert row[-1] == f"{stats.tokens / stats.denoise_passes:.1f}"

@@ -22,7 +22,7 @@ def test_there_is_something_to_see() -> None:
     trace = read_trace(example_path())
     assert len(trace.blocks) > 1
     assert all(block.committed is not None and block.committed.reason == "converged" for block in trace.blocks)
-    assert trace.header.top_k > 0
+    assert trace.header.record_top_k > 0
     took_back = [
         before and not after
         for block in trace.blocks

@@ -66,7 +66,7 @@ def test_cards_say_what_the_run_did() -> None:
         "blocks 3 32 positions each; ended by itself",
         "forward passes 15 17 with commit passes",
         f"one token at a time takes {tokens / 15:,.1f}× as many; {tokens / 17:,.1f}× with commit passes",
-        "steps a block 5 median 5, at most 48",
+        "steps per block 5 median 5, at most 48",
         f"{tokens} tokens in {TRACE.finished.stats.seconds:.2f} s",
         "recipe bf16 computed in fp32",
         "seed 0 of all noise",
@@ -123,5 +123,5 @@ def test_figures_cannot_end_their_element() -> None:
 
 @pytest.mark.slow
 def test_thirty_blocks_stay_under_three_megabytes() -> None:
-    for shape in ({"steps": 20}, {"steps": 48}, {"steps": 20, "top_k": 4}):
+    for shape in ({"steps": 20}, {"steps": 48}, {"steps": 20, "record_top_k": 4}):
         assert len(page(condensed(blocks=30, length=256, **shape)).encode()) < 3_000_000

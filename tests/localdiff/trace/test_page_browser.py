@@ -19,7 +19,7 @@ from tests.screens.browser import Browser, executable
 
 pytestmark = pytest.mark.skipif(executable() is None, reason="there is no Chromium here")
 
-TRACE = condensed(blocks=3, steps=7, length=48, top_k=3)
+TRACE = condensed(blocks=3, steps=7, length=48, record_top_k=3)
 SIZES = [(1280, 900), (800, 1000), (390, 800)]
 
 

@@ -12,7 +12,7 @@ from localdiff.commands.trace_header import Digests, conversation, header_of
 from localdiff.diffusion.paired import PairedNoise
 from localdiff.events import BlockStarted, DenoiseStep, Event
 from localdiff.options import GenerateOptions
-from localdiff.trace.probe import again, paired
+from localdiff.trace.probe import paired, rerun
 from localdiff.trace.reader import parse_trace
 from localdiff.trace.recorder import Recorder
 from localdiff.trace.repeat import first_difference
@@ -115,4 +115,4 @@ def test_a_recorded_run_is_made_again_with_its_kind_of_noise(tmp_path: Path, noi
     for event in events:
         recorder.on_event(event)
     trace = parse_trace(file.getvalue(), "t")
-    assert first_difference(trace.events, list(again(tiny.engine(tmp_path), trace.header))) is None
+    assert first_difference(trace.events, list(rerun(tiny.engine(tmp_path), trace.header))) is None

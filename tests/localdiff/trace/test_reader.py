@@ -53,10 +53,10 @@ def line_of(name: str, *, nth: int = 1) -> int:
     return numbers[nth - 1]
 
 
-@pytest.mark.parametrize("shape", [{}, {"blocks": 3, "steps": 2, "length": 7}, {"top_k": 3}], ids=str)
+@pytest.mark.parametrize("shape", [{}, {"blocks": 3, "steps": 2, "length": 7}, {"record_top_k": 3}], ids=str)
 def test_every_event_comes_back_equal(shape: dict[str, int]) -> None:
     events = list(condensing(**shape))
-    header = dataclasses.replace(HEADER, top_k=shape.get("top_k", 0), seed=0)
+    header = dataclasses.replace(HEADER, record_top_k=shape.get("record_top_k", 0), seed=0)
     trace = trace_of(events, header, pieces=word_pieces())
     assert list(trace.events) == events
     assert trace.header == header
@@ -140,6 +140,7 @@ def test_a_damaged_line_is_named_by_its_number(number: int) -> None:
         ("run_started", {"seed": 8}, "the seed is another one than in the header"),
         ("run_started", {"vocab_size": 100}, "`canvas_ids` has an id outside of the vocabulary"),
         ("prefilled", {"done": 21}, "done=21 of total=20"),
+        ("prefilled", {"cached_tokens": 21}, "cached_tokens=21 of done=20"),
         ("block_started", {"block": 2}, "block 2 cannot follow block 0"),
         ("block_started", {"canvas_ids": 7}, "`canvas_ids` is not text"),
         ("denoise_step", {"step": 2}, "step 2 cannot follow step 0"),
@@ -179,8 +180,8 @@ def test_a_line_left_out_or_put_twice_is_refused_even_where_the_hash_fits() -> N
 
 
 def test_nothing_may_stand_behind_the_footer() -> None:
-    assert refusal(DATA + DATA.splitlines(keepends=True)[-2]).endswith("it stands behind the footer")
-    assert refusal(DATA + b"{").endswith("it stands behind the footer")
+    assert refusal(DATA + DATA.splitlines(keepends=True)[-2]).endswith("it comes after the footer")
+    assert refusal(DATA + b"{").endswith("it comes after the footer")
 
 
 def test_a_footer_with_another_number_of_lines_is_refused() -> None:

@@ -28,8 +28,8 @@ SETTINGS: list[dict[str, Any]] = [
     {"temperature": 0.0},
     {"temperature": 0.5, "steps": 4},
     {"noise": "reference"},
-    {"system": "be brief", "alternatives": 3, "cap": 3, "t_max": 1.2, "entropy_bound": 2.0},
-    {"context": 50, "stability": 2, "confidence": 0.5},
+    {"system": "be brief", "record_top_k": 3, "cap": 3, "t_max": 1.2, "entropy_bound": 2.0},
+    {"context_size": 50, "stability": 2, "confidence": 0.5},
 ]
 
 
@@ -59,6 +59,15 @@ def test_a_run_is_repeated_byte_for_byte(tmp_path: Path, settings: dict[str, Any
     assert first_difference(trace.events, again) is None
     streams = [list(map(without_times, events)) for events in (trace.events, again)]
     assert record(engine, trace.header, options, streams[0]) == record(engine, trace.header, options, streams[1])
+
+
+def test_a_cap_is_not_taken_for_the_length_of_the_schedule(tmp_path: Path) -> None:
+    engine = tiny.engine(tmp_path)
+    options = GenerateOptions(max_tokens=16, seed=3, steps=6, cap=2)
+    trace = parse_trace(record(engine, None, options, engine.generate(QUESTION, options)), "capped")
+    assert (trace.header.sampler.schedule_steps, trace.header.sampler.cap) == (6, 2)
+    assert trace.started is not None and trace.started.max_steps == 2
+    assert {step.max_steps for block in trace.blocks for step in block.steps} == {2}
 
 
 def test_the_seed_is_in_the_trace_also_when_it_was_drawn(tmp_path: Path) -> None:

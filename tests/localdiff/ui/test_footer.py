@@ -17,7 +17,7 @@ STATS = RunStats(
     tok_per_s=142.99,
     denoise_passes=21,
     commit_passes=2,
-    tokens_per_forward=29.1,
+    tokens_per_step=29.1,
     peak_bytes=17_200_000_000,
     blocks=tuple(BlockStats(steps=7, seconds=1.4, reason="converged") for _ in range(3)),
 )

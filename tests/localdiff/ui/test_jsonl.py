@@ -50,7 +50,7 @@ def test_names() -> None:
 
 
 def test_what_is_no_json_is_refused() -> None:
-    event = events.Prefilled(done=1, total=1, seconds=math.nan)
+    event = events.Prefilled(done=1, total=1, cached_tokens=0, seconds=math.nan)
     with pytest.raises(ValueError, match="not JSON compliant"):
         line(event)
 

@@ -171,7 +171,7 @@ def test_ctrl_c_with_json_still_prints_the_object() -> None:
     assert run.finish() == 130
     assert run.child.stdout is not None
     found = json.loads(run.child.stdout.read())
-    assert (found["text"], found["finish_reason"]) == ("Kept.", "cancelled")
+    assert (found["text"], found["reason"]) == ("Kept.", "cancelled")
     assert found["blocks"][1]["reason"] == "cancelled"
 
 
@@ -187,7 +187,7 @@ def test_ctrl_c_keeps_what_is_finished_in_a_new_output_file(tmp_path: Path, is_j
     text = path.read_text()
     if is_json:
         found = json.loads(text)
-        assert (found["text"], found["finish_reason"]) == ("Kept.", "cancelled")
+        assert (found["text"], found["reason"]) == ("Kept.", "cancelled")
     else:
         assert text == "Kept."
     assert list(tmp_path.iterdir()) == [path]

@@ -30,7 +30,7 @@ def test_a_run_starts_afresh_but_keeps_what_the_viewer_chose() -> None:
 
 
 def test_the_prompt() -> None:
-    progress = Prefilled(done=3, total=9, seconds=0.1)
+    progress = Prefilled(done=3, total=9, cached_tokens=0, seconds=0.1)
     assert scene_after(RUN, progress).prefill == progress
 
 

@@ -151,7 +151,10 @@ def test_before_the_first_canvas() -> None:
     assert text(Scene()) == " starting"
     started = fold(Scene(), replace(RUN, prompt_tokens=3310))
     assert text(started) == " reading prompt 0/3,310 tokens"
-    assert text(fold(started, Prefilled(done=1024, total=3310, seconds=1.0))) == " reading prompt 1,024/3,310 tokens"
+    assert (
+        text(fold(started, Prefilled(done=1024, total=3310, cached_tokens=0, seconds=1.0)))
+        == " reading prompt 1,024/3,310 tokens"
+    )
     assert row_text(status_row(started, 14, DARK)) == "reading prompt"
     assert prompt_row(started, 1, DARK) == ()
 

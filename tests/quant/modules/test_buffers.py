@@ -90,7 +90,7 @@ def test_denoise_steps(model: DiffusionGemma, buffers: int, monkeypatch: pytest.
     # The one copy to the host; a draft of padding never stops.
     monkeypatch.setattr(denoising, "_pack", lambda *_: torch.zeros(6, length, dtype=torch.int32))
     canvas = torch.empty(length, dtype=torch.int64, device=META)
-    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(max_steps=2), stop_rule="both", pad_id=0)
+    block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=2), stop_rule="both", pad_id=0)
     with watched_from(model, cache, canvas) as watched:
         assert len(list(denoise_block(model, cache, canvas, SeededNoise(0), block))) == 2
     assert 0.5 * buffers < watched.peak < buffers

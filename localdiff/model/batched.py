@@ -1,4 +1,4 @@
-"""The forward pass of training: a batch of whole sequences, without a KV cache.
+"""The forward pass of a batch of whole sequences, without a KV cache, as training needs it.
 
 Runs the same layers as generation; only the visibility of rows comes from a mask instead of a cache.
 Shape letters: B batch, P longest encoder part, L canvas, D width, V vocabulary.
@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..model.attention import Attend, training_mask
-from ..model.diffusion_gemma import DiffusionGemma
+from .attention import Attend, training_mask
+from .diffusion_gemma import DiffusionGemma
 
 
 def batched_logits(

@@ -1,4 +1,4 @@
-"""One generation in flight: what was decided at its start, and what it has kept so far.
+"""One run in progress: what was decided at its start, and what it has committed so far.
 
 Knows limits and end tokens; knows nothing about the order of steps, which is the engine's.
 """
@@ -15,47 +15,47 @@ from ..diffusion.stopping import StopRule
 from ..errors import WeightsError
 from ..events import Channel, FinishReason, RunStarted
 from ..text.detok import ReplyDecoder
-from .context import Context
+from .prefix_cache import PrefixCache
 from .stats import StatsKeeper
 
 
 @dataclass(kw_only=True, slots=True)
-class Generation:
+class Run:
     """The state of one run.
 
     Attributes:
         started: what the run announced at its start, limits included.
         prompt: ids of the prompt.
-        held: how many of them were cached before.
-        limit_reason: why the run ends if `started.max_tokens` is reached.
-        kept: ids committed so far, without end tokens.
+        cached_tokens: how many of them were in the cache before the run.
+        limit_reason: why the run ends if it reaches `started.max_tokens`.
+        token_ids: ids committed so far, without end tokens.
     """
 
     started: RunStarted
     prompt: list[int]
-    held: int
+    cached_tokens: int
     settings: SamplerSettings
     stop_rule: StopRule
-    alternatives: int
+    record_top_k: int
     limit_reason: FinishReason
     noise: Noise
-    context: Context
+    prefix_cache: PrefixCache
     stats: StatsKeeper
     reply: ReplyDecoder
-    kept: list[int] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
 
     def cut(self, draft: Sequence[int]) -> tuple[tuple[int, ...], FinishReason | None]:
         """The part of a draft that is committed, and why the run ends with it, if it does."""
-        left = self.started.max_tokens - len(self.kept)
+        left = self.started.max_tokens - len(self.token_ids)
         for place, token in enumerate(draft[: left + 1]):
             if token in self.started.end_ids:
                 return tuple(draft[: place + 1]), "end_of_turn"
         return tuple(draft[:left]), self.limit_reason if len(draft) >= left else None
 
-    def take(self, final: Sequence[int], *, last: bool) -> list[tuple[Channel, str]]:
+    def commit(self, final: Sequence[int], *, last: bool) -> list[tuple[Channel, str]]:
         """Adds a committed block, without its end token, and returns the text that is now final."""
         visible = [token for token in final if token not in self.started.end_ids]
-        self.kept += visible
+        self.token_ids += visible
         return self.reply.push(visible) + (self.reply.finish() if last else [])
 
 

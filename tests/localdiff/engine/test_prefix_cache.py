@@ -1,0 +1,157 @@
+"""What a model has read: however it came about, the cache equals a prefill of the ids that are held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localdiff.engine.prefix_cache import PrefixCache, common_length
+from localdiff.model.cache import MAX_SNAPSHOTS
+from tests.models import tiny
+from tests.models.caches import assert_same, prefill
+
+MODEL = tiny.model()
+RING = MODEL.config.sliding_window - 1
+CPU = torch.device("cpu")
+CAPACITY = 64
+
+
+def new_prefix_cache() -> PrefixCache:
+    return PrefixCache(MODEL, CPU)
+
+
+def reads(prefix_cache: PrefixCache, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Lengths of the passes that are made from now on."""
+    lengths: list[int] = []
+
+    def encode(ids: torch.Tensor, cache: object) -> None:
+        lengths.append(len(ids))
+        type(MODEL).encode(MODEL, ids, cache)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MODEL, "encode", encode)
+    return lengths
+
+
+def take_in(prefix_cache: PrefixCache, prompt: Sequence[int], fork: int | None = None) -> int:
+    prefix_cache.fork = fork
+    held = prefix_cache.start_run(prompt, CAPACITY)
+    prefix_cache.encode(prompt[held:])
+    return held
+
+
+prompts = st.lists(st.integers(9, 11), max_size=30)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(prompts, st.integers(0, 30), prompts), max_size=5))
+def test_any_prompts_one_after_the_other_equal_a_prefill(history: list[tuple[list[int], int, list[int]]]) -> None:
+    prefix_cache = new_prefix_cache()
+    for prompt, fork, written in history:
+        before = prefix_cache.ids
+        held = take_in(prefix_cache, prompt, fork)
+        assert held <= common_length(before, prompt)
+        prefix_cache.encode(written)
+        assert prefix_cache.ids == (*prompt, *written)
+        assert prefix_cache.kv_cache.length == len(prefix_cache.ids)
+        assert_same(MODEL, prefix_cache.kv_cache, prefill(MODEL, prefix_cache.ids, CAPACITY))
+
+
+def test_only_what_is_new_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix_cache = new_prefix_cache()
+    passes = reads(prefix_cache, monkeypatch)
+    assert take_in(prefix_cache, [9] * 20) == 0
+    assert take_in(prefix_cache, [9] * 20 + [10] * 3) == 20
+    assert take_in(prefix_cache, [9] * 20 + [10] * 3) == 23
+    assert passes == [20, 3]
+
+
+def test_a_fork_costs_one_cut_and_saves_everything_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix_cache = new_prefix_cache()
+    passes = reads(prefix_cache, monkeypatch)
+    take_in(prefix_cache, [9] * 20, fork=16)
+    prefix_cache.encode([10] * 12)  # the ring of five has long forgotten position 16
+    assert take_in(prefix_cache, [9] * 16 + [11] * 4) == 16
+    assert passes == [16, 4, 12, 4]
+    assert_same(MODEL, prefix_cache.kv_cache, prefill(MODEL, prefix_cache.ids, CAPACITY))
+
+
+def test_a_fork_at_the_end_of_the_prompt_costs_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix_cache = new_prefix_cache()
+    passes = reads(prefix_cache, monkeypatch)
+    take_in(prefix_cache, [9] * 20, fork=20)
+    prefix_cache.encode([10] * 12)
+    assert take_in(prefix_cache, [9] * 20 + [11]) == 20
+    assert passes == [20, 12, 1]
+
+
+def test_without_a_fork_there_it_begins_anew() -> None:
+    prefix_cache = new_prefix_cache()
+    take_in(prefix_cache, [9] * 20)
+    prefix_cache.encode([10] * 12)
+    assert take_in(prefix_cache, [9] * 20 + [11]) == 0
+
+
+def test_as_many_forks_are_kept_as_the_cache_keeps_snapshots() -> None:
+    prefix_cache = new_prefix_cache()
+    forks = [6 * number for number in range(1, MAX_SNAPSHOTS + 2)]
+    for fork in forks:
+        take_in(prefix_cache, [9] * fork, fork=fork)
+    take_in(prefix_cache, [9] * 40)
+    assert take_in(prefix_cache, [9] * forks[-2] + [10]) == forks[-2]
+    assert take_in(prefix_cache, [9] * forks[1] + [10]) == forks[1]
+    assert take_in(prefix_cache, [9] * forks[0] + [11] + [10] * 9) == 0
+
+
+def test_more_room_means_reading_again() -> None:
+    prefix_cache = new_prefix_cache()
+    prefix_cache.start_run([9] * 10, 16)
+    prefix_cache.encode([9] * 10)
+    assert prefix_cache.start_run([9] * 10, 17) == 0
+    assert prefix_cache.kv_cache.capacity == 17
+    assert prefix_cache.ids == ()
+
+
+def test_less_room_is_the_same_room() -> None:
+    prefix_cache = new_prefix_cache()
+    prefix_cache.reserve(32)
+    cache = prefix_cache.kv_cache
+    assert prefix_cache.start_run([9] * 10, 16) == 0
+    assert prefix_cache.kv_cache is cache
+
+
+def test_a_pass_that_breaks_off_leaves_nothing_to_build_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Second Ctrl-C, or no memory: some rings have been overwritten, the length says otherwise."""
+    prefix_cache = new_prefix_cache()
+    take_in(prefix_cache, [9] * 20, fork=20)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        layer = MODEL.layers[1]
+        patch.setattr(layer, "forward", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        prefix_cache.encode([10] * 4)
+    assert prefix_cache.ids == (9,) * 20
+    assert take_in(prefix_cache, [9] * 20 + [11] * 2) == 0
+    assert_same(MODEL, prefix_cache.kv_cache, prefill(MODEL, prefix_cache.ids, CAPACITY))
+
+
+def test_a_cleared_context_holds_nothing() -> None:
+    prefix_cache = new_prefix_cache()
+    prefix_cache.clear()
+    take_in(prefix_cache, [9] * 20, fork=20)
+    prefix_cache.clear()
+    assert prefix_cache.ids == ()
+    assert take_in(prefix_cache, [9] * 20) == 0
+
+
+def test_there_is_no_cache_before_there_is_room() -> None:
+    with pytest.raises(RuntimeError, match="allocated by `start_run` or `reserve`"):
+        _ = new_prefix_cache().kv_cache
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "length"), [([], [], 0), ([1], [], 0), ([1, 2], [1], 1), ([1, 2], [1, 3], 1), ([1, 2], [1, 2], 2)]
+)
+def test_the_common_beginning(one: list[int], other: list[int], length: int) -> None:
+    assert common_length(one, other) == common_length(other, one) == length
