@@ -47,7 +47,7 @@ def test_the_released_model_waits_for_nothing_and_stays_on_its_card() -> None:
 
 @pytest.mark.parametrize(("feeding", "processors", "expected"), [("warp", 128, 30), ("warpgroup", 132, 34)])
 def test_few_kernels_are_compiled_before_a_first_run(feeding: Feeding, processors: int, expected: int) -> None:
-    """A step, one with a commit, and one with the end of a prompt; `docs/gpu.md` has one more, of a greedy step."""
+    """The numbers of `docs/gpu.md`: those of a step, of one with a commit, and of one with the end of a prompt."""
     from tests.gpu import specializations as on_cards
 
     with (
