@@ -126,8 +126,8 @@ def _that_runs(
     """A model and its denoiser, whose first steps have run; where one of its kernels fails in them, without kernels."""
     loaded = load()
     denoiser = _denoiser(loaded)
-    if not runs(denoiser, device, progress):  # from now on kernels are lacking there
-        _log.warning("a GPU kernel failed in a first step: the model is loaded again, without kernels")
+    if not runs(denoiser, device, progress, expectations=loaded.expectations):  # now kernels are lacking there
+        _log.warning("a GPU kernel failed while it was tried: the model is loaded again, without kernels")
         del loaded, denoiser  # there is no memory for a second model
         gc.collect()
         torch.cuda.empty_cache()

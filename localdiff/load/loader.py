@@ -18,6 +18,9 @@ from dataclasses import dataclass
 
 import torch
 
+from quant.cuda.parity import Expectation
+from quant.planning.memory import PREFILL_CHUNK
+
 from ..adapter import Adapter, StoredAdapter
 from ..errors import ResourceError
 from ..load_progress import LoadProgress, tell_nobody
@@ -36,10 +39,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel:
-    """A model that is ready to compute, and where its layers compute."""
+    """A model that is ready to compute, and where its layers compute.
+
+    Attributes:
+        expectations: plain results that its fast modules are to be held against; only on a GPU.
+    """
 
     network: DiffusionGemma
     placement: Placement
+    expectations: tuple[Expectation, ...] = ()
 
 
 def load_model(
@@ -98,13 +106,21 @@ def load_model(
         wanted = made.nbytes + demand.account.cache + demand.account.buffers
         spare = None if free is None else max(0, free - wanted)
         prepare_cpu(made.network, spare=spare, progress=lambda done, of: progress("modules", done / of))
+    expectations: tuple[Expectation, ...] = ()
     if device.type == "cuda" and placement.is_on_one_device:
         passing = [path for path, _ in made.network.named_modules() if layer_of(path) in placement.offloaded]
-        prepare_gpu(made.network, device, adapted=() if fitting is None else fitting.experts, passing=passing)
+        expectations = prepare_gpu(
+            made.network,
+            device,
+            adapted=() if fitting is None else fitting.experts,
+            passing=passing,
+            rows=(config.canvas_length, 2 * config.canvas_length, PREFILL_CHUNK),
+            dtype=dtype,
+        )
     network = made.network.requires_grad_(False).eval()
     if fitting is not None:
         fitting.attach(network, (*names, *weights.names), placement.layers)
-    return LoadedModel(network=network, placement=placement)
+    return LoadedModel(network=network, placement=placement, expectations=expectations)
 
 
 def _budget(device: torch.device, max_memory: int | None) -> Budget:

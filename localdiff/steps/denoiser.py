@@ -25,6 +25,7 @@ from ..model.diffusion_gemma import DiffusionGemma
 from ..static.reading import read_through_torch, read_through_triton
 from ..static.recording import Recorder
 from ..static.steps import StaticSteps
+from .parity import step_parity
 from .path import StepPath, int8_embedding
 
 _log = logging.getLogger(__name__)
@@ -88,6 +89,10 @@ class Denoiser:
         _log.info(
             "a step of each kind took %.1f s, in which kernels that are new were compiled", time.perf_counter() - began
         )
+
+    def parity(self) -> dict[str, float]:
+        """How far the kernels of this path are from the plain one; see `step_parity`."""
+        return step_parity(self._model, self.path)
 
     def without_graphs(self) -> Denoiser:
         """A denoiser of the same path, launched kernel by kernel and never ahead, so that parts can be clocked."""

@@ -46,6 +46,11 @@ class StepPath:
     sparse: bool = False
     ahead: bool = True
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether a part of a step runs in Triton, apart from products with stored weights."""
+        return self.logits or self.attention or self.layer_ops
+
     @classmethod
     def for_device(
         cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True, stays: bool = True

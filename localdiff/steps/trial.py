@@ -1,38 +1,72 @@
-"""The steps that a model takes while it loads: kernels are compiled in them, and one that fails shows itself.
+"""The trial of a model's kernels while it loads: what they compute, and then a step of each kind.
+
+    parity     products and kernels against the plain path, on random rows and the model's own weights
+    warm-up    steps as a run takes them, so that kernels are compiled before its clock starts
 
 Knows which errors are a kernel's; knows nothing about how a model is loaded without them.
 """
 
 from __future__ import annotations
 
+import logging
+import time
+from collections.abc import Sequence
+
 import torch
 
+from quant.cuda.parity import Expectation
 from quant.cuda.support import exclude
 
 from ..errors import is_out_of_memory
 from ..load_progress import LoadProgress, tell_nobody
 from .denoiser import Denoiser
 
+_log = logging.getLogger(__name__)
 
-def runs(denoiser: Denoiser, device: torch.device, progress: LoadProgress = tell_nobody) -> bool:
-    """Whether static steps run; if they fail, models prepared from now on use no kernels on this device.
+
+def runs(
+    denoiser: Denoiser,
+    device: torch.device,
+    progress: LoadProgress = tell_nobody,
+    *,
+    expectations: Sequence[Expectation] = (),
+) -> bool:
+    """Whether kernels run and compute what they should; if not, models prepared from now on use none on this device.
 
     Args:
-        progress: is told how many of the steps are taken.
+        progress: is told how much of the trial is over.
+        expectations: plain results that the model's fast modules must give, too.
 
     Raises:
         RuntimeError: the memory is too small, or what failed has left a GPU that computes nothing any more.
     """
-    if not denoiser.path.static:
-        return True
     try:
-        denoiser.warm_up(progress)
+        if expectations or denoiser.path.has_kernels:
+            progress("kernels", 0.0)
+            _compare(denoiser, device, expectations)
+        if denoiser.path.static:
+            denoiser.warm_up(progress)
     except Exception as error:  # of a compiler, of a launch, or results that are no numbers: they share no class
         if is_out_of_memory(error) or not _still_works(device):
             raise
         exclude(device, error)
         return False
     return True
+
+
+def _compare(denoiser: Denoiser, device: torch.device, expectations: Sequence[Expectation]) -> None:
+    began = time.perf_counter()
+    errors = {expectation.name: expectation.check(device) for expectation in expectations} | denoiser.parity()
+    if not errors:
+        return
+    worst = max(errors, key=errors.__getitem__)
+    _log.info(
+        "%d kernels agree with the plain path in %.1f s; furthest from it by %.2g %%: %s",
+        len(errors),
+        time.perf_counter() - began,
+        100 * errors[worst],
+        worst,
+    )
 
 
 def _still_works(device: torch.device) -> bool:

@@ -13,6 +13,7 @@
     soft_kernels, soft              self-conditioning over the probable ids alone
     decode_kernels, decode          nf4 decoded in one launch, where it is decoded before it is multiplied
     switches, choice                which module is replaced by which, on this GPU
+    parity                          fast modules held against plain ones, on this GPU
 
 Each computes what its plain counterpart computes, within an error that its module states, and describes how in `path`.
 None of them waits for the device, so that a step over them can be captured in a CUDA graph. They know modules and

@@ -10,7 +10,7 @@ A weight is never held twice: a module's stored parts are freed before the next 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ from .decode import DecodedLinear
 from .embedding import CudaEmbedding
 from .experts import CudaExperts, can_group
 from .linear import CudaLinear, can_multiply
+from .parity import Expectation, plain_calls
 from .support import missing
 from .switches import DENSE, EXPERTS, activations_of, is_plain
 from .tiles import Activations
@@ -46,10 +47,12 @@ class Prepared:
     Attributes:
         paths: what was done, a line each.
         lacking: why the fast path cannot be taken, and what that means; None where it can.
+        expectations: what modules of each kind and shape must compute, by the plain path.
     """
 
     paths: tuple[str, ...] = ()
     lacking: str | None = None
+    expectations: tuple[Expectation, ...] = ()
 
 
 def prepare(
@@ -57,11 +60,16 @@ def prepare(
     device: torch.device,
     *,
     keep: Collection[str] = (),
+    rows: Sequence[int] = (),
+    dtype: torch.dtype = torch.bfloat16,
 ) -> Prepared:
     """Replaces the quantized modules of a model that is on one GPU, with its weights assigned.
 
     Args:
         keep: paths of modules that stay as they are.
+        rows: numbers of rows of which the plain results are kept, to hold the fast ones against (`Expectation`); none
+            are kept by default.
+        dtype: of the activations.
 
     Raises:
         SwitchError: an environment variable has an invalid value.
@@ -75,17 +83,25 @@ def prepare(
     if lack is not None:
         return Prepared(lacking=f"{lack.reason}: {_COST}; {lack.remedy}")
     paths: dict[str, list[str]] = defaultdict(list)
+    expectations: dict[tuple[object, ...], list[Expectation]] = {}
     for path, maker in found.items():
         parent, _, attribute = path.rpartition(".")
         owner = model.get_submodule(parent)
         plain = getattr(owner, attribute)
+        kind = _KINDS.get(type(plain), "experts")
+        format_ = (type(plain), *((name, tensor.shape, tensor.dtype) for name, tensor in plain.state_dict().items()))
+        calls = plain_calls(plain, rows, dtype) if rows and format_ not in expectations else []
         fast = maker(plain).eval()
         setattr(owner, attribute, fast)
-        paths[_KINDS.get(type(plain), "experts")].append(fast.path)
+        paths[kind].append(fast.path)
+        expectations.setdefault(
+            format_, [Expectation(name=f"{path} ({fast.path})", fast=fast, call=call) for call in calls]
+        )
     return Prepared(
         paths=tuple(
             f"{kind} ({made.count(path)}): {path}" for kind, made in paths.items() for path in dict.fromkeys(made)
-        )
+        ),
+        expectations=tuple(one for of_format in expectations.values() for one in of_format),
     )
 
 

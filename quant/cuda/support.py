@@ -17,6 +17,7 @@ import torch
 from ..codecs import CODECS
 from ..lack import Lack
 from ..modules.tensor import QuantTensor
+from .parity import ParityError
 
 LEAST = (8, 0)
 """Lowest compute capability with bf16 tensor cores."""
@@ -53,7 +54,10 @@ def exclude(device: torch.device, error: Exception) -> None:
     if _is_of_files(error):
         _failed[device] = _unkept(error)
         return
-    reason = f"a kernel fails here ({type(error).__name__}: {_first_line(error)})"
+    if isinstance(error, ParityError):
+        reason = f"kernels compute wrong numbers here ({error})"
+    else:
+        reason = f"a kernel fails here ({type(error).__name__}: {_first_line(error)})"
     _failed[device] = Lack(reason, f"{_VERSIONS}, and {_SKIP}")
 
 

@@ -32,7 +32,7 @@ def test_experts_that_an_adapter_adds_to_stay_plain(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept: list[object] = []
-    monkeypatch.setattr(gpu, "prepare", lambda *_, keep: kept.append(keep) or Prepared())
+    monkeypatch.setattr(gpu, "prepare", lambda *_, keep, **__: kept.append(keep) or Prepared())
     gpu.prepare_gpu(tiny.model(), CARD, adapted={"layers.1.experts"})
     assert kept == [{"layers.1.experts"}]
     assert "the adapter changes the experts of 1 layer: those are computed one by one" in caplog.text

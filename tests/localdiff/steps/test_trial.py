@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
 import torch
 
-from localdiff.engine import Engine
+from localdiff.engine import Engine, opening
 from localdiff.events import RunFinished
+from localdiff.load.loader import LoadedModel
 from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
 from localdiff.static.program import Program
 from localdiff.steps import Denoiser, StepPath, runs
 from quant.cuda import support
+from quant.cuda.parity import ParityError
 from quant.cuda.support import missing
 from tests.models.steps import denoiser_of
 
@@ -64,7 +69,7 @@ def test_a_kernel_that_fails_costs_speed_and_no_answer(
     failing(RuntimeError("out of resource: shared memory\nRequired: 1"), monkeypatch)
     engine = load()
     assert not engine.denoiser.path.static
-    assert caplog.messages == ["a GPU kernel failed in a first step: the model is loaded again, without kernels"]
+    assert caplog.messages == ["a GPU kernel failed while it was tried: the model is loaded again, without kernels"]
     assert answer(engine) == expected
     lack = missing(CPU)
     assert lack is not None
@@ -85,6 +90,44 @@ def test_too_little_memory_is_not_a_kernels_fault(error: RuntimeError, monkeypat
     with pytest.raises(type(error)):
         load()
     assert missing(CPU) is None
+
+
+@pytest.mark.parametrize("where", ["step", "module"])
+def test_kernels_that_compute_wrong_numbers_are_not_used(
+    where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = answer(load())
+    error = ParityError("experts: 13 of 512 numbers differ from those of the plain path")
+
+    def differing(*_: object) -> NoReturn:
+        raise error
+
+    if where == "step":
+        monkeypatch.setattr(StepPath, "has_kernels", True)
+        monkeypatch.setattr(Denoiser, "parity", differing)
+    else:
+        right = opening.load_model
+
+        def load_model(*arguments: Any, **options: Any) -> LoadedModel:
+            expectation: Any = SimpleNamespace(name="experts", check=differing)
+            return dataclasses.replace(right(*arguments, **options), expectations=(expectation,))
+
+        monkeypatch.setattr(opening, "load_model", load_model)
+    engine = load()
+    assert not engine.denoiser.path.static
+    assert caplog.messages == ["a GPU kernel failed while it was tried: the model is loaded again, without kernels"]
+    assert answer(engine) == expected
+    assert str(missing(CPU)) == f"kernels compute wrong numbers here ({error})"
+
+
+def test_how_near_kernels_are_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="localdiff")
+    near: Any = SimpleNamespace(name="experts", check=lambda _: 0.004)
+    denoiser: Any = SimpleNamespace(path=StepPath(layer_ops=True), parity=lambda: {"norm": 0.001, "gate": 0.002})
+    assert runs(denoiser, CPU, expectations=[near])
+    (message,) = caplog.messages
+    assert message.startswith("3 kernels agree with the plain path in ")
+    assert message.endswith("; furthest from it by 0.4 %: experts")
 
 
 class Failing:

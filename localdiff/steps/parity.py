@@ -1,0 +1,212 @@
+"""Whether the kernels of a denoise step compute what the plain path does, with the weights of a loaded model.
+
+Knows the parts of a step that run in Triton, and what each is held against. `quant.cuda.parity` does the same for the
+products with stored weights, and knows how far numbers may be apart.
+Shape letters: C commit rows, L canvas rows, N = C + L, D width, H query heads, K key-value heads, d head size,
+E experts, k experts per row, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from quant.cuda.parity import ParityError, assert_parity
+
+from ..kernels.decision import (
+    BOUND,
+    CONFIDENCE,
+    CONTROLS,
+    HEADER,
+    ROWS,
+    RULE,
+    RULES,
+    STABILITY,
+    STEP,
+    TEMPERATURE,
+    bits_of,
+)
+from ..model.attention import attend_cached
+from ..model.block import Layer
+from ..model.cache import LayerCache
+from ..model.config import LayerConfig
+from ..model.diffusion_gemma import DiffusionGemma
+from ..model.fused_layer_ops import FusedLayerOps
+from ..model.layer_ops import PLAIN, LayerOps
+from ..model.projections import Projections
+from ..model.static_attention import attend_through_triton
+from ..static.buffers import StepBuffers
+from ..static.reading import Read, read_through_torch, read_through_triton
+from .path import StepPath
+
+Op: TypeAlias = Callable[[LayerOps], tuple[Tensor, ...]]
+
+_SEED = 0
+_SPREAD, _PEAK = 4.0, 20.0
+"""Standard deviation of logits, and the highest of each row."""
+_KEPT = 16
+"""Rows of processed logits that are compared; a copy of all would not fit beside a large model."""
+_SAME = 0.9
+"""Least share of a canvas of which both paths decide the same."""
+
+
+@torch.inference_mode()
+def step_parity(model: DiffusionGemma, path: StepPath) -> dict[str, float]:
+    """The relative errors of the kernels that steps on a path take, by what they compute.
+
+    One layer of each kind is tried, of those whose weights are on the device of the model's last norm.
+
+    Raises:
+        ParityError: a kernel computes other numbers than the plain path.
+    """
+    parity = _Parity(model)
+    for config, layer in parity.kinds().items():
+        try:
+            if path.layer_ops:
+                parity.try_layer_ops(config, layer)
+            if path.attention:
+                parity.try_attention(config)
+            if path.projections:
+                parity.try_projections(layer.self_attn)
+                parity.try_projections(layer.mlp)
+        except ParityError as error:
+            kind = "full" if config.window is None else "sliding"
+            raise ParityError(f"a layer of {kind} attention: {error}") from None
+    if path.logits:
+        parity.try_logits()
+    return parity.errors
+
+
+class _Parity:
+    """Tries kernels on random inputs; keeps the largest error of each."""
+
+    def __init__(self, model: DiffusionGemma) -> None:
+        self.errors: dict[str, float] = {}
+        self._model, self._config = model, model.config
+        self._dtype, self._device = model.norm.weight.dtype, model.norm.weight.device
+        self._generator = torch.Generator(self._device).manual_seed(_SEED)
+        self._fused = FusedLayerOps()
+
+    def kinds(self) -> dict[LayerConfig, Layer]:
+        """The first layer of each kind."""
+        found: dict[LayerConfig, Layer] = {}
+        for config, layer in zip(self._config.layers, self._model.layers, strict=True):
+            assert isinstance(layer, Layer)
+            if layer.layer_scalar.device == self._device:
+                found.setdefault(config, layer)
+        return found
+
+    def try_layer_ops(self, config: LayerConfig, layer: Layer) -> None:
+        """The ops between a layer's products, for a committed block and a canvas."""
+        model, canvas = self._config, self._config.canvas_length
+        rows, width = 2 * canvas, model.hidden_size
+        x, y, dense = (self._normal(rows, width) for _ in range(3))
+        self._hold_op("norm", lambda ops: (ops.norm(x, layer.input_layernorm.weight, layer.eps),))
+        self._hold_op("ops after attention", lambda ops: ops.after_attention(layer, x, y))
+
+        positions = torch.arange(rows, device=self._device)
+        rotary = self._model.rotary_tables(positions, self._dtype)[config]
+        q, k, v = self._heads(config, rows)
+        values = None if config.keys_are_values else v
+        self._hold_op("heads", lambda ops: ops.heads(layer.self_attn, q, k, values, rotary))
+
+        gate, up = (self._normal(rows, model.intermediate_size) for _ in range(2))
+        self._hold_op("gate", lambda ops: (ops.gated(gate, up),))
+
+        router = layer.router
+        order = torch.rand(rows, model.num_experts, generator=self._generator, device=self._device).argsort(dim=-1)
+        # No ties: of experts with the same score any may be chosen. From -3 to 3 even bf16 tells 128 steps apart.
+        scores = (order * (6 / model.num_experts) - 3).to(self._dtype)
+
+        def routed(ops: LayerOps) -> tuple[Tensor, ...]:
+            index, weight = ops.choose(router, scores)
+            return (weight.new_zeros(rows, model.num_experts).scatter(1, index, weight),)
+
+        self._hold_op("routing", routed)
+        outputs = self._normal(rows, router.top_k, width)
+        _, share = PLAIN.choose(router, scores)
+        is_canvas = positions >= canvas
+        self._hold_op("end of a layer", lambda ops: (ops.close(layer, x, dense, outputs, share, is_canvas),))
+
+    def try_attention(self, config: LayerConfig) -> None:
+        """A block that is committed and a canvas, behind more cached positions than a ring holds."""
+        canvas = self._config.canvas_length
+        length = canvas + (config.window or canvas)
+        cache = LayerCache(config, length + canvas, self._dtype, self._device)
+        kept = [self._normal(*buffer.shape) for buffer in (cache.keys, cache.values)]
+        q, k, v = (part.transpose(0, 1) for part in self._heads(config, 2 * canvas))
+        q = q * config.head_dim**-0.5  # a norm's weight does that, so that scores are of order 1
+        on_device = torch.tensor(length, dtype=torch.int32, device=self._device)
+
+        def attended(*, fast: bool) -> tuple[Tensor, ...]:
+            cache.keys.copy_(kept[0])
+            cache.values.copy_(kept[1])
+            attend = attend_through_triton(cache, on_device, canvas) if fast else attend_cached(cache, length, canvas)
+            return attend(q, k, v).transpose(0, 1), cache.keys.transpose(0, 1).clone(), cache.values.clone()
+
+        self._hold("attention", lambda: attended(fast=True), attended(fast=False))
+
+    def try_projections(self, module: Projections) -> None:
+        """Several projections in one product, and a gate in the same launch."""
+        fused = module.fused()
+        if fused is None:
+            return
+        x = self._normal(self._config.canvas_length, self._config.hidden_size)
+        parts = tuple(projection(x) for projection in module.projections())
+        self._hold("fused projections", lambda: fused(x), parts)
+        if fused.gated(x) is not None:
+            gated = cast(Callable[[Tensor], Tensor], fused.gated)  # whether it can depends on the number of rows
+            self._hold("gated projections", lambda: (gated(x),), (PLAIN.gated(*parts),))
+
+    def try_logits(self) -> None:
+        """Statistics and decision of a canvas that is partly decided."""
+        config, canvas = self._config, self._config.canvas_length
+        logits = _SPREAD * self._normal(canvas, config.vocab_size)
+        # One id per row is the likeliest by far: of several that are equal in bf16, any may be.
+        logits.scatter_(1, self._ids(canvas)[:, None], _PEAK)
+        inputs = StepBuffers(canvas, 1, self._dtype, self._device).inputs
+        uniforms = torch.rand(canvas, generator=self._generator, device=self._device)
+        inputs[CONTROLS:] = torch.cat((uniforms.view(torch.int32), self._ids(canvas).int()))
+        inputs[TEMPERATURE], inputs[STABILITY], inputs[RULE], inputs[STEP] = bits_of(0.9), 1, RULES["both"], 2
+        inputs[BOUND], inputs[CONFIDENCE] = bits_of(canvas / 2), bits_of(1e-3)
+        old = self._ids(canvas)
+
+        def read(how: Read) -> tuple[tuple[Tensor, ...], Tensor]:
+            buffers, copy = StepBuffers(canvas, 1, self._dtype, self._device), logits.clone()
+            buffers.inputs.copy_(inputs)
+            buffers.canvas.copy_(old)
+            normalizer = how(copy, buffers, config.softcap, True)
+            ids, *numbers, accepted, sampled, shown = buffers.outcome[HEADER:].view(ROWS, canvas)
+            statistics = tuple(number.view(torch.float32) for number in numbers)
+            return (copy[-_KEPT:].clone(), normalizer, *statistics), torch.stack(
+                (ids, accepted, sampled, shown, buffers.canvas.int())
+            )
+
+        right, decided = read(read_through_torch)
+        self._hold("statistics of logits", lambda: read(read_through_triton)[0], right)
+        # A sum in another order can be on the other side of a uniform number, or of the entropy bound.
+        same = (read(read_through_triton)[1] == decided).float().mean(dim=1)
+        if bool((same < _SAME).any()):
+            raise ParityError(
+                f"decision of a step: {(1 - float(same.min())):.0%} of the ids differ from the plain path's"
+            )
+
+    def _hold_op(self, name: str, op: Op) -> None:
+        self._hold(name, lambda: op(self._fused), op(PLAIN))
+
+    def _hold(self, name: str, compute: Callable[[], tuple[Tensor, ...]], expected: tuple[Tensor, ...]) -> None:
+        self.errors[name] = max(assert_parity(name, compute, expected), self.errors.get(name, 0.0))
+
+    def _heads(self, config: LayerConfig, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [N, H, d], and keys and values [N, K, d]."""
+        query_heads, heads, d = self._config.num_heads, config.num_kv_heads, config.head_dim
+        return self._normal(rows, query_heads, d), self._normal(rows, heads, d), self._normal(rows, heads, d)
+
+    def _ids(self, count: int) -> Tensor:
+        return torch.randint(self._config.vocab_size, (count,), generator=self._generator, device=self._device)
+
+    def _normal(self, *shape: int) -> Tensor:
+        return torch.randn(shape, generator=self._generator, device=self._device, dtype=self._dtype)

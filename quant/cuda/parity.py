@@ -1,0 +1,156 @@
+"""Whether fast modules and kernels compute what plain ones do, on the GPU and with the weights of a user.
+
+A compiler can make a wrong program of a right kernel, for one kind of GPU or in one version, and no test elsewhere sees
+it (https://github.com/triton-lang/triton/pull/8554, https://github.com/triton-lang/triton/pull/9756). So a few plain
+results are computed while a model is loaded, and what replaces the plain modules is held against them.
+Shape letters: N rows, D width, E experts, K experts per row, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..modules.embedding import QuantEmbedding
+from ..modules.linear import QuantLinear
+
+ABSOLUTE, RELATIVE = 0.25, 0.1
+"""Largest error of a number: so much of the root mean square of its column, plus so much of itself.
+
+Roundings to bf16 stay under a tenth of that, and activations in int8 under a half. One of forty groups of 64 inputs
+that is left out does not.
+"""
+_COLUMNS = 4096
+"""Columns that are compared at a time: an fp32 copy of all logits would take 268 MB."""
+_TOP_K = 8
+_SPREAD = 4.0
+"""Standard deviation of logits."""
+_SEED = 0
+
+
+class ParityError(RuntimeError):
+    """A fast path computes other numbers than the plain one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """A call of a plain module.
+
+    Attributes:
+        method: name of the method that was called.
+        arguments, expected: its arguments and its result, in host memory.
+    """
+
+    method: str
+    arguments: tuple[Tensor, ...]
+    expected: Tensor
+
+    @classmethod
+    def of(cls, plain: nn.Module, method: str, *arguments: Tensor) -> Call:
+        """Calls it."""
+        expected: Tensor = getattr(plain, method)(*arguments)
+        return cls(method=method, arguments=tuple(one.cpu() for one in arguments), expected=expected.cpu())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Expectation:
+    """A call of a plain module, and the fast module that must give the same result.
+
+    Attributes:
+        name: of the fast module, for messages.
+    """
+
+    name: str
+    fast: nn.Module
+    call: Call
+
+    @torch.inference_mode()
+    def check(self, device: torch.device) -> float:
+        """The relative error of the fast module on a device.
+
+        Raises:
+            ParityError: it is too large, or the result is not the same twice.
+        """
+        arguments = [argument.to(device) for argument in self.call.arguments]
+        compute: Callable[..., Tensor] = getattr(self.fast, self.call.method)
+        name = f"{self.name}, {self.call.method} of {len(arguments[0])} rows"
+        return assert_parity(name, lambda: (compute(*arguments),), (self.call.expected,))
+
+
+@torch.inference_mode()
+def plain_calls(plain: Any, rows: Sequence[int], dtype: torch.dtype) -> list[Call]:
+    """Calls of a plain module, to be made before its weights are given up for a fast one.
+
+    Args:
+        plain: a quantized linear layer or embedding, or the experts of a layer.
+        rows: how many random ones each call takes, some dozens at least: what a column's numbers vary by says how far
+            they may be off. An embedding, whose results are large, takes the first number alone.
+        dtype: type of the activations.
+    """
+    device = next(iter(plain.state_dict().values())).device
+    generator = torch.Generator(device).manual_seed(_SEED)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, device=device, dtype=dtype)
+
+    if isinstance(plain, QuantEmbedding):
+        vocab_size, width = plain.weight.shape
+        logits = normal(rows[0], vocab_size).mul_(_SPREAD)
+        # A few rows at a time: in fp32, all of them would take more memory than a step.
+        normalizer = torch.cat([part.float().logsumexp(dim=-1) for part in torch.split(logits, 16)])
+        return [Call.of(plain, "logits", normal(rows[0], width)), Call.of(plain, "soft", logits, normalizer)]
+    if isinstance(plain, QuantLinear):
+        return [Call.of(plain, "forward", normal(count, plain.weight.shape[1])) for count in rows]
+    experts, width, _ = plain.down_proj.shape
+    calls = []
+    for count in rows:
+        scores = torch.rand(count, experts, generator=generator, device=device)
+        weight, index = scores.topk(min(_TOP_K, experts), dim=-1)
+        calls.append(Call.of(plain, "forward", normal(count, width), index, weight))
+    return calls
+
+
+def assert_parity(name: str, compute: Callable[[], Sequence[Tensor]], expected: Sequence[Tensor]) -> float:
+    """The largest relative error of what a fast path computes, ‖found - expected‖ / ‖expected‖.
+
+    It computes twice: no result of a kernel depends on which of its programs is first, so a second one that differs
+    shows a race.
+
+    Args:
+        expected: what the plain path computes, each [N, ...], on any device.
+
+    Raises:
+        ParityError: numbers differ by more than roundings explain, or from one time to the next.
+    """
+    errors = []
+    for found, again, right in zip(compute(), compute(), expected, strict=True):
+        if found.shape != right.shape:
+            raise ParityError(f"{name}: a result of shape {list(found.shape)} should have {list(right.shape)}")
+        if not torch.equal(_bits(found), _bits(again)):
+            raise ParityError(f"{name}: the same input gives other numbers the second time")
+        errors.append(_relative_error(name, found, right))
+    return max(errors)
+
+
+def _relative_error(name: str, found: Tensor, expected: Tensor) -> float:
+    parts = (torch.split(result.reshape(len(expected), -1), _COLUMNS, dim=1) for result in (found, expected))
+    error = norm = 0.0
+    for found_part, expected_part in zip(*parts, strict=True):
+        right = expected_part.to(found.device).float()
+        difference = (found_part.float() - right).abs()
+        is_right = difference <= ABSOLUTE * right.square().mean(dim=0).sqrt() + RELATIVE * right.abs()
+        if not bool(is_right.all()):  # NaN is not
+            wrong = is_right.numel() - int(is_right.sum())
+            raise ParityError(f"{name}: {wrong} of {is_right.numel()} numbers differ from those of the plain path")
+        error += float(difference.square().sum())
+        norm += float(right.square().sum())
+    return (error / norm) ** 0.5 if norm else 0.0
+
+
+def _bits(numbers: Tensor) -> Tensor:
+    """Which NaN is equal to itself in."""
+    return numbers.contiguous().view(torch.uint8)

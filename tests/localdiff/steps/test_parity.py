@@ -1,0 +1,151 @@
+"""Kernels of a step held against the plain path, on a small model: what passes, and which wrong one is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from localdiff.kernels import layer_ops
+from localdiff.model import static_attention
+from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.static import reading
+from localdiff.steps import StepPath
+from localdiff.steps.parity import step_parity
+from quant.cuda import choice
+from quant.cuda.fused_projections import StackedCudaLinear
+from quant.cuda.parity import ParityError
+from tests.gpu.kernels import DEVICE, HALVES, needs_triton
+from tests.localdiff.bench.step.small import small_subject
+
+pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
+
+FULL = StepPath(static=True, logits=True, attention=True, layer_ops=True, projections=True)
+NAMES = {
+    "norm",
+    "ops after attention",
+    "heads",
+    "gate",
+    "routing",
+    "end of a layer",
+    "attention",
+    "fused projections",
+    "gated projections",
+    "statistics of logits",
+}
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> DiffusionGemma:
+    """A small one with the modules that a card gets."""
+    monkeypatch.setattr(choice, "missing", lambda _: None)
+    network = small_subject("4bit").network.to(DEVICE, HALVES[0])
+    choice.prepare(network, DEVICE)
+    FULL.prepare(network)
+    return network
+
+
+def test_kernels_agree(model: DiffusionGemma) -> None:
+    errors = step_parity(model, FULL)
+    assert set(errors) == NAMES
+    assert max(errors.values()) < 0.01
+
+
+def test_what_a_path_leaves_to_torch_is_not_tried(model: DiffusionGemma) -> None:
+    assert step_parity(model, StepPath()) == {}
+    assert set(step_parity(model, StepPath(static=True, logits=True))) == {"statistics of logits"}
+    assert set(step_parity(model, StepPath(attention=True))) == {"attention"}
+
+
+def test_layers_in_host_memory_are_left_out(model: DiffusionGemma) -> None:
+    for layer in model.layers:
+        layer.to("meta")
+    assert set(step_parity(model, FULL)) == {"statistics of logits"}
+
+
+def wrong(*places: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Has a function add to the last number of its result, or of those at some places."""
+
+    def changing(function: Callable[..., Any]) -> Callable[..., Any]:
+        def changed(*arguments: Any, **options: Any) -> Any:
+            found = function(*arguments, **options)
+            for part in [found] if isinstance(found, Tensor) else [found[place] for place in places]:
+                part.view(-1)[-1] += 4
+            return found
+
+        return changed
+
+    return changing
+
+
+@pytest.mark.parametrize(
+    ("owner", "function", "places", "told"),
+    [
+        (layer_ops, "norm", (), "a layer of sliding attention: norm: 1 of "),
+        (layer_ops, "heads", (0,), "a layer of sliding attention: heads: 1 of "),
+        (layer_ops, "heads", (1,), "a layer of sliding attention: heads: 1 of "),
+        (layer_ops, "heads", (2,), "a layer of sliding attention: heads: 1 of "),
+        (layer_ops, "after_attention", (3,), "a layer of sliding attention: ops after attention: 1 of "),
+        (layer_ops, "gated", (), "a layer of sliding attention: gate: 1 of "),
+        (layer_ops, "choose", (1,), "a layer of sliding attention: routing: 1 of "),
+        (layer_ops, "close", (), "a layer of sliding attention: end of a layer: 1 of "),
+        (StackedCudaLinear, "times", (), "a layer of sliding attention: fused projections: 1 of "),
+        (StackedCudaLinear, "gated", (), "a layer of sliding attention: gated projections: 1 of "),
+    ],
+)
+def test_a_wrong_number_is_noticed(
+    owner: Any,
+    function: str,
+    places: tuple[int, ...],
+    told: str,
+    model: DiffusionGemma,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(owner, function, wrong(*places)(getattr(owner, function)))
+    with pytest.raises(ParityError) as raised:
+        step_parity(model, FULL)
+    assert str(raised.value).startswith(told)
+    assert str(raised.value).endswith("numbers differ from those of the plain path")
+
+
+def test_attention_that_forgets_the_window_is_noticed(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = static_attention.attend_rows
+
+    def unbounded(*arguments: Any, window: int | None, **options: Any) -> Tensor:
+        return right(*arguments, window=None, **options)
+
+    monkeypatch.setattr(static_attention, "attend_rows", unbounded)
+    with pytest.raises(ParityError, match="a layer of sliding attention: attention: "):
+        step_parity(model, StepPath(attention=True))
+
+
+def test_a_block_that_is_not_written_into_the_cache_is_noticed(
+    model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(static_attention, "write_cached", lambda *_, **__: None)
+    with pytest.raises(ParityError, match="attention: "):
+        step_parity(model, StepPath(attention=True))
+
+
+def test_wrong_statistics_are_noticed(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = reading.statistics
+
+    def hotter(logits: Tensor, *, temperature: Tensor, **options: Any) -> Any:
+        return right(logits, temperature=temperature * 2, **options)
+
+    monkeypatch.setattr(reading, "statistics", hotter)
+    with pytest.raises(ParityError, match="^statistics of logits: "):
+        step_parity(model, StepPath(static=True, logits=True))
+
+
+def test_a_wrong_decision_is_noticed(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = reading.decide
+
+    def stale(*arguments: Any, canvas: Tensor, **options: Any) -> None:
+        right(*arguments, canvas=canvas.clone(), **options)
+
+    monkeypatch.setattr(reading, "decide", stale)
+    with pytest.raises(ParityError, match=r"^decision of a step: \d+% of the ids differ"):
+        step_parity(model, StepPath(static=True, logits=True))

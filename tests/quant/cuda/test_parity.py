@@ -1,0 +1,154 @@
+"""Fast modules held against plain ones: what passes, and what is noticed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from quant.codecs import CODECS
+from quant.cuda import choice, experts, linear, parity
+from quant.cuda.parity import Expectation, ParityError, assert_parity, plain_calls
+from quant.modules import QuantEmbedding, QuantLinear, QuantTensor
+from tests.gpu.kernels import DEVICE, HALVES, needs_triton
+from tests.models.quantized import plain_experts
+
+ROWS = (24, 40)
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def network(codec: str, dtype: torch.dtype) -> nn.Module:
+    """A module of each kind that the kernels replace; two of the linear layers are alike."""
+    made = nn.Module()
+    for name, seed in (("first", 1), ("second", 2)):
+        layer = QuantLinear(CODECS[codec], 128, 64)
+        layer.weight = QuantTensor.of(CODECS[codec], normal(64, 128, seed=seed))
+        made.add_module(name, layer)
+    made.experts = plain_experts(codec, codec)
+    embedding = QuantEmbedding(CODECS["int8"], 192, 64, dtype)
+    embedding.weight = QuantTensor.of(CODECS["int8"], normal(192, 64, seed=3))
+    made.embedding = embedding
+    return made.to(DEVICE)
+
+
+def expectations(codec: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> tuple[Expectation, ...]:
+    monkeypatch.setattr(choice, "missing", lambda _: None)
+    return choice.prepare(network(codec, dtype), DEVICE, rows=ROWS, dtype=dtype).expectations
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", [torch.float32, HALVES[-1]])
+@pytest.mark.parametrize("activations", ["a16", "a8"])
+@pytest.mark.parametrize("codec", ["nf4", "int8"])
+def test_kernels_agree(codec: str, activations: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_CUDA_EXPERTS", activations)
+    monkeypatch.setenv("LOCALDIFF_CUDA_DENSE", activations)
+    monkeypatch.setattr(linear, "MOST_ROWS", 32)  # so that the weight is decoded first for the larger number of rows
+    made = expectations(codec, dtype, monkeypatch)
+    # A linear layer, of two, and the experts, for each number of rows; logits and soft embedding.
+    assert len(made) == 6
+    errors = {one.name: one.check(DEVICE) for one in made}
+    assert all(error < (0.03 if activations == "a8" else 0.01) for error in errors.values()), errors
+
+
+@needs_triton
+def test_what_a_wrong_kernel_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Levels of nf4 that are mixed up, as by a compiler, in linear layers and experts."""
+    right = linear.levels
+
+    def rolled(device: torch.device, activations: linear.Activations) -> Tensor:
+        return right(device, activations).roll(1)
+
+    made = expectations("nf4", torch.float32, monkeypatch)
+    monkeypatch.setattr(linear, "levels", rolled)
+    monkeypatch.setattr(experts, "levels", rolled)
+    found = {}
+    for one in made:
+        try:
+            one.check(DEVICE)
+        except ParityError as error:
+            found[one.name.partition(" ")[0]] = str(error)
+    assert set(found) == {"first", "experts"}
+    assert found["first"].startswith("first (w4a16, Triton), forward of ")
+    assert found["first"].endswith("numbers differ from those of the plain path")
+
+
+def test_nothing_is_computed_where_nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "missing", lambda _: None)
+    monkeypatch.setattr(parity.Call, "of", None)
+    assert choice.prepare(network("nf4", torch.float32), DEVICE).expectations == ()
+
+
+def test_what_is_kept_is_in_host_memory() -> None:
+    (call,) = plain_calls(network("nf4", torch.float32).get_submodule("first"), (3,), torch.float32)
+    assert call.arguments[0].shape == (3, 128) and call.expected.shape == (3, 64)
+    assert {tensor.device.type for tensor in (*call.arguments, call.expected)} == {"cpu"}
+
+
+EXPECTED = normal(256, 300) * torch.logspace(-3, 3, 300)
+"""Columns of very different sizes, as weights with outliers give them."""
+
+
+def parity_of(found: Tensor, expected: Tensor = EXPECTED) -> float:
+    return assert_parity("x", lambda: (found,), (expected,))
+
+
+def changed(change: Callable[[Tensor], object]) -> Tensor:
+    found = EXPECTED.clone()
+    change(found)
+    return found
+
+
+def test_roundings_pass() -> None:
+    assert parity_of(EXPECTED.bfloat16()) == pytest.approx(0.0017, abs=0.0005)
+    assert parity_of(EXPECTED) == 0
+
+
+@given(row=st.integers(0, 255), column=st.integers(0, 299), wrong=st.sampled_from([1.0, -1.0, math.nan, math.inf]))
+def test_one_wrong_number_is_noticed(row: int, column: int, wrong: float) -> None:
+    """By as much as its column varies."""
+
+    def change(found: Tensor) -> None:
+        found[row, column] += wrong * (EXPECTED[:, column].std() + EXPECTED[row, column].abs())
+
+    with pytest.raises(ParityError, match="x: 1 of 76800 numbers differ"):
+        parity_of(changed(change))
+
+
+def test_wrong_numbers_are_noticed_beyond_the_first_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parity, "_COLUMNS", 128)
+    with pytest.raises(ParityError, match="2 of "):
+        parity_of(changed(lambda found: found[:2, 299].zero_().add_(9e9)))
+
+
+def test_a_result_that_is_another_the_second_time_is_noticed() -> None:
+    results = iter((EXPECTED, EXPECTED * (1 + 1e-6)))
+    with pytest.raises(ParityError, match="x: the same input gives other numbers the second time"):
+        assert_parity("x", lambda: (next(results),), (EXPECTED,))
+
+
+def test_every_result_counts() -> None:
+    some, other = EXPECTED[:3], EXPECTED[3:5]
+    with pytest.raises(ParityError):
+        assert_parity("x", lambda: (some, other + 9e9), (some, other))
+    assert assert_parity("x", lambda: (some, other * 1.001), (some, other)) == pytest.approx(0.001, rel=1e-2)
+
+
+def test_another_shape_is_noticed() -> None:
+    with pytest.raises(ParityError, match=r"x: a result of shape \[256, 299\] should have \[256, 300\]"):
+        parity_of(EXPECTED[:, 1:])
+
+
+def test_zeros_agree_with_zeros_alone() -> None:
+    zeros = torch.zeros(2, 3)
+    assert parity_of(zeros, zeros) == 0
+    with pytest.raises(ParityError):
+        parity_of(zeros + 1e-30, zeros)
