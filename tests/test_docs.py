@@ -36,6 +36,25 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_sections_lead_somewhere(page: Path) -> None:
+    for target, section in re.findall(r"\]\(([^):#]*\.md|)#([^)]+)\)", page.read_text()):
+        other = (page.parent / target).read_text() if target else page.read_text()
+        headings = re.findall(
+            r"^#+ (.+)$", re.sub(r"^```.*?^```", "", other, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+        )
+        slugs = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+        assert section in slugs, f"{target}#{section}"
+
+
+def test_sizes_in_the_readme_are_those_of_the_page_on_quantization() -> None:
+    """Which another test holds against the computed ones."""
+    row = re.compile(r"^\| (`(?:4bit|4bit-small|mixed|int8|bf16)`).*?((?:\| [\d.]+ GB ){3})\|", re.MULTILINE)
+    pages = (ROOT / "README.md", ROOT / "docs" / "quantization.md")
+    sizes = [row.findall(page.read_text()) for page in pages]
+    assert len(sizes[0]) == 5 and sizes[0] == sizes[1]
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
 def test_examples_run(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With a random model in the place of the packaged one, which the examples name."""

@@ -2,7 +2,7 @@
 
 A product of a few rows takes less than a millisecond, and where each is split over all cores, it waits for the slowest
 core: with another program keeping one of two cores busy, the experts of a layer took eight times as long that way, and
-1.4 times as long distributed, where a core with less time takes fewer products (`docs/performance.md`). Knows threads;
+1.4 times as long distributed, where a core with less time takes fewer products (`docs/cpu.md`). Knows threads;
 knows nothing about weights.
 """
 

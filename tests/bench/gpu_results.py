@@ -84,7 +84,7 @@ def tables(lines: Sequence[Mapping[str, Any]]) -> str:
     failed = [line for line in last.values() if line.get("failure")]
     made = [
         _table(
-            ("GPU", "recipe", "context", "ms a step", "tok/s at 16 steps", "peak GB"),
+            ("GPU", "recipe", "context", "ms per step", "tok/s at 16 steps", "peak GB"),
             [
                 (
                     _hardware(line),

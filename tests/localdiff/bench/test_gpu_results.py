@@ -78,7 +78,7 @@ def test_tables() -> None:
         {"part": "dense", "failure": None},
     ]
     assert tables(lines).splitlines() == [
-        "| GPU | recipe | context | ms a step | tok/s at 16 steps | peak GB |",
+        "| GPU | recipe | context | ms per step | tok/s at 16 steps | peak GB |",
         "| --- | --- | --- | --- | --- | --- |",
         "| NVIDIA X | `4bit`, PLAIN=dense | 1,024 | 12.50 | 1,234 | 20.0 |",
         "| NVIDIA X, no more than 18GB | `4bit` | 8,192 | 12.50 | 1,234 | 17.2 |",

@@ -1,4 +1,4 @@
-"""Launches of a layer: the numbers that `docs/gpu.md` gives, so that nobody adds one without seeing it."""
+"""Launches of a layer: the numbers that `docs/gpu-kernels.md` gives, so that nobody adds one without seeing it."""
 
 from __future__ import annotations
 
