@@ -2,7 +2,7 @@
 
     plan        how each tensor is stored, and in how many bytes
     memory      the account of a device's memory
-    gpu         the one that is here
+    gpu         the GPUs that are here, and the device that encodes
 
 Knows headers and shapes; reads no weights.
 """

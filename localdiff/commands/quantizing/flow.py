@@ -17,6 +17,7 @@ from localdiff import model_store, paths
 from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.quantizing import verification
 from localdiff.commands.quantizing.display import Display
+from localdiff.commands.quantizing.encoding import encoder_named
 from localdiff.commands.quantizing.fetching import Fetching
 from localdiff.commands.quantizing.finished import difference
 from localdiff.commands.quantizing.lock import locked
@@ -41,10 +42,11 @@ from quant.files.manifest import read_manifest
 from quant.jobs.events import JobFinished, JobStopped
 from quant.jobs.output import require_free
 from quant.jobs.run import run
+from quant.planning.gpu import Encoder
 from quant.planning.plan import describe_plan, make_plan
 from quant.recipe import Recipe
 
-CONTINUE = "Run the same command to continue.\n"
+CONTINUE = "Run the same command to continue."
 """What is said when a job ends before its time."""
 
 
@@ -69,11 +71,12 @@ class Quantization:
         damaged = self._damage() if exists else {}
         if exists and not damaged:
             return self._nothing_to_do()
+        encoder = encoder_named(self._request.device)
         # 2. headers
         try:
             origin = self._find_origin(recipe)
         except UnreachableError as error:
-            return self._without_the_hub(recipe, error)
+            return self._without_the_hub(recipe, encoder, error)
         # 3. plan
         prospect = Prospect(
             origin=origin,
@@ -82,6 +85,7 @@ class Quantization:
             streams=self._request.stream,
             force=self._request.force,
             damaged=damaged,
+            encoder=encoder,
         )
         self._show(prospect.sheet())
         if TOKENIZER not in origin.texts:
@@ -91,14 +95,14 @@ class Quantization:
         # 4. disks, and 5. the question
         agreed = self._agree(prospect)
         if agreed is None:
-            self._output.stderr.write("Nothing was done.\n")
+            self._note("Nothing was done.")
             return INTERRUPTED
         # 6. fetch, quantize, verify
         with locked(self._target):
             try:
                 finished = self._carry_out(agreed)
             except SystemExit:  # terminated
-                self._output.stderr.write("Terminated. Finished output files are kept.\n" + CONTINUE)
+                self._note(f"Terminated. Finished output files are kept.\n{CONTINUE}")
                 raise
         # 7. summary
         if finished is None:
@@ -143,9 +147,7 @@ class Quantization:
                 f"`{self._target}` already exists, and {other}",
                 "another `--output` makes a second one, `--force` rebuilds it",
             )
-        self._output.stderr.write(
-            f"Already here and intact: nothing was made. {self._run_it()}\n`--force` rebuilds it.\n"
-        )
+        self._note(f"Already here and intact: nothing was made. {self._run_it()}\n`--force` rebuilds it.")
         self._output.stdout.write_path(self._target)
         return 0
 
@@ -163,21 +165,35 @@ class Quantization:
             )
         return origin
 
-    def _without_the_hub(self, recipe: Recipe, error: UnreachableError) -> int:
+    def _without_the_hub(self, recipe: Recipe, encoder: Encoder, error: UnreachableError) -> int:
         """Plan from the built-in description, where there is one, and stop there."""
         if self._request.model != model_store.MODEL:
             raise error
         plan = describe_plan(recipe)
         self._show(
-            described(plan, model=self._request.model, target=self._target, streams=self._request.stream, error=error)
+            described(
+                plan,
+                model=self._request.model,
+                target=self._target,
+                streams=self._request.stream,
+                encoder=encoder,
+                error=error,
+            )
         )
         if not self._request.dry_run:
             raise error
         return 0
 
     def _show(self, sheet: Sheet) -> None:
+        is_asked = self._ask is not None and not self._request.yes
+        if self._output.quiet and not self._request.dry_run and not is_asked:
+            return
         stream = self._output.stdout if self._request.dry_run else self._output.stderr
         stream.write("".join(f"{printable(line)}\n" for line in sheet.lines()))
+
+    def _note(self, text: str) -> None:
+        if not self._output.quiet:
+            self._output.stderr.write(text + "\n")
 
     def _agree(self, prospect: Prospect) -> Prospect | None:
         """What the user agrees to, or None.
@@ -238,7 +254,7 @@ class Quantization:
             kept = f"{stopped.finished} of {stopped.shards} output files are finished and kept"
             if prospect.absent:
                 kept += ", finished downloads too; unfinished downloads start over"
-            self._output.stderr.write(f"Stopped. {kept}.\n{CONTINUE}")
+            self._note(f"Stopped. {kept}.\n{CONTINUE}")
         return None
 
     def _summarize(self, finished: JobFinished, prospect: Prospect) -> None:
@@ -256,7 +272,7 @@ class Quantization:
                 f"`hf cache rm model/{origin.model}` deletes them."
             )
         lines.append(f"{shown_size(finished.nbytes)}, verified. {self._run_it()}")
-        self._output.stderr.write("\n".join(lines) + "\n")
+        self._note("\n".join(lines))
 
     def _run_it(self) -> str:
         """How to run the result, and what it lacks before that: a fine-tune may have been saved without a tokenizer."""
