@@ -45,7 +45,7 @@ def exit_(desk: Desk, argument: str) -> None:
 def retry(desk: Desk, argument: str) -> Ask:
     """Send the last message again, with the next seed or the given one."""
     last = _last(desk)
-    seed = _whole("retry", argument, at_least=0, at_most=MAX_SEED) if argument else None
+    seed = _whole("retry", argument, minimum=0, maximum=MAX_SEED) if argument else None
     if seed is None:
         if desk.talker.latest is not None and desk.unanswered is not None:
             seed = next_seed(desk.talker.latest.seed)
@@ -69,7 +69,7 @@ def edit(desk: Desk, argument: str) -> Ask | None:
 
 def undo(desk: Desk, argument: str) -> None:
     """Undo turns, the one without an answer first."""
-    wanted = _whole("undo", argument, at_least=1) if argument else 1
+    wanted = _whole("undo", argument, minimum=1) if argument else 1
     lost = desk.unanswered is not None and not desk.unanswered.replaces
     there = len(desk.session.turns) + lost
     if not there:
@@ -124,7 +124,7 @@ def set_(desk: Desk, argument: str) -> None:
     thought = desk.settings.options.think
     desk.say(desk.settings.set(name, value.strip()))
     if name == "context" and desk.context < desk.options.context:
-        desk.say(f"{desk.context:,} is the most that this model takes.")
+        desk.say(f"{desk.context:,} is the maximum for this model.")
     if desk.settings.options.think != thought:
         desk.session.think = desk.settings.options.think
         desk.say("It applies from the next turn; the context is read again.")
@@ -206,10 +206,10 @@ def sessions(desk: Desk, argument: str) -> None:
             f"unknown argument in `/sessions {argument:.60}`",
             "`/sessions` lists the latest, `/sessions all` all of them",
         )
-    most = None if argument else catalog.SHOWN_SESSIONS
+    max_rows = None if argument else catalog.SHOWN_SESSIONS
     stream = desk.output.stderr
     width = stream.columns if stream.terminal else None
-    desk.say(catalog.sessions_table(desk.store, current=desk.session.name, most=most, width=width))
+    desk.say(catalog.sessions_table(desk.store, current=desk.session.name, max_rows=max_rows, width=width))
 
 
 def trace(desk: Desk, argument: str) -> None:
@@ -255,11 +255,11 @@ def _last(desk: Desk) -> Ask:
     return Ask(text=turn.text, files=turn.files, replaces=1)
 
 
-def _whole(command: str, text: str, *, at_least: int, at_most: int | None = None) -> int:
+def _whole(command: str, text: str, *, minimum: int, maximum: int | None = None) -> int:
     is_long = len(text) > len(str(MAX_SEED))
     number = -1 if not text.isdecimal() else MAX_SEED + 1 if is_long else int(text)
-    if number < at_least or (at_most is not None and number > at_most):
-        limit = f">= {at_least}" if at_most is None else f"from {at_least} to {at_most}"
+    if number < minimum or (maximum is not None and number > maximum):
+        limit = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"
         raise UsageError(f"`/{command} {text:.60}` needs a whole number {limit}")
     return number
 

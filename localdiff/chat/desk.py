@@ -105,7 +105,7 @@ class Desk:
 
     @property
     def context(self) -> int:
-        """Most tokens that prompt and answer may take together."""
+        """Maximum tokens of prompt and answer together."""
         return self.partner.context_size(self.options)
 
     @property
@@ -114,7 +114,7 @@ class Desk:
         if self.context < self.partner.context_size(replace(self.options, context=MAX_TOKENS)):
             return "`/undo` or `/clear` frees space, `/set context N` makes more"
         free = "`/undo` or `/clear` frees space" if self.session.turns else "shorten the message"
-        return f"{free}: {self.context:,} is the most that this model takes"
+        return f"{free}: {self.context:,} is the maximum for this model"
 
     def say(self, text: str) -> None:
         """Print a line for the user."""

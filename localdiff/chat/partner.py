@@ -48,7 +48,7 @@ class Partner(Protocol):
         """Number of tokens of a text; a `ContextError` may say that there are more than `most`."""
 
     def context_size(self, options: GenerateOptions) -> int:
-        """Most tokens that prompt and answer may take together."""
+        """Maximum tokens of prompt and answer together."""
 
 
 class View(AbstractContextManager["View"], Protocol):

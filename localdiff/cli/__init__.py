@@ -80,7 +80,8 @@ def main(arguments: list[str] | None = None) -> None:
     Args:
         arguments: in place of those of the process.
     """
-    decide()  # what Typer prints before a command decides: help pages have more signs than the encodings of Windows
+    # Help pages contain characters that Windows code pages lack; configure the streams before Typer prints.
+    decide()
     if shell := os.environ.get("_LOCALDIFF_COMPLETE"):
         from localdiff.cli.completion import answer
 

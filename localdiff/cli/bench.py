@@ -21,6 +21,7 @@ from localdiff.commands.bench_step import StepRequest, bench_step
 bench = typer.Typer(name="bench", cls=Group, help="Measure what this machine and these weights do.")
 
 _QUESTIONS = "Questions"
+_MEASUREMENT = "Measurement"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -71,10 +72,21 @@ def step_command(
         str, typer.Option(metavar="TYPE", help="auto, bf16 or fp32.", rich_help_panel=options.MODEL)
     ] = "auto",
     context_size: Annotated[
-        int, typer.Option("--context", metavar="N", help="Tokens in the cache before the canvas.")
+        int,
+        typer.Option(
+            "--context",
+            metavar="N",
+            help="Tokens in the cache before the canvas.",
+            rich_help_panel=_MEASUREMENT,
+        ),
     ] = 1024,
     steps: Annotated[
-        int, typer.Option(metavar="N", help="Denoise steps to time, after two that are not counted.")
+        int,
+        typer.Option(
+            metavar="N",
+            help="Denoise steps to time, after two that are not counted.",
+            rich_help_panel=_MEASUREMENT,
+        ),
     ] = 16,
     json: Annotated[
         bool, typer.Option("--json", help="Print the line of JSON alone.", rich_help_panel=options.OUTPUT)
@@ -126,7 +138,10 @@ def quality_command(
         ),
     ] = None,
     count: Annotated[
-        int, typer.Option(metavar="N", help="Most questions per skill, or from the file.", rich_help_panel=_QUESTIONS)
+        int,
+        typer.Option(
+            metavar="N", help="Maximum number of questions per skill, or from the file.", rich_help_panel=_QUESTIONS
+        ),
     ] = 100,
     seeds: Annotated[
         int,
@@ -138,12 +153,12 @@ def quality_command(
         int, typer.Option(metavar="N", help="The first seed; the others follow it.", rich_help_panel=_QUESTIONS)
     ] = 0,
     max_tokens: Annotated[
-        int, typer.Option(metavar="N", help="Most tokens of an answer.", rich_help_panel=_QUESTIONS)
+        int, typer.Option(metavar="N", help="Maximum number of tokens of an answer.", rich_help_panel=_QUESTIONS)
     ] = 1024,
     context_size: Annotated[
         int,
         typer.Option(
-            "--context", metavar="N", help="Most tokens of prompt and answer together.", rich_help_panel=_QUESTIONS
+            "--context", metavar="N", help="Maximum tokens of prompt and answer together.", rich_help_panel=_QUESTIONS
         ),
     ] = 8192,
     device: options.Device = "auto",

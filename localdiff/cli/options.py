@@ -44,7 +44,8 @@ Model: TypeAlias = Annotated[
         "--model",
         metavar="MODEL",
         help="demo (the small model of this package), a name that `localdiff models` lists, a directory, or a Hub id "
-        "such as OWNER/NAME. Without it: the released model, quantized by `localdiff quantize`.",
+        "such as OWNER/NAME. Default: the quantized released model, else the only other quantized model here; never "
+        "demo.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -82,20 +83,20 @@ MaxMemory: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="Most memory to use on each device, for example 10GB. Layers that do not fit stay in host memory or on "
+        help="Maximum memory to use on each device, for example 10GB. Layers that do not fit stay in host memory or on "
         "disk and are copied in for every pass, which is slower; the cost is shown first.",
         rich_help_panel=MODEL,
     ),
 ]
 MaxTokens: TypeAlias = Annotated[
-    int, typer.Option(metavar="N", help="Most tokens to generate.", rich_help_panel=LENGTH)
+    int, typer.Option(metavar="N", help="Maximum number of tokens to generate.", rich_help_panel=LENGTH)
 ]
 ContextSize: TypeAlias = Annotated[
     int,
     typer.Option(
         "--context",
         metavar="N",
-        help="Most tokens of prompt and answer together; the model's own limit holds too.",
+        help="Maximum tokens of prompt and answer together; the model's own limit applies too.",
         rich_help_panel=LENGTH,
     ),
 ]
@@ -103,7 +104,7 @@ Steps: TypeAlias = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Most denoise steps a block may take. The temperature schedule spans these N steps, so it changes with N.",
+        help="Maximum denoise steps per block. The temperature schedule spans these N steps, so it changes with N.",
         rich_help_panel=SAMPLER,
     ),
 ]
@@ -119,7 +120,7 @@ EntropyBound: TypeAlias = Annotated[
     float | None,
     typer.Option(
         metavar="NATS",
-        help="Most entropy that the positions accepted in one step may have in total.",
+        help="Maximum total entropy of the positions accepted in one step.",
         rich_help_panel=SAMPLER,
     ),
 ]
@@ -181,7 +182,7 @@ Palette: TypeAlias = Annotated[
         rich_help_panel=LIVE,
     ),
 ]
-Fps: TypeAlias = Annotated[float, typer.Option(metavar="N", help="Most frames a second.", rich_help_panel=LIVE)]
+Fps: TypeAlias = Annotated[float, typer.Option(metavar="N", help="Maximum frames per second.", rich_help_panel=LIVE)]
 Color: TypeAlias = Annotated[output.Color | None, typer.Option(help="Whether to use colour.", rich_help_panel=OUTPUT)]
 Quiet: TypeAlias = Annotated[bool, typer.Option("-q", "--quiet", help=QUIET, rich_help_panel=OUTPUT)]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

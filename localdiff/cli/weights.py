@@ -75,8 +75,8 @@ def quantize_command(
         str,
         typer.Option(
             metavar="DEVICE",
-            help="Encode on auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device if it has 2 GB free, else "
-            "the CPU, and mps is the CPU, too.",
+            help="Device that quantizes: auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device if it has 2 GB "
+            "free, else the CPU; mps also means the CPU.",
             rich_help_panel=_RUN,
         ),
     ] = "auto",

@@ -28,7 +28,7 @@ class LiveOptions:
         wish: what was asked for, or None to use `preferred`.
         preferred: what the settings say, applied where it can be met; None means auto.
         palette: a name from `view.palette.PALETTE_NAMES`.
-        fps: most frames per second.
+        fps: maximum frames per second.
         slow: seconds to wait after each step.
         color: value of `--color`, or None.
     """

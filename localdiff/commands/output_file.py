@@ -85,7 +85,7 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Iter
     special = given.exists() and not given.is_file() and not given.is_dir()
     target = given if special else Path(os.path.realpath(given))
     if not special and str(given.parent) in _OPEN and given.is_file():
-        # A file of its name in its place would leave the open one, with what a shell writes to it next, without a name.
+        # Renaming over an already open file would unlink it, and whatever the shell appends later would be lost.
         raise UsageError(f"`-o {path}` is a file that is open already", "without `-o` it goes to stdout")
     for name in inputs:
         if name is not None and name != "-" and is_same(name, path):

@@ -81,10 +81,10 @@ class ReplayRequest:
     def __post_init__(self) -> None:
         if self.speed is not None and not (math.isfinite(self.speed) and self.speed > 0):
             raise ArgumentError("{speed} must be a finite number > 0", speed=self.speed)
-        for name, least, most in (("columns", 24, 500), ("rows", 6, 200)):
+        for name, minimum, maximum in (("columns", 24, 500), ("rows", 6, 200)):
             value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                raise ArgumentError(f"{{{name}}} must be from {least} to {most}", **{name: value})
+            if value is not None and not minimum <= value <= maximum:
+                raise ArgumentError(f"{{{name}}} must be from {minimum} to {maximum}", **{name: value})
 
     @property
     def pace(self) -> float:

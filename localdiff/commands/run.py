@@ -77,7 +77,7 @@ class Generator(Recordable, Protocol):
         """Answer a prompt."""
 
     def context_size(self, options: GenerateOptions) -> int:
-        """Most tokens that prompt and answer may take together."""
+        """Maximum tokens of prompt and answer together."""
 
 
 Load: TypeAlias = Callable[[RunRequest, LoadProgress], Generator]
@@ -174,7 +174,7 @@ def _generate(request: RunRequest, screen: _Screen, engine: Generator, prompt: s
             output,
             status.above,
             context=engine.context_size(request.options),
-            most=engine.context_size(replace(request.options, context=MAX_TOKENS)),
+            max_context=engine.context_size(replace(request.options, context=MAX_TOKENS)),
             answer=answer,
             thoughts=mode == "off",
             slowed=request.live.slow > 0,

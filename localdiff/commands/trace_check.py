@@ -128,17 +128,17 @@ def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLi
     return 0
 
 
-def _followed(events: Iterable[Event], status: StatusLine, most: int | None) -> Iterator[Event]:
+def _followed(events: Iterable[Event], status: StatusLine, max_steps: int | None) -> Iterator[Event]:
     """Yields the events, at most so many steps of them, while a status line shows progress."""
     done = 0
-    if most == 0:
+    if max_steps == 0:
         return
     for event in events:
         yield event
         if isinstance(event, DenoiseStep):
             status.show(f"running again: block {event.block}, step {event.step}")
             done += 1
-            if done == most:
+            if done == max_steps:
                 return
 
 

@@ -63,7 +63,7 @@ def load_model(
         dtype: that of activations and of weights that are not quantized.
         further: devices for layers that do not fit the first one.
         context: positions of the KV cache that must fit beside the weights.
-        max_memory: most bytes to use on each device, in place of what is free there.
+        max_memory: maximum bytes to use on each device, in place of what is free there.
         may_offload: whether layers may stay in host memory; by default where `max_memory` is given.
         adapter: low-rank terms to add beside the weights.
         names: what the model is known as everywhere, `demo` or an id on the Hub, to tell if the adapter is for it.

@@ -22,7 +22,7 @@ from quant.planning.memory import MemoryAccount
 from ..errors import ResourceError
 from ..sizes import shown_size
 
-BUS_BYTES_A_SECOND = 10e9
+BUS_BYTES_PER_SECOND = 10e9
 """Rate at which a copy of ordinary, unpinned memory to a GPU is estimated where a cost is stated beforehand."""
 
 
@@ -147,10 +147,10 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_f
     if placement.main.type == "cpu":
         how = "are read from their files again in every pass"
     else:
-        seconds = nbytes / BUS_BYTES_A_SECOND
+        seconds = nbytes / BUS_BYTES_PER_SECOND
         how = (
             f"stay in host memory and are copied to `{placement.main}` in every pass, "
-            f"which takes about {seconds:.2g} s each time at {BUS_BYTES_A_SECOND / 1e9:.0f} GB/s"
+            f"which takes about {seconds:.2g} s each time at {BUS_BYTES_PER_SECOND / 1e9:.0f} GB/s"
         )
         if host_free is not None and nbytes > host_free:
             how += f"; only {shown_size(host_free)} of it is free, so the rest is read from the disk every time"
@@ -195,7 +195,7 @@ def _typed(nbytes: int) -> str:
     return f"{nbytes // 10**8 / 10:.1f}GB" if nbytes >= 10**9 else f"{nbytes // 10**6}MB"
 
 
-def _too_large(demand: Demand, main: Budget, least: int, may_offload: bool) -> ResourceError:
+def _too_large(demand: Demand, main: Budget, minimum: int, may_offload: bool) -> ResourceError:
     account = demand.account
     parts = {
         "weights": sum(account.weights.values()),
@@ -210,10 +210,10 @@ def _too_large(demand: Demand, main: Budget, least: int, may_offload: bool) -> R
     )
     if may_offload:
         return ResourceError(
-            f"{message}; even with every layer offloaded, it needs {shown_size(least)} there",
+            f"{message}; even with every layer offloaded, it needs {shown_size(minimum)} there",
             "lower `--context`, use a smaller recipe, or raise `--max-memory` if the device has more",
         )
-    if main.holds(least):
+    if main.holds(minimum):
         return ResourceError(
             message,
             f"`--max-memory {_typed(main.nbytes or 0)}` offloads some layers, which is slower; "

@@ -30,7 +30,8 @@ class Plain:
     Args:
         output: the streams.
         above: prints a line that stays on stderr, above whatever moves there.
-        context: most tokens that prompt and answer may take together.
+        context: maximum tokens of prompt and answer together.
+        max_context: the largest context that the model takes.
         answer: where the answer goes; None where something else prints it, or takes its place.
         thoughts: whether to print the model's thoughts to stderr.
         slowed: the run is slowed for watching.
@@ -42,14 +43,14 @@ class Plain:
         above: Callable[[str], None],
         *,
         context: int,
-        most: int,
+        max_context: int,
         answer: Stream | None,
         thoughts: bool = True,
         slowed: bool = False,
     ) -> None:
         self._output = output
         self._above = above
-        self._context, self._most = context, most
+        self._context, self._max_context = context, max_context
         self._slowed = slowed
         one_screen = output.stderr.terminal
         self._answer = None if answer is None else TextWriter(answer, whole_lines=one_screen)
@@ -117,7 +118,7 @@ class Plain:
             output.hint(f"reached --max-tokens {self._limits.max_tokens}; raise it to get the rest")
         if output.notes and event.reason == "context_full":
             full = f"the context of {self._context:,} tokens is full"
-            more = self._context < self._most
+            more = self._context < self._max_context
             output.hint(
                 f"{full}; raise `--context` to get the rest" if more else f"{full}, and this model takes no more"
             )

@@ -28,8 +28,8 @@ STEP = 10
 """Percent between two lines."""
 PAUSE = 30.0
 """Seconds between two lines, if that is sooner."""
-LEAST = 1.0
-"""Least seconds between two lines."""
+MIN_SECONDS = 1.0
+"""Minimum time between two lines."""
 
 
 class Board(Protocol):
@@ -167,7 +167,7 @@ class Lines:
             amount.rate.see(done)
             percent = 100 * done // max(amount.total, 1) // STEP * STEP
             since = self._clock() - amount.told_at
-            if (percent > amount.told_percent and since >= LEAST) or since >= PAUSE:
+            if (percent > amount.told_percent and since >= MIN_SECONDS) or since >= PAUSE:
                 amount.told_percent, amount.told_at = max(percent, amount.told_percent), self._clock()
                 self.note(f"{name} {100 * done // max(amount.total, 1)} %: {', '.join(amount.figures().split('  '))}")
 

@@ -11,7 +11,7 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from localdiff.chat.completing import MOST_PATHS, ChatCompleter, candidates
+from localdiff.chat.completing import MAX_PATHS, ChatCompleter, candidates
 from localdiff.chat.history import open_history
 from localdiff.chat.keyboard import KeyboardReader
 from localdiff.chat.pastes import LONG, Pastes
@@ -251,10 +251,10 @@ def test_paths_are_completed_as_they_have_to_be_typed(tmp_path: Path, monkeypatc
 
 
 def test_of_very_many_paths_the_first_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(MOST_PATHS + 1):
+    for number in range(MAX_PATHS + 1):
         (tmp_path / f"{number:03}").touch()
     monkeypatch.chdir(tmp_path)
-    assert candidates("/file ", list) == (0, [f"{number:03}" for number in range(MOST_PATHS)])
+    assert candidates("/file ", list) == (0, [f"{number:03}" for number in range(MAX_PATHS)])
 
 
 def test_the_history_is_private_and_shared(tmp_path: Path) -> None:

@@ -289,9 +289,9 @@ def test_no_more_context_is_offered_than_the_model_takes(room: Room) -> None:
     replies = [Said(blocks=(), error=error), Said(reason="context_full"), Said(blocks=(), error=error)]
     room.partner = ScriptedPartner(replies=replies, max_positions=20)
     shown = room("/set context 99", "Hi", "", "And")
-    assert "context 99 (/set)\n20 is the most that this model takes.\n" in shown
+    assert "context 99 (/set)\n20 is the maximum for this model.\n" in shown
     hints = re.findall("hint: (.*)\n", shown)
-    limit = "20 is the most that this model takes"
+    limit = "20 is the maximum for this model"
     assert hints == [
         f"shorten the message: {limit}",
         f"the context of 20 tokens is full; `/undo` or `/clear` frees space: {limit}",

@@ -453,4 +453,4 @@ def test_a_folder_that_is_gone_is_named(cli: Cli, tmp_path: Path, arguments: lis
     finally:
         os.chdir(before)
     assert (result.code, result.stdout) == (2, "")
-    assert result.stderr.startswith("error: the current folder does not exist any more\nhint: `cd` to another one")
+    assert result.stderr.startswith("error: the current folder no longer exists\nhint: `cd` to another one")

@@ -231,7 +231,7 @@ def test_set_keeps_a_link_and_the_mode_of_the_file(cli: Cli, home: Path, tmp_pat
         (["steps", "3"], "there is no setting `steps`", "did you mean `generate.steps`?"),
         (["ui.pallette", "dark"], "there is no setting `ui.pallette`", "did you mean `ui.palette`?"),
         (["xyzzy", "1"], "there is no setting `xyzzy`", "`localdiff config` lists every setting"),
-        (["generate.steps", "0"], "steps=0 must be >= 1", "what it sets: most denoise steps a block may take"),
+        (["generate.steps", "0"], "steps=0 must be >= 1", "what it sets: maximum denoise steps per block"),
         (["model", " "], "model=' ' must name a model", "what it sets: model that answers"),
         (["max_memory", "lots"], "max_memory='lots' is not an amount of memory", ""),
         (
