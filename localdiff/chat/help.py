@@ -21,7 +21,7 @@ _LABEL, _USAGE = 10, 21
 
 
 def help_page(stream: Stream, *, multiline: bool) -> str:
-    """The page, without a newline at its end; `multiline` says what Enter does, as in `Looks`."""
+    """The page, without a newline at its end; `multiline` says what Enter does, as in `DisplaySettings`."""
     keys = (SENDING_LINES if multiline else SENDING, *KEYS)
     lines = [f"{stream.styled(f'{key:<{_LABEL}}', BOLD)}{meaning}" for key, meaning in keys]
     lines.append("")

@@ -2,7 +2,7 @@
 
     run, chat, weights, traces, bench, setup    the commands, each with its options and help texts
     options, requests                           options that several commands have, and what is made of them
-    help, later, configured                     Typer's classes: plain help pages, commands loaded when called, settings
+    help, lazy, configured                     Typer's classes: plain help pages, commands loaded when called, settings
     completion, shells                          shell completion
     exits                                       how a command ends: exit code, error and hint
 
@@ -20,13 +20,13 @@ import typer
 
 from localdiff import __version__
 from localdiff.cli.exits import Edge
-from localdiff.cli.later import program
+from localdiff.cli.lazy import lazy_group
 from localdiff.ui.abandonable import leave
 from localdiff.ui.output import decide
 
 PROGRAM = "localdiff"
 
-LATER = {
+COMMANDS_BY_NAME = {
     "run": ("localdiff.cli.run", "Answer one prompt."),
     "chat": ("localdiff.cli.chat", "Talk to a model."),
     "quantize": (
@@ -48,7 +48,7 @@ LATER = {
 
 app = typer.Typer(
     name=PROGRAM,
-    cls=program(LATER),
+    cls=lazy_group(COMMANDS_BY_NAME),
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     add_completion=False,

@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from localdiff.ui import output
-from localdiff.ui.terminal import LiveWish
+from localdiff.ui.terminal import LiveOption
 from localdiff.view.palette import PaletteName
 
 MODEL = "Model"
@@ -167,7 +167,7 @@ Seed: TypeAlias = Annotated[
     ),
 ]
 Live: TypeAlias = Annotated[
-    LiveWish | None,
+    LiveOption | None,
     typer.Option(
         help="Whether to draw the canvas while it condenses. auto draws wherever it can, on fails where it cannot, "
         "line draws a single line instead, off is for screen readers and recordings. LOCALDIFF_LIVE sets it too.",

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from localdiff.cli import options
-from localdiff.cli.configured import GENERATING, configured, live_wish
+from localdiff.cli.configured import GENERATING, configured, live_setting
 from localdiff.cli.exits import decide_streams
 from localdiff.cli.names import events_name, file_name
 from localdiff.cli.requests import generate_options, model_choice
@@ -149,7 +149,9 @@ def run_command(
         options=generate_options(context),
         choice=model_choice(context),
         record=RecordOptions(file=record, gold=gold),
-        live=LiveOptions(wish=live, preferred=live_wish(context), palette=palette, fps=fps, slow=slow, color=color),
+        live=LiveOptions(
+            requested=live, preferred=live_setting(context), palette=palette, fps=fps, slow=slow, color=color
+        ),
         prompt=prompt,
         file=file,
         output=output,

@@ -1,10 +1,10 @@
 """One module per command: carries out what the command line asks for, using the other packages.
 
-    run, chat, quantize, replay, models          the commands of these names
+    run, chat, quantize, replay, models          the commands of these names; `chat` is a package
     doctor, config                               likewise
     trace_check, trace_diff, trace_pair          `trace`
     bench_step, bench_quality                    `bench`
-    chatting, quantizing                         parts of `chat` and of `quantize`
+    quantizing                                   the parts of `quantize`
 
     model_choice, loading, status_line           which model is loaded, and what is shown meanwhile
     prompt, question, interrupt                  what comes from the user: a prompt, yes or no, Ctrl-C

@@ -8,7 +8,7 @@ import typer
 
 from localdiff.cli import PROGRAM, app
 from localdiff.cli.exits import EXIT_CODES
-from localdiff.cli.later import loaded
+from localdiff.cli.lazy import loaded
 
 INTRODUCTION = """\
 # The command line
@@ -17,8 +17,8 @@ INTRODUCTION = """\
 
 ## Streams
 
-The answer goes to stdout, everything else to stderr. A pipe or a file gets the answer exactly as the model wrote it; on a
-terminal, control characters in it are replaced, and a missing newline at its end is added.
+The answer goes to stdout, everything else to stderr. A pipe or a file gets the answer exactly as the model wrote it; on
+a terminal, control characters in it are replaced, and a missing newline at its end is added.
 
 | stdout | stderr | stdout gets | stderr gets |
 |---|---|---|---|
@@ -28,8 +28,8 @@ terminal, control characters in it are replaced, and a missing newline at its en
 | pipe or file | pipe or file | the answer, block by block | warnings; more with `-v` or `--stats` |
 
 Piped input is added to the prompt after a blank line, whether the prompt is an argument or a file. In a shell loop that
-reads its own list from stdin, put `< /dev/null` after `localdiff run`; otherwise the rest of the list becomes part of the
-prompt.
+reads its own list from stdin, put `< /dev/null` after `localdiff run`; otherwise the rest of the list becomes part of
+the prompt.
 
 If stderr cannot be written, because its disk is full for example, those messages are lost; the answer and the exit code
 are not affected.

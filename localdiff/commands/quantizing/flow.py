@@ -25,7 +25,7 @@ from localdiff.commands.quantizing.origin import Origin, find_origin
 from localdiff.commands.quantizing.prospect import Prospect, described
 from localdiff.commands.quantizing.request import QuantizeRequest
 from localdiff.commands.quantizing.sheet import Sheet, shortage
-from localdiff.commands.question import Ask
+from localdiff.commands.question import AskUser
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import UnreachableError
@@ -59,7 +59,7 @@ class Quantization:
         ask: asks the user a question; None where nobody can answer.
     """
 
-    def __init__(self, request: QuantizeRequest, output: Output, ask: Ask | None) -> None:
+    def __init__(self, request: QuantizeRequest, output: Output, ask: AskUser | None) -> None:
         self._request, self._output, self._ask = request, output, ask
         self._target = request.target
 

@@ -76,7 +76,7 @@ def test_the_file_sets_what_is_not_typed(asked: Callable[..., RunRequest]) -> No
     assert (options.context, options.max_tokens, options.system, options.think) == (99, 7, "Be brief.", True)
     assert (options.steps, options.cap, options.entropy_bound, options.seed) == (5, 4, 0.3, 12)
     assert (options.t_min, options.t_max, options.stability, options.confidence) == (0.1, 0.2, 2, 0.01)
-    assert (request.live.wish, request.live.preferred) == (None, "line")
+    assert (request.live.requested, request.live.preferred) == (None, "line")
     assert (request.live.palette, request.live.fps, request.live.color) == ("mono", 3, "never")
 
 
