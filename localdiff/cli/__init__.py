@@ -37,7 +37,7 @@ COMMANDS_BY_NAME = {
         "localdiff.cli.weights",
         "List the quantized models on this machine: name, recipe, size, and when they were last verified here.",
     ),
-    "replay": ("localdiff.cli.traces", "Play a recorded run, or turn it into a page, a film or text."),
+    "replay": ("localdiff.cli.traces", "Play a recorded run, or turn it into a page, an animation or text."),
     "trace": ("localdiff.cli.traces", "Check recorded runs and compare them."),
     "bench": ("localdiff.cli.bench", "Measure what this machine and these weights do."),
     "doctor": ("localdiff.cli.setup", "Check this machine, and say what to fix."),

@@ -55,7 +55,7 @@ def replay_command(
         Literal["html", "text", "json", "svg", "cast"] | None,
         typer.Option(
             help="Write this instead of playing: html is a page that explains the run, text the answer, json the "
-            "trace with everything unpacked, svg a film, cast a recording for asciinema.",
+            "trace with everything unpacked, svg an animation, cast a recording for asciinema.",
             rich_help_panel=_FORM,
         ),
     ] = None,
@@ -95,7 +95,7 @@ def replay_command(
     color: Annotated[Color | None, typer.Option(help="Whether to use colour.")] = None,
     quiet: _Quiet = False,
 ) -> int:
-    """Play a recorded run, or turn it into a page, a film or text.
+    """Play a recorded run, or turn it into a page, an animation or text.
 
     Keys: space plays and pauses, left and right arrows move by a step, up and down by a block, + and - change the
     speed, Home and End go to the ends, q quits. Where there is no terminal to play in, the answer is printed.

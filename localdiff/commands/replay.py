@@ -17,7 +17,7 @@ from localdiff.commands.live import palette_color
 from localdiff.commands.output_file import output_file
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.trace.example import EXAMPLE
-from localdiff.trace.exports import movie, plain
+from localdiff.trace.exports import animation, plain
 from localdiff.trace.exports.asciicast import asciicast
 from localdiff.trace.exports.unpacked import unpacked
 from localdiff.trace.opening import open_trace
@@ -189,9 +189,9 @@ def _written(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool)
     if form == "text":
         return plain.answer(trace) if moment is None else plain.picture(stage, moment, size)
     if form == "svg" and moment is not None:
-        return movie.picture(stage, moment, size, palette)
+        return animation.picture(stage, moment, size, palette)
     if form == "svg":
-        return movie.movie(timeline, stage, size, palette, speed=request.pace)
+        return animation.animated(timeline, stage, size, palette, speed=request.pace)
     return asciicast(timeline, stage, size, title=f"localdiff replay {request.file}", speed=request.pace)
 
 

@@ -81,7 +81,7 @@ class Examination:
         ]
         return [
             Check(name="versions", run=check_versions),
-            Check(name="processor", run=check_host),
+            Check(name="cpu", run=check_host),
             Check(name="GPUs", run=self._nvidia),
             *([Check(name="devices", run=_left_out)] if self.quick else computing),
             Check(name="disks", run=self._disk),

@@ -43,7 +43,7 @@ class Tenant:
 
 
 def check_host() -> list[Finding]:
-    """The processor and the memory."""
+    """The CPU and the memory."""
     total, free = host_memory()
     cores = os.cpu_count() or 1
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores

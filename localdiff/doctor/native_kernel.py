@@ -1,4 +1,4 @@
-"""The processor's own path: whether the kernel in C compiles here and computes what it should.
+"""The CPU's own path: whether the kernel in C compiles here and computes what it should.
 
 Knows what is tried elsewhere and how to tell it; knows nothing about kernels.
 """
@@ -17,7 +17,7 @@ SUBJECT = "native kernel on cpu"
 
 
 def check_native_kernel(devices: Sequence[torch.device]) -> list[Finding]:
-    """One finding where models compute on the processor; its kernel makes no difference to a GPU.
+    """One finding where models compute on the CPU; its kernel makes no difference to a GPU.
 
     Raises:
         SwitchError: an environment variable has an invalid value.

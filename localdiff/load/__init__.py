@@ -6,7 +6,7 @@
     skeleton     a model without its tensors, and how each gets to its place
     devices      what `--device` and `--dtype` mean here, and how much memory there is
     placement    which layer is on which device
-    gpu, cpu     fast modules on an NVIDIA GPU, and on a processor
+    gpu, cpu     fast modules on an NVIDIA GPU, and on a CPU
     threads      how many threads a small model computes on
     offload      layers that are not kept where they compute
     loader       all of these, in order

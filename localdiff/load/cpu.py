@@ -1,4 +1,4 @@
-"""Fast modules on a processor, and the one log line where the fastest are unavailable.
+"""Fast modules on a CPU, and the one log line where the fastest are unavailable.
 
 Knows when to say something; `quant.cpu` knows what can be done.
 """
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 def prepare_cpu(
     network: nn.Module, *, spare: int | None = None, progress: Callable[[int, int], None] | None = None
 ) -> None:
-    """Replaces modules that have a faster form on this processor, in a network whose weights lie there.
+    """Replaces modules that have a faster form on this CPU, in a network whose weights are in its memory.
 
     Args:
         spare: bytes that converted weights may take beyond their stored size; None is no limit.

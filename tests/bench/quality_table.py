@@ -41,7 +41,7 @@ from tests.bench.quality_variants import write_variants
 
 PAGE = Path(__file__).parents[2] / "docs" / "quantization.md"
 HEAD = (
-    "| weights | score | change | steps a block | change | divergence | same draft | same answer |",
+    "| weights | score | change | steps per block | change | divergence | same draft | same answer |",
     "|---|---:|---:|---:|---:|---:|---:|---:|",
 )
 LABELS = {

@@ -112,7 +112,7 @@ def random_subject(
         )
         if where.type == "cpu":
             prepare_cpu(
-                network, progress=lambda done, of: progress(f"preparing weights for this processor, {done} of {of}")
+                network, progress=lambda done, of: progress(f"preparing weights for this CPU, {done} of {of}")
             )
         elif where.type == "cuda":
             prepare_gpu(network, where)

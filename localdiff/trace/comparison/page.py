@@ -137,7 +137,7 @@ def _timing(traces: tuple[Trace, Trace]) -> str:
         both = stats.denoise_passes + stats.commit_passes
         figures = (f"{stats.seconds:.2f}", f"{stats.tok_per_s:.1f}", f"{stats.tokens_per_forward:.1f}")
         rows.append((letter, str(steps), str(both), str(stats.tokens), *figures))
-    head = ("", "steps", "passes with commits", "tokens", "seconds", "tok/s", "tokens a step")
+    head = ("", "steps", "passes with commits", "tokens", "seconds", "tok/s", "tokens per step")
     return _table(head, rows, wrapped=False)
 
 

@@ -120,7 +120,7 @@ def _stretch(stretch: Stretch) -> str:
 
 
 def _timing(traces: tuple[Trace, Trace]) -> str:
-    rows = [["", "steps", "passes", "tokens", "seconds", "tok/s", "tokens a pass"]]
+    rows = [["", "steps", "passes", "tokens", "seconds", "tok/s", "tokens per pass"]]
     for letter, trace in zip("AB", traces, strict=True):
         steps = sum(len(block.steps) for block in trace.blocks)
         if trace.finished is None:

@@ -75,7 +75,7 @@ def cards(trace: Trace) -> str:
     else:
         found += _passes(stats)
     spread = f"{steps[0]} to {steps[-1]}" if steps[0] < steps[-1] else f"{steps[0]}"
-    found.append(_card("steps a block", spread, f"median {steps[len(steps) // 2]}, at most {_most(trace)}"))
+    found.append(_card("steps per block", spread, f"median {steps[len(steps) // 2]}, at most {_most(trace)}"))
     if stats is not None:
         found.append(
             _card("speed", f"{stats.tok_per_s:,.3g} tok/s", f"{stats.tokens:,} tokens in {stats.seconds:.2f} s")

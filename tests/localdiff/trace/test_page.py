@@ -66,7 +66,7 @@ def test_cards_say_what_the_run_did() -> None:
         "blocks 3 32 positions each; ended by itself",
         "forward passes 15 17 with commit passes",
         f"one token at a time takes {tokens / 15:,.1f}× as many; {tokens / 17:,.1f}× with commit passes",
-        "steps a block 5 median 5, at most 48",
+        "steps per block 5 median 5, at most 48",
         f"{tokens} tokens in {TRACE.finished.stats.seconds:.2f} s",
         "recipe bf16 computed in fp32",
         "seed 0 of all noise",
