@@ -95,7 +95,7 @@ def undo(state: ChatState, argument: str) -> None:
 def clear(state: ChatState, argument: str) -> None:
     """Begin a new session."""
     state.open(state.new_session())
-    state.say("A new session; settings stay.")
+    state.say("Started a new session; settings are kept.")
 
 
 def system(state: ChatState, argument: str) -> None:
@@ -105,11 +105,11 @@ def system(state: ChatState, argument: str) -> None:
         return
     wanted = None if argument.lower() == "off" else argument
     if wanted == state.session.system:
-        state.say("The system prompt is that already." if wanted else "There is no system prompt.")
+        state.say("That is already the system prompt." if wanted else "There is no system prompt.")
         return
     state.session.system = wanted
     state.save()
-    state.say("It applies from the next turn; the context is read again.")
+    state.say("It applies from the next turn, and the whole context is read again.")
 
 
 def set_(state: ChatState, argument: str) -> None:
@@ -127,7 +127,7 @@ def set_(state: ChatState, argument: str) -> None:
         state.say(f"{state.context:,} is the maximum for this model.")
     if state.settings.options.think != thought:
         state.session.think = state.settings.options.think
-        state.say("It applies from the next turn; the context is read again.")
+        state.say("It applies from the next turn, and the whole context is read again.")
 
 
 def file(state: ChatState, argument: str) -> None:

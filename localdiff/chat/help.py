@@ -13,7 +13,7 @@ SENDING_LINES = ("Enter", "a new line; sends a command. Alt-Enter: sends the mes
 KEYS = (
     ("Ctrl-C", "clears the line, stops the reply; again, before it stops: leaves"),
     ("Ctrl-D", "leaves, on an empty line. Ctrl-G: the line in your editor"),
-    ("Tab", "completes. Up and Ctrl-R: what was typed before"),
+    ("Tab", "completes. Up and Ctrl-R: earlier input"),
     ("//", "at the beginning of a line sends one /"),
 )
 GROUPS = ("Chat", "Answers", "Message", "Sessions")

@@ -184,7 +184,7 @@ class ChatState:
                 raise
             # Another program may have taken it, and may give it back: the conversation stays.
             self.show_error(
-                ResourceError("out of memory", "close what else uses the device, or free space with `/clear`")
+                ResourceError("out of memory", "close other programs that use the device, or free space with `/clear`")
             )
             return
         finally:

@@ -31,7 +31,7 @@ COMMANDS_BY_NAME = {
     "chat": ("localdiff.cli.chat", "Talk to a model."),
     "quantize": (
         "localdiff.cli.weights",
-        "Make published weights smaller: 52 GB become 15 GB that run on a GPU with 18 GB.",
+        "Quantize published weights: 52 GB become 15 GB, which run on a GPU with 18 GB.",
     ),
     "models": (
         "localdiff.cli.weights",
@@ -39,7 +39,7 @@ COMMANDS_BY_NAME = {
     ),
     "replay": ("localdiff.cli.traces", "Play a recorded run, or turn it into a page, an animation or text."),
     "trace": ("localdiff.cli.traces", "Check recorded runs and compare them."),
-    "bench": ("localdiff.cli.bench", "Measure what this machine and these weights do."),
+    "bench": ("localdiff.cli.bench", "Measure speed and quality on this machine."),
     "doctor": ("localdiff.cli.setup", "Check this machine, and say what to fix."),
     "config": ("localdiff.cli.setup", "List every setting, its value, and where that came from."),
     "completion": ("localdiff.cli.setup", "Print a script that completes commands, options, models and files."),

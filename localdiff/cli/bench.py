@@ -18,7 +18,7 @@ from localdiff.cli.requests import generate_options, model_choice
 from localdiff.commands.bench_quality import QualityRequest, bench_quality
 from localdiff.commands.bench_step import StepRequest, bench_step
 
-bench = typer.Typer(name="bench", cls=Group, help="Measure what this machine and these weights do.")
+bench = typer.Typer(name="bench", cls=Group, help="Measure speed and quality on this machine.")
 
 _QUESTIONS = "Questions"
 _MEASUREMENT = "Measurement"
@@ -38,7 +38,7 @@ def step_command(
             "-m",
             "--model",
             metavar="MODEL",
-            help="Measure this model, named as for run; without it, random weights.",
+            help="Measure this model, named as for run. Default: random weights.",
             rich_help_panel=options.MODEL,
         ),
     ] = None,
@@ -48,7 +48,7 @@ def step_command(
         bool,
         typer.Option(
             "--random-weights",
-            help="Measure random weights of the released model's shape, which takes no download.",
+            help="Measure random weights of the released model's shape; needs no download.",
             rich_help_panel=options.MODEL,
         ),
     ] = False,
@@ -89,7 +89,7 @@ def step_command(
         ),
     ] = 16,
     json: Annotated[
-        bool, typer.Option("--json", help="Print the line of JSON alone.", rich_help_panel=options.OUTPUT)
+        bool, typer.Option("--json", help="Print only the line of JSON.", rich_help_panel=options.OUTPUT)
     ] = False,
     quiet: options.Quiet = False,
 ) -> int:
@@ -146,7 +146,9 @@ def quality_command(
     seeds: Annotated[
         int,
         typer.Option(
-            metavar="N", help="How often each is asked, each time with different noise.", rich_help_panel=_QUESTIONS
+            metavar="N",
+            help="How many times each is asked, each time with different noise.",
+            rich_help_panel=_QUESTIONS,
         ),
     ] = 5,
     seed: Annotated[
@@ -173,7 +175,7 @@ def quality_command(
     ] = False,
     quiet: options.Quiet = False,
 ) -> int:
-    """Compare the answers of models with those of a first one: the same prompts under the same noise.
+    """Compare the answers of models with those of the first: same prompts, same noise.
 
     For each skill: how many answers are right, how many denoise steps a block takes, how much the predictions of single
     steps differ where both models see the same canvas (Kullback-Leibler divergence in nats per position, and how often

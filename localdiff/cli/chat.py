@@ -54,8 +54,8 @@ def chat_command(
         typer.Option(
             metavar="FILE",
             parser=file_name,
-            help="Keep a trace of the latest answer in FILE while it comes, for `localdiff replay`. It holds the "
-            "conversation and is readable by its owner alone.",
+            help="Write a trace of the latest answer to FILE as it is generated, for `localdiff replay`. It contains "
+            "the conversation and is readable only by its owner.",
             rich_help_panel="Output",
         ),
     ] = None,

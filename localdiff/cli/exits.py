@@ -183,7 +183,7 @@ def _worded(error: Exception) -> LocaldiffError:
     if (words := gpu_failure(error)) is not None:
         return ResourceError(
             f"the GPU failed ({words})",
-            "`localdiff doctor` examines it; `LOCALDIFF_CUDA_PLAIN=all` runs no kernels, `--device cpu` no GPU",
+            "`localdiff doctor` examines it; `LOCALDIFF_CUDA_PLAIN=all` runs without kernels, `--device cpu` avoids it",
         )
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         what = "" if error.filename is None else f": `{os.fsdecode(error.filename)}` cannot be written"
@@ -193,7 +193,7 @@ def _worded(error: Exception) -> LocaldiffError:
         return ResourceError(f"{what} cannot be written: {error.strerror}", "write to another disk, or raise the limit")
     if isinstance(error, OSError) and error.errno in _REFUSALS and error.filename is not None:
         name = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
-        return UsageError(f"`{name}` cannot be used: {error.strerror}", "look at its name and its permissions")
+        return UsageError(f"`{name}` cannot be used: {error.strerror}", "check its name and its permissions")
     return LocaldiffError(
         f"unexpected {type(error).__name__}: {error}",
         "this is a bug: please report it with the traceback that `LOCALDIFF_DEBUG=1` shows",

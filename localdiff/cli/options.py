@@ -19,7 +19,7 @@ SAMPLER = "Sampler (defaults: the model's generation_config.json)"
 OUTPUT = "Output"
 LIVE = "Live canvas (on stderr, where that is a terminal)"
 
-QUIET = "Errors only on stderr."
+QUIET = "Print only errors on stderr."
 """Help of `-q`, which some commands have in no panel."""
 
 PromptText: TypeAlias = Annotated[
@@ -129,7 +129,7 @@ TMin: TypeAlias = Annotated[
     typer.Option(
         "--t-min",
         metavar="T",
-        help="Temperature that steps cool down to; the last is just above.",
+        help="Temperature that the steps cool down to; the last step is just above it.",
         rich_help_panel=SAMPLER,
     ),
 ]
@@ -150,7 +150,7 @@ Stability: TypeAlias = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="For how many steps the draft must stay the same before a block may stop.",
+        help="Number of steps for which the draft must stay the same before a block may stop.",
         rich_help_panel=SAMPLER,
     ),
 ]
@@ -162,7 +162,7 @@ Seed: TypeAlias = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Seed of the noise; the same seed gives the same text on the same device. Drawn if not given.",
+        help="Seed of the noise; the same seed gives the same text on the same device. Random if not given.",
         rich_help_panel=SAMPLER,
     ),
 ]
@@ -177,7 +177,7 @@ Live: TypeAlias = Annotated[
 Palette: TypeAlias = Annotated[
     PaletteName,
     typer.Option(
-        help="Colours of the canvas. auto goes by the terminal; 16 are the terminal's own; mono and ascii need no "
+        help="Colours of the canvas. auto follows the terminal; 16 are the terminal's own; mono and ascii need no "
         "colour; heat is red to green, which not everyone can tell apart.",
         rich_help_panel=LIVE,
     ),

@@ -88,8 +88,8 @@ def run_command(
         typer.Option(
             metavar="FILE",
             parser=file_name,
-            help="Keep a trace of the run in FILE, for `localdiff replay`. It holds the prompt and is readable by its "
-            "owner alone.",
+            help="Write a trace of the run to FILE, for `localdiff replay`. It contains the prompt and is readable "
+            "only by its owner.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
@@ -112,7 +112,7 @@ def run_command(
         float,
         typer.Option(
             metavar="SECONDS",
-            help="Wait after every step, to watch it. The speed is not measured then.",
+            help="Wait this long after every step, for watching. The speed is not measured then.",
             rich_help_panel=options.LIVE,
         ),
     ] = 0.0,
@@ -127,7 +127,7 @@ def run_command(
     verbose: Annotated[
         bool,
         typer.Option(
-            "-v", "--verbose", help="The seed, and a line per block, on stderr.", rich_help_panel=options.OUTPUT
+            "-v", "--verbose", help="Print the seed and one line per block on stderr.", rich_help_panel=options.OUTPUT
         ),
     ] = False,
 ) -> int:

@@ -66,7 +66,7 @@ def quantize_command(
         typer.Option(
             "--force",
             help="Rebuild a finished model, or drop an unfinished one with other settings. A finished one is "
-            "replaced when the new one is verified.",
+            "replaced once the new one is verified.",
             rich_help_panel=_RESULT,
         ),
     ] = False,
@@ -101,7 +101,7 @@ def quantize_command(
     color: options.Color = None,
     quiet: options.Quiet = False,
 ) -> int:
-    """Make published weights smaller: 52 GB become 15 GB that run on a GPU with 18 GB.
+    """Quantize published weights: 52 GB become 15 GB, which run on a GPU with 18 GB.
 
     Shows a plan, asks, fetches what is missing, quantizes and verifies. Stopped at any point, the same command resumes.
     The path of the result is the last line on stdout.

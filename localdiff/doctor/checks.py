@@ -182,7 +182,7 @@ def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
                 subject=check.name,
                 status="warn",
                 text=f"no result after {check.seconds or 0:.0f} s",
-                advice="a disk, a driver or the network hangs: `localdiff doctor --quick` skips what computes",
+                advice="a disk, a driver or the network hangs: `localdiff doctor --quick` skips the computations",
             )
         ]
     except (LocaldiffError, QuantError) as error:

@@ -65,8 +65,8 @@ def still(rows: Sequence[Row], *, columns: int, palette: Palette) -> str:
 def animation(shots: Sequence[Shot], *, columns: int, palette: Palette) -> str:
     """An SVG document that shows frames one after the other, in a loop.
 
-    A row that stays the same over several frames is drawn once, so that an animation of a page that settles is small. Where
-    animation is off or reduced, the last frame stands still.
+    A row that stays the same over several frames is drawn once, which keeps the animation of a page that settles small.
+    Where motion is off or reduced, the last frame stands still.
 
     Raises:
         ValueError: without a frame.

@@ -1,4 +1,4 @@
-"""Writes `docs/canvas.svg`: `python -m tests.pages.canvas_picture`. An animation of the run that ships with the package.
+"""Writes `docs/canvas.svg`: `python -m tests.pages.canvas_picture`. It animates the run that ships with the package.
 
 Each of its frames is what the canvas showed at a step. All stand for the same time: the run itself is over in a second
 or two. A test holds the picture to the trace.

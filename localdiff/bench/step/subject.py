@@ -111,9 +111,7 @@ def random_subject(
             progress=lambda done, of: progress(f"making random weights, {done} of {of} tensors"),
         )
         if where.type == "cpu":
-            prepare_cpu(
-                network, progress=lambda done, of: progress(f"preparing weights for this CPU, {done} of {of}")
-            )
+            prepare_cpu(network, progress=lambda done, of: progress(f"preparing weights for this CPU, {done} of {of}"))
         elif where.type == "cuda":
             prepare_gpu(network, where)
         return Subject(

@@ -68,7 +68,7 @@ def thinking_of(request: ChatRequest, session: Session) -> Think:
 
 @contextmanager
 def remembered(session: Session, choice: ModelChoice, typed: ModelChoice) -> Iterator[None]:
-    """Has the error about a model that nobody typed say where it comes from, and how to go on without it."""
+    """Adds a hint to errors about a model that nobody typed: where it comes from, and how to continue without it."""
     try:
         yield
     except WeightsError as error:
@@ -76,12 +76,12 @@ def remembered(session: Session, choice: ModelChoice, typed: ModelChoice) -> Ite
             ways = ["`-m NAME` continues it with another model"]
             if choice.adapter != typed.adapter:
                 ways.append("`--adapter NAME` with another adapter")
-            error.hint = f"session `{session.name}` was held with it; {', '.join(ways)}"
+            error.hint = f"session `{session.name}` used it; {', '.join(ways)}"
         raise
 
 
 def remember(session: Session, identity: ModelIdentity, choice: ModelChoice) -> None:
-    """Has the session say which model and adapter it is held with, in words that mean the same in any folder."""
+    """Records in the session which model and adapter it uses, in words that mean the same in any folder."""
     session.model, session.revision = _lasting(identity.model, identity.directory), choice.revision
     session.adapter = None if identity.adapter is None else _lasting(identity.adapter, identity.adapter_directory)
 

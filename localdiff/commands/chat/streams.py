@@ -70,7 +70,7 @@ def keyboard_reader(state: ChatState, keyboard: BinaryIO, early: str, *, private
     waiting = [early]
 
     def cut() -> None:
-        state.output.warning("the terminal kept the beginning of this paste alone; the rest has to be pasted again")
+        state.output.warning("the terminal kept only the beginning of this paste; paste the rest again")
 
     def ahead() -> str:
         return (waiting.pop() if waiting else "") + typed_ahead(keyboard, cut)

@@ -1,4 +1,4 @@
-"""Traces of a chat: `--record` writes the latest reply as it comes, `/trace` the last one afterwards.
+"""Traces of a chat: `--record` writes the latest reply as it is generated, `/trace` the last one afterwards.
 
 Knows what a header needs and where traces of chats go; knows nothing about the lines themselves.
 """
@@ -96,16 +96,16 @@ def trace_saver(model: RecordableChatModel, headers: Headers) -> SaveTrace:
             recorder.on_event(event)
         path = expanded(name) if name else _unused()
         if name and path.exists():
-            raise UsageError(f"`{name:.60}` exists already", "`/trace` takes the name of a new file")
+            raise UsageError(f"`{name:.60}` already exists", "`/trace` takes the name of a new file")
         try:
             if not name:
                 make_private_folder(path.parent)
             write_private(path, file.getvalue())
         except OSError as error:
             raise UsageError(
-                f"`{path}` cannot be written: {error.strerror}", "`/trace` may name a file elsewhere"
+                f"`{path}` cannot be written: {error.strerror}", "give `/trace` a file elsewhere"
             ) from error
-        return f"The trace is in {printable(paths.shown(path))}; it holds the conversation."
+        return f"The trace is in {printable(paths.shown(path))}; it contains the conversation."
 
     return save
 

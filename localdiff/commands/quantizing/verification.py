@@ -47,7 +47,9 @@ def verify_alone(directory: Path, output: Output) -> int:
     manifest = read_manifest(directory)
     remember(directory, output)
     if not output.quiet:
-        lines = [f"{len(manifest.shards) + len(manifest.files)} files, {shown_size(manifest.nbytes)} of weights: sound"]
+        lines = [
+            f"{len(manifest.shards) + len(manifest.files)} files, {shown_size(manifest.nbytes)} of weights: intact"
+        ]
         output.stderr.write("\n".join([*lines, *worst(manifest)]) + "\n")
     output.stdout.write_path(directory)
     return 0

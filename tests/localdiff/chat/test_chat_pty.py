@@ -392,7 +392,7 @@ def test_keys_typed_while_a_command_acts_are_shown_once(chats: Chats) -> None:
     wait_for_prompt(chat, 4)
     assert chat.lines()[1:] == [
         ">>> /system Be brief.",
-        "It applies from the next turn; the context is read again.",
+        "It applies from the next turn, and the whole context is read again.",
         ">>> /system",
         "Be brief.",
         ">>> /sessions",

@@ -108,7 +108,7 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/sessions", "Nothing is saved yet."),
         ("/trace", "error: there is no answer to record yet"),
         ("/file", "No files are attached to the next message."),
-        ('/file "a', 'error: a quote is left open in `"a`'),
+        ('/file "a', 'error: unclosed quote in `"a`'),
         ("/file gone.txt", "error: no such file: `gone.txt`\nhint: Tab completes paths after `/file`"),
         ("/file .", "error: `.` is a directory\nhint: `/file` takes text files"),
     ],
@@ -385,7 +385,7 @@ def test_a_recording_of_the_last_answer(room: Room, tmp_path: Path) -> None:
     shown = room(
         "Hi", "And?", f"/trace {tmp_path}/a.jsonl", "/trace", "/trace", options=GenerateOptions(seed=7, system="Brief.")
     )
-    assert f"The trace is in {tmp_path}/a.jsonl; it holds the conversation.\n" in shown
+    assert f"The trace is in {tmp_path}/a.jsonl; it contains the conversation.\n" in shown
     trace = read_trace(tmp_path / "a.jsonl")
     assert [(message.role, message.content) for message in trace.header.messages] == [
         ("system", "Brief."),
@@ -444,7 +444,7 @@ def test_the_latest_reply_is_recorded_while_it_comes(room: Room, tmp_path: Path)
     file = tmp_path / "reply.jsonl"
     room.model = ScriptedChatModel(replies=[said("A long one. " * 40), said("Short.")])
     shown = room("Hi", "Ho", display=QUIET, record=RecordOptions(file=file))
-    assert shown.endswith(f"The trace is in {file}; it holds the prompt.\n")
+    assert shown.endswith(f"The trace is in {file}; it contains the prompt.\n")
     trace = read_trace(file)
     assert (trace.text(), trace.complete) == ("Short.", True)
     assert [message.content for message in trace.header.messages][::2] == ["Hi", "Ho"]
@@ -462,6 +462,6 @@ def test_a_chat_without_a_reply_leaves_no_recording(room: Room, tmp_path: Path) 
 def test_a_full_disk_costs_the_recording_and_no_reply(room: Room) -> None:
     with pytest.raises(ResourceError, match="`/dev/full` cannot be written: No space left on device"):
         room("Hi", "There", record=RecordOptions(file=Path("/dev/full")))
-    warning = "warning: `/dev/full` cannot be written: No space left on device; the run goes on without it\n"
+    warning = "warning: `/dev/full` cannot be written: No space left on device; the run continues without it\n"
     assert room.paper.getvalue().count(warning) == 2
     assert room.asked == [["Hi"], ["Hi", "Hello.", "There"]]

@@ -338,7 +338,7 @@ def test_thoughts_are_shown_apart_and_never_part_of_the_conversation(room: Room)
 
 def test_thinking_belongs_to_the_whole_context(room: Room) -> None:
     shown = room("/set think show", "Hi", "/set think off", "/set think hide", "/set think show", "Hi", display=QUIET)
-    read_again = "It applies from the next turn; the context is read again.\n"
+    read_again = "It applies from the next turn, and the whole context is read again.\n"
     assert f">>> /set think show\nthink show (/set)\n{read_again}" in shown
     assert ">>> /set think off\nthink off (/set)\n" + read_again in shown
     assert ">>> /set think show\nthink show (/set)\n>>> Hi" in shown
@@ -348,7 +348,7 @@ def test_a_system_prompt_that_stays_costs_nothing(room: Room) -> None:
     shown = room("/system off", "/system Be brief.", "/system Be brief.", display=QUIET)
     assert ">>> /system off\nThere is no system prompt.\n" in shown
     assert shown.count("the context is read again") == 1
-    assert ">>> /system Be brief.\nThe system prompt is that already.\n" in shown
+    assert ">>> /system Be brief.\nThat is already the system prompt.\n" in shown
 
 
 def test_the_system_prompt(room: Room) -> None:
@@ -358,13 +358,13 @@ def test_the_system_prompt(room: Room) -> None:
         >>> /system
         There is no system prompt.
         >>> /system Be brief.
-        It applies from the next turn; the context is read again.
+        It applies from the next turn, and the whole context is read again.
         >>> /system
         Be brief.
         >>> Hi
         Hello.
         >>> /system off
-        It applies from the next turn; the context is read again.
+        It applies from the next turn, and the whole context is read again.
         >>> /system
         There is no system prompt.
         >>> Hi

@@ -81,7 +81,7 @@ def test_a_remembered_model_that_is_gone_is_said_to_be_the_session_s(
 ) -> None:
     cli("chat", "--session", "plans", stdin=b"Hi\n")
     loading.error = lambda: WeightsError("no such directory: `/gone`", "`--model` takes a directory")
-    other = "session `plans` was held with it; `-m NAME` continues it with another model"
+    other = "session `plans` used it; `-m NAME` continues it with another model"
     assert cli("chat", "-c", stdin=b"Hi\n").stderr == f"error: no such directory: `/gone`\nhint: {other}\n"
     assert "hint: `--model` takes a directory\n" in cli("chat", "-c", "-m", "/gone", stdin=b"Hi\n").stderr
     assert "hint: `--model` takes a directory\n" in cli("chat", "--session", "new", stdin=b"Hi\n").stderr

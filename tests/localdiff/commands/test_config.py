@@ -274,7 +274,7 @@ def test_what_is_no_setting_can_be_taken_out(cli: Cli, home: Path) -> None:
         ("bar", ""),
     ):
         result = cli("config", "unset", name)
-        assert (result.code, result.stdout) == (0, f"{name}  (no setting)  taken out of {file}\n")
+        assert (result.code, result.stdout) == (0, f"{name}  (no setting)  removed from {file}\n")
         assert result.stderr == next_warning
     assert file.read_text().strip() == "[generate]\nsteps = 4"
     result = cli("config", "unset", "generate")
