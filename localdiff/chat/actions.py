@@ -25,7 +25,7 @@ from localdiff.ui.output import DIM, printable
 from localdiff.view.sanitize import safe_text
 
 
-class Leave(Exception):
+class LeaveChat(Exception):
     """The user leaves the chat."""
 
 
@@ -39,7 +39,7 @@ def help_(state: ChatState, argument: str) -> None:
 
 def exit_(state: ChatState, argument: str) -> None:
     """Leave."""
-    raise Leave
+    raise LeaveChat
 
 
 def retry(state: ChatState, argument: str) -> PendingMessage:

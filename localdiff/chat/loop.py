@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from localdiff.chat.actions import ACTIONS, Leave
+from localdiff.chat.actions import ACTIONS, LeaveChat
 from localdiff.chat.interfaces import Reader
 from localdiff.chat.slash import BY_WORD, Command, Message, Unknown, parse
 from localdiff.chat.state import ChatState, PendingMessage
@@ -52,7 +52,7 @@ class Chat:
                 continue
             try:
                 self._take(line)
-            except Leave:
+            except LeaveChat:
                 return
 
     def _take(self, line: str) -> None:

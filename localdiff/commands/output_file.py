@@ -30,7 +30,7 @@ class OutputFile:
 
     @property
     def replaces(self) -> bool:
-        """Whether a file of that name exists already, which `save` would replace."""
+        """Whether a file of that name already exists, which `save` would replace."""
         return self._temporary is not None and self._target.exists()
 
     def save(self, text: str) -> None:

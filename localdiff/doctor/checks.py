@@ -26,7 +26,7 @@ from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights
 from localdiff.errors import LocaldiffError
 from localdiff.model_store import is_demo, stored_models
-from localdiff.ui.abilities import abilities
+from localdiff.ui.capabilities import terminal_capabilities
 from quant import QuantError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Examination:
             Check(name="hub", run=check_hub, seconds=2 * LOOKING),
             Check(
                 name="terminal",
-                run=lambda: [terminal_finding(abilities(self.stderr, self.keyboard, self.env))],
+                run=lambda: [terminal_finding(terminal_capabilities(self.stderr, self.keyboard, self.env))],
                 seconds=None,
             ),
             Check(name="settings", run=lambda: check_settings(self._settings, self.env)),

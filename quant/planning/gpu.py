@@ -10,8 +10,8 @@ from typing import Self
 
 import torch
 
-ROOM = 2_000_000_000
-"""A GPU with fewer free bytes is left to the programs that use it; a job needs less."""
+MIN_FREE_BYTES = 2_000_000_000
+"""A GPU with less free memory is left to the programs that use it; a job needs less than this."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,9 +47,9 @@ class Encoder:
 
     @classmethod
     def automatic(cls) -> Self:
-        """The first GPU, if there is one with room for it, or else the CPU."""
+        """The first GPU if it has enough free memory, otherwise the CPU."""
         gpu = first_gpu()
-        device = torch.device("cuda", 0) if gpu is not None and gpu.free > ROOM else torch.device("cpu")
+        device = torch.device("cuda", 0) if gpu is not None and gpu.free > MIN_FREE_BYTES else torch.device("cpu")
         return cls(requested="auto", device=device, gpu=gpu)
 
     @classmethod

@@ -33,7 +33,7 @@ from localdiff.hub.reference import WORKERS
 from localdiff.sizes import shown_size
 from localdiff.trace.hashing import TOKENIZER
 from localdiff.ui.output import Output, printable, shell_word
-from localdiff.ui.progress import board
+from localdiff.ui.progress import progress_display
 from localdiff.ui.rate import shown_time
 from localdiff.ui.status import StatusLine
 from quant import recipe_named
@@ -130,7 +130,7 @@ class Quantization:
             DamagedError: not even its manifest can be read.
         """
         try:
-            with board(self._output) as shown:
+            with progress_display(self._output) as shown:
                 return {file.file: file.problem or "" for file in verification.damage(self._target, shown)}
         except DamagedError as error:
             raise DamagedError(f"`{self._target}` is damaged: {error.message}", "`--force` rebuilds it") from error
@@ -233,7 +233,7 @@ class Quantization:
         stopped: JobStopped | None = None
         with ExitStack() as stack:
             stack.enter_context(cancel_on_interrupt(stop))
-            shown = stack.enter_context(board(self._output))
+            shown = stack.enter_context(progress_display(self._output))
             display = Display(shown, prospect.absent, sum(shard.nbytes for shard in prospect.plan.shards))
             downloads = None
             if origin.repository is not None:

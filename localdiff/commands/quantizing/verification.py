@@ -14,7 +14,7 @@ from localdiff.commands.quantizing.display import CHECK
 from localdiff.errors import WeightsError
 from localdiff.sizes import shown_size
 from localdiff.ui.output import Output, printable
-from localdiff.ui.progress import Board, board
+from localdiff.ui.progress import ProgressDisplay, progress_display
 from quant.codecs import CODECS
 from quant.errors import DamagedError
 from quant.files.manifest import Manifest, read_manifest
@@ -36,7 +36,7 @@ def verify_alone(directory: Path, output: Output) -> int:
             f"there is no quantized model in `{directory}`",
             "`localdiff models` lists those that are here; `localdiff quantize` makes one",
         )
-    with board(output) as shown:
+    with progress_display(output) as shown:
         problems = [checked.problem or "" for checked in damage(directory, shown)]
     if problems:
         with _written_down("the damage", output):
@@ -55,7 +55,7 @@ def verify_alone(directory: Path, output: Output) -> int:
     return 0
 
 
-def damage(directory: Path, shown: Board) -> Iterator[FileChecked]:
+def damage(directory: Path, shown: ProgressDisplay) -> Iterator[FileChecked]:
     """The files of a directory that are not sound.
 
     Raises:

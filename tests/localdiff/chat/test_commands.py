@@ -370,7 +370,7 @@ def test_a_name_that_is_taken_is_not_written_over(room: Room) -> None:
     room("First", "/save plans")
     before = (room.sessions / "plans.jsonl").read_bytes()
     shown = room("Second", "/save plans")
-    assert "error: there is a session `plans` already\nhint: choose another name, or `/load plans`\n" in shown
+    assert "error: session `plans` already exists\nhint: choose another name, or `/load plans`\n" in shown
     assert (room.sessions / "plans.jsonl").read_bytes() == before
 
 
@@ -401,7 +401,7 @@ def test_a_recording_of_the_last_answer(room: Room, tmp_path: Path) -> None:
 def test_a_recording_writes_over_nothing(room: Room, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     shown = room("Hi", f"/trace {tmp_path}/mine.txt", f"/trace {tmp_path}/nowhere/else/a", "/trace a b")
-    assert "exists already\n" in shown
+    assert "already exists\n" in shown
     assert f"`{tmp_path}/nowhere/else/a` cannot be written: No such file or directory\n" in shown
     assert "error: `/trace` takes one file\n" in shown
     assert (tmp_path / "mine.txt").read_text() == "mine"

@@ -156,7 +156,7 @@ def test_renaming_takes_a_name_of_ours_away_and_leaves_one_that_was_given(store:
     store.rename(kept, "plans")
     store.rename(kept, "more")
     assert {entry.name for entry in store.entries()} == {"plans", "more"}
-    with pytest.raises(UsageError, match="there is a session `plans` already"):
+    with pytest.raises(UsageError, match="session `plans` already exists"):
         store.rename(kept, "plans")
     assert kept.name == "more"
 

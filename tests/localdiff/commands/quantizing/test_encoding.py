@@ -11,7 +11,7 @@ from localdiff.commands.quantizing.encoding import encoder_named
 from localdiff.commands.quantizing.prospect import encoder_words
 from localdiff.errors import ArgumentError, ResourceError
 from quant.jobs import pool
-from quant.planning.gpu import ROOM
+from quant.planning.gpu import MIN_FREE_BYTES
 
 CPU = torch.device("cpu")
 
@@ -31,14 +31,14 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_auto_is_the_first_gpu_if_it_has_room(gpus: Callable[..., None]) -> None:
-    gpus(ROOM + 1, 20 * 10**9)
+    gpus(MIN_FREE_BYTES + 1, 20 * 10**9)
     encoder = encoder_named("auto")
     assert encoder.device == torch.device("cuda", 0)
     assert encoder_words(encoder) == "cuda:0 (RTX 0), with 2 cores"
 
 
 def test_auto_leaves_a_busy_gpu_alone_and_says_so(gpus: Callable[..., None]) -> None:
-    gpus(ROOM, 20 * 10**9)
+    gpus(MIN_FREE_BYTES, 20 * 10**9)
     encoder = encoder_named("auto")
     assert encoder.device == CPU
     assert encoder_words(encoder) == "cpu, 2 cores: cuda:0 has only 2.0 GB free"
@@ -61,11 +61,11 @@ def test_the_cpu_beside_a_gpu_on_which_the_result_may_run(gpus: Callable[..., No
 
 
 def test_a_named_gpu_is_used_even_with_little_room(gpus: Callable[..., None]) -> None:
-    gpus(20 * 10**9, ROOM // 2)
+    gpus(20 * 10**9, MIN_FREE_BYTES // 2)
     encoder = encoder_named("cuda:1")
     assert encoder.device == torch.device("cuda", 1)
     assert encoder.gpu is not None
-    assert (encoder.gpu.device, encoder.gpu.free) == ("cuda:1", ROOM // 2)
+    assert (encoder.gpu.device, encoder.gpu.free) == ("cuda:1", MIN_FREE_BYTES // 2)
     assert encoder_words(encoder) == "cuda:1 (RTX 1), with 2 cores"
     assert encoder_named("cuda").device == torch.device("cuda", 0)
 
