@@ -317,7 +317,7 @@ def test_a_device_that_is_full_ends_a_reply_and_not_the_conversation(room: Room)
     error = OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
     room.model = ScriptedChatModel(replies=[Said(blocks=(Block(text="Half"),), error=error), said("Go on.")])
     shown = room("Hi", "continue", display=QUIET)
-    assert ">>> Hi\nHalf\nerror: out of memory\nhint: close what else uses the device, or free" in shown
+    assert ">>> Hi\nHalf\nerror: out of memory\nhint: close other programs that use the device, or free" in shown
     assert room.asked[-1] == ["Hi", "Half", "continue"]
 
 
@@ -347,7 +347,7 @@ def test_thinking_belongs_to_the_whole_context(room: Room) -> None:
 def test_a_system_prompt_that_stays_costs_nothing(room: Room) -> None:
     shown = room("/system off", "/system Be brief.", "/system Be brief.", display=QUIET)
     assert ">>> /system off\nThere is no system prompt.\n" in shown
-    assert shown.count("the context is read again") == 1
+    assert shown.count("the whole context is read again") == 1
     assert ">>> /system Be brief.\nThat is already the system prompt.\n" in shown
 
 
