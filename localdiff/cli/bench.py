@@ -69,7 +69,7 @@ def step_command(
     ] = None,
     device: options.Device = "auto",
     dtype: Annotated[
-        str, typer.Option(metavar="TYPE", help="auto, bf16 or fp32.", rich_help_panel=options.MODEL)
+        str, typer.Option(metavar="TYPE", help="Type to compute in: auto, bf16 or fp32.", rich_help_panel=options.MODEL)
     ] = "auto",
     context_size: Annotated[
         int,

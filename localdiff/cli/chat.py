@@ -63,7 +63,7 @@ def chat_command(
         int,
         typer.Option(
             metavar="N",
-            help="Put the N most probable tokens of every position into traces.",
+            help="Include the N most probable tokens of every position in traces.",
             rich_help_panel="Output",
         ),
     ] = 0,

@@ -67,7 +67,7 @@ Device: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="DEVICE",
-        help="auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device, else the CPU.",
+        help="Where to compute: auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device, else the CPU.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -75,7 +75,7 @@ Dtype: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="TYPE",
-        help="auto, bf16 or fp32; auto is bf16, but fp32 for a small model on a CPU.",
+        help="Type to compute in: auto, bf16 or fp32; auto is bf16, but fp32 for a small model on a CPU.",
         rich_help_panel=MODEL,
     ),
 ]

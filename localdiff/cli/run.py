@@ -97,7 +97,7 @@ def run_command(
         int,
         typer.Option(
             metavar="N",
-            help="Put the N most probable tokens of every position into the trace and the events.",
+            help="Include the N most probable tokens of every position in the trace and the events.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = 0,

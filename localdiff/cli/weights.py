@@ -75,7 +75,7 @@ def quantize_command(
         str,
         typer.Option(
             metavar="DEVICE",
-            help="Device that quantizes: auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device if it has 2 GB "
+            help="Where to quantize: auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device if it has 2 GB "
             "free, else the CPU; mps also means the CPU.",
             rich_help_panel=_RUN,
         ),
