@@ -64,10 +64,10 @@ def output_name(model: str, recipe: str) -> str:
 
 
 def default_model(env: Mapping[str, str] = os.environ) -> str:
-    """The default model, used when none is named.
+    """The default: the quantized released model, else the only other quantized model here; never demo.
 
-    It is the released model, in the first recipe that is here, in the order of `quant.RECIPES`; or whatever else is
-    here, if that is a single model. The demo model is never the default, quantized or not (`docs/decisions/0005`).
+    Of several recipes of the released model it is the first in the order of `quant.RECIPES`. Never demo means not the
+    quantized one either (`docs/decisions/0005`).
 
     Raises:
         WeightsError: there is none, or more than one candidate.

@@ -34,6 +34,7 @@ ALLOWED: dict[str, set[str]] = {
         "identity",
         "diffusion",
         "hub",
+        "load",
         "quant",
         "quant.codecs",
         "quant.files",

@@ -29,9 +29,9 @@ def settings_table(settings: ChatSettings) -> str:
 
 
 def sessions_table(
-    store: SessionStore, *, current: str | None, limit: int | None = SHOWN_SESSIONS, width: int | None = None
+    store: SessionStore, *, current: str | None, max_rows: int | None = SHOWN_SESSIONS, width: int | None = None
 ) -> str:
-    """The latest sessions, or all where `limit` is None: name, time, turns, how it began; the open one has a star.
+    """The latest sessions, or all where `max_rows` is None: name, time, turns, how it began; the open one has a star.
 
     Args:
         width: columns of the terminal, at which lines are cut; None elsewhere.
@@ -40,7 +40,7 @@ def sessions_table(
     if not entries:
         return "Nothing is saved yet."
     rows = []
-    for entry in entries[:limit]:
+    for entry in entries[:max_rows]:
         star = "*" if entry.name == current else " "
         when = datetime.fromtimestamp(entry.written).strftime("%Y-%m-%d %H:%M")
         rows.append((f"{star} {entry.name}", when, _summary(store, entry.name)))
@@ -81,6 +81,6 @@ def _summary(store: SessionStore, name: str) -> str:
     return f"{counted(len(turns), 'turn')}{state}  {_excerpt(turns[0].text) if turns else ''}"
 
 
-def _excerpt(text: str, limit: int = _EXCERPT) -> str:
+def _excerpt(text: str, max_length: int = _EXCERPT) -> str:
     line = " ".join(text.split())
-    return printable(line if len(line) <= limit else line[: limit - 1] + "…")
+    return printable(line if len(line) <= max_length else line[: max_length - 1] + "…")

@@ -17,7 +17,7 @@ from localdiff.chat import settings
 from localdiff.chat.slash import BY_WORD, COMMANDS
 from localdiff.paths import expanded
 
-MOST_PATHS = 200
+MAX_PATHS = 200
 _UNSAFE = re.compile(r"""([\s"'\\])""")
 
 
@@ -77,7 +77,7 @@ def _paths(argument: str) -> tuple[int, list[str]]:
                         found.append(_UNSAFE.sub(r"\\\1", path))
     except OSError:  # no such folder, or an unreadable one: nothing to offer
         return 0, []
-    return len(word), sorted(found)[:MOST_PATHS]
+    return len(word), sorted(found)[:MAX_PATHS]
 
 
 class ChatCompleter(Completer):

@@ -80,15 +80,15 @@ def _screen() -> int | None:
 def _command() -> tuple[list[str], str]:
     """The editor's command, and the variable that names another one."""
     for variable in ("VISUAL", "EDITOR"):
-        wish = os.environ.get(variable)
-        if not wish:
+        command = os.environ.get(variable)
+        if not command:
             continue
         try:
-            words = split_words(wish)
+            words = split_words(command)
         except ValueError:
             words = []
         if not words:
-            raise UsageError(f"`{variable}={wish:.60}` is not a command", f"set `{variable}` to the one to use")
+            raise UsageError(f"`{variable}={command:.60}` is not a command", f"set `{variable}` to the one to use")
         if sys.platform == "win32":  # which starts programs by their whole name: `code` is code.cmd
             words[0] = which(words[0], path=os.environ.get("PATH")) or words[0]
         return words, variable

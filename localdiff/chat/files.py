@@ -42,9 +42,7 @@ def split_paths(argument: str) -> list[Path]:
     try:
         words = split_words(argument)
     except ValueError:
-        raise UsageError(
-            f"a quote is left open in `{argument:.60}`", 'quote a path with spaces: `"my notes.txt"`'
-        ) from None
+        raise UsageError(f"unclosed quote in `{argument:.60}`", 'quote a path with spaces: `"my notes.txt"`') from None
     return [expanded(word) for word in words]
 
 

@@ -13,7 +13,7 @@ SENDING_LINES = ("Enter", "a new line; sends a command. Alt-Enter: sends the mes
 KEYS = (
     ("Ctrl-C", "clears the line, stops the reply; again, before it stops: leaves"),
     ("Ctrl-D", "leaves, on an empty line. Ctrl-G: the line in your editor"),
-    ("Tab", "completes. Up and Ctrl-R: what was typed before"),
+    ("Tab", "completes. Up and Ctrl-R: earlier input"),
     ("//", "at the beginning of a line sends one /"),
 )
 GROUPS = ("Chat", "Answers", "Message", "Sessions")
@@ -21,7 +21,7 @@ _LABEL, _USAGE = 10, 21
 
 
 def help_page(stream: Stream, *, multiline: bool) -> str:
-    """The page, without a newline at its end; `multiline` says what Enter does, as in `Looks`."""
+    """The page, without a newline at its end; `multiline` says what Enter does, as in `DisplaySettings`."""
     keys = (SENDING_LINES if multiline else SENDING, *KEYS)
     lines = [f"{stream.styled(f'{key:<{_LABEL}}', BOLD)}{meaning}" for key, meaning in keys]
     lines.append("")

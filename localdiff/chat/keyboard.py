@@ -97,7 +97,7 @@ class KeyboardReader:
             text = self._edit(self._line)
 
     def _mark_pastes(self) -> None:
-        """Has the terminal mark pastes again, which a prompt ends: one that comes while a command runs is whole."""
+        """Turns bracketed paste on again, which a prompt turns off: a paste while a command runs stays whole."""
         if not is_dumb_terminal():
             self._session.app.output.enable_bracketed_paste()
             self._session.app.output.flush()

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 
-from localdiff.chat.actions import ACTIONS, Leave
-from localdiff.chat.desk import Ask, Desk
-from localdiff.chat.partner import Reader
+from localdiff.chat.actions import ACTIONS, LeaveChat
+from localdiff.chat.interfaces import Reader
 from localdiff.chat.slash import BY_WORD, Command, Message, Unknown, parse
+from localdiff.chat.state import ChatState, PendingMessage
 from localdiff.errors import LocaldiffError, UsageError
 from localdiff.ui.output import printable
 
@@ -22,12 +22,12 @@ class Chat:
     """A chat from the first line to the last.
 
     Args:
-        desk: what commands act on.
+        state: what commands act on.
         reader: reads what is typed.
     """
 
-    def __init__(self, desk: Desk, reader: Reader) -> None:
-        self._desk = desk
+    def __init__(self, state: ChatState, reader: Reader) -> None:
+        self._state = state
         self._reader = reader
         self._hinted: float | None = None
         self._knows_exit = False
@@ -39,56 +39,56 @@ class Chat:
             KeyboardInterrupt: Ctrl-C twice in quick succession.
         """
         while True:
-            text, self._desk.line = self._desk.line, ""
+            text, self._state.line = self._state.line, ""
             try:
                 line = self._reader.read(text)
             except EOFError:
                 return
             except LocaldiffError as error:
-                self._desk.show(error)
+                self._state.show_error(error)
                 continue
             if line is None:
                 self._hint()
                 continue
             try:
                 self._take(line)
-            except Leave:
+            except LeaveChat:
                 return
 
     def _take(self, line: str) -> None:
         match parse(line):
             case Message(text):
                 self._hint_at_exit(text)
-                self._desk.ask(Ask(text=text, files=tuple(self._desk.pending)))
+                self._state.send(PendingMessage(text=text, files=tuple(self._state.attachments)))
             case Command(name, argument):
                 if request := self._act(name, argument):
-                    self._desk.ask(request)
+                    self._state.send(request)
             case Unknown(word, meant):
-                self._desk.failure = UsageError.exit_code
-                self._desk.say(_unknown(word, meant))
+                self._state.failure = UsageError.exit_code
+                self._state.say(_unknown(word, meant))
 
-    def _act(self, name: str, argument: str) -> Ask | None:
+    def _act(self, name: str, argument: str) -> PendingMessage | None:
         try:
             if argument and not BY_WORD[name].argument:
                 raise UsageError(f"unknown argument in `/{name} {argument:.60}`", f"`/{name}` takes none")
-            return ACTIONS[name](self._desk, argument)
+            return ACTIONS[name](self._state, argument)
         except LocaldiffError as error:
-            self._desk.show(error)
+            self._state.show_error(error)
         except KeyboardInterrupt:
-            self._desk.say("Stopped.")
+            self._state.say("Stopped.")
         return None
 
     def _hint(self) -> None:
         """Print a hint for Ctrl-C on an empty line, but not twice in a row."""
         now = time.monotonic()
         if self._hinted is None or now - self._hinted >= _PATIENCE:
-            self._desk.say("Ctrl-D or /exit to leave.")
+            self._state.say("Ctrl-D or /exit to leave.")
         self._hinted = now
 
     def _hint_at_exit(self, text: str) -> None:
         if text.strip().lower() in ("exit", "quit") and not self._knows_exit:
             self._knows_exit = True
-            self._desk.say("This is sent to the model; /exit leaves.")
+            self._state.say("This is sent to the model; /exit leaves.")
 
 
 def _unknown(word: str, meant: str | None) -> str:

@@ -31,9 +31,9 @@ def remarks(
 
     Args:
         reply: the reply.
-        context: maximum number of tokens of prompt and answer together.
+        context: maximum tokens of prompt and answer together.
         room_hint: what makes room in it, in words.
-        max_tokens: maximum number of tokens of a reply.
+        max_tokens: maximum tokens of a reply.
         stats: whether to add the figures.
         width: columns of the terminal, None for no limit.
         dot: what stands between figures.

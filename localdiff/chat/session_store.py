@@ -57,7 +57,7 @@ class SessionStore:
         if not _is_name(name):
             raise UsageError(
                 f"`{name:.60}` cannot name a session",
-                f"use letters, digits, `_`, `-` and `.`, the last two not first, at most {MAX_NAME_BYTES} bytes",
+                f"use letters, digits, `_`, and (not first) `-` and `.`, at most {MAX_NAME_BYTES} bytes",
             )
         return self._directory / (name + SUFFIX)
 
@@ -160,7 +160,7 @@ class SessionStore:
             self.save(session)
             return
         if self.exists(name):
-            raise UsageError(f"there is a session `{name}` already", f"choose another name, or `/load {name}`")
+            raise UsageError(f"session `{name}` already exists", f"choose another name, or `/load {name}`")
         before, session.name = session.name, name
         try:
             self.save(session)

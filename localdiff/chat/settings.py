@@ -1,4 +1,4 @@
-"""Settings that `/set` shows and changes: those of the sampler, and of how a chat looks.
+"""Settings that `/set` shows and changes: those of the sampler, and of how a chat is displayed.
 
 Knows names, values and where each of them came from; knows nothing about what they do. Ranges are those of
 `localdiff.config`.
@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, get_args
 from localdiff.config import KEYS, Key
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.options import GenerateOptions
-from localdiff.ui.terminal import LiveWish
+from localdiff.ui.terminal import LiveOption
 
 Think: TypeAlias = Literal["show", "hide", "off"]
 
@@ -24,7 +24,7 @@ _SWITCH = ("on", "off")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Looks:
+class DisplaySettings:
     """How a chat is shown.
 
     Attributes:
@@ -35,7 +35,7 @@ class Looks:
         multiline: Enter begins a new line and Alt-Enter sends, in place of the other way round; commands excepted.
     """
 
-    live: LiveWish = "auto"
+    live: LiveOption = "auto"
     think: Think = "off"
     markdown: bool = True
     stats: bool = True
@@ -43,7 +43,7 @@ class Looks:
 
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
-    "live": get_args(LiveWish),
+    "live": get_args(LiveOption),
     "think": get_args(Think),
     "markdown": _SWITCH,
     "stats": _SWITCH,
@@ -86,13 +86,13 @@ class ChatSettings:
 
     Args:
         options: those of the generation; `system` and `think` come from elsewhere.
-        looks: those of the chat.
+        display: those of the chat.
         origins: where a value came from, by its name as in the configuration; what is not in it is the default.
         in_force: gives the sampler's values for fields that the options leave open, by the name of the field.
 
     Attributes:
-        options: as above; `think` follows `looks`.
-        looks: as above.
+        options: as above; `think` follows `display`.
+        display: as above.
 
     Raises:
         UsageError: the options contradict the sampler's values for what they leave open.
@@ -101,13 +101,13 @@ class ChatSettings:
     def __init__(
         self,
         options: GenerateOptions,
-        looks: Looks,
+        display: DisplaySettings,
         *,
         origins: Mapping[str, str],
         in_force: Callable[[GenerateOptions], Mapping[str, object]] = lambda _options: {},
     ) -> None:
-        self.options = replace(options, think=looks.think != "off")
-        self.looks = looks
+        self.options = replace(options, think=display.think != "off")
+        self.display = display
         self._origins = dict(origins)
         self._in_force = in_force
         self._in_force(self.options)
@@ -120,12 +120,12 @@ class ChatSettings:
         """
         field = name.lower().replace("-", "_")
         text = _DEFAULT if text.lower() == _DEFAULT else text
-        before = self.options, self.looks
+        before = self.options, self.display
         try:
             if field in _CHOICES:
-                self._look(field, text)
+                self._set_display(field, text)
             elif field in _KEYS:
-                self._option(field, text)
+                self._set_option(field, text)
             else:
                 raise _unknown(name)
             self._in_force(self.options)  # a value may be valid by itself but not with those of the model
@@ -138,7 +138,7 @@ class ChatSettings:
                 )
                 if other := next(others, None):
                     error.hint = f"nothing was changed; `/set {_typed(other)} default` takes the other one back"
-            self.options, self.looks = before
+            self.options, self.display = before
             error.hint = error.hint or "nothing was changed; `/set` lists the current settings"
             raise
         if text == _DEFAULT:
@@ -172,28 +172,28 @@ class ChatSettings:
             shown = key.otherwise.replace("_", "-") if value is None else _shown(value)
             rows.append(Row(name=_typed(word), value=shown, origin=origin, is_set=value is not None))
         for word in _CHOICES:
-            shown = _shown(getattr(self.looks, word))
+            shown = _shown(getattr(self.display, word))
             rows.append(Row(name=_typed(word), value=shown, origin=self._origin(word), is_set=True))
         return rows
 
     def _origin(self, word: str) -> str:
         return self._origins.get(word, "default")
 
-    def _option(self, field: str, text: str) -> None:
+    def _set_option(self, field: str, text: str) -> None:
         option = _option_of(_KEYS[field])
         default = {each.name: each.default for each in fields(GenerateOptions)}[option]
         value = default if text == _DEFAULT else _KEYS[field].from_text(text)
         self.options = replace(self.options, **{option: value})  # type: ignore[arg-type]
 
-    def _look(self, field: str, text: str) -> None:
+    def _set_display(self, field: str, text: str) -> None:
         if text == _DEFAULT:
-            value: object = getattr(Looks(), field)
+            value: object = getattr(DisplaySettings(), field)
         elif (word := text.lower()) in _CHOICES[field]:
             value = word == "on" if _CHOICES[field] is _SWITCH else word
         else:
             raise ArgumentError(f"{{{field}}} must be one of {', '.join(_CHOICES[field])}", **{field: text})
-        self.looks = replace(self.looks, **{field: value})  # type: ignore[arg-type]
-        self.options = replace(self.options, think=self.looks.think != "off")
+        self.display = replace(self.display, **{field: value})  # type: ignore[arg-type]
+        self.options = replace(self.options, think=self.display.think != "off")
 
 
 def _option_of(key: Key) -> str:

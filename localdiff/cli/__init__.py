@@ -2,7 +2,7 @@
 
     run, chat, weights, traces, bench, setup    the commands, each with its options and help texts
     options, requests                           options that several commands have, and what is made of them
-    help, later, configured                     Typer's classes: plain help pages, commands loaded when called, settings
+    help, lazy, configured                     Typer's classes: plain help pages, commands loaded when called, settings
     completion, shells                          shell completion
     exits                                       how a command ends: exit code, error and hint
 
@@ -20,26 +20,26 @@ import typer
 
 from localdiff import __version__
 from localdiff.cli.exits import Edge
-from localdiff.cli.later import program
+from localdiff.cli.lazy import lazy_group
 from localdiff.ui.abandonable import leave
 from localdiff.ui.output import decide
 
 PROGRAM = "localdiff"
 
-LATER = {
+COMMANDS_BY_NAME = {
     "run": ("localdiff.cli.run", "Answer one prompt."),
     "chat": ("localdiff.cli.chat", "Talk to a model."),
     "quantize": (
         "localdiff.cli.weights",
-        "Make published weights smaller: 52 GB become 15 GB that run on a GPU with 18 GB.",
+        "Quantize published weights: 52 GB become 15 GB, which run on a GPU with 18 GB.",
     ),
     "models": (
         "localdiff.cli.weights",
         "List the quantized models on this machine: name, recipe, size, and when they were last verified here.",
     ),
-    "replay": ("localdiff.cli.traces", "Play a recorded run, or turn it into a page, a film or text."),
+    "replay": ("localdiff.cli.traces", "Play a recorded run, or turn it into a page, an animation or text."),
     "trace": ("localdiff.cli.traces", "Check recorded runs and compare them."),
-    "bench": ("localdiff.cli.bench", "Measure what this machine and these weights do."),
+    "bench": ("localdiff.cli.bench", "Measure speed and quality on this machine."),
     "doctor": ("localdiff.cli.setup", "Check this machine, and say what to fix."),
     "config": ("localdiff.cli.setup", "List every setting, its value, and where that came from."),
     "completion": ("localdiff.cli.setup", "Print a script that completes commands, options, models and files."),
@@ -48,7 +48,7 @@ LATER = {
 
 app = typer.Typer(
     name=PROGRAM,
-    cls=program(LATER),
+    cls=lazy_group(COMMANDS_BY_NAME),
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -80,7 +80,8 @@ def main(arguments: list[str] | None = None) -> None:
     Args:
         arguments: in place of those of the process.
     """
-    decide()  # what Typer prints before a command decides: help pages have more signs than the encodings of Windows
+    # Help pages contain characters that Windows code pages lack; configure the streams before Typer prints.
+    decide()
     if shell := os.environ.get("_LOCALDIFF_COMPLETE"):
         from localdiff.cli.completion import answer
 

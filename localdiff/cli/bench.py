@@ -18,9 +18,10 @@ from localdiff.cli.requests import generate_options, model_choice
 from localdiff.commands.bench_quality import QualityRequest, bench_quality
 from localdiff.commands.bench_step import StepRequest, bench_step
 
-bench = typer.Typer(name="bench", cls=Group, help="Measure what this machine and these weights do.")
+bench = typer.Typer(name="bench", cls=Group, help="Measure speed and quality on this machine.")
 
 _QUESTIONS = "Questions"
+_MEASUREMENT = "Measurement"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -37,7 +38,7 @@ def step_command(
             "-m",
             "--model",
             metavar="MODEL",
-            help="Measure this model, named as for run; without it, random weights.",
+            help="Measure this model, named as for run. Default: random weights.",
             rich_help_panel=options.MODEL,
         ),
     ] = None,
@@ -47,7 +48,7 @@ def step_command(
         bool,
         typer.Option(
             "--random-weights",
-            help="Measure random weights of the released model's shape, which takes no download.",
+            help="Measure random weights of the released model's shape; needs no download.",
             rich_help_panel=options.MODEL,
         ),
     ] = False,
@@ -68,16 +69,27 @@ def step_command(
     ] = None,
     device: options.Device = "auto",
     dtype: Annotated[
-        str, typer.Option(metavar="TYPE", help="auto, bf16 or fp32.", rich_help_panel=options.MODEL)
+        str, typer.Option(metavar="TYPE", help="Type to compute in: auto, bf16 or fp32.", rich_help_panel=options.MODEL)
     ] = "auto",
     context_size: Annotated[
-        int, typer.Option("--context", metavar="N", help="Tokens in the cache before the canvas.")
+        int,
+        typer.Option(
+            "--context",
+            metavar="N",
+            help="Tokens in the cache before the canvas.",
+            rich_help_panel=_MEASUREMENT,
+        ),
     ] = 1024,
     steps: Annotated[
-        int, typer.Option(metavar="N", help="Denoise steps to time, after two that are not counted.")
+        int,
+        typer.Option(
+            metavar="N",
+            help="Denoise steps to time, after two that are not counted.",
+            rich_help_panel=_MEASUREMENT,
+        ),
     ] = 16,
     json: Annotated[
-        bool, typer.Option("--json", help="Print the line of JSON alone.", rich_help_panel=options.OUTPUT)
+        bool, typer.Option("--json", help="Print only the line of JSON.", rich_help_panel=options.OUTPUT)
     ] = False,
     quiet: options.Quiet = False,
 ) -> int:
@@ -126,24 +138,29 @@ def quality_command(
         ),
     ] = None,
     count: Annotated[
-        int, typer.Option(metavar="N", help="Most questions per skill, or from the file.", rich_help_panel=_QUESTIONS)
+        int,
+        typer.Option(
+            metavar="N", help="Maximum number of questions per skill, or from the file.", rich_help_panel=_QUESTIONS
+        ),
     ] = 100,
     seeds: Annotated[
         int,
         typer.Option(
-            metavar="N", help="How often each is asked, each time with different noise.", rich_help_panel=_QUESTIONS
+            metavar="N",
+            help="How many times each is asked, each time with different noise.",
+            rich_help_panel=_QUESTIONS,
         ),
     ] = 5,
     seed: Annotated[
         int, typer.Option(metavar="N", help="The first seed; the others follow it.", rich_help_panel=_QUESTIONS)
     ] = 0,
     max_tokens: Annotated[
-        int, typer.Option(metavar="N", help="Most tokens of an answer.", rich_help_panel=_QUESTIONS)
+        int, typer.Option(metavar="N", help="Maximum number of tokens of an answer.", rich_help_panel=_QUESTIONS)
     ] = 1024,
     context_size: Annotated[
         int,
         typer.Option(
-            "--context", metavar="N", help="Most tokens of prompt and answer together.", rich_help_panel=_QUESTIONS
+            "--context", metavar="N", help="Maximum tokens of prompt and answer together.", rich_help_panel=_QUESTIONS
         ),
     ] = 8192,
     device: options.Device = "auto",
@@ -158,7 +175,7 @@ def quality_command(
     ] = False,
     quiet: options.Quiet = False,
 ) -> int:
-    """Compare the answers of models with those of a first one: the same prompts under the same noise.
+    """Compare the answers of models with those of the first: same prompts, same noise.
 
     For each skill: how many answers are right, how many denoise steps a block takes, how much the predictions of single
     steps differ where both models see the same canvas (Kullback-Leibler divergence in nats per position, and how often

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from localdiff.cli import options
-from localdiff.cli.configured import GENERATING, configured, live_wish, origins_of
+from localdiff.cli.configured import GENERATING, configured, live_setting, origins_of
 from localdiff.cli.exits import decide_streams
 from localdiff.cli.names import file_name
 from localdiff.cli.requests import generate_options, model_choice
@@ -54,8 +54,8 @@ def chat_command(
         typer.Option(
             metavar="FILE",
             parser=file_name,
-            help="Keep a trace of the latest answer in FILE while it comes, for `localdiff replay`. It holds the "
-            "conversation and is readable by its owner alone.",
+            help="Write a trace of the latest answer to FILE as it is generated, for `localdiff replay`. It contains "
+            "the conversation and is readable only by its owner.",
             rich_help_panel="Output",
         ),
     ] = None,
@@ -63,7 +63,7 @@ def chat_command(
         int,
         typer.Option(
             metavar="N",
-            help="Put the N most probable tokens of every position into traces.",
+            help="Include the N most probable tokens of every position in traces.",
             rich_help_panel="Output",
         ),
     ] = 0,
@@ -95,19 +95,21 @@ def chat_command(
     Every turn is saved automatically; -c continues the last session. Ctrl-C stops a reply. In the chat, /help lists
     keys and commands.
     """
-    from localdiff.chat.settings import Looks
-    from localdiff.commands.chat import chat
-    from localdiff.commands.chatting.request import TYPED, ChatRequest
+    from localdiff.chat.settings import DisplaySettings
+    from localdiff.commands.chat.command import chat
+    from localdiff.commands.chat.request import TYPED, ChatRequest
     from localdiff.commands.live import LiveOptions
     from localdiff.commands.record import RecordOptions
 
     streams = decide_streams(context, color)
-    wish = live_wish(context)
+    preferred = live_setting(context)
     request = ChatRequest(
         options=generate_options(context),
         choice=model_choice(context),
-        live=LiveOptions(wish=live, preferred=wish, palette=palette, fps=fps, color=color),
-        looks=Looks(live=live or wish or "auto", think="show" if think else "off", markdown=not no_markdown),
+        live=LiveOptions(requested=live, preferred=preferred, palette=palette, fps=fps, color=color),
+        display=DisplaySettings(
+            live=live or preferred or "auto", think="show" if think else "off", markdown=not no_markdown
+        ),
         origins=origins_of(context, typed=TYPED),
         resume=resume,
         session=session,

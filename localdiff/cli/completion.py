@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 from localdiff import paths
 from localdiff.adapter_reference import shipped_adapters
 from localdiff.cli.help import summary
-from localdiff.cli.later import loaded
+from localdiff.cli.lazy import loaded
 from localdiff.config import KEYS
 from localdiff.errors import UsageError
 

@@ -16,11 +16,11 @@ from localdiff.config.settings import excludes
 from localdiff.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from localdiff.ui.terminal import LiveWish
+    from localdiff.ui.terminal import LiveOption
 
 GENERATING = tuple(name for name in KEYS if name not in ("recipe", "ui.live"))
-"""Settings of a command that generates. `live_wish` has the one for the live canvas: it applies where a canvas can be
-drawn, whereas a typed `--live on` must be obeyed."""
+"""Settings of a command that generates. `live_setting` reads the one for the live canvas: it applies where a canvas can
+be drawn, whereas a typed `--live on` must be obeyed."""
 
 _META = "localdiff.settings"
 
@@ -40,10 +40,10 @@ def settings_of(context: Any) -> Settings:
     return settings
 
 
-def live_wish(context: Any) -> LiveWish | None:
+def live_setting(context: Any) -> LiveOption | None:
     """The settings' value for drawing the live canvas, or None if they have none."""
-    wish = settings_of(context).said("ui.live")
-    return None if wish is None else cast("LiveWish", wish)  # the key has the same choices; a test checks that
+    value = settings_of(context).said("ui.live")
+    return None if value is None else cast("LiveOption", value)  # the key has the same choices; a test checks that
 
 
 def origins_of(context: Any, *, typed: str) -> dict[str, str]:

@@ -1,16 +1,7 @@
 """The edge of the process: every way a command can end, as an exit code and at most two lines on stderr.
 
-| code | meaning |
-|---|---|
-| 0 | done |
-| 1 | a bug |
-| 2 | what was typed, or the prompt, cannot be used |
-| 3 | weights are missing or unreadable |
-| 4 | no such device, one that failed, or not enough memory or disk |
-| 5 | stored weights differ from their manifest, or a trace is damaged |
-| 129, 130, 141, 143 | hung up, interrupted, the reader of a pipe went away, terminated |
-
-Knows exceptions; knows nothing about commands. `LOCALDIFF_DEBUG=1` shows the traceback of every error.
+Knows exceptions, and what each code means (`EXIT_CODES`); knows nothing about commands. `LOCALDIFF_DEBUG=1` shows the
+traceback of every error.
 """
 
 from __future__ import annotations
@@ -21,19 +12,47 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import NoReturn, TextIO
 
 import typer
 
 from localdiff.config import is_set
-from localdiff.errors import INTERRUPTED, LocaldiffError, ResourceError, UsageError, gpu_failure, is_out_of_memory
+from localdiff.errors import (
+    INTERRUPTED,
+    LocaldiffError,
+    ResourceError,
+    TraceError,
+    UsageError,
+    WeightsError,
+    gpu_failure,
+    is_out_of_memory,
+)
 from localdiff.ui.output import STDOUT, Color, Output, decide, printable
 from quant import QuantError
 
-BUG, HUNG_UP, CLOSED_PIPE, TERMINATED = 1, 129, 141, 143
+DONE, BUG, HUNG_UP, CLOSED_PIPE, TERMINATED = 0, 1, 129, 141, 143
+
+EXIT_CODES: Mapping[int, str] = MappingProxyType(
+    {
+        DONE: "done; also when the answer was cut at a limit, which `--json` reports as `reason`",
+        BUG: "a bug in localdiff; `LOCALDIFF_DEBUG=1` shows the traceback",
+        UsageError.exit_code: "the command line or the prompt cannot be used",
+        WeightsError.exit_code: "weights are missing or unreadable, or access was denied",
+        ResourceError.exit_code: "device missing or failed, or too little memory or disk. Also if the answer is "
+        "complete but a file of `--record`, `--events` or `-o` could not be written (for `-o`, the answer goes to "
+        "stdout).",
+        TraceError.exit_code: "stored weights differ from their manifest, or a trace is damaged",
+        HUNG_UP: "the terminal was closed",
+        INTERRUPTED: "interrupted (Ctrl-C), or a confirmation was declined. Finished text is kept; an existing `-o` "
+        "file is left unchanged.",
+        CLOSED_PIPE: "stdout was closed by its reader",
+        TERMINATED: "terminated",
+    }
+)
+"""Exit code → what it means, as in the table of `docs/cli.md`."""
 
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
 """File system errors caused by a path that a user gave, not by a fault of this program."""
@@ -123,23 +142,27 @@ def decide_streams(
     """The streams of a command, from `ui.output.decide`; from now on its errors go there too.
 
     Raises:
-        UsageError: the folder that the command was started in is gone.
+        UsageError: the working directory was deleted.
     """
     decided = decide(color, quiet=quiet, verbose=verbose, stats=stats)
     if isinstance(context.obj, Edge):
         context.obj.output, context.obj.command = decided, context.command_path
-    _require_folder()
+    _require_working_directory()
     return decided
 
 
-def _require_folder() -> None:
-    """Names in it have no meaning then, and to import torch may end the process with a message about itself."""
+def _require_working_directory() -> None:
+    """Refuse a deleted working directory: relative paths mean nothing there, and importing torch can abort the process.
+
+    Raises:
+        UsageError: it was deleted.
+    """
     try:
         os.getcwd()
     except OSError:
         raise UsageError(
-            "the current folder does not exist any more",
-            '`cd` to another one; `cd "$PWD"` goes to a new one of its name',
+            "the current folder no longer exists",
+            '`cd` to another one; `cd "$PWD"` enters it again if it was created anew',
         ) from None
 
 
@@ -160,7 +183,7 @@ def _worded(error: Exception) -> LocaldiffError:
     if (words := gpu_failure(error)) is not None:
         return ResourceError(
             f"the GPU failed ({words})",
-            "`localdiff doctor` examines it; `LOCALDIFF_CUDA_PLAIN=all` runs no kernels, `--device cpu` no GPU",
+            "`localdiff doctor` examines it; `LOCALDIFF_CUDA_PLAIN=all` runs without kernels, `--device cpu` avoids it",
         )
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         what = "" if error.filename is None else f": `{os.fsdecode(error.filename)}` cannot be written"
@@ -170,7 +193,7 @@ def _worded(error: Exception) -> LocaldiffError:
         return ResourceError(f"{what} cannot be written: {error.strerror}", "write to another disk, or raise the limit")
     if isinstance(error, OSError) and error.errno in _REFUSALS and error.filename is not None:
         name = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
-        return UsageError(f"`{name}` cannot be used: {error.strerror}", "look at its name and its permissions")
+        return UsageError(f"`{name}` cannot be used: {error.strerror}", "check its name and its permissions")
     return LocaldiffError(
         f"unexpected {type(error).__name__}: {error}",
         "this is a bug: please report it with the traceback that `LOCALDIFF_DEBUG=1` shows",
@@ -223,9 +246,9 @@ def _no_number(error: typer.TyperException) -> tuple[str, str] | None:
 
 @contextmanager
 def _ended_by(name: str, handler: Callable[[int, FrameType | None], NoReturn]) -> Iterator[None]:
-    """Has a signal unwind the stack, so that temporary files and the terminal are cleaned up.
+    """Unwinds the stack on a signal, so that temporary files and the terminal are cleaned up.
 
-    `nohup` has a process ignore a hangup, and that stays; there is none on Windows.
+    A hangup that `nohup` has set to be ignored stays ignored; Windows has no such signal.
     """
     number = getattr(signal, name, None)
     if number is None or threading.current_thread() is not threading.main_thread():

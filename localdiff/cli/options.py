@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from localdiff.ui import output
-from localdiff.ui.terminal import LiveWish
+from localdiff.ui.terminal import LiveOption
 from localdiff.view.palette import PaletteName
 
 MODEL = "Model"
@@ -19,7 +19,7 @@ SAMPLER = "Sampler (defaults: the model's generation_config.json)"
 OUTPUT = "Output"
 LIVE = "Live canvas (on stderr, where that is a terminal)"
 
-QUIET = "Errors only on stderr."
+QUIET = "Print only errors on stderr."
 """Help of `-q`, which some commands have in no panel."""
 
 PromptText: TypeAlias = Annotated[
@@ -44,7 +44,8 @@ Model: TypeAlias = Annotated[
         "--model",
         metavar="MODEL",
         help="demo (the small model of this package), a name that `localdiff models` lists, a directory, or a Hub id "
-        "such as OWNER/NAME. Without it: the released model, quantized by `localdiff quantize`.",
+        "such as OWNER/NAME. Default: the quantized released model, else the only other quantized model here; never "
+        "demo.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -66,7 +67,7 @@ Device: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="DEVICE",
-        help="auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device, else the CPU.",
+        help="Where to compute: auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device, else the CPU.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -74,7 +75,7 @@ Dtype: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="TYPE",
-        help="auto, bf16 or fp32; auto is bf16, but fp32 for a small model on a CPU.",
+        help="Type to compute in: auto, bf16 or fp32; auto is bf16, but fp32 for a small model on a CPU.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -82,20 +83,20 @@ MaxMemory: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="Most memory to use on each device, for example 10GB. Layers that do not fit stay in host memory or on "
+        help="Maximum memory to use on each device, for example 10GB. Layers that do not fit stay in host memory or on "
         "disk and are copied in for every pass, which is slower; the cost is shown first.",
         rich_help_panel=MODEL,
     ),
 ]
 MaxTokens: TypeAlias = Annotated[
-    int, typer.Option(metavar="N", help="Most tokens to generate.", rich_help_panel=LENGTH)
+    int, typer.Option(metavar="N", help="Maximum number of tokens to generate.", rich_help_panel=LENGTH)
 ]
 ContextSize: TypeAlias = Annotated[
     int,
     typer.Option(
         "--context",
         metavar="N",
-        help="Most tokens of prompt and answer together; the model's own limit holds too.",
+        help="Maximum tokens of prompt and answer together; the model's own limit applies too.",
         rich_help_panel=LENGTH,
     ),
 ]
@@ -103,7 +104,7 @@ Steps: TypeAlias = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Most denoise steps a block may take. The temperature schedule spans these N steps, so it changes with N.",
+        help="Maximum denoise steps per block. The temperature schedule spans these N steps, so it changes with N.",
         rich_help_panel=SAMPLER,
     ),
 ]
@@ -119,7 +120,7 @@ EntropyBound: TypeAlias = Annotated[
     float | None,
     typer.Option(
         metavar="NATS",
-        help="Most entropy that the positions accepted in one step may have in total.",
+        help="Maximum total entropy of the positions accepted in one step.",
         rich_help_panel=SAMPLER,
     ),
 ]
@@ -128,7 +129,7 @@ TMin: TypeAlias = Annotated[
     typer.Option(
         "--t-min",
         metavar="T",
-        help="Temperature that steps cool down to; the last is just above.",
+        help="Temperature that the steps cool down to; the last step is just above it.",
         rich_help_panel=SAMPLER,
     ),
 ]
@@ -149,7 +150,7 @@ Stability: TypeAlias = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="For how many steps the draft must stay the same before a block may stop.",
+        help="Number of steps for which the draft must stay the same before a block may stop.",
         rich_help_panel=SAMPLER,
     ),
 ]
@@ -161,12 +162,12 @@ Seed: TypeAlias = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Seed of the noise; the same seed gives the same text on the same device. Drawn if not given.",
+        help="Seed of the noise; the same seed gives the same text on the same device. Random if not given.",
         rich_help_panel=SAMPLER,
     ),
 ]
 Live: TypeAlias = Annotated[
-    LiveWish | None,
+    LiveOption | None,
     typer.Option(
         help="Whether to draw the canvas while it condenses. auto draws wherever it can, on fails where it cannot, "
         "line draws a single line instead, off is for screen readers and recordings. LOCALDIFF_LIVE sets it too.",
@@ -176,12 +177,12 @@ Live: TypeAlias = Annotated[
 Palette: TypeAlias = Annotated[
     PaletteName,
     typer.Option(
-        help="Colours of the canvas. auto goes by the terminal; 16 are the terminal's own; mono and ascii need no "
+        help="Colours of the canvas. auto follows the terminal; 16 are the terminal's own; mono and ascii need no "
         "colour; heat is red to green, which not everyone can tell apart.",
         rich_help_panel=LIVE,
     ),
 ]
-Fps: TypeAlias = Annotated[float, typer.Option(metavar="N", help="Most frames a second.", rich_help_panel=LIVE)]
+Fps: TypeAlias = Annotated[float, typer.Option(metavar="N", help="Maximum frames per second.", rich_help_panel=LIVE)]
 Color: TypeAlias = Annotated[output.Color | None, typer.Option(help="Whether to use colour.", rich_help_panel=OUTPUT)]
 Quiet: TypeAlias = Annotated[bool, typer.Option("-q", "--quiet", help=QUIET, rich_help_panel=OUTPUT)]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

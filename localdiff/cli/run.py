@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from localdiff.cli import options
-from localdiff.cli.configured import GENERATING, configured, live_wish
+from localdiff.cli.configured import GENERATING, configured, live_setting
 from localdiff.cli.exits import decide_streams
 from localdiff.cli.names import events_name, file_name
 from localdiff.cli.requests import generate_options, model_choice
@@ -88,8 +88,8 @@ def run_command(
         typer.Option(
             metavar="FILE",
             parser=file_name,
-            help="Keep a trace of the run in FILE, for `localdiff replay`. It holds the prompt and is readable by its "
-            "owner alone.",
+            help="Write a trace of the run to FILE, for `localdiff replay`. It contains the prompt and is readable "
+            "only by its owner.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
@@ -97,7 +97,7 @@ def run_command(
         int,
         typer.Option(
             metavar="N",
-            help="Put the N most probable tokens of every position into the trace and the events.",
+            help="Include the N most probable tokens of every position in the trace and the events.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = 0,
@@ -112,7 +112,7 @@ def run_command(
         float,
         typer.Option(
             metavar="SECONDS",
-            help="Wait after every step, to watch it. The speed is not measured then.",
+            help="Wait this long after every step, for watching. The speed is not measured then.",
             rich_help_panel=options.LIVE,
         ),
     ] = 0.0,
@@ -127,7 +127,7 @@ def run_command(
     verbose: Annotated[
         bool,
         typer.Option(
-            "-v", "--verbose", help="The seed, and a line per block, on stderr.", rich_help_panel=options.OUTPUT
+            "-v", "--verbose", help="Print the seed and one line per block on stderr.", rich_help_panel=options.OUTPUT
         ),
     ] = False,
 ) -> int:
@@ -149,7 +149,9 @@ def run_command(
         options=generate_options(context),
         choice=model_choice(context),
         record=RecordOptions(file=record, gold=gold),
-        live=LiveOptions(wish=live, preferred=live_wish(context), palette=palette, fps=fps, slow=slow, color=color),
+        live=LiveOptions(
+            requested=live, preferred=live_setting(context), palette=palette, fps=fps, slow=slow, color=color
+        ),
         prompt=prompt,
         file=file,
         output=output,

@@ -21,7 +21,7 @@ _COLOR = typer.Option(help="Whether to use colour.")
 _Key: TypeAlias = Annotated[
     str, typer.Argument(metavar="KEY", help="A name that `localdiff config` lists, such as generate.steps.")
 ]
-_Value: TypeAlias = Annotated[str, typer.Argument(metavar="VALUE", help="Its value, without quotes of TOML.")]
+_Value: TypeAlias = Annotated[str, typer.Argument(metavar="VALUE", help="Its value, without TOML quotes.")]
 
 config_app = typer.Typer(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -35,15 +35,13 @@ def add_to(app: typer.Typer) -> None:
 
 def doctor_command(
     context: typer.Context,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Skip whatever needs torch: a few seconds instead of many.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Skip whatever needs torch; takes a few seconds.")] = False,
     json: options.Json = False,
     report: Annotated[
         bool,
         typer.Option(
             "--report",
-            help="Print a block to paste into a public page, with the time of a step, without names of people, "
+            help="Print a block to paste into an issue, with the time of a step but without names of people, "
             "machines, folders and models.",
         ),
     ] = False,
@@ -83,7 +81,7 @@ def paths_command(
     context: typer.Context,
     json: options.Json = False,
 ) -> int:
-    """List where settings, weights and sessions are kept, and what moves them."""
+    """List where settings, weights and sessions are kept, and what changes that."""
     from localdiff.commands.config import show_paths
 
     is_json = json or (context.parent is not None and bool(context.parent.params["json"]))
@@ -92,7 +90,7 @@ def paths_command(
 
 @config_app.command("set", cls=Command)
 def set_command(context: typer.Context, key: _Key, value: _Value) -> int:
-    """Set a setting in config.toml, and leave its other lines and comments as they are."""
+    """Change a setting in config.toml; its other lines and comments stay as they are."""
     from localdiff.commands.config import set_setting
 
     return set_setting(decide_streams(context), key, value)
@@ -100,7 +98,7 @@ def set_command(context: typer.Context, key: _Key, value: _Value) -> int:
 
 @config_app.command("unset", cls=Command)
 def unset_command(context: typer.Context, key: _Key) -> int:
-    """Take a setting out of config.toml, so that its default applies again."""
+    """Remove a setting from config.toml, so that its default applies again."""
     from localdiff.commands.config import set_setting
 
     return set_setting(decide_streams(context), key, None)

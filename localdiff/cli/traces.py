@@ -24,7 +24,7 @@ from localdiff.view.palette import PaletteName
 
 trace = typer.Typer(name="trace", cls=Group, help="Check recorded runs and compare them.")
 
-_FORM = "Other forms"
+_FORM = "Other formats"
 _RUN = "Both runs"
 _RESULT = "Result"
 
@@ -55,7 +55,7 @@ def replay_command(
         Literal["html", "text", "json", "svg", "cast"] | None,
         typer.Option(
             help="Write this instead of playing: html is a page that explains the run, text the answer, json the "
-            "trace with everything unpacked, svg a film, cast a recording for asciinema.",
+            "trace with everything unpacked, svg an animation, cast a recording for asciinema.",
             rich_help_panel=_FORM,
         ),
     ] = None,
@@ -66,7 +66,7 @@ def replay_command(
             "--output",
             metavar="FILE",
             parser=file_name,
-            help="Write to FILE; without --to, its suffix decides the form.",
+            help="Write to FILE; without --to, its suffix decides the format.",
             rich_help_panel=_FORM,
         ),
     ] = None,
@@ -82,23 +82,23 @@ def replay_command(
     ] = None,
     columns: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Width of the terminal that is shown; by default 100.", rich_help_panel=_FORM),
+        typer.Option(metavar="N", help="Width of the terminal shown; 100 by default.", rich_help_panel=_FORM),
     ] = None,
     rows: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Height of the terminal that is shown; by default 24.", rich_help_panel=_FORM),
+        typer.Option(metavar="N", help="Height of the terminal shown; 24 by default.", rich_help_panel=_FORM),
     ] = None,
     palette: Annotated[
         PaletteName,
-        typer.Option(help="Colours of the canvas; auto goes by the terminal."),
+        typer.Option(help="Colours of the canvas; auto follows the terminal."),
     ] = "auto",
     color: Annotated[Color | None, typer.Option(help="Whether to use colour.")] = None,
     quiet: _Quiet = False,
 ) -> int:
-    """Play a recorded run, or turn it into a page, a film or text.
+    """Play a recorded run, or turn it into a page, an animation or text.
 
     Keys: space plays and pauses, left and right arrows move by a step, up and down by a block, + and - change the
-    speed, Home and End go to the ends, q quits. Where there is no terminal to play in, the answer is printed.
+    speed, Home and End go to the ends, q quits. Without a terminal, the answer is printed.
     """
     streams = decide_streams(context, color, quiet=quiet)
     from localdiff.commands.replay import ReplayRequest, replay
@@ -156,7 +156,7 @@ def check_command(
             "-m",
             "--model",
             metavar="MODEL",
-            help="With --rerun: the model, in place of the name in the trace.",
+            help="With --rerun: use this model instead of the one named in the trace.",
             rich_help_panel=options.MODEL,
         ),
     ] = None,
@@ -164,7 +164,7 @@ def check_command(
         str | None,
         typer.Option(
             metavar="DEVICE",
-            help="With --rerun: where, in place of the device in the trace.",
+            help="With --rerun: use this device instead of the one in the trace.",
             rich_help_panel=options.MODEL,
         ),
     ] = None,
@@ -214,7 +214,7 @@ def pair_command(
     context_size: options.ContextSize = 8192,
     seed: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Seed of the noise of both; drawn if not given.", rich_help_panel=_RUN),
+        typer.Option(metavar="N", help="Seed of the noise of both; random if not given.", rich_help_panel=_RUN),
     ] = None,
     temperature: Annotated[
         float | None,

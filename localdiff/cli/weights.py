@@ -29,7 +29,7 @@ _RUN = "Process"
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    app.command("quantize", cls=configured("recipe"))(quantize_command)
+    app.command("quantize", cls=configured("recipe", "device", "ui.color"))(quantize_command)
     models = typer.Typer(cls=Group, invoke_without_command=True)
     models.callback()(models_command)
     models.command("rm", cls=Command)(remove_command)
@@ -66,11 +66,20 @@ def quantize_command(
         typer.Option(
             "--force",
             help="Rebuild a finished model, or drop an unfinished one with other settings. A finished one is "
-            "replaced when the new one is verified.",
+            "replaced once the new one is verified.",
             rich_help_panel=_RESULT,
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.", rich_help_panel=_RUN)] = False,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="DEVICE",
+            help="Where to quantize: auto, cpu, cuda, cuda:N or mps; auto is the first CUDA device if it has 2 GB "
+            "free, else the CPU; mps also means the CPU.",
+            rich_help_panel=_RUN,
+        ),
+    ] = "auto",
     yes: Annotated[bool, typer.Option("--yes", help="Start without asking.", rich_help_panel=_RUN)] = False,
     stream: Annotated[
         bool,
@@ -89,16 +98,19 @@ def quantize_command(
         str | None,
         typer.Option(metavar="REV", help="Branch, tag or commit of a model from the Hub.", rich_help_panel=_HUB),
     ] = None,
+    color: options.Color = None,
+    quiet: options.Quiet = False,
 ) -> int:
-    """Make published weights smaller: 52 GB become 15 GB that run on a GPU with 18 GB.
+    """Quantize published weights: 52 GB become 15 GB, which run on a GPU with 18 GB.
 
     Shows a plan, asks, fetches what is missing, quantizes and verifies. Stopped at any point, the same command resumes.
     The path of the result is the last line on stdout.
     """
-    streams = decide_streams(context)
+    streams = decide_streams(context, color, quiet=quiet)
     request = QuantizeRequest(
         model=model,
         recipe=recipe,
+        device=device,
         output=output,
         dry_run=dry_run,
         yes=yes,

@@ -34,7 +34,7 @@ class QualityRequest:
     Attributes:
         models: the first model, and those that are compared with it.
         skills: skills of the demo model to ask about; none for all.
-        count: most questions per skill.
+        count: maximum number of questions per skill.
         prompts: file with one prompt per line, in place of the skills.
         seeds: runs of each question.
         options: settings of a run; its seed is the first one.

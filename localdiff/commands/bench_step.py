@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Numbers of `localdiff.bench.step.released`, which needs torch; a test checks that they agree.
 LAYERS = 30
-FEWEST_LAYERS = 6
+MIN_LAYERS = 6
 MAX_CONTEXT = 262_144
 MAX_STEPS = 1000
 
@@ -55,8 +55,10 @@ class StepRequest:
         _require_between("--context", self.context, 1, MAX_CONTEXT)
         _require_between("--steps", self.steps, 1, MAX_STEPS)
         if self.layers is not None:
-            hint = f"{FEWEST_LAYERS} is the least that has a layer of every kind to estimate the others from"
-            _require_between("--layers", self.layers, FEWEST_LAYERS, LAYERS, hint)
+            hint = (
+                f"{MIN_LAYERS} is the smallest number with a layer of every kind, from which the others are estimated"
+            )
+            _require_between("--layers", self.layers, MIN_LAYERS, LAYERS, hint)
         if self.model is None:
             return
         if not self.model:
@@ -123,6 +125,6 @@ def _command() -> str:
     return " ".join(shell_word(word) for word in ("localdiff", *sys.argv[1:]))
 
 
-def _require_between(option: str, value: int, least: int, most: int, hint: str | None = None) -> None:
-    if not least <= value <= most:
-        raise UsageError(f"`{option} {value}` should be from {least:,} to {most:,}", hint)
+def _require_between(option: str, value: int, minimum: int, maximum: int, hint: str | None = None) -> None:
+    if not minimum <= value <= maximum:
+        raise UsageError(f"`{option} {value}` should be from {minimum:,} to {maximum:,}", hint)

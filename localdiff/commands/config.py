@@ -69,7 +69,7 @@ def set_setting(output: Output, name: str, text: str | None) -> int:
     if text is None and holds_unknown(before := read_text(path, shown), name):
         _save(path, shown, edited(before, name, None))
         _settings_now(output)
-        _write_table(output, [(name, "(no setting)", f"taken out of {shown}")])
+        _write_table(output, [(name, "(no setting)", f"removed from {shown}")])
         return 0
     key = key_named(name)
     try:

@@ -1,7 +1,7 @@
 """The options `--live`, `--palette`, `--fps` and `--slow`, and the canvas that they ask for.
 
-Knows options, streams and which wishes cannot be met; knows nothing about how anything is drawn. A wish that was typed
-and cannot be met is an error, found before a model is loaded; one from the environment applies where it can be met.
+Knows options, streams and which options cannot be met; knows nothing about how anything is drawn. An option that was
+typed and cannot be met is an error, found before a model is loaded; a setting applies where it can be met.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.ui.live import DEFAULT_FPS, LiveView
 from localdiff.ui.output import Color, Output, Stream
-from localdiff.ui.terminal import LiveMode, LiveWish, live_mode
+from localdiff.ui.terminal import LiveMode, LiveOption, live_mode
 from localdiff.ui.watch import Watch
 from localdiff.view.palette import PaletteName, resolve_palette
 from localdiff.view.pieces import Pieces
@@ -25,16 +25,16 @@ class LiveOptions:
     """How a run may be watched.
 
     Attributes:
-        wish: what was asked for, or None to use `preferred`.
+        requested: what was typed, or None to use `preferred`.
         preferred: what the settings say, applied where it can be met; None means auto.
         palette: a name from `view.palette.PALETTE_NAMES`.
-        fps: most frames per second.
+        fps: maximum frames per second.
         slow: seconds to wait after each step.
         color: value of `--color`, or None.
     """
 
-    wish: LiveWish | None = None
-    preferred: LiveWish | None = None
+    requested: LiveOption | None = None
+    preferred: LiveOption | None = None
     palette: PaletteName = "auto"
     fps: float = DEFAULT_FPS
     slow: float = 0.0
@@ -61,13 +61,13 @@ def mode_of(
     Raises:
         UsageError: `--live on`, `--live line` or `--slow` where nothing can be drawn.
     """
-    wish = options.wish or options.preferred or "auto"
+    option = options.requested or options.preferred or "auto"
     obstacle = _obstacle(output, lines_on_stdout, env)
-    if lines_on_stdout and output.stdout.piped and options.wish is None:
+    if lines_on_stdout and output.stdout.piped and options.requested is None:
         obstacle = obstacle or "the reader of `--events -` may print on the same screen"
-    mode = live_mode(wish, stream=output.stderr.file, env=env) if obstacle is None else "off"
-    if obstacle is not None and options.wish in ("on", "line"):
-        raise UsageError(f"`--live {options.wish}` has nowhere to draw: {obstacle}", "leave it out")
+    mode = live_mode(option, stream=output.stderr.file, env=env) if obstacle is None else "off"
+    if obstacle is not None and options.requested in ("on", "line"):
+        raise UsageError(f"`--live {options.requested}` has nowhere to draw: {obstacle}", "leave it out")
     if mode == "off" and options.slow:
         raise UsageError(
             f"`--slow` is for watching, and nothing is drawn: {obstacle or 'the live canvas is turned off'}",

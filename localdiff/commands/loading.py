@@ -13,7 +13,7 @@ WORDS: dict[LoadStage, str] = {"weights": "weights", "modules": "preparing", "ke
 
 
 def show_loading(status: StatusLine, model: str | None) -> LoadProgress:
-    """Has a status line name what is loaded; what this returns then shows how far that is.
+    """Shows on a status line what is being loaded; the returned function then shows how far that is.
 
     Downloads, which come first, draw bars of their own.
     """

@@ -27,7 +27,7 @@ class ModelChoice:
         offline: never ask the Hub.
         device: where to compute, in the words of `--device`.
         dtype: what to compute in, in the words of `--dtype`.
-        max_memory: most bytes to use on each device.
+        max_memory: maximum bytes to use on each device.
     """
 
     model: str | None = None

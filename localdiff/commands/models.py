@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from localdiff import model_store, paths
-from localdiff.commands.question import Ask
+from localdiff.commands.question import AskUser
 from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.model_store import DISCARDED, PARTIAL, StoredModel, remedy
 from localdiff.quantizing.lock import is_locked, locked
@@ -41,7 +41,7 @@ def list_models(output: Output, *, as_json: bool = False) -> int:
     return 0
 
 
-def remove_model(name: str, output: Output, *, ask: Ask | None, yes: bool = False) -> int:
+def remove_model(name: str, output: Output, *, ask: AskUser | None, yes: bool = False) -> int:
     """Delete a model after asking.
 
     Args:

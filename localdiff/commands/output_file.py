@@ -30,7 +30,7 @@ class OutputFile:
 
     @property
     def replaces(self) -> bool:
-        """Whether a file of that name exists already, which `save` would replace."""
+        """Whether a file of that name already exists, which `save` would replace."""
         return self._temporary is not None and self._target.exists()
 
     def save(self, text: str) -> None:
@@ -52,7 +52,7 @@ class OutputFile:
             raise
         except OSError as error:
             raise ResourceError(
-                f"`{self._path}` cannot be written: {error.strerror}", "`-o` may name a file on another disk"
+                f"`{self._path}` cannot be written: {error.strerror}", "give `-o` a file on another disk"
             ) from error
 
     def discard(self) -> None:
@@ -77,7 +77,7 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Iter
             folder is missing or not writable.
     """
     if path == Path("-"):
-        raise UsageError("`-o -` names no file", "without `-o` it goes to stdout")
+        raise UsageError("`-o -` does not name a file", "without `-o` it goes to stdout")
     if path == Path():  # of an empty name, too
         raise UsageError("`-o` needs the name of a file", "without `-o` it goes to stdout")
     given = expanded(path)
@@ -85,8 +85,8 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Iter
     special = given.exists() and not given.is_file() and not given.is_dir()
     target = given if special else Path(os.path.realpath(given))
     if not special and str(given.parent) in _OPEN and given.is_file():
-        # A file of its name in its place would leave the open one, with what a shell writes to it next, without a name.
-        raise UsageError(f"`-o {path}` is a file that is open already", "without `-o` it goes to stdout")
+        # Renaming over an already open file would unlink it, and whatever the shell appends later would be lost.
+        raise UsageError(f"`-o {path}` is already open", "without `-o` it goes to stdout")
     for name in inputs:
         if name is not None and name != "-" and is_same(name, path):
             raise UsageError(f"`-o {path}` would replace `{name}`", "give `-o` another name")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from localdiff import model_store, paths
 from localdiff.commands.interrupt import interruptible
-from localdiff.commands.question import Ask
+from localdiff.commands.question import AskUser
 from localdiff.errors import UsageError
 from localdiff.hub.reference import quantized_directory
 from localdiff.quantizing.request import QuantizeRequest
@@ -19,7 +19,7 @@ from localdiff.ui.output import Output
 __all__ = ["QuantizeRequest", "quantize"]
 
 
-def quantize(request: QuantizeRequest, output: Output, *, ask: Ask | None) -> int:
+def quantize(request: QuantizeRequest, output: Output, *, ask: AskUser | None) -> int:
     """Plan, ask, fetch, quantize, verify.
 
     Args:

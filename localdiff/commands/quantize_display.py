@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from localdiff.ui.progress import Board
+from localdiff.ui.progress import ProgressDisplay
 from quant.jobs.events import (
     BytesDone,
     FileChecked,
@@ -26,20 +26,20 @@ class Display:
     """Observer of a job, and of the downloads that feed it.
 
     Args:
-        board: where it is shown.
+        progress: where it is shown.
         wanted: files that will be fetched, and their sizes.
         checked: bytes that a check of the output reads.
     """
 
-    def __init__(self, board: Board, wanted: Mapping[str, int], checked: int) -> None:
-        self._board, self._wanted, self._checked = board, dict(wanted), checked
+    def __init__(self, progress: ProgressDisplay, wanted: Mapping[str, int], checked: int) -> None:
+        self._progress, self._wanted, self._checked = progress, dict(wanted), checked
         self._fetched: dict[str, int] = {}
         self._lock = threading.Lock()
         self._done = self._shard = self._seen = 0
         self._size: int | None = None
         self._worst = 0.0
         if wanted:
-            board.start(FETCH, sum(wanted.values()), whole=True)
+            progress.start(FETCH, sum(wanted.values()), whole=True)
 
     def on_bytes(self, name: str, done: int) -> None:
         """See `hub.downloads.DownloadObserver`."""
@@ -48,45 +48,45 @@ class Display:
         with self._lock:
             self._fetched[name] = min(done, self._wanted[name])
             total = sum(self._fetched.values())
-        self._board.start(name, self._wanted[name])
-        self._board.show(name, done)
-        self._board.show(FETCH, total)
+        self._progress.start(name, self._wanted[name])
+        self._progress.show(name, done)
+        self._progress.show(FETCH, total)
 
     def on_fetched(self, name: str) -> None:
         """See `hub.downloads.DownloadObserver`."""
         if name in self._wanted:
             self.on_bytes(name, self._wanted[name])
-            self._board.end(name)
+            self._progress.end(name)
 
     def on_note(self, text: str) -> None:
         """See `hub.downloads.DownloadObserver`."""
-        self._board.note(f"note: {text}")
+        self._progress.note(f"note: {text}")
 
     def on_event(self, event: JobEvent) -> None:
         """Show an event."""
         match event:
             case JobStarted():
-                self._board.end(CHECK)
+                self._progress.end(CHECK)
                 self._seen = 0
                 if event.source_bytes:
-                    self._board.start(QUANTIZE, event.source_bytes, whole=True)
+                    self._progress.start(QUANTIZE, event.source_bytes, whole=True)
             case ShardStarted():
                 self._shard, self._size = 0, event.source_bytes
             case BytesDone():
                 self._shard += event.source_bytes
-                self._board.show(QUANTIZE, self._done + self._shard, self._detail(event.name))
+                self._progress.show(QUANTIZE, self._done + self._shard, self._detail(event.name))
             case TensorDone():
                 self._worst = max(self._worst, event.error)
             case ShardWritten():
                 # Bytes that no tensor needed were read nevertheless.
                 self._done += self._size or 0
                 self._shard = 0
-                self._board.show(QUANTIZE, self._done)
+                self._progress.show(QUANTIZE, self._done)
             case FileChecked():
-                self._board.end(QUANTIZE)
-                self._board.start(CHECK, self._checked, whole=True)
+                self._progress.end(QUANTIZE)
+                self._progress.start(CHECK, self._checked, whole=True)
                 self._seen += event.nbytes
-                self._board.show(CHECK, self._seen, event.file)
+                self._progress.show(CHECK, self._seen, event.file)
 
     def _detail(self, name: str) -> str:
         short = name.removeprefix("model.decoder.").removesuffix(".weight")

@@ -17,7 +17,8 @@ from localdiff import model_store, paths
 from localdiff.commands import quantize_verification as verification
 from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.quantize_display import Display
-from localdiff.commands.question import Ask
+from localdiff.commands.quantize_encoder import encoder_named
+from localdiff.commands.question import AskUser
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import UnreachableError
@@ -32,7 +33,7 @@ from localdiff.quantizing.request import QuantizeRequest
 from localdiff.sizes import shown_size
 from localdiff.trace.hashing import TOKENIZER
 from localdiff.ui.output import Output, printable, shell_word
-from localdiff.ui.progress import board
+from localdiff.ui.progress import progress_display
 from localdiff.ui.rate import shown_time
 from localdiff.ui.status import StatusLine
 from quant import recipe_named
@@ -41,10 +42,11 @@ from quant.files.manifest import read_manifest
 from quant.jobs.events import JobFinished, JobStopped
 from quant.jobs.output import require_free
 from quant.jobs.run import run
+from quant.planning.gpu import Encoder
 from quant.planning.plan import describe_plan, make_plan
 from quant.recipe import Recipe
 
-CONTINUE = "Run the same command to continue.\n"
+CONTINUE = "Run the same command to continue."
 """Printed when a job is stopped before it is finished."""
 
 
@@ -57,7 +59,7 @@ class Quantization:
         ask: asks the user a question; None where nobody can answer.
     """
 
-    def __init__(self, request: QuantizeRequest, output: Output, ask: Ask | None) -> None:
+    def __init__(self, request: QuantizeRequest, output: Output, ask: AskUser | None) -> None:
         self._request, self._output, self._ask = request, output, ask
         self._target = request.target
 
@@ -69,11 +71,12 @@ class Quantization:
         damaged = self._damage() if exists else {}
         if exists and not damaged:
             return self._nothing_to_do()
+        encoder = encoder_named(self._request.device)
         # 2. headers
         try:
             origin = self._find_origin(recipe)
         except UnreachableError as error:
-            return self._without_the_hub(recipe, error)
+            return self._without_the_hub(recipe, encoder, error)
         # 3. plan
         planned = PlannedJob(
             origin=origin,
@@ -82,6 +85,7 @@ class Quantization:
             streams=self._request.stream,
             force=self._request.force,
             damaged=damaged,
+            encoder=encoder,
         )
         self._show(planned.summary())
         if TOKENIZER not in origin.small_files:
@@ -91,14 +95,14 @@ class Quantization:
         # 4. disks, and 5. the question
         agreed = self._agree(planned)
         if agreed is None:
-            self._output.stderr.write("Nothing was done.\n")
+            self._note("Nothing was done.")
             return INTERRUPTED
         # 6. fetch, quantize, verify
         with locked(self._target):
             try:
                 finished = self._carry_out(agreed)
             except SystemExit:  # terminated
-                self._output.stderr.write("Terminated. Finished output files are kept.\n" + CONTINUE)
+                self._note(f"Terminated. Finished output files are kept.\n{CONTINUE}")
                 raise
         # 7. summary
         if finished is None:
@@ -126,7 +130,7 @@ class Quantization:
             DamagedError: not even its manifest can be read.
         """
         try:
-            with board(self._output) as shown:
+            with progress_display(self._output) as shown:
                 return {file.file: file.problem or "" for file in verification.damaged_files(self._target, shown)}
         except DamagedError as error:
             raise DamagedError(f"`{self._target}` is damaged: {error.message}", "`--force` rebuilds it") from error
@@ -143,9 +147,7 @@ class Quantization:
                 f"`{self._target}` already exists, and {other}",
                 "another `--output` makes a second one, `--force` rebuilds it",
             )
-        self._output.stderr.write(
-            f"Already here and intact: nothing was made. {self._run_it()}\n`--force` rebuilds it.\n"
-        )
+        self._note(f"Already here and intact: nothing was made. {self._run_it()}\n`--force` rebuilds it.")
         self._output.stdout.write_path(self._target)
         return 0
 
@@ -163,14 +165,19 @@ class Quantization:
             )
         return origin
 
-    def _without_the_hub(self, recipe: Recipe, error: UnreachableError) -> int:
+    def _without_the_hub(self, recipe: Recipe, encoder: Encoder, error: UnreachableError) -> int:
         """Plan from the built-in description, where there is one, and stop there."""
         if self._request.model != model_store.MODEL:
             raise error
         plan = describe_plan(recipe)
         self._show(
             offline_summary(
-                plan, model=self._request.model, target=self._target, streams=self._request.stream, error=error
+                plan,
+                model=self._request.model,
+                target=self._target,
+                streams=self._request.stream,
+                encoder=encoder,
+                error=error,
             )
         )
         if not self._request.dry_run:
@@ -178,8 +185,15 @@ class Quantization:
         return 0
 
     def _show(self, summary: PlanSummary) -> None:
+        is_asked = self._ask is not None and not self._request.yes
+        if self._output.quiet and not self._request.dry_run and not is_asked:
+            return
         stream = self._output.stdout if self._request.dry_run else self._output.stderr
         stream.write("".join(f"{printable(line)}\n" for line in summary.lines()))
+
+    def _note(self, text: str) -> None:
+        if not self._output.quiet:
+            self._output.stderr.write(text + "\n")
 
     def _agree(self, planned: PlannedJob) -> PlannedJob | None:
         """What the user agrees to, or None.
@@ -219,7 +233,7 @@ class Quantization:
         stopped: JobStopped | None = None
         with ExitStack() as stack:
             stack.enter_context(cancel_on_interrupt(stop))
-            shown = stack.enter_context(board(self._output))
+            shown = stack.enter_context(progress_display(self._output))
             display = Display(shown, planned.to_fetch, sum(shard.nbytes for shard in planned.plan.shards))
             downloads = None
             if origin.repository is not None:
@@ -240,7 +254,7 @@ class Quantization:
             kept = f"{stopped.finished} of {stopped.shards} output files are finished and kept"
             if planned.to_fetch:
                 kept += ", finished downloads too; unfinished downloads start over"
-            self._output.stderr.write(f"Stopped. {kept}.\n{CONTINUE}")
+            self._note(f"Stopped. {kept}.\n{CONTINUE}")
         return None
 
     def _summarize(self, finished: JobFinished, planned: PlannedJob) -> None:
@@ -258,7 +272,7 @@ class Quantization:
                 f"`hf cache rm model/{origin.model}` deletes them."
             )
         lines.append(f"{shown_size(finished.nbytes)}, verified. {self._run_it()}")
-        self._output.stderr.write("\n".join(lines) + "\n")
+        self._note("\n".join(lines))
 
     def _run_it(self) -> str:
         """How to run the result, and what it lacks before that: a fine-tune may have been saved without a tokenizer."""

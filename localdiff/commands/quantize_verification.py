@@ -14,7 +14,7 @@ from localdiff.commands.quantize_display import CHECK
 from localdiff.errors import WeightsError
 from localdiff.sizes import shown_size
 from localdiff.ui.output import Output, printable
-from localdiff.ui.progress import Board, board
+from localdiff.ui.progress import ProgressDisplay, progress_display
 from quant.codecs import CODECS
 from quant.errors import DamagedError
 from quant.files.manifest import Manifest, read_manifest
@@ -36,7 +36,7 @@ def verify_alone(directory: Path, output: Output) -> int:
             f"there is no quantized model in `{directory}`",
             "`localdiff models` lists those that are here; `localdiff quantize` makes one",
         )
-    with board(output) as shown:
+    with progress_display(output) as shown:
         problems = [checked.problem or "" for checked in damaged_files(directory, shown)]
     if problems:
         with _recording("the damage", output):
@@ -47,13 +47,15 @@ def verify_alone(directory: Path, output: Output) -> int:
     manifest = read_manifest(directory)
     record_sound(directory, output)
     if not output.quiet:
-        lines = [f"{len(manifest.shards) + len(manifest.files)} files, {shown_size(manifest.nbytes)} of weights: sound"]
+        lines = [
+            f"{len(manifest.shards) + len(manifest.files)} files, {shown_size(manifest.nbytes)} of weights: intact"
+        ]
         output.stderr.write("\n".join([*lines, *worst_lines(manifest)]) + "\n")
     output.stdout.write_path(directory)
     return 0
 
 
-def damaged_files(directory: Path, shown: Board) -> Iterator[FileChecked]:
+def damaged_files(directory: Path, shown: ProgressDisplay) -> Iterator[FileChecked]:
     """The files of a directory that are not sound.
 
     Raises:

@@ -17,11 +17,11 @@ if TYPE_CHECKING or sys.platform != "win32":
 
 YES, NO = {"y", "yes"}, {"n", "no"}
 
-Ask: TypeAlias = Callable[[str], bool]
+AskUser: TypeAlias = Callable[[str], bool]
 """Asks the user a question; the answer is whether they said yes."""
 
 
-def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> Ask | None:
+def asker(stream: Stream, keyboard: TextIO | None, *, default: bool) -> AskUser | None:
     """A function that asks the user; None where nobody would see the question or could answer.
 
     Args:

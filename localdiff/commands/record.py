@@ -129,4 +129,4 @@ def trace_file(
     ) as file:
         yield TraceFile(file, options)
         if file.begun and file.failure is None and output.notes:
-            output.stderr.write(f"The trace is in {printable(str(options.file))}; it holds the prompt.\n")
+            output.stderr.write(f"The trace is in {printable(str(options.file))}; it contains the prompt.\n")

@@ -17,7 +17,7 @@ from localdiff.commands.live import palette_color
 from localdiff.commands.output_file import output_file
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.trace.example import EXAMPLE
-from localdiff.trace.exports import movie, plain
+from localdiff.trace.exports import animation, plain
 from localdiff.trace.exports.asciicast import asciicast
 from localdiff.trace.exports.unpacked import unpacked
 from localdiff.trace.opening import open_trace
@@ -81,10 +81,10 @@ class ReplayRequest:
     def __post_init__(self) -> None:
         if self.speed is not None and not (math.isfinite(self.speed) and self.speed > 0):
             raise ArgumentError("{speed} must be a finite number > 0", speed=self.speed)
-        for name, least, most in (("columns", 24, 500), ("rows", 6, 200)):
+        for name, minimum, maximum in (("columns", 24, 500), ("rows", 6, 200)):
             value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                raise ArgumentError(f"{{{name}}} must be from {least} to {most}", **{name: value})
+            if value is not None and not minimum <= value <= maximum:
+                raise ArgumentError(f"{{{name}}} must be from {minimum} to {maximum}", **{name: value})
 
     @property
     def pace(self) -> float:
@@ -189,9 +189,9 @@ def _written(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool)
     if form == "text":
         return plain.answer(trace) if moment is None else plain.picture(stage, moment, size)
     if form == "svg" and moment is not None:
-        return movie.picture(stage, moment, size, palette)
+        return animation.picture(stage, moment, size, palette)
     if form == "svg":
-        return movie.movie(timeline, stage, size, palette, speed=request.pace)
+        return animation.animated(timeline, stage, size, palette, speed=request.pace)
     return asciicast(timeline, stage, size, title=f"localdiff replay {request.file}", speed=request.pace)
 
 

@@ -68,7 +68,7 @@ class RunRequest:
     record: RecordOptions = RecordOptions()
 
 
-class Generator(Recordable, Protocol):
+class GeneratingEngine(Recordable, Protocol):
     """The part of an engine that a run needs."""
 
     def generate(
@@ -77,13 +77,13 @@ class Generator(Recordable, Protocol):
         """Answer a prompt."""
 
     def context_size(self, options: GenerateOptions) -> int:
-        """Most tokens that prompt and answer may take together."""
+        """Maximum tokens of prompt and answer together."""
 
 
-Load: TypeAlias = Callable[[RunRequest, LoadProgress], Generator]
+Load: TypeAlias = Callable[[RunRequest, LoadProgress], GeneratingEngine]
 
 
-def load_engine(request: RunRequest, progress: LoadProgress) -> Generator:
+def load_engine(request: RunRequest, progress: LoadProgress) -> GeneratingEngine:
     """Load the model."""
     return request.choice.load(context_size=request.options.context_size, progress=progress)
 
@@ -141,7 +141,7 @@ class _Screen:
     mode: LiveMode
 
 
-def _load(request: RunRequest, screen: _Screen, load: Load) -> Generator:
+def _load(request: RunRequest, screen: _Screen, load: Load) -> GeneratingEngine:
     start = time.perf_counter()
     engine = load(request, show_loading(screen.status, request.choice.model))
     if screen.output.logs:
@@ -153,7 +153,9 @@ def _load(request: RunRequest, screen: _Screen, load: Load) -> Generator:
     return engine
 
 
-def _generate(request: RunRequest, screen: _Screen, engine: Generator, prompt: str, observers: list[Observer]) -> None:
+def _generate(
+    request: RunRequest, screen: _Screen, engine: GeneratingEngine, prompt: str, observers: list[Observer]
+) -> None:
     """Pass every event to all observers; whatever happens, the terminal is restored."""
     output, status, mode = screen.output, screen.status, screen.mode
     cancel = threading.Event()

@@ -56,7 +56,7 @@ class RunFile:
 
 
 class FileObserver:
-    """Has a run written into a file, in place of what was there.
+    """Writes a run into a file, replacing what was there.
 
     A file that cannot be written is given up with a warning, and the run goes on: its answer is worth more.
 
@@ -87,7 +87,7 @@ class FileObserver:
             if self._file.needed:
                 raise failure from error
             self._file.failure = failure
-            _log.warning("%s; the run goes on without it", failure.message)
+            _log.warning("%s; the run continues without it", failure.message)
 
 
 def refuse_one_file(other: str, theirs: str | Path | None, option: str, name: str | Path) -> None:
@@ -142,7 +142,7 @@ def run_file(
             os.chmod(path, 0o600)
     except OSError as error:
         raise UsageError(f"`{name}` cannot be written: {error.strerror}", hint) from error
-    opened = RunFile(file, name, elsewhere or f"`{option}` may name a file elsewhere", needed=needed)
+    opened = RunFile(file, name, elsewhere or f"give `{option}` a file elsewhere", needed=needed)
     try:
         yield opened
     finally:

@@ -90,7 +90,8 @@ def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run)
     output.stdout.write(f"{name}: {size}, SHA-256 {trace.sha256}\n")
     if not trace.complete:
         raise TraceError(
-            f"`{name}` ends early: the run was killed, or is still running", "what it holds can still be replayed"
+            f"`{name}` ends early: the run was killed, or is still running",
+            "the part it contains can still be replayed",
         )
     if not request.rerun:
         return 0
@@ -119,26 +120,26 @@ def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLi
         if any(message.role == "assistant" for message in trace.header.messages):
             others += ", and so does a chat, which reads its context in pieces"
         raise TraceError(
-            f"running it again gave another result: {printable(difference)}",
+            f"the rerun gave a different result: {printable(difference)}",
             f"it was recorded on {machine.device}, {printable(machine.hardware)}, with torch "
             f"{printable(machine.torch)}; {others}",
         )
     until = ", up to where the run was stopped," if was_stopped else ""
-    output.stdout.write(f"run again on {identity.device}: every value of {len(recorded)} events{until} is the same\n")
+    output.stdout.write(f"rerun on {identity.device}: every value of {len(recorded)} events{until} is the same\n")
     return 0
 
 
-def _followed(events: Iterable[Event], status: StatusLine, most: int | None) -> Iterator[Event]:
+def _followed(events: Iterable[Event], status: StatusLine, max_steps: int | None) -> Iterator[Event]:
     """Yields the events, at most so many steps of them, while a status line shows progress."""
     done = 0
-    if most == 0:
+    if max_steps == 0:
         return
     for event in events:
         yield event
         if isinstance(event, DenoiseStep):
-            status.show(f"running again: block {event.block}, step {event.step}")
+            status.show(f"rerunning: block {event.block}, step {event.step}")
             done += 1
-            if done == most:
+            if done == max_steps:
                 return
 
 
@@ -148,7 +149,7 @@ def _same_files(request: CheckRequest, header: Header, identity: ModelIdentity, 
     if adapter is not None and adapter.files is not None and adapter.files != found.adapter:
         raise WeightsError(
             f"`{printable(adapter.name)}` differs from the adapter that the run was recorded with",
-            "put back the adapter that the trace was recorded with",
+            "restore the adapter that the trace was recorded with",
         )
     for what, recorded, here in (
         ("weights", header.model.weights, found.weights),

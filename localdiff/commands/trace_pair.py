@@ -189,9 +189,7 @@ def _sides(request: PairRequest) -> tuple[Side, Side]:
         if recipe != PUBLISHED:
             recipe_named(recipe)
     if choice.model is not None and _is_quantized(choice.model):
-        raise UsageError(
-            f"`{choice.model}` is already quantized", "`-m` names what it was made from: recipes are made of that"
-        )
+        raise UsageError(f"`{choice.model}` is already quantized", "`-m` takes the model that it was made from")
     first, second = (_quantized(choice, recipe) for recipe in recipes)
     return first, second
 

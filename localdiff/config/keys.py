@@ -135,7 +135,7 @@ def _generation(name: str, kind: Kind, what: str, otherwise: str = _MODEL_SAYS, 
 
 
 _ALL = (
-    Key(name="model", kind="text", what="model that answers", otherwise="the quantized model that is here"),
+    Key(name="model", kind="text", what="model that answers", otherwise="the default model"),
     Key(
         name="recipe",
         kind="choice",
@@ -145,14 +145,16 @@ _ALL = (
     ),
     Key(name="device", kind="device", what="where to compute", default="auto"),
     Key(name="dtype", kind="choice", what="what to compute in", default="auto", choices=("auto", "bf16", "fp32")),
-    Key(name="max_memory", kind="size", what="most memory to take on each device", otherwise="what is free"),
-    _generation("context", "whole", "most tokens of prompt and answer together", option="context_size"),
-    _generation("generate.max_tokens", "whole", "most tokens to generate"),
+    Key(name="max_memory", kind="size", what="maximum memory to use on each device", otherwise="what is free"),
+    _generation("context", "whole", "maximum tokens of prompt and answer together", option="context_size"),
+    _generation("generate.max_tokens", "whole", "maximum number of tokens to generate"),
     _generation("generate.system", "text", "system prompt", "none"),
     _generation("generate.think", "switch", "let the model think before it answers"),
-    _generation("generate.steps", "whole", "most denoise steps a block may take"),
-    _generation("generate.cap", "whole", "stop every block after so many steps", "none"),
-    _generation("generate.entropy_bound", "number", "entropy in nats that one step may accept"),
+    _generation("generate.steps", "whole", "maximum denoise steps per block"),
+    _generation("generate.cap", "whole", "stop every block after this many steps", "none"),
+    _generation(
+        "generate.entropy_bound", "number", "maximum total entropy of the positions accepted in one step, in nats"
+    ),
     _generation("generate.t_min", "number", "temperature that steps cool down to"),
     _generation("generate.t_max", "number", "temperature of the first step"),
     _generation("generate.temperature", "number", "one temperature for every step", "t_min and t_max decide"),
@@ -173,7 +175,7 @@ _ALL = (
         default="auto",
         choices=("auto", "dark", "light", "16", "mono", "ascii", "heat"),
     ),
-    Key(name="ui.fps", kind="number", what="most frames a second", default=20.0),
+    Key(name="ui.fps", kind="number", what="maximum frames per second", default=20.0),
     Key(
         name="ui.color",
         kind="choice",

@@ -26,7 +26,7 @@ from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights
 from localdiff.errors import LocaldiffError
 from localdiff.model_store import is_demo, stored_models
-from localdiff.ui.abilities import abilities
+from localdiff.ui.capabilities import terminal_capabilities
 from quant import QuantError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Examination:
         ]
         return [
             Check(name="versions", run=check_versions),
-            Check(name="processor", run=check_host),
+            Check(name="cpu", run=check_host),
             Check(name="GPUs", run=self._nvidia),
             *([Check(name="devices", run=_left_out)] if self.quick else computing),
             Check(name="disks", run=self._disk),
@@ -89,7 +89,7 @@ class Examination:
             Check(name="hub", run=check_hub, seconds=2 * LOOKING),
             Check(
                 name="terminal",
-                run=lambda: [terminal_finding(abilities(self.stderr, self.keyboard, self.env))],
+                run=lambda: [terminal_finding(terminal_capabilities(self.stderr, self.keyboard, self.env))],
                 seconds=None,
             ),
             Check(name="settings", run=lambda: check_settings(self._settings, self.env)),
@@ -182,7 +182,7 @@ def outcome(check: Check, env: Mapping[str, str]) -> list[Finding]:
                 subject=check.name,
                 status="warn",
                 text=f"no result after {check.seconds or 0:.0f} s",
-                advice="a disk, a driver or the network hangs: `localdiff doctor --quick` skips what computes",
+                advice="a disk, a driver or the network hangs: `localdiff doctor --quick` skips the computations",
             )
         ]
     except (LocaldiffError, QuantError) as error:

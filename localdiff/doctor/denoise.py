@@ -113,7 +113,7 @@ def _compared(stored: DenoiseValues, device: str, tried: Tried) -> Finding:
         "step_seconds": tried.step_seconds,
     }
     subject = f"denoise step on {device}"
-    text = f"{same} of {len(stored.argmax_ids)} draft tokens are the stored ones, entropies differ by {off:.1g} nats"
+    text = f"{same} of {len(stored.argmax_ids)} draft tokens match the stored ones, entropies differ by {off:.1g} nats"
     if share >= AGREEMENT and off <= NATS:
         return Finding(subject=subject, status="ok", text=text, facts=facts)
     return Finding(

@@ -34,7 +34,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tenant:
+class GpuProcess:
     """A process that holds memory of a GPU."""
 
     pid: int
@@ -59,7 +59,7 @@ def check_gpus(env: Mapping[str, str] = os.environ) -> list[Finding]:
     if shutil.which("nvidia-smi", path=env.get("PATH")) is None:
         return []
     try:
-        gpus, tenants = read_gpus(env), read_tenants(env)
+        gpus, processes = read_gpus(env), read_gpu_processes(env)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return [
             Finding(
@@ -69,7 +69,7 @@ def check_gpus(env: Mapping[str, str] = os.environ) -> list[Finding]:
                 advice="run `nvidia-smi`: its output shows the problem, most often a driver that does not match",
             )
         ]
-    return [_gpu_finding(gpu, tenants) for gpu in gpus]
+    return [_gpu_finding(gpu, processes) for gpu in gpus]
 
 
 def read_gpus(env: Mapping[str, str]) -> list[Gpu]:
@@ -85,11 +85,11 @@ def read_gpus(env: Mapping[str, str]) -> list[Gpu]:
     ]
 
 
-def read_tenants(env: Mapping[str, str]) -> list[Tenant]:
+def read_gpu_processes(env: Mapping[str, str]) -> list[GpuProcess]:
     """The processes that hold memory of a GPU; those with unknown shares are left out. Raises as `read_gpus`."""
     rows = _query(env, "--query-compute-apps=pid,process_name,used_memory")
     return [
-        Tenant(pid=int(pid), name=Path(name).name, nbytes=int(used) * _MIB)
+        GpuProcess(pid=int(pid), name=Path(name).name, nbytes=int(used) * _MIB)
         for pid, name, used in rows
         if used.isdecimal()
     ]
@@ -108,13 +108,13 @@ def _query(env: Mapping[str, str], query: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
 
 
-def _gpu_finding(gpu: Gpu, tenants: list[Tenant]) -> Finding:
+def _gpu_finding(gpu: Gpu, processes: list[GpuProcess]) -> Finding:
     facts = {"name": gpu.name, "total_bytes": gpu.total, "free_bytes": gpu.free, "driver": gpu.driver}
     text = f"{gpu.name}, {shown_size(gpu.total)}, {shown_size(gpu.free)} free, driver {gpu.driver}"
     subject = f"GPU {gpu.index}"
     if gpu.total - gpu.free <= _BUSY * gpu.total:
         return Finding(subject=subject, status="ok", text=text, facts=facts)
-    details = [f"{tenant.name} (process {tenant.pid}) holds {shown_size(tenant.nbytes)}" for tenant in tenants]
+    details = [f"{process.name} (process {process.pid}) holds {shown_size(process.nbytes)}" for process in processes]
     return Finding(
         subject=subject,
         status="warn",

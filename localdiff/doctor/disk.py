@@ -76,8 +76,8 @@ def _finding(what: str, directory: Path, wanted: int | None, need: Need | None, 
         )
     if wanted is None or need is None:
         return Finding(subject="disk", status="ok", text=text + there, public=text, facts=facts)
-    least = "at least " if need.output is None else ""
-    command = f"`localdiff quantize --recipe {need.recipe}` takes {least}{shown_size(wanted)} of it"
+    at_least = "at least " if need.output is None else ""
+    command = f"`localdiff quantize --recipe {need.recipe}` takes {at_least}{shown_size(wanted)} of it"
     if free >= wanted:
         return Finding(
             subject="disk", status="ok", text=f"{text}{there}; {command}", public=f"{text}; {command}", facts=facts

@@ -11,9 +11,7 @@ from localdiff.hub.reach import PUBLIC_ENDPOINT, Reach, reach
 from localdiff.model_store import MODEL
 
 _SLOWER = "hf_xet is missing, so downloads are slower and files over 50 GB are refused"
-_STILL = (
-    "models that are here still run; check the connection and `HF_ENDPOINT`, `HTTPS_PROXY`, or set `HF_HUB_OFFLINE=1`"
-)
+_STILL = "local models still run; check the connection and `HF_ENDPOINT`, `HTTPS_PROXY`, or set `HF_HUB_OFFLINE=1`"
 
 
 def check_hub() -> list[Finding]:
@@ -51,8 +49,8 @@ def finding_of(found: Reach) -> Finding:
             return Finding(
                 subject="hub",
                 status="warn",
-                text=f"not asked: `HF_ENDPOINT={found.endpoint}` is no address",
-                public="not asked: `HF_ENDPOINT` is no address",
+                text=f"not asked: `HF_ENDPOINT={found.endpoint}` is not an address",
+                public="not asked: `HF_ENDPOINT` is not an address",
                 advice=ADDRESS,
                 facts=facts,
             )

@@ -59,12 +59,12 @@ def compare_recorded(engine: Engine, subject: str) -> Finding:
             facts=facts,
         )
     if recorded == launched:
-        text = f"{len(recorded)} steps compute what they compute when launched one by one ({path})"
+        text = f"{len(recorded)} recorded steps give the same results as steps launched one by one ({path})"
         return Finding(subject=subject, status="ok", text=text, facts=facts)
     return Finding(
         subject=subject,
         status="fail",
-        text="recorded steps do not compute what they compute when launched one by one",
+        text="recorded steps give different results from steps launched one by one",
         advice="set LOCALDIFF_CUDA_PLAIN=graph, and please report it with `localdiff doctor --report`",
         facts=facts,
     )

@@ -28,7 +28,7 @@ def check_native_kernel(devices: Sequence[torch.device]) -> list[Finding]:
 def _finding() -> Finding:
     found = native_library()
     if not isinstance(found, Unsupported):
-        text = f"compiled for {found.instructions}, and its products are right"
+        text = f"compiled for {found.instructions}; its products are correct"
         return Finding(subject=SUBJECT, status="ok", text=text, facts={"instructions": found.instructions})
     if not found.remedy:
         return Finding(subject=SUBJECT, status="skip", text=found.reason, facts={"instructions": None})

@@ -1,6 +1,6 @@
 """The terminal, as a finding.
 
-Knows which abilities a user would miss; gets them from `ui.abilities`.
+Knows which capabilities a user would miss; gets them from `ui.capabilities`.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from localdiff.doctor.finding import Finding
-from localdiff.ui.abilities import Abilities
+from localdiff.ui.capabilities import TerminalCapabilities
 
 
-def terminal_finding(found: Abilities) -> Finding:
-    """The finding for the abilities of a terminal."""
+def terminal_finding(found: TerminalCapabilities) -> Finding:
+    """The finding for the capabilities of a terminal."""
     facts = asdict(found)
     if not found.terminal:
         return Finding(

@@ -59,7 +59,7 @@ class Skeleton:
                 network = DiffusionGemma(config)
         except RuntimeError as error:
             raise WeightsError(
-                "config.json: the sizes describe weights that no memory holds",
+                "config.json: the sizes describe weights too large for any memory",
                 "use the `config.json` that was published with the weights",
             ) from error
         matching = match_tensors(network, weights.shapes)
@@ -136,7 +136,7 @@ class Skeleton:
 
         Raises:
             WeightsError: a tensor cannot be read.
-            ResourceError: they do not fit the device, although by estimate they should.
+            ResourceError: they do not fit the device, although the estimate said they would.
         """
         network, weights, dtype = self.network, self.weights, self.dtype
         state: dict[str, Tensor] = {}
@@ -157,7 +157,7 @@ class Skeleton:
             progress("weights", 1.0)
         except torch.OutOfMemoryError as error:
             raise ResourceError(
-                f"the weights do not fit `{placement.main}`, although by estimate they should",
+                f"the weights do not fit `{placement.main}`, although the estimate said they would",
                 "`--max-memory` with a smaller amount keeps some layers in host memory",
             ) from error
         network.load_state_dict(state, strict=not later, assign=True)

@@ -50,9 +50,10 @@ class PlanSummary:
         download: None where nothing is fetched.
         mounts: disks and what must fit on them.
         finished: shards that an earlier run has left.
-        working: peak of memory while working, and what does the work.
+        working: peak of memory while working.
+        device: what encodes the weights, in words.
         accounts: context → memory to run.
-        gpu: the one of this machine.
+        gpu: the one that encodes, or the first of this machine.
         alternative: a recipe that fits it where this one does not.
         remarks: sentences that must not be missed.
     """
@@ -63,7 +64,8 @@ class PlanSummary:
     download: Download | None
     mounts: Sequence[Mount]
     finished: int
-    working: tuple[int, str]
+    working: int
+    device: str
     accounts: Mapping[int, MemoryAccount]
     gpu: Gpu | None
     alternative: str | None = None
@@ -75,7 +77,8 @@ class PlanSummary:
             ("download", self._download()),
             ("write", self._write()),
             *[("disk", _disk(mount)) for mount in self.mounts],
-            ("memory", f"about {shown_size(self.working[0])} while working, on {self.working[1]}"),
+            ("device", self.device),
+            ("memory", f"about {shown_size(self.working)} while working"),
             ("to run", self._to_run()),
             ("", self._fit()),
         ]

@@ -18,7 +18,7 @@ from localdiff.quantizing.card import documents
 from localdiff.quantizing.origin import Origin
 from localdiff.quantizing.plan_summary import Download, PlanSummary
 from localdiff.quantizing.space import Mount, mounts
-from localdiff.sizes import counted
+from localdiff.sizes import counted, shown_size
 from quant import RECIPES
 from quant.errors import RecipeError
 from quant.files.disk import Disk
@@ -26,7 +26,7 @@ from quant.files.source import SourceFile
 from quant.jobs.job import Job
 from quant.jobs.output import SCRATCH, Output, partial_directory
 from quant.jobs.pool import available_workers
-from quant.planning.gpu import Gpu, encoding_device, first_gpu
+from quant.planning.gpu import Encoder, Gpu
 from quant.planning.plan import Plan, PlannedShard, describe_plan, working_bytes
 
 CONTEXTS = (8192, 32768)
@@ -50,6 +50,7 @@ class PlannedJob:
         streams: whether fetched files are deleted once read.
         force: whether a finished output may be replaced.
         damaged: files of a finished output that are not sound: name → what is wrong.
+        encoder: the device that encodes the weights.
     """
 
     origin: Origin
@@ -58,11 +59,11 @@ class PlannedJob:
     streams: bool
     force: bool
     damaged: Mapping[str, str]
+    encoder: Encoder
 
     @cached_property
     def job(self) -> Job:
         """The job, without weight files and small files that are still on the Hub."""
-        device = encoding_device()
         return Job(
             plan=self.plan,
             output=self.target,
@@ -71,8 +72,8 @@ class PlannedJob:
             model=self.origin.model,
             revision=self.origin.revision,
             files=documents(self.origin, self.plan, accounts(self.plan, self.origin.config), TOOL),
-            workers=available_workers(device),
-            device=device,
+            workers=available_workers(self.encoder.device),
+            device=self.encoder.device,
             force=self.force,
         )
 
@@ -114,10 +115,11 @@ class PlannedJob:
             download=self._download(),
             mounts=self.mounts,
             finished=len(self.plan.shards) - len(self.unfinished),
-            working=_working(),
+            working=_working(self.encoder),
+            device=encoder_words(self.encoder),
             accounts=accounts(self.plan, self.origin.config),
-            gpu=first_gpu(),
-            alternative=_alternative(self.plan, self.origin.config, first_gpu()),
+            gpu=self.encoder.gpu,
+            alternative=_alternative(self.plan, self.origin.config, self.encoder.gpu),
             remarks=self._remarks(),
         )
 
@@ -146,7 +148,9 @@ class PlannedJob:
         return remarks
 
 
-def offline_summary(plan: Plan, *, model: str, target: Path, streams: bool, error: UnreachableError) -> PlanSummary:
+def offline_summary(
+    plan: Plan, *, model: str, target: Path, streams: bool, encoder: Encoder, error: UnreachableError
+) -> PlanSummary:
     """The summary for weights that are known only from the built-in description, because the Hub could not be asked.
 
     Args:
@@ -154,6 +158,7 @@ def offline_summary(plan: Plan, *, model: str, target: Path, streams: bool, erro
         model: their id on the Hub.
         target: directory of the result.
         streams: whether fetched files are deleted once read.
+        encoder: the device that would encode the weights.
         error: why the Hub could not be asked.
     """
     cache = [] if streams else [(paths.hub_cache_dir(), plan.source_bytes)]
@@ -171,10 +176,11 @@ def offline_summary(plan: Plan, *, model: str, target: Path, streams: bool, erro
         ),
         mounts=mounts([(target, plan.stored_bytes), *cache]),
         finished=0,
-        working=_working(),
+        working=_working(encoder),
+        device=encoder_words(encoder),
         accounts=accounts(plan, {}),
-        gpu=first_gpu(),
-        alternative=_alternative(plan, {}, first_gpu()),
+        gpu=encoder.gpu,
+        alternative=_alternative(plan, {}, encoder.gpu),
         remarks=[
             f"{error.message[:1].upper()}{error.message[1:]}.",
             "These figures come from the built-in description of the released weights, not from the Hub.",
@@ -209,12 +215,20 @@ def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> s
     return next((other.recipe.name for other in fitting), None)
 
 
-def _working() -> tuple[int, str]:
-    device = encoding_device()
-    workers = available_workers(device)
-    cores = counted(workers, "core")
-    where = f"{cores}; no GPU needed" if device.type == "cpu" else f"{cores} and {device}"
-    return _PROCESS_BYTES + working_bytes(workers), where
+def encoder_words(encoder: Encoder) -> str:
+    """What encodes the weights, for the plan."""
+    cores, gpu = counted(available_workers(encoder.device), "core"), encoder.gpu
+    if encoder.device.type == "cuda" and gpu is not None:
+        return f"{gpu.device} ({gpu.name}), with {cores}"
+    if encoder.requested == "auto" and gpu is not None:
+        return f"cpu, {cores}: {gpu.device} has only {shown_size(gpu.free)} free"
+    if encoder.requested == "mps":
+        return f"cpu, {cores}: weights are not encoded on mps"
+    return f"cpu, {cores}; no GPU needed"
+
+
+def _working(encoder: Encoder) -> int:
+    return _PROCESS_BYTES + working_bytes(available_workers(encoder.device))
 
 
 def _not_open(file: SourceFile) -> AbstractContextManager[Path]:

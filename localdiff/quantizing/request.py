@@ -17,6 +17,7 @@ class QuantizeRequest:
     Attributes:
         model: `demo`, a directory or a Hub id.
         recipe: name of the recipe.
+        device: where to encode, in the words of `--device`.
         output: directory of the result; one in the folder of models by default.
         dry_run: show the plan and stop.
         yes: do not ask before it begins.
@@ -29,6 +30,7 @@ class QuantizeRequest:
 
     model: str = model_store.MODEL
     recipe: str = DEFAULT_RECIPE
+    device: str = "auto"
     output: Path | None = None
     dry_run: bool = False
     yes: bool = False

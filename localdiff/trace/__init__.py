@@ -7,7 +7,7 @@
     hashing                             of weights and vocabulary
     repeat, probe                       what a rerun must give, and the rerun
     timeline, player, stage             moments of a run, playback, and the screen of it
-    exports, page, comparison           other forms: text, films, pages; two traces side by side
+    exports, page, comparison           other forms: text, animations, pages; two traces side by side
 
 Knows events; only `probe` knows an engine, and so needs torch.
 """

@@ -7,7 +7,7 @@
     jsonl, summary                          every event as a line of JSON; a whole run as one object
     output                                  both streams, and what may be written to them
     status, log, progress, rate             one line that moves, lines above it, bars, time that is left
-    terminal, abilities, console            what is known of a terminal, what it can do; that of Windows
+    terminal, capabilities, console         what is known of a terminal, what it can do; that of Windows
     terminal_guard, terminal_signals        how it is restored, whatever ends the process
     progress_terminal                       the same where bars are drawn
     replay_screen                           the terminal during a replay

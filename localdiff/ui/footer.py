@@ -26,7 +26,7 @@ def footer(
 
     Args:
         stats: what the engine counted.
-        context: maximum number of tokens of prompt and answer together.
+        context: maximum tokens of prompt and answer together.
         width: columns of the terminal, or None for no limit. What does not fit is left out; below 76 only
             the three figures that matter most are shown.
         dot: what stands between the figures.

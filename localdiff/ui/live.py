@@ -5,7 +5,7 @@ how a scene looks. The engine's thread only folds events and leaves frames in a 
 the screen.
 
     on_event ─► fold ─► mailbox ─► drawing thread ─► painter ─► one write
-    (engine's thread)   latest frame wins            20 frames a second at most
+    (engine's thread)   latest frame wins            at most 20 frames per second
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class LiveView:
         pieces: texts of ids.
         watch: how the run is watched.
         palette: how entropies look.
-        mode: `canvas`, or `line` for one status line, drawn four times a second at most.
-        fps: most frames per second.
+        mode: `canvas`, or `line` for one status line, drawn at most four times per second.
+        fps: maximum frames per second.
         slow: seconds that the engine waits after each step, for watching; its speed then means nothing.
         size: current size of the terminal; by default the terminal is asked.
         keyboard: the terminal whose echo is turned off while the canvas is drawn, or None to leave it alone.
@@ -164,7 +164,7 @@ class LiveView:
         """Leave the final text in place of the canvas and restore the terminal; a second call does nothing.
 
         Args:
-            patience: most seconds to wait for a terminal that takes no output, None for as long as it takes.
+            patience: maximum seconds to wait for a terminal that takes no output, None for as long as it takes.
 
         Raises:
             OSError: the terminal is gone, and the answer with it.

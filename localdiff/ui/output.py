@@ -244,9 +244,9 @@ def _stream(name: str, file: TextIO | None, color: Color | None, env: Mapping[st
 
 
 def _colored(color: Color | None, env: Mapping[str, str], capable: bool) -> bool:
-    wish = color or env.get("LOCALDIFF_COLOR") or "auto"
-    if wish in ("always", "never"):
-        return wish == "always"
+    mode = color or env.get("LOCALDIFF_COLOR") or "auto"
+    if mode in ("always", "never"):
+        return mode == "always"
     if env.get("NO_COLOR"):
         return False
     if env.get("FORCE_COLOR", "0") not in ("", "0"):

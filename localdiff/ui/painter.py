@@ -45,7 +45,7 @@ class Painter:
         view: turns scenes into rows.
         size: current size of the terminal; asked before every frame.
         one_line: draw the status line whatever the size.
-        fps: most frames per second.
+        fps: maximum frames per second.
         stopping: whether the run has been asked to stop, which is then shown.
         away: whether another job has the terminal now: final text is still printed, but no cursor is moved.
         clock: seconds, monotonic.

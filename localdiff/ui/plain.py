@@ -30,7 +30,8 @@ class Plain:
     Args:
         output: the streams.
         above: prints a line that stays on stderr, above whatever moves there.
-        context: maximum number of tokens of prompt and answer together.
+        context: maximum tokens of prompt and answer together.
+        max_context: the largest context that the model takes.
         answer: where the answer goes; None where something else prints it, or takes its place.
         thoughts: whether to print the model's thoughts to stderr.
         slowed: the run is slowed for watching.

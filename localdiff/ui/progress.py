@@ -28,11 +28,11 @@ STEP = 10
 """Percent between two lines."""
 PAUSE = 30.0
 """Seconds between two lines, if that is sooner."""
-LEAST = 1.0
-"""Least seconds between two lines."""
+MIN_SECONDS = 1.0
+"""Minimum time between two lines."""
 
 
-class Board(Protocol):
+class ProgressDisplay(Protocol):
     """Shows progress."""
 
     def start(self, name: str, total: int, *, whole: bool = False) -> None:
@@ -52,16 +52,16 @@ class Silent:
     """Shows nothing."""
 
     def start(self, name: str, total: int, *, whole: bool = False) -> None:
-        """See `Board`."""
+        """See `ProgressDisplay`."""
 
     def show(self, name: str, done: int, detail: str = "") -> None:
-        """See `Board`."""
+        """See `ProgressDisplay`."""
 
     def end(self, name: str) -> None:
-        """See `Board`."""
+        """See `ProgressDisplay`."""
 
     def note(self, text: str) -> None:
-        """See `Board`."""
+        """See `ProgressDisplay`."""
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class Bars:
         self._lock = threading.RLock()
 
     def start(self, name: str, total: int, *, whole: bool = False) -> None:
-        """See `Board`; the bar for the whole is on top."""
+        """See `ProgressDisplay`; the bar for the whole is on top."""
         with self._lock:
             if name in self._amounts:
                 return
@@ -114,7 +114,7 @@ class Bars:
             amount.task = self._bars.add_task(label, total=max(total, 1), amount=amount, detail="")
 
     def show(self, name: str, done: int, detail: str = "") -> None:
-        """See `Board`."""
+        """See `ProgressDisplay`."""
         with self._lock:
             amount = self._amounts.get(name)
             if amount is None or amount.task is None:
@@ -124,14 +124,14 @@ class Bars:
             self._bars.update(amount.task, completed=done, detail=detail)
 
     def end(self, name: str) -> None:
-        """See `Board`."""
+        """See `ProgressDisplay`."""
         with self._lock:
             amount = self._amounts.pop(name, None)
             if amount is not None and amount.task is not None:
                 self._bars.remove_task(amount.task)
 
     def note(self, text: str) -> None:
-        """See `Board`."""
+        """See `ProgressDisplay`."""
         if self._stream.background:
             self._stream.write(printable(text) + "\n")
         else:
@@ -152,13 +152,13 @@ class Lines:
         self._lock = threading.RLock()
 
     def start(self, name: str, total: int, *, whole: bool = False) -> None:
-        """See `Board`."""
+        """See `ProgressDisplay`."""
         with self._lock:
             if whole and name not in self._amounts:
                 self._amounts[name] = _Amount(total=total, rate=Rate(self._clock), told_at=self._clock())
 
     def show(self, name: str, done: int, detail: str = "") -> None:
-        """See `Board`."""
+        """See `ProgressDisplay`."""
         with self._lock:
             amount = self._amounts.get(name)
             if amount is None:
@@ -167,24 +167,24 @@ class Lines:
             amount.rate.see(done)
             percent = 100 * done // max(amount.total, 1) // STEP * STEP
             since = self._clock() - amount.told_at
-            if (percent > amount.told_percent and since >= LEAST) or since >= PAUSE:
+            if (percent > amount.told_percent and since >= MIN_SECONDS) or since >= PAUSE:
                 amount.told_percent, amount.told_at = max(percent, amount.told_percent), self._clock()
                 self.note(f"{name} {100 * done // max(amount.total, 1)} %: {', '.join(amount.figures().split('  '))}")
 
     def end(self, name: str) -> None:
-        """See `Board`."""
+        """See `ProgressDisplay`."""
         with self._lock:
             self._amounts.pop(name, None)
 
     def note(self, text: str) -> None:
-        """See `Board`."""
+        """See `ProgressDisplay`."""
         with self._lock:
             self._stream.write(printable(text) + "\n")
 
 
 @contextmanager
-def board(output: Output, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Board]:
-    """The board that suits stderr: bars, lines, or nothing with `--quiet`. Bars are removed when this ends."""
+def progress_display(output: Output, *, clock: Callable[[], float] = time.monotonic) -> Iterator[ProgressDisplay]:
+    """The display that suits stderr: bars, lines, or nothing with `--quiet`. Bars are removed when this ends."""
     stream = output.stderr
     if output.quiet:
         yield Silent()

@@ -15,7 +15,7 @@ from typing import Literal, TextIO, TypeAlias
 from localdiff.ui.console import is_terminal, understands_codes
 from localdiff.view.layout import Size
 
-LiveWish: TypeAlias = Literal["auto", "on", "off", "line"]
+LiveOption: TypeAlias = Literal["auto", "on", "off", "line"]
 LiveMode: TypeAlias = Literal["canvas", "line", "off"]
 
 FALLBACK = Size(80, 24)
@@ -30,17 +30,17 @@ def terminal_size(stream: TextIO) -> Size:
     return Size(columns or FALLBACK.columns, rows or FALLBACK.rows)
 
 
-def live_mode(wish: LiveWish, *, stream: TextIO, env: Mapping[str, str]) -> LiveMode:
+def live_mode(option: LiveOption, *, stream: TextIO, env: Mapping[str, str]) -> LiveMode:
     """What to draw on `stream`.
 
     Nothing is drawn where there is no terminal or its cursor cannot move (`TERM=dumb`, or a console without escape
     codes), whatever is wished for.
     """
-    if wish == "off" or not is_terminal(stream) or env.get("TERM") in {"dumb", "unknown"}:
+    if option == "off" or not is_terminal(stream) or env.get("TERM") in {"dumb", "unknown"}:
         return "off"
     if not understands_codes(stream):
         return "off"
-    return "line" if wish == "line" else "canvas"
+    return "line" if option == "line" else "canvas"
 
 
 def is_same_terminal(one: TextIO, other: TextIO) -> bool:

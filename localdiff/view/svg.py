@@ -1,4 +1,4 @@
-"""Rows as a picture: one still, or a film of frames, in plain SVG without scripts, fonts or links.
+"""Rows as a picture: one still, or an animation, in plain SVG without scripts, fonts or links.
 
 Knows colours, cells and time; knows nothing about events. Every cell is one `<text>` with its own x and a length
 counted in columns, so that a wide character, or a viewer with another monospaced font, shifts nothing after it.
@@ -24,7 +24,7 @@ _BASIC = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shot:
-    """One frame of a film.
+    """One frame of an animation.
 
     Attributes:
         rows: what it shows.
@@ -62,11 +62,11 @@ def still(rows: Sequence[Row], *, columns: int, palette: Palette) -> str:
     return _document(body, columns=columns, rows=len(rows), palette=palette, style="")
 
 
-def film(shots: Sequence[Shot], *, columns: int, palette: Palette) -> str:
+def animation(shots: Sequence[Shot], *, columns: int, palette: Palette) -> str:
     """An SVG document that shows frames one after the other, in a loop.
 
-    A row that stays the same over several frames is drawn once, so that a film of a page that settles is small. Where
-    animation is off or reduced, the last frame stands still.
+    A row that stays the same over several frames is drawn once, which keeps the animation of a page that settles small.
+    Where motion is off or reduced, the last frame stands still.
 
     Raises:
         ValueError: without a frame.
@@ -109,7 +109,7 @@ def _stretches(shots: Sequence[Shot], y: int) -> Iterator[tuple[Row, float, floa
 
 
 def _rule(name: str, start: float, stop: float, seconds: float, *, is_last: bool) -> str:
-    """CSS that shows a group between two moments, given as shares of the film."""
+    """CSS that shows a group between two moments, given as shares of the animation."""
     # `step-end` holds each value until the next moment.
     moments = {0.0: 0, start: 1, stop: 0, 1.0: 0}
     if is_last:

@@ -1,11 +1,12 @@
-"""The GPU of this machine, as far as a plan and a job need it.
+"""The GPUs of this machine, as far as a plan and a job need them, and the device that a job encodes on.
 
-Knows torch's view of it; knows nothing about weights.
+Knows torch's view of them; knows nothing about weights.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 
@@ -27,11 +28,38 @@ def first_gpu() -> Gpu | None:
     """The first GPU, if there is one that torch can use."""
     if not torch.cuda.is_available():
         return None
-    free, total = torch.cuda.mem_get_info(0)
-    return Gpu(device="cuda:0", name=torch.cuda.get_device_name(0), total=total, free=free)
+    return _gpu(0)
 
 
-def encoding_device() -> torch.device:
-    """Where weights are encoded: the first GPU if it has enough free memory, otherwise the CPU."""
-    gpu = first_gpu()
-    return torch.device("cuda", 0) if gpu is not None and gpu.free > MIN_FREE_BYTES else torch.device("cpu")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Encoder:
+    """The device that encodes weights.
+
+    Attributes:
+        requested: how it was asked for: `auto` or the name of a device.
+        device: the CPU or a CUDA device.
+        gpu: the CUDA device, or the first GPU of this machine, if there is one that torch can use.
+    """
+
+    requested: str
+    device: torch.device
+    gpu: Gpu | None
+
+    @classmethod
+    def automatic(cls) -> Self:
+        """The first GPU if it has enough free memory, otherwise the CPU."""
+        gpu = first_gpu()
+        device = torch.device("cuda", 0) if gpu is not None and gpu.free > MIN_FREE_BYTES else torch.device("cpu")
+        return cls(requested="auto", device=device, gpu=gpu)
+
+    @classmethod
+    def on(cls, device: torch.device) -> Self:
+        """A CUDA device; for any other device the CPU, since nothing else encodes."""
+        if device.type == "cuda":
+            return cls(requested=str(device), device=device, gpu=_gpu(device.index or 0))
+        return cls(requested=device.type, device=torch.device("cpu"), gpu=first_gpu())
+
+
+def _gpu(index: int) -> Gpu:
+    free, total = torch.cuda.mem_get_info(index)
+    return Gpu(device=f"cuda:{index}", name=torch.cuda.get_device_name(index), total=total, free=free)

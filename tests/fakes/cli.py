@@ -1,7 +1,7 @@
 """The real command line with a scripted engine, as a process: `python -m tests.fakes.cli SCRIPT ARGUMENTS…`.
 
 SCRIPT is a JSON object: fields of `ScriptedEngine`, with blocks as objects, whose text is repeated `times` times; or,
-where it says `canvas`, fields of `CanvasPlayer`; or, where it says `replies`, fields of `ScriptedPartner` for a chat,
+where it says `canvas`, fields of `CanvasPlayer`; or, where it says `replies`, fields of `ScriptedChatModel` for a chat,
 and how many seconds `loading` takes.
 To look at the live canvas without a model:
 
@@ -16,16 +16,16 @@ import sys
 import time
 
 from localdiff import cli
-from localdiff.commands import chat as commands_chat
 from localdiff.commands import run as commands_run
-from localdiff.commands.chat import chat
-from localdiff.commands.run import Generator, run
+from localdiff.commands.chat import command as commands_chat
+from localdiff.commands.chat.command import chat
+from localdiff.commands.run import GeneratingEngine, run
+from tests.fakes.chat_model import ScriptedChatModel, chat_model_of
 from tests.fakes.engine import Block, ScriptedEngine
-from tests.fakes.partner import ScriptedPartner, partner_of
 from tests.fakes.player import CanvasPlayer
 
 
-def engine_of(script: dict[str, object]) -> Generator:
+def engine_of(script: dict[str, object]) -> GeneratingEngine:
     """The engine that a script describes."""
     if "canvas" in script:
         return CanvasPlayer(**script)  # type: ignore[arg-type]
@@ -39,11 +39,11 @@ def main() -> None:
     script = json.loads(sys.argv[1])
     if "replies" in script:
         loading = script.pop("loading", 0.0)
-        partner = partner_of(script)
+        model = chat_model_of(script)
 
-        def load(_request: object, _progress: object) -> ScriptedPartner:
+        def load(_request: object, _progress: object) -> ScriptedChatModel:
             time.sleep(loading)
-            return partner
+            return model
 
         commands_chat.chat = functools.partial(chat, load=load)
     else:

@@ -5,7 +5,7 @@
     endless         one that never ends its turn, and its runs compared event by event
     numberless      one over tensors that have shapes and no numbers, and a static step of it
     quantized       quantized modules by themselves
-    native          whether this machine should have the processor's kernel
+    native          whether this machine should have the CPU's kernel
     adapters        adapters that change something, and what a model makes with them
     steps           denoisers of a path that a device would not choose by itself
     reference       what `transformers` computes from a checkpoint: the referee

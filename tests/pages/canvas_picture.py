@@ -1,4 +1,4 @@
-"""Writes `docs/canvas.svg`: `python -m tests.pages.canvas_picture`. A film of the run that ships with the package.
+"""Writes `docs/canvas.svg`: `python -m tests.pages.canvas_picture`. It animates the run that ships with the package.
 
 Each of its frames is what the canvas showed at a step. All stand for the same time: the run itself is over in a second
 or two. A test holds the picture to the trace.
@@ -17,7 +17,7 @@ from localdiff.view.canvas_view import Drawn
 from localdiff.view.layout import Size
 from localdiff.view.palette import DARK
 from localdiff.view.style import Row
-from localdiff.view.svg import Shot, film
+from localdiff.view.svg import Shot, animation
 
 SIZE = Size(80, 15)
 """As wide as a page of text on GitHub, and without the empty rows of a terminal."""
@@ -32,7 +32,7 @@ def render(trace: Trace | None = None) -> str:
     shots = list(_shots(trace))
     height = max(len(rows) for rows, _ in shots)
     blank: Row = ()
-    return film(
+    return animation(
         [Shot(rows=(*rows, *[blank] * (height - len(rows))), seconds=seconds) for rows, seconds in shots],
         columns=SIZE.columns,
         palette=DARK,

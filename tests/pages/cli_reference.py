@@ -7,7 +7,8 @@ from typing import Any
 import typer
 
 from localdiff.cli import PROGRAM, app
-from localdiff.cli.later import loaded
+from localdiff.cli.exits import EXIT_CODES
+from localdiff.cli.lazy import loaded
 
 INTRODUCTION = """\
 # The command line
@@ -16,44 +17,33 @@ INTRODUCTION = """\
 
 ## Streams
 
-The answer goes to stdout, everything else to stderr, and into a pipe or a file the answer goes exactly as the model
-wrote it. On a terminal, control characters in it are replaced, and its last line is ended.
+The answer goes to stdout, everything else to stderr. A pipe or a file gets the answer exactly as the model wrote it; on
+a terminal, control characters in it are replaced, and a missing newline at its end is added.
 
 | stdout | stderr | stdout gets | stderr gets |
 |---|---|---|---|
 | terminal | terminal | the answer | the live canvas, footer |
 | pipe or file | terminal | the answer: a pipe line by line, a file block by block | the live canvas, footer |
-| terminal | pipe or file | the answer | the seed, one line a block, footer |
+| terminal | pipe or file | the answer | the seed, one line per block, footer |
 | pipe or file | pipe or file | the answer, block by block | warnings; more with `-v` or `--stats` |
 
-Piped input follows the prompt after a blank line, whether that is an argument or a file. In a shell loop that reads its
-own list from stdin, `< /dev/null` after `localdiff run` keeps the rest of the list from the prompt.
+Piped input is added to the prompt after a blank line, whether the prompt is an argument or a file. In a shell loop that
+reads its own list from stdin, put `< /dev/null` after `localdiff run`; otherwise the rest of the list becomes part of
+the prompt.
 
-What cannot be written to stderr, on a full disk for example, is dropped; it costs neither the answer nor the exit code.
+If stderr cannot be written, because its disk is full for example, those messages are lost; the answer and the exit code
+are not affected.
 
 What the model thinks before it answers (`--think`) is shown on stderr and is never part of the answer.
 
-Colour goes by `--color`, then `LOCALDIFF_COLOR`, `ui.color` of `config.toml` (for `run` and `chat`), `NO_COLOR`,
-`FORCE_COLOR`, then by whether the stream is a terminal.
+Colour is decided by `--color`, then `LOCALDIFF_COLOR` or `ui.color` in `config.toml` (for `run`, `chat`, `replay` and
+`quantize`), then `NO_COLOR` and `FORCE_COLOR`, and otherwise by whether the stream is a terminal.
 
 ## Exit codes
 
-| Code | Meaning |
-|---|---|
-| 0 | done; also when the answer was cut at a limit, which `--json` reports as `reason` |
-| 1 | a bug in localdiff; `LOCALDIFF_DEBUG=1` shows the traceback |
-| 2 | the command line or the prompt cannot be used |
-| 3 | weights are missing, unreadable, or not handed out |
-| 4 | no such device, one that failed, or not enough memory or disk; also when the answer is complete, but the file of \
-`--record`, `--events` or `-o` could not be written; instead of the last, stdout has the answer |
-| 5 | stored weights differ from their manifest, or a trace is damaged |
-| 129 | the terminal was closed |
-| 130 | stopped with Ctrl-C, what was finished has been printed or kept, unless `-o` names an existing file; \
-or a question was answered with no |
-| 141 | the reader of stdout went away |
-| 143 | terminated |
+{exit_codes}
 
-`chat` goes on after an error; where it reads from a pipe or a file, its exit code is that of the last error.
+`chat` continues after an error; if it reads from a pipe or a file, its exit code is that of the last error.
 """
 
 
@@ -61,10 +51,21 @@ def render() -> str:
     """The page."""
     group: Any = typer.main.get_command(app)
     context = group.make_context(PROGRAM, [], resilient_parsing=True)
-    parts = [INTRODUCTION, f"## `{PROGRAM}`", _paragraphs(group.help), _options(group, context)]
+    parts = [
+        INTRODUCTION.format(exit_codes=_exit_codes()),
+        f"## `{PROGRAM}`",
+        _paragraphs(group.help),
+        _options(group, context),
+    ]
     for name, command in group.commands.items():
         parts += _command(name, loaded(command), context)
     return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _exit_codes() -> str:
+    return "\n".join(
+        ["| Code | Meaning |", "|---|---|", *(f"| {code} | {what} |" for code, what in EXIT_CODES.items())]
+    )
 
 
 def _command(name: str, command: Any, parent: Any) -> list[str]:
@@ -87,13 +88,15 @@ def _paragraphs(text: str) -> str:
 
 
 def _options(command: Any, context: Any) -> str:
-    """One table a panel, in the order of the help page."""
-    panels: dict[str, list[str]] = {}
+    """One table per panel, in the order of the help page: first what is in no panel."""
+    panels: dict[str, list[str]] = {"": []}
     for parameter in command.get_params(context):
         panel = getattr(parameter, "rich_help_panel", None) or ""
         panels.setdefault(panel, []).append(_row(parameter, context))
     tables = []
     for panel, rows in panels.items():
+        if not rows:
+            continue
         table = "\n".join(["| Option | What it does |", "|---|---|", *rows])
         tables.append(f"### {panel}\n\n{table}" if panel else table)
     return "\n\n".join(tables)

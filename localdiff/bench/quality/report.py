@@ -13,7 +13,7 @@ from ...engine import ModelIdentity
 from .comparison import Comparison, Row
 from .estimate import Estimate
 
-_HEAD = ("", "questions", "score", "change", "steps a block", "change", "divergence", "same draft", "same answer")
+_HEAD = ("", "questions", "score", "change", "steps per block", "change", "divergence", "same draft", "same answer")
 
 
 def table(comparison: Comparison) -> str:

@@ -11,7 +11,7 @@ from ...memory_account import CANVAS, WINDOW
 from ...model.config import LayerConfig, ModelConfig, RopeConfig
 
 FULL_EVERY = 6
-FEWEST_LAYERS = FULL_EVERY
+MIN_LAYERS = FULL_EVERY
 """With fewer there is no full layer, or no layer between the first and the last, which recipes treat apart."""
 
 _SLIDING = LayerConfig(

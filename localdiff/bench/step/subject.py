@@ -111,9 +111,7 @@ def random_subject(
             progress=lambda done, of: progress(f"making random weights, {done} of {of} tensors"),
         )
         if where.type == "cpu":
-            prepare_cpu(
-                network, progress=lambda done, of: progress(f"preparing weights for this processor, {done} of {of}")
-            )
+            prepare_cpu(network, progress=lambda done, of: progress(f"preparing weights for this CPU, {done} of {of}"))
         elif where.type == "cuda":
             rows = (built.config.canvas_length, 2 * built.config.canvas_length, PREFILL_CHUNK)
             for expectation in prepare_gpu(network, where, rows=rows, dtype=kind):

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from localdiff import paths
-from localdiff.chat.settings import Looks
-from localdiff.commands import chat as command
-from localdiff.commands.chatting.request import ChatRequest
+from localdiff.chat.settings import DisplaySettings
+from localdiff.commands.chat import command as command
+from localdiff.commands.chat.request import ChatRequest
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import Output, Stream
-from tests.fakes.partner import ScriptedPartner
+from tests.fakes.chat_model import ScriptedChatModel
 
 BANNER = "scripted, bf16 weights, fp32 on cpu · /help lists keys and commands"
 INTERRUPT = object()
@@ -52,7 +52,7 @@ class Room:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
-        self.partner = ScriptedPartner()
+        self.model = ScriptedChatModel()
         self.loaded: list[ChatRequest] = []
         self.typist: Typist | None = None
         self.paper = io.StringIO()
@@ -61,7 +61,7 @@ class Room:
         self,
         *lines: Any,
         options: GenerateOptions | None = None,
-        looks: Looks | None = None,
+        display: DisplaySettings | None = None,
         width: int = 80,
         color: bool = False,
         **request: Any,
@@ -76,7 +76,7 @@ class Room:
                 ChatRequest(
                     options=options or GenerateOptions(seed=7),
                     choice=ModelChoice(model=request.pop("model", None), revision=request.pop("revision", None)),
-                    looks=looks or Looks(),
+                    display=display or DisplaySettings(),
                     origins=request.pop("origins", {}),
                     **request,
                 ),
@@ -88,14 +88,14 @@ class Room:
         assert (code != 0) == bool(re.search("^(error: |Unknown command)", paper.getvalue(), re.MULTILINE))
         return re.sub(r"\d{4}-\d\d-\d\d-\d{6}(-\d+)?", "TIME", paper.getvalue())
 
-    def _load(self, request: ChatRequest, _progress: object) -> ScriptedPartner:
+    def _load(self, request: ChatRequest, _progress: object) -> ScriptedChatModel:
         self.loaded.append(request)
-        return self.partner
+        return self.model
 
     @property
     def asked(self) -> list[list[str]]:
-        """What the partner was asked."""
-        return self.partner.asked
+        """What the model was asked."""
+        return self.model.asked
 
     @property
     def sessions(self) -> Path:

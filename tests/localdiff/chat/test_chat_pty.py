@@ -365,7 +365,7 @@ def test_a_paste_that_a_terminal_does_not_keep_whole_does_not_swallow_the_keys_a
     chat.wait_for("First part")
     chat.type(b"\x1b[200~" + b"word " * 1200 + b"\x1b[201~")
     chat.wait_for("word word")
-    assert b"the terminal kept the beginning of this paste alone" in chat.raw
+    assert b"the terminal kept only the beginning of this paste" in chat.raw
     chat.type(b" and more" + ENTER + CTRL_D)
     assert chat.finish() == 0
     assert chats.session()[2]["text"].startswith("word word")
@@ -392,7 +392,7 @@ def test_keys_typed_while_a_command_acts_are_shown_once(chats: Chats) -> None:
     wait_for_prompt(chat, 4)
     assert chat.lines()[1:] == [
         ">>> /system Be brief.",
-        "It applies from the next turn; the context is read again.",
+        "It applies from the next turn, and the whole context is read again.",
         ">>> /system",
         "Be brief.",
         ">>> /sessions",

@@ -11,16 +11,16 @@ import pytest
 
 from localdiff import paths
 from localdiff.chat import catalog
-from localdiff.chat.settings import Looks
+from localdiff.chat.settings import DisplaySettings
 from localdiff.commands.record import RecordOptions
 from localdiff.errors import ResourceError, UsageError
 from localdiff.options import GenerateOptions
 from localdiff.trace.reader import read_trace
 from localdiff.utf8 import MAX_BYTES
-from tests.fakes.partner import ScriptedPartner, said
+from tests.fakes.chat_model import ScriptedChatModel, said
 from tests.localdiff.chat.conftest import Room
 
-QUIET = Looks(stats=False)
+QUIET = DisplaySettings(stats=False)
 UNCHANGED = "\nhint: nothing was changed; `/set` lists the current settings"
 
 
@@ -48,7 +48,7 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         "Hi",
         options=GenerateOptions(),
     )
-    first, second = (options for _, options in room.partner.calls)
+    first, second = (options for _, options in room.model.calls)
     assert first == GenerateOptions(
         steps=12,
         cap=9,
@@ -108,7 +108,7 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/sessions", "Nothing is saved yet."),
         ("/trace", "error: there is no answer to record yet"),
         ("/file", "No files are attached to the next message."),
-        ('/file "a', 'error: a quote is left open in `"a`'),
+        ('/file "a', 'error: unclosed quote in `"a`'),
         ("/file gone.txt", "error: no such file: `gone.txt`\nhint: Tab completes paths after `/file`"),
         ("/file .", "error: `.` is a directory\nhint: `/file` takes text files"),
     ],
@@ -148,7 +148,7 @@ def test_all_sessions_can_be_listed(room: Room) -> None:
 
 def test_a_session_is_one_row_of_the_terminal(room: Room) -> None:
     long = "Which of all the words there are is the longest one?"
-    shown = room(long, "/save " + "a" * 40, "/sessions", width=72, looks=QUIET)
+    shown = room(long, "/save " + "a" * 40, "/sessions", width=72, display=QUIET)
     (row,) = (line for line in shown.splitlines() if line.startswith("* aaa"))
     assert row.endswith("1 turn  W…")
     assert len(row) == 72
@@ -175,7 +175,7 @@ def test_settings_are_listed_with_their_values_and_origins(room: Room) -> None:
 def test_files_go_with_the_next_message_and_no_further(room: Room, tmp_path: Path) -> None:
     (tmp_path / "my notes.txt").write_text("one two\n")
     (tmp_path / "b.py").write_text("x = ```` 1")
-    shown = room(f'/file "{tmp_path}/my notes.txt" {tmp_path}/b.py', "/file", "What?", "/file", "And?", looks=QUIET)
+    shown = room(f'/file "{tmp_path}/my notes.txt" {tmp_path}/b.py', "/file", "What?", "/file", "And?", display=QUIET)
     assert "my notes.txt · 6 tokens\nb.py · 7 tokens\n" in shown
     assert "Attached to the next message: my notes.txt, b.py.\n" in shown
     assert "No files are attached to the next message.\n" in shown
@@ -187,7 +187,7 @@ def test_files_go_with_the_next_message_and_no_further(room: Room, tmp_path: Pat
 
 def test_files_stay_until_there_is_an_answer(room: Room, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
-    room.partner = ScriptedPartner(replies=[said("")] * 3 + [said("Yes.")])
+    room.model = ScriptedChatModel(replies=[said("")] * 3 + [said("Yes.")])
     room(f"/file {tmp_path}/a.txt", "What?", "", "Next?")
     assert all("a.txt" in messages[0] for messages in room.asked)
     assert [len(messages) for messages in room.asked] == [1, 1, 1, 1, 3]
@@ -207,7 +207,7 @@ def test_files_can_be_left_out_again(room: Room, tmp_path: Path) -> None:
 
 
 def test_undo_of_more_than_there_is_says_so_however_long_the_number(room: Room) -> None:
-    shown = room("Hi", f"/undo {'9' * 5000}", looks=QUIET)
+    shown = room("Hi", f"/undo {'9' * 5000}", display=QUIET)
     assert f"error: there is 1 turn to take back, not {'9' * 60}\nhint: `/undo 1` takes back all\n" in shown
 
 
@@ -238,14 +238,14 @@ def test_a_pipe_is_no_file(room: Room, tmp_path: Path) -> None:
 
 def test_copies_are_raw_and_private(room: Room) -> None:
     answer = "Use **this**:\n\n```python\nx = 1\n```\n\nor\n\n~~~\ny = 2\n~~~\n"
-    room.partner = ScriptedPartner(replies=[said(answer, thought="secret")])
+    room.model = ScriptedChatModel(replies=[said(answer, thought="secret")])
     copy = paths.state_dir() / "copy.txt"
-    shown = room("Hi", "/copy", looks=QUIET)
+    shown = room("Hi", "/copy", display=QUIET)
     assert f"\x1b]52;c;{base64.b64encode(answer.encode()).decode()}\x07" in shown
     assert f"Copied, if this terminal allows it; also to {copy}\n" in shown
     assert copy.read_text() == answer
     assert mode(copy) == 0o600
-    room("Hi", "/copy code", looks=QUIET)
+    room("Hi", "/copy code", display=QUIET)
     assert copy.read_text() == "y = 2\n"
 
 
@@ -260,8 +260,8 @@ def test_copies_are_raw_and_private(room: Room) -> None:
     ],
 )
 def test_the_last_code_block_is_copied_as_it_is_fenced(room: Room, answer: str, code: str) -> None:
-    room.partner = ScriptedPartner(replies=[said(answer)])
-    room("Hi", "/copy code", looks=QUIET)
+    room.model = ScriptedChatModel(replies=[said(answer)])
+    room("Hi", "/copy code", display=QUIET)
     assert (paths.state_dir() / "copy.txt").read_text() == code
 
 
@@ -271,7 +271,7 @@ def test_an_answer_without_code_has_none_to_copy(room: Room) -> None:
 
 
 def test_too_much_for_a_terminal_is_in_the_file_all_the_same(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[said("x" * 60_000)])
+    room.model = ScriptedChatModel(replies=[said("x" * 60_000)])
     shown = room("Hi", "/copy")
     assert "\x1b]52" not in shown
     assert "Too long for the terminal's clipboard; copied to " in shown
@@ -280,8 +280,8 @@ def test_too_much_for_a_terminal_is_in_the_file_all_the_same(room: Room) -> None
 def test_an_edited_message_is_sent_in_place_of_the_last(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", "sed -i s/Hi/Ho/")
-    room.partner = ScriptedPartner(replies=[said("One."), said("Two."), said("Three.")])
-    assert ">>> /edit\nsent: Ho\nTwo.\n" in room("Hi", "/edit", "and?", looks=QUIET)
+    room.model = ScriptedChatModel(replies=[said("One."), said("Two."), said("Three.")])
+    assert ">>> /edit\nsent: Ho\nTwo.\n" in room("Hi", "/edit", "and?", display=QUIET)
     assert room.asked == [["Hi"], ["Ho"], ["Ho", "Two.", "and?"]]
 
 
@@ -353,8 +353,8 @@ def test_a_copy_that_cannot_be_written_is_an_error(room: Room) -> None:
 
 
 def test_save_load_and_list(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
-    shown = room("First", "/save plans", "More", "/clear", "Other", "/load plans", "Last", "/sessions", looks=QUIET)
+    room.model = ScriptedChatModel(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
+    shown = room("First", "/save plans", "More", "/clear", "Other", "/load plans", "Last", "/sessions", display=QUIET)
     assert "Saved as `plans`; `localdiff chat --session plans` continues it.\n" in shown
     assert "Session `plans`, 2 turns; the last message was: More\n" in shown
     assert room.asked[-1] == ["First", "One.", "More", "Two.", "Last"]
@@ -370,7 +370,7 @@ def test_a_name_that_is_taken_is_not_written_over(room: Room) -> None:
     room("First", "/save plans")
     before = (room.sessions / "plans.jsonl").read_bytes()
     shown = room("Second", "/save plans")
-    assert "error: there is a session `plans` already\nhint: choose another name, or `/load plans`\n" in shown
+    assert "error: session `plans` already exists\nhint: choose another name, or `/load plans`\n" in shown
     assert (room.sessions / "plans.jsonl").read_bytes() == before
 
 
@@ -385,7 +385,7 @@ def test_a_recording_of_the_last_answer(room: Room, tmp_path: Path) -> None:
     shown = room(
         "Hi", "And?", f"/trace {tmp_path}/a.jsonl", "/trace", "/trace", options=GenerateOptions(seed=7, system="Brief.")
     )
-    assert f"The trace is in {tmp_path}/a.jsonl; it holds the conversation.\n" in shown
+    assert f"The trace is in {tmp_path}/a.jsonl; it contains the conversation.\n" in shown
     trace = read_trace(tmp_path / "a.jsonl")
     assert [(message.role, message.content) for message in trace.header.messages] == [
         ("system", "Brief."),
@@ -401,7 +401,7 @@ def test_a_recording_of_the_last_answer(room: Room, tmp_path: Path) -> None:
 def test_a_recording_writes_over_nothing(room: Room, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     shown = room("Hi", f"/trace {tmp_path}/mine.txt", f"/trace {tmp_path}/nowhere/else/a", "/trace a b")
-    assert "exists already\n" in shown
+    assert "already exists\n" in shown
     assert f"`{tmp_path}/nowhere/else/a` cannot be written: No such file or directory\n" in shown
     assert "error: `/trace` takes one file\n" in shown
     assert (tmp_path / "mine.txt").read_text() == "mine"
@@ -411,7 +411,7 @@ def test_ctrl_c_ends_a_command_and_not_the_chat(room: Room, monkeypatch: pytest.
     def interrupt(text: str, *, max_tokens: int | None = None) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(room.partner, "count", interrupt)
+    monkeypatch.setattr(room.model, "count", interrupt)
     assert ">>> /file pyproject.toml\nStopped.\n>>> Hi\n" in room("/file pyproject.toml", "Hi")
 
 
@@ -431,7 +431,7 @@ def test_a_setting_that_goes_with_no_other_changes_nothing(room: Room) -> None:
     assert f">>> /set t-min 2\n{clash}\n>>> /set steps 9\nsteps 9 (/set)\n>>> /set t-max 3\n" in shown
     other = "\nhint: nothing was changed; `/set t-min default` takes the other one back"
     assert f">>> /set t-max default\n{clash.removesuffix(UNCHANGED)}{other}\n" in shown
-    ((_, options),) = room.partner.calls
+    ((_, options),) = room.model.calls
     assert (options.steps, options.t_min, options.t_max) == (9, 2, 3)
 
 
@@ -442,9 +442,9 @@ def test_options_that_exclude_each_other_end_the_chat_before_its_first_line(room
 
 def test_the_latest_reply_is_recorded_while_it_comes(room: Room, tmp_path: Path) -> None:
     file = tmp_path / "reply.jsonl"
-    room.partner = ScriptedPartner(replies=[said("A long one. " * 40), said("Short.")])
-    shown = room("Hi", "Ho", looks=QUIET, record=RecordOptions(file=file))
-    assert shown.endswith(f"The trace is in {file}; it holds the prompt.\n")
+    room.model = ScriptedChatModel(replies=[said("A long one. " * 40), said("Short.")])
+    shown = room("Hi", "Ho", display=QUIET, record=RecordOptions(file=file))
+    assert shown.endswith(f"The trace is in {file}; it contains the prompt.\n")
     trace = read_trace(file)
     assert (trace.text(), trace.complete) == ("Short.", True)
     assert [message.content for message in trace.header.messages][::2] == ["Hi", "Ho"]
@@ -462,6 +462,6 @@ def test_a_chat_without_a_reply_leaves_no_recording(room: Room, tmp_path: Path) 
 def test_a_full_disk_costs_the_recording_and_no_reply(room: Room) -> None:
     with pytest.raises(ResourceError, match="`/dev/full` cannot be written: No space left on device"):
         room("Hi", "There", record=RecordOptions(file=Path("/dev/full")))
-    warning = "warning: `/dev/full` cannot be written: No space left on device; the run goes on without it\n"
+    warning = "warning: `/dev/full` cannot be written: No space left on device; the run continues without it\n"
     assert room.paper.getvalue().count(warning) == 2
     assert room.asked == [["Hi"], ["Hi", "Hello.", "There"]]

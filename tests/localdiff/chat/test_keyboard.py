@@ -11,7 +11,7 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from localdiff.chat.completing import MOST_PATHS, ChatCompleter, candidates
+from localdiff.chat.completing import MAX_PATHS, ChatCompleter, candidates
 from localdiff.chat.history import open_history
 from localdiff.chat.keyboard import KeyboardReader
 from localdiff.chat.pastes import LONG, Pastes
@@ -24,7 +24,7 @@ def pasted(text: str) -> str:
     return f"\x1b[200~{text}\x1b[201~"
 
 
-class Desk:
+class TypedReader:
     """A reader and the keys that are pressed."""
 
     def __init__(self, keys: PipeInput) -> None:
@@ -64,43 +64,43 @@ class Screen(DummyOutput):
 
 
 @pytest.fixture
-def typed() -> Iterator[Desk]:
+def typed() -> Iterator[TypedReader]:
     with create_pipe_input() as keys:
-        yield Desk(keys)
+        yield TypedReader(keys)
 
 
-def test_enter_sends(typed: Desk) -> None:
+def test_enter_sends(typed: TypedReader) -> None:
     assert typed("hello" + ENTER) == "hello"
 
 
 @pytest.mark.parametrize("key", [ALT_ENTER, CTRL_J])
-def test_a_line_can_be_begun(typed: Desk, key: str) -> None:
+def test_a_line_can_be_begun(typed: TypedReader, key: str) -> None:
     assert typed(f"one{key}two{ENTER}") == "one\ntwo"
 
 
-def test_the_two_kinds_of_enter_can_be_exchanged(typed: Desk) -> None:
+def test_the_two_kinds_of_enter_can_be_exchanged(typed: TypedReader) -> None:
     typed.multiline = True
     assert typed(f"one{ENTER}two{ALT_ENTER}") == "one\ntwo"
 
 
 @pytest.mark.parametrize("line", ["/set multiline off", "/hlep", "/"])
-def test_enter_always_sends_a_command(typed: Desk, line: str) -> None:
+def test_enter_always_sends_a_command(typed: TypedReader, line: str) -> None:
     typed.multiline = True
     assert typed(line + ENTER) == line
     assert typed(f"//{line}{ENTER}two{ALT_ENTER}") == f"//{line}\ntwo"
     assert typed(f"one{ENTER}{line}{ENTER}{ALT_ENTER}") == f"one\n{line}\n"
 
 
-def test_an_open_quote_goes_on_until_it_is_closed(typed: Desk) -> None:
+def test_an_open_quote_goes_on_until_it_is_closed(typed: TypedReader) -> None:
     assert typed(f'"""one{ENTER}two{ENTER}"""{ENTER}') == '"""one\ntwo\n"""'
 
 
 @pytest.mark.parametrize("code", ["\x1b[31m", "\x1b[0m", "\x1b[38;5;1m", "\x1b[<0;1;2M", "\x1b[M !!"])
-def test_what_looks_like_a_mouse_is_ignored(typed: Desk, code: str) -> None:
+def test_what_looks_like_a_mouse_is_ignored(typed: TypedReader, code: str) -> None:
     assert typed(f"a{code}b" + ENTER) == "ab"
 
 
-def test_pastes_are_marked_while_no_line_is_read_too(typed: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pastes_are_marked_while_no_line_is_read_too(typed: TypedReader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     typed("/trace" + ENTER)
     assert typed.screen.marks
@@ -112,11 +112,11 @@ def test_pastes_are_marked_while_no_line_is_read_too(typed: Desk, monkeypatch: p
     assert not typed.screen.marks
 
 
-def test_a_paste_is_one_message(typed: Desk) -> None:
+def test_a_paste_is_one_message(typed: TypedReader) -> None:
     assert typed(pasted("one\r\ntwo\rthree\n") + "!" + ENTER) == "one\ntwo\nthree\n!"
 
 
-def test_a_long_paste_is_folded_in_the_line_and_whole_in_the_message(typed: Desk) -> None:
+def test_a_long_paste_is_folded_in_the_line_and_whole_in_the_message(typed: TypedReader) -> None:
     text = "\n".join(f"line {number}" for number in range(143))
     other = text.replace("line", "row")
     assert typed(f"see {pasted(text)} and {pasted(other)}{ENTER}") == f"see {text} and {other}"
@@ -138,7 +138,7 @@ def test_a_long_paste_is_folded_in_the_line_and_whole_in_the_message(typed: Desk
         ("\x15", ""),  # Ctrl-U
     ],
 )
-def test_a_folded_paste_is_deleted_whole_or_not_at_all(typed: Desk, keys: str, line: str) -> None:
+def test_a_folded_paste_is_deleted_whole_or_not_at_all(typed: TypedReader, keys: str, line: str) -> None:
     text = "x\n" * 30
     assert typed(f"see {pasted(text)}{keys}{ENTER}") == line.replace("PASTE", text)
 
@@ -152,37 +152,37 @@ def test_a_folded_paste_is_deleted_whole_or_not_at_all(typed: Desk, keys: str, l
         ("\x1b[D" * 3 + "\x15", "."),  # left, Ctrl-U
     ],
 )
-def test_of_two_folded_pastes_the_one_that_was_touched_is_deleted(typed: Desk, keys: str, line: str) -> None:
+def test_of_two_folded_pastes_the_one_that_was_touched_is_deleted(typed: TypedReader, keys: str, line: str) -> None:
     first, second = "x\n" * 30, "y\n" * 40
     expected = line.replace("FIRST", first).replace("SECOND", second)
     assert typed(f"{pasted(first)} and {pasted(second)}.{keys}{ENTER}") == expected
 
 
-def test_a_message_that_comes_back_stands_in_the_line(typed: Desk) -> None:
+def test_a_message_that_comes_back_stands_in_the_line(typed: TypedReader) -> None:
     assert typed(f"!{ENTER}", "hello") == "hello!"
     long = "x\n" * 30
     assert typed(f"!{ENTER}", long) == long + "!"
 
 
-def test_ctrl_c_clears_the_line_and_says_so_only_on_an_empty_one(typed: Desk) -> None:
+def test_ctrl_c_clears_the_line_and_says_so_only_on_an_empty_one(typed: TypedReader) -> None:
     assert typed(f"hel{CTRL_C}lo{ENTER}") == "lo"
     assert typed(CTRL_C) is None
     assert typed(f"hel{CTRL_C}{CTRL_C}") is None
 
 
-def test_ctrl_d_leaves_on_an_empty_line_and_deletes_elsewhere(typed: Desk) -> None:
+def test_ctrl_d_leaves_on_an_empty_line_and_deletes_elsewhere(typed: TypedReader) -> None:
     assert typed(f"hello\x01{CTRL_D}{ENTER}") == "ello"
     with pytest.raises(EOFError):
         typed(CTRL_D)
 
 
-def test_the_end_of_the_terminal_is_the_end(typed: Desk) -> None:
+def test_the_end_of_the_terminal_is_the_end(typed: TypedReader) -> None:
     typed.keys.close()
     with pytest.raises(EOFError):
         typed.reader.read()
 
 
-def test_what_was_typed_comes_back_by_its_beginning(typed: Desk) -> None:
+def test_what_was_typed_comes_back_by_its_beginning(typed: TypedReader) -> None:
     for line in ("/set steps 3", "hello", "hello", "/help"):
         typed(line + ENTER)
     assert typed.history.get_strings() == ["/set steps 3", "hello", "/help"]
@@ -190,7 +190,7 @@ def test_what_was_typed_comes_back_by_its_beginning(typed: Desk) -> None:
     assert typed(f"{CTRL_R}hel{ENTER}{ENTER}") in ("hello", "/help")
 
 
-def test_the_line_can_be_edited_elsewhere(typed: Desk) -> None:
+def test_the_line_can_be_edited_elsewhere(typed: TypedReader) -> None:
     """With everything that was folded into it."""
     text = "one\n" * 30
     assert typed(f"see {pasted(text)}{CTRL_G}!{ENTER}") == "SEE " + "ONE\n" * 30 + "!"
@@ -209,7 +209,7 @@ def test_the_line_can_be_edited_elsewhere(typed: Desk) -> None:
         (f"hello{TAB}", "hello"),
     ],
 )
-def test_tab_completes(typed: Desk, keys: str, line: str) -> None:
+def test_tab_completes(typed: TypedReader, keys: str, line: str) -> None:
     assert typed(keys + ENTER) == line
 
 
@@ -251,10 +251,10 @@ def test_paths_are_completed_as_they_have_to_be_typed(tmp_path: Path, monkeypatc
 
 
 def test_of_very_many_paths_the_first_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(MOST_PATHS + 1):
+    for number in range(MAX_PATHS + 1):
         (tmp_path / f"{number:03}").touch()
     monkeypatch.chdir(tmp_path)
-    assert candidates("/file ", list) == (0, [f"{number:03}" for number in range(MOST_PATHS)])
+    assert candidates("/file ", list) == (0, [f"{number:03}" for number in range(MAX_PATHS)])
 
 
 def test_the_history_is_private_and_shared(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_renaming_takes_a_name_of_ours_away_and_leaves_one_that_was_given(store:
     store.rename(kept, "plans")
     store.rename(kept, "more")
     assert {entry.name for entry in store.entries()} == {"plans", "more"}
-    with pytest.raises(UsageError, match="there is a session `plans` already"):
+    with pytest.raises(UsageError, match="session `plans` already exists"):
         store.rename(kept, "plans")
     assert kept.name == "more"
 
@@ -296,15 +296,15 @@ def test_undo_and_the_system_prompt_are_saved_too(room: Room) -> None:
     room("First", "Second", "/undo", "/system Brief.")
     room("Third", resume=True)
     assert room.asked[-1] == ["First", "Hello.", "Third"]
-    assert room.partner.calls[-1][1].system == "Brief."
+    assert room.model.calls[-1][1].system == "Brief."
 
 
 def test_thinking_is_gone_on_with_as_well(room: Room) -> None:
     room("First", "/set think show", "Second")
     room("Third", resume=True)
-    assert room.partner.calls[-1][1].think
+    assert room.model.calls[-1][1].think
     room("Fourth", resume=True, origins={"think": "command line"})
-    assert not room.partner.calls[-1][1].think
+    assert not room.model.calls[-1][1].think
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_thinking_is_gone_on_with_as_well(room: Room) -> None:
 def test_a_session_that_is_opened_thinks_as_it_did(room: Room, begun: str, before: str, after: str) -> None:
     room(f"/set think {begun}", "First", "/save plans")
     shown = room(f"/set think {before}", "/load plans", "Second", "/set think")
-    assert room.partner.calls[-1][1].think == (begun == "show")
+    assert room.model.calls[-1][1].think == (begun == "show")
     assert f">>> /set think\nthink {after} " in shown
 
 
@@ -353,7 +353,7 @@ def test_a_private_chat_saves_the_session_that_it_was_told_to_and_none_after_it(
 
 
 def test_a_session_is_loaded_with_its_model_unless_another_is_typed(room: Room) -> None:
-    room.partner.engine.identity = replace(room.partner.engine.identity, model="its-model", adapter="its-adapter")
+    room.model.engine.identity = replace(room.model.engine.identity, model="its-model", adapter="its-adapter")
     room("First", model="configured", origins={"model": "config.toml:1"})
     room("Second", resume=True, model="configured", origins={"model": "config.toml:1"})
     room("Third", resume=True, model="typed", origins={"model": "command line"})
@@ -369,12 +369,12 @@ def test_a_session_names_its_model_so_that_it_is_found_from_any_folder(
 ) -> None:
     (tmp_path / "owner" / "name").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    model = replace(room.partner.engine.identity, model="owner/name")
-    room.partner.engine.identity = replace(model, directory=Path("owner/name"))
+    model = replace(room.model.engine.identity, model="owner/name")
+    room.model.engine.identity = replace(model, directory=Path("owner/name"))
     room("First", model="owner/name")
     room("Second", resume=True)
     assert room.loaded[-1].choice.model == str(tmp_path.resolve() / "owner" / "name")
-    room.partner.engine.identity = replace(model, directory=tmp_path / "cache" / "abc", revision="abc")
+    room.model.engine.identity = replace(model, directory=tmp_path / "cache" / "abc", revision="abc")
     room("Third", model="owner/name", revision="v2", origins={"model": "command line"})
     room("/clear", "Fourth", resume=True)
     room("Fifth", resume=True)
@@ -385,7 +385,7 @@ def test_a_session_names_its_model_so_that_it_is_found_from_any_folder(
 
 def test_a_session_that_is_loaded_goes_on_with_the_model_of_the_chat(room: Room) -> None:
     room("First", session="plans")
-    room.partner.engine.identity = replace(room.partner.engine.identity, model="another")
+    room.model.engine.identity = replace(room.model.engine.identity, model="another")
     room("/load plans", "Second")
     room("Third", session="plans")
     assert room.loaded[-1].choice.model == "another"
@@ -431,7 +431,7 @@ def test_a_damaged_session_may_be_opened_from_another(room: Room) -> None:
 def test_a_session_may_begin_with_a_system_prompt_alone(room: Room) -> None:
     room("/system Brief.", session="plans")
     assert "Session `plans`, no turns yet.\n" in room("/load plans", "First")
-    assert room.partner.calls[-1][1].system == "Brief."
+    assert room.model.calls[-1][1].system == "Brief."
 
 
 def test_a_session_that_nobody_can_read_is_listed_with_the_others(room: Room) -> None:
@@ -448,7 +448,7 @@ def test_a_session_that_nobody_can_read_is_listed_with_the_others(room: Room) ->
 def test_a_system_prompt_that_was_typed_wins_over_that_of_the_session(room: Room, origin: str, system: str) -> None:
     room("First", options=GenerateOptions(system="Brief."))
     room("Second", options=GenerateOptions(system="Long."), origins={"system": origin}, resume=True)
-    assert room.partner.calls[-1][1].system == system
+    assert room.model.calls[-1][1].system == system
 
 
 def test_a_session_that_cannot_be_saved_goes_on(room: Room) -> None:
@@ -465,13 +465,13 @@ def test_a_session_that_another_program_changed_goes_on_under_another_name(room:
     room("First", session="plans")
     path = room.sessions / "plans.jsonl"
 
-    count = room.partner.count
+    count = room.model.count
 
     def meddle(text: str, *, max_tokens: int | None = None) -> int:
         path.write_bytes(path.read_bytes() + b"\n")
         return count(text)
 
-    room.partner.count = meddle  # type: ignore[method-assign]
+    room.model.count = meddle  # type: ignore[method-assign]
     shown = room("/file pyproject.toml", "/file off", "Second", session="plans")
     assert "warning: `plans` was changed by another program; this session is now `plans-2`\n" in shown
     assert len((room.sessions / "plans-2.jsonl").read_text().splitlines()) == 3

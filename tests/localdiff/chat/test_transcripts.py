@@ -8,18 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from localdiff.chat.settings import Looks
+from localdiff.chat.settings import DisplaySettings
 from localdiff.chat.slash import COMMANDS
 from localdiff.errors import ContextError, ResourceError
 from localdiff.events import FinishReason
 from localdiff.options import MAX_SEED, GenerateOptions
 from tests.fakes import engine as fakes
+from tests.fakes.chat_model import Said, ScriptedChatModel, said
 from tests.fakes.engine import Block
-from tests.fakes.partner import Said, ScriptedPartner, said
 from tests.localdiff.chat.conftest import BANNER, INTERRUPT, Room
 
 END = ">>> \nSaved as `TIME`; `localdiff chat -c` continues it.\n"
-QUIET = Looks(stats=False)
+QUIET = DisplaySettings(stats=False)
 
 
 def paper(*parts: str) -> str:
@@ -27,7 +27,7 @@ def paper(*parts: str) -> str:
 
 
 def test_two_turns(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[said("Hello."), said("Fine.")])
+    room.model = ScriptedChatModel(replies=[said("Hello."), said("Fine.")])
     assert room("Hi", "How are you?", width=100) == paper(
         """
         >>> Hi
@@ -40,12 +40,12 @@ def test_two_turns(room: Room) -> None:
         END,
     )
     assert room.asked == [["Hi"], ["Hi", "Hello.", "How are you?"]]
-    assert room.partner.calls[1][0][1]["ids"] == list(Block(text="Hello.").ids)
+    assert room.model.calls[1][0][1]["ids"] == list(Block(text="Hello.").ids)
 
 
 def test_undo_retry_and_what_they_ask_again(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
-    assert room("Hi", "/retry", "/retry 3", "/undo", "/undo", "Again", looks=QUIET) == paper(
+    room.model = ScriptedChatModel(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
+    assert room("Hi", "/retry", "/retry 3", "/undo", "/undo", "Again", display=QUIET) == paper(
         """
         >>> Hi
         One.
@@ -66,17 +66,17 @@ def test_undo_retry_and_what_they_ask_again(room: Room) -> None:
         END,
     )
     assert room.asked == [["Hi"]] * 3 + [["Again"]]
-    assert [options.seed for _, options in room.partner.calls] == [7, 8, 3, 7]
+    assert [options.seed for _, options in room.model.calls] == [7, 8, 3, 7]
 
 
 def test_a_retry_replaces_the_answer_and_nothing_else(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
+    room.model = ScriptedChatModel(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
     room("a", "b", "/retry", "c")
     assert room.asked[-1] == ["a", "One.", "b", "Three.", "c"]
 
 
 def test_undo_takes_back_several(room: Room) -> None:
-    shown = room("a", "b", "c", "/undo 2", "d", "/undo 9", "/undo 2", looks=QUIET)
+    shown = room("a", "b", "c", "/undo 2", "d", "/undo 9", "/undo 2", display=QUIET)
     assert "Took back 2 turns; 1 turn left.\n" in shown
     assert (
         ">>> /undo 9\nerror: there are 2 turns to take back, not 9\nhint: `/undo 2` takes back all\n"
@@ -87,12 +87,12 @@ def test_undo_takes_back_several(room: Room) -> None:
 
 def test_the_seed_behind_the_last_one_is_the_first(room: Room) -> None:
     room("Hi", "/retry", options=GenerateOptions(seed=MAX_SEED))
-    assert [options.seed for _, options in room.partner.calls] == [MAX_SEED, 0]
+    assert [options.seed for _, options in room.model.calls] == [MAX_SEED, 0]
 
 
 def test_any_seed_that_is_printed_can_be_typed(room: Room) -> None:
     room("Hi", "/retry 9007199254740991", f"/retry {MAX_SEED}", options=GenerateOptions(seed=1))
-    assert [options.seed for _, options in room.partner.calls] == [1, 9007199254740991, MAX_SEED]
+    assert [options.seed for _, options in room.model.calls] == [1, 9007199254740991, MAX_SEED]
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ def test_any_seed_that_is_printed_can_be_typed(room: Room) -> None:
 )
 def test_a_reply_of_thoughts_alone_says_what_can_be_done(room: Room, reason: FinishReason, hint: str) -> None:
     thought = Said(blocks=(Block(thought="Hm."),), reason=reason)
-    room.partner = ScriptedPartner(replies=[thought])
+    room.model = ScriptedChatModel(replies=[thought])
     shown = room("Hi", options=GenerateOptions(seed=7, max_tokens=4))
     assert "The reply ended before its answer began.\n" in shown
     assert hint in shown
 
 
 def test_a_mistyped_command_never_reaches_the_model(room: Room) -> None:
-    shown = room("/svae notes", "/frobnicate", "/", "/ help", "//usr/bin is a folder", " /usr too", looks=QUIET)
+    shown = room("/svae notes", "/frobnicate", "/", "/ help", "//usr/bin is a folder", " /usr too", display=QUIET)
     assert shown == paper(
         """
         >>> /svae notes
@@ -140,7 +140,7 @@ def test_several_lines_in_quotes_are_one_message(room: Room) -> None:
 
 
 def test_words_that_look_like_leaving_go_to_the_model_with_a_word_about_it_once(room: Room) -> None:
-    assert room("exit", "quit", looks=QUIET) == paper(
+    assert room("exit", "quit", display=QUIET) == paper(
         """
         >>> exit
         This is sent to the model; /exit leaves.
@@ -163,8 +163,8 @@ def test_ctrl_c_on_an_empty_line_is_answered_once_in_a_hurry(room: Room) -> None
 
 
 def test_an_empty_reply_is_drawn_again_and_that_is_said(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[said(""), said(" "), said("At last.")])
-    assert room("Hi", looks=QUIET) == paper(
+    room.model = ScriptedChatModel(replies=[said(""), said(" "), said("At last.")])
+    assert room("Hi", display=QUIET) == paper(
         """
         >>> Hi
         The reply is empty; trying again with seed 8 (1 of 2).
@@ -176,12 +176,12 @@ def test_an_empty_reply_is_drawn_again_and_that_is_said(room: Room) -> None:
         """,
         END,
     )
-    assert [options.seed for _, options in room.partner.calls] == [7, 8, 9]
+    assert [options.seed for _, options in room.model.calls] == [7, 8, 9]
 
 
 def test_three_empty_replies_are_enough(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[said(""), said(""), said(""), said("Now.")])
-    shown = room("Hi", "", "/retry", looks=QUIET)
+    room.model = ScriptedChatModel(replies=[said(""), said(""), said(""), said("Now.")])
+    shown = room("Hi", "", "/retry", display=QUIET)
     assert shown == paper(
         """
         >>> Hi
@@ -199,23 +199,23 @@ def test_three_empty_replies_are_enough(room: Room) -> None:
 
 
 def test_an_empty_reply_leaves_the_answer_that_was_there(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[said("First."), said(""), said(""), said(""), said("Last.")])
-    shown = room("Hi", "/retry", "and?", looks=QUIET)
+    room.model = ScriptedChatModel(replies=[said("First."), said(""), said(""), said(""), said("Last.")])
+    shown = room("Hi", "/retry", "and?", display=QUIET)
     assert "The previous answer is kept.\n>>> and?\n" in shown
     assert room.asked[-1] == ["Hi", "First.", "and?"]
 
 
 def test_a_retry_after_an_empty_reply_draws_beyond_the_seeds_that_gave_nothing(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[said("First."), said(""), said(""), said(""), said("Last.")])
-    assert "seed 11\nLast.\n" in room("Hi", "/retry", "/retry", looks=QUIET)
-    assert [options.seed for _, options in room.partner.calls] == [7, 8, 9, 10, 11]
+    room.model = ScriptedChatModel(replies=[said("First."), said(""), said(""), said(""), said("Last.")])
+    assert "seed 11\nLast.\n" in room("Hi", "/retry", "/retry", display=QUIET)
+    assert [options.seed for _, options in room.model.calls] == [7, 8, 9, 10, 11]
 
 
 def test_undo_takes_back_a_message_without_an_answer_first(room: Room) -> None:
-    room.partner = ScriptedPartner(
+    room.model = ScriptedChatModel(
         replies=[said("First."), said("Second."), said(""), said(""), said(""), said("Last.")]
     )
-    shown = room("Hi", "and?", "lost", INTERRUPT, "/undo", "/undo", "Again", looks=QUIET)
+    shown = room("Hi", "and?", "lost", INTERRUPT, "/undo", "/undo", "Again", display=QUIET)
     assert room.typist is not None
     assert room.typist.given == ["", "", "", "lost", "", "", "", ""]
     assert ">>> /undo\nTook back the message that has no answer.\n>>> /undo\nTook back 1 turn; 1 turn left.\n" in shown
@@ -223,22 +223,22 @@ def test_undo_takes_back_a_message_without_an_answer_first(room: Room) -> None:
 
 
 def test_undo_of_several_counts_a_message_without_an_answer(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[said("First."), said("Second."), said("")])
-    shown = room("Hi", "and?", "lost", INTERRUPT, "/undo 4", "/undo 2", looks=QUIET)
+    room.model = ScriptedChatModel(replies=[said("First."), said("Second."), said("")])
+    shown = room("Hi", "and?", "lost", INTERRUPT, "/undo 4", "/undo 2", display=QUIET)
     assert "error: there are 3 turns to take back, not 4\n" in shown
     assert ">>> /undo 2\nTook back the message that has no answer.\nTook back 1 turn; 1 turn left.\n" in shown
 
 
 def test_a_limit_of_one_step_is_one_step(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    room.partner = ScriptedPartner(replies=[Said(blocks=(Block(text="a", steps=1, reason="step_limit"),))])
+    room.model = ScriptedChatModel(replies=[Said(blocks=(Block(text="a", steps=1, reason="step_limit"),))])
     monkeypatch.setattr(fakes, "MAX_STEPS", 1)
-    assert "block 1 reached the limit of 1 step before settling" in room("Hi", looks=QUIET)
+    assert "block 1 reached the limit of 1 step before settling" in room("Hi", display=QUIET)
 
 
 def test_a_block_that_did_not_settle_is_marked(room: Room) -> None:
     blocks = (Block(text="a ", steps=48, reason="step_limit"), Block(text="b "), Block(text="c", reason="step_limit"))
-    room.partner = ScriptedPartner(replies=[Said(blocks=blocks[:2]), Said(blocks=blocks)])
-    assert room("Hi", "Hi", looks=QUIET) == paper(
+    room.model = ScriptedChatModel(replies=[Said(blocks=blocks[:2]), Said(blocks=blocks)])
+    assert room("Hi", "Hi", display=QUIET) == paper(
         """
         >>> Hi
         a b
@@ -252,7 +252,7 @@ def test_a_block_that_did_not_settle_is_marked(room: Room) -> None:
 
 
 def test_the_context_is_worth_a_word_from_four_fifths_on(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[said("x" * 9), said("x" * 10), Said(reason="context_full")])
+    room.model = ScriptedChatModel(replies=[said("x" * 9), said("x" * 10), Said(reason="context_full")])
     shown = room("Hi", "/undo", "Hi", "/undo", "Hi", options=GenerateOptions(context_size=20, seed=7))
     assert "ctx 15/20\n>>> /undo" in shown
     assert "ctx 16/20\ncontext 80 % full; /undo or /clear frees space\n>>> /undo" in shown
@@ -264,14 +264,14 @@ def test_the_context_is_worth_a_word_from_four_fifths_on(room: Room) -> None:
 
 
 def test_an_answer_that_was_cut_says_how_to_get_more(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[Said(reason="length")])
+    room.model = ScriptedChatModel(replies=[Said(reason="length")])
     assert "hint: reached max-tokens 1,024; `/set max-tokens N` allows longer answers\n" in room("Hi")
 
 
 def test_a_message_that_does_not_fit_comes_back(room: Room) -> None:
     error = ContextError("the prompt has 30 tokens and the context holds 20, the answer included", "raise `--context`")
-    room.partner = ScriptedPartner(replies=[Said(blocks=(), error=error), said("Fine.")])
-    shown = room("Hi", " again", looks=QUIET)
+    room.model = ScriptedChatModel(replies=[Said(blocks=(), error=error), said("Fine.")])
+    shown = room("Hi", " again", display=QUIET)
     assert shown == paper(
         """
         >>> Hi
@@ -287,11 +287,11 @@ def test_a_message_that_does_not_fit_comes_back(room: Room) -> None:
 def test_no_more_context_is_offered_than_the_model_takes(room: Room) -> None:
     error = ContextError("the prompt has 30 tokens and the context holds 20, the answer included", "raise `--context`")
     replies = [Said(blocks=(), error=error), Said(reason="context_full"), Said(blocks=(), error=error)]
-    room.partner = ScriptedPartner(replies=replies, max_positions=20)
+    room.model = ScriptedChatModel(replies=replies, max_positions=20)
     shown = room("/set context 99", "Hi", "", "And")
-    assert "context 99 (/set)\n20 is the most that this model takes.\n" in shown
+    assert "context 99 (/set)\n20 is the maximum for this model.\n" in shown
     hints = re.findall("hint: (.*)\n", shown)
-    limit = "20 is the most that this model takes"
+    limit = "20 is the maximum for this model"
     assert hints == [
         f"shorten the message: {limit}",
         f"the context of 20 tokens is full; `/undo` or `/clear` frees space: {limit}",
@@ -300,10 +300,10 @@ def test_no_more_context_is_offered_than_the_model_takes(room: Room) -> None:
 
 
 def test_a_run_that_breaks_off_keeps_what_was_committed(room: Room) -> None:
-    room.partner = ScriptedPartner(
+    room.model = ScriptedChatModel(
         replies=[Said(blocks=(Block(text="Half"),), error=ResourceError("out of memory", "use less")), said("Go on.")]
     )
-    shown = room("Hi", "continue", looks=QUIET)
+    shown = room("Hi", "continue", display=QUIET)
     assert ">>> Hi\nHalf\nerror: out of memory\nhint: use less\n>>> continue\n" in shown
     assert room.asked[-1] == ["Hi", "Half", "continue"]
 
@@ -315,56 +315,56 @@ def test_a_device_that_is_full_ends_a_reply_and_not_the_conversation(room: Room)
         pass
 
     error = OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
-    room.partner = ScriptedPartner(replies=[Said(blocks=(Block(text="Half"),), error=error), said("Go on.")])
-    shown = room("Hi", "continue", looks=QUIET)
-    assert ">>> Hi\nHalf\nerror: out of memory\nhint: close what else uses the device, or free" in shown
+    room.model = ScriptedChatModel(replies=[Said(blocks=(Block(text="Half"),), error=error), said("Go on.")])
+    shown = room("Hi", "continue", display=QUIET)
+    assert ">>> Hi\nHalf\nerror: out of memory\nhint: close other programs that use the device, or free" in shown
     assert room.asked[-1] == ["Hi", "Half", "continue"]
 
 
 def test_a_fault_of_the_program_is_not_taken_for_a_full_device(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[Said(error=RuntimeError("shapes do not match"))])
+    room.model = ScriptedChatModel(replies=[Said(error=RuntimeError("shapes do not match"))])
     with pytest.raises(RuntimeError, match="shapes do not match"):
         room("Hi")
 
 
 def test_thoughts_are_shown_apart_and_never_part_of_the_conversation(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[said("Four.", thought="two and two"), said("Five.", thought="hm")])
-    shown = room("2+2?", "/set think hide", "and one?", looks=replace(QUIET, think="show"), color=True)
+    room.model = ScriptedChatModel(replies=[said("Four.", thought="two and two"), said("Five.", thought="hm")])
+    shown = room("2+2?", "/set think hide", "and one?", display=replace(QUIET, think="show"), color=True)
     assert "\x1b[2mtwo and two\x1b[0m\nFour.\n" in shown
     assert "hm" not in shown
     assert room.asked[-1] == ["2+2?", "Four.", "and one?"]
-    assert [options.think for _, options in room.partner.calls] == [True, True]
+    assert [options.think for _, options in room.model.calls] == [True, True]
 
 
 def test_thinking_belongs_to_the_whole_context(room: Room) -> None:
-    shown = room("/set think show", "Hi", "/set think off", "/set think hide", "/set think show", "Hi", looks=QUIET)
-    read_again = "It applies from the next turn; the context is read again.\n"
+    shown = room("/set think show", "Hi", "/set think off", "/set think hide", "/set think show", "Hi", display=QUIET)
+    read_again = "It applies from the next turn, and the whole context is read again.\n"
     assert f">>> /set think show\nthink show (/set)\n{read_again}" in shown
     assert ">>> /set think off\nthink off (/set)\n" + read_again in shown
     assert ">>> /set think show\nthink show (/set)\n>>> Hi" in shown
 
 
 def test_a_system_prompt_that_stays_costs_nothing(room: Room) -> None:
-    shown = room("/system off", "/system Be brief.", "/system Be brief.", looks=QUIET)
+    shown = room("/system off", "/system Be brief.", "/system Be brief.", display=QUIET)
     assert ">>> /system off\nThere is no system prompt.\n" in shown
-    assert shown.count("the context is read again") == 1
-    assert ">>> /system Be brief.\nThe system prompt is that already.\n" in shown
+    assert shown.count("the whole context is read again") == 1
+    assert ">>> /system Be brief.\nThat is already the system prompt.\n" in shown
 
 
 def test_the_system_prompt(room: Room) -> None:
-    shown = room("/system", "/system Be brief.", "/system", "Hi", "/system off", "/system", "Hi", looks=QUIET)
+    shown = room("/system", "/system Be brief.", "/system", "Hi", "/system off", "/system", "Hi", display=QUIET)
     assert shown == paper(
         """
         >>> /system
         There is no system prompt.
         >>> /system Be brief.
-        It applies from the next turn; the context is read again.
+        It applies from the next turn, and the whole context is read again.
         >>> /system
         Be brief.
         >>> Hi
         Hello.
         >>> /system off
-        It applies from the next turn; the context is read again.
+        It applies from the next turn, and the whole context is read again.
         >>> /system
         There is no system prompt.
         >>> Hi
@@ -372,28 +372,28 @@ def test_the_system_prompt(room: Room) -> None:
         """,
         END,
     )
-    assert [options.system for _, options in room.partner.calls] == ["Be brief.", None]
+    assert [options.system for _, options in room.model.calls] == ["Be brief.", None]
 
 
 def test_clear_begins_a_new_session_and_keeps_the_old_one(room: Room) -> None:
     room("/set steps 5", "Hi", "/clear", "Ho", options=GenerateOptions(seed=7, system="Be brief."))
     assert room.asked == [["Hi"], ["Ho"]]
-    assert [(options.steps, options.system) for _, options in room.partner.calls] == [(5, "Be brief.")] * 2
+    assert [(options.steps, options.system) for _, options in room.model.calls] == [(5, "Be brief.")] * 2
     assert len(list(room.sessions.iterdir())) == 2
 
 
 def test_markdown_is_laid_out_and_can_be_left_as_it_is(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[said("# Title\n\n- **one**\n- two\n")])
+    room.model = ScriptedChatModel(replies=[said("# Title\n\n- **one**\n- two\n")])
     assert ">>> Hi\nTitle\n\n- one\n- two\n>>> /set markdown off\nmarkdown off (/set)\n" in (
-        shown := room("Hi", "/set markdown off", "Hi", looks=QUIET)
+        shown := room("Hi", "/set markdown off", "Hi", display=QUIET)
     )
     assert ">>> Hi\n# Title\n\n- **one**\n- two\n>>> \n" in shown
 
 
 def test_escape_codes_from_the_model_do_not_reach_the_terminal(room: Room) -> None:
-    room.partner = ScriptedPartner(replies=[said("a\x1b]52;c;aGk=\x07b", thought="\x1b[2J")])
+    room.model = ScriptedChatModel(replies=[said("a\x1b]52;c;aGk=\x07b", thought="\x1b[2J")])
     for markdown in (True, False):
-        assert "\x1b" not in room("Hi", looks=replace(QUIET, think="show", markdown=markdown))
+        assert "\x1b" not in room("Hi", display=replace(QUIET, think="show", markdown=markdown))
 
 
 def test_help_fits_a_screen(room: Room) -> None:
@@ -408,7 +408,7 @@ def test_help_fits_a_screen(room: Room) -> None:
 
 def test_help_says_what_enter_does(room: Room) -> None:
     assert "Enter     sends." in room("/help")
-    shown = room("/help", looks=replace(QUIET, multiline=True))
+    shown = room("/help", display=replace(QUIET, multiline=True))
     assert "Enter     a new line; sends a command. Alt-Enter: sends the message\n" in shown
     assert "Enter     sends." not in shown
 

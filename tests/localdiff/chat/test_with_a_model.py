@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from localdiff import paths
-from localdiff.chat.settings import Looks
-from localdiff.commands import chat as command
-from localdiff.commands.chatting.request import ChatRequest
+from localdiff.chat.settings import DisplaySettings
+from localdiff.commands.chat import command as command
+from localdiff.commands.chat.request import ChatRequest
 from localdiff.conversation import Conversation
 from localdiff.events import DenoiseStep, RunFinished
 from localdiff.options import GenerateOptions
@@ -41,7 +41,7 @@ class Room:
             command.chat(
                 ChatRequest(
                     options=replace(OPTIONS, think=think),
-                    looks=Looks(think="show" if think else "off"),
+                    display=DisplaySettings(think="show" if think else "off"),
                     origins={},
                     resume=resume,
                 ),

@@ -171,7 +171,7 @@ def test_what_is_no_file_may_come_twice_and_help_comes_first(cli: Cli) -> None:
             4,
             "error: the disk is full: `/tmp/a` cannot be written\nhint: free some space",
         ),
-        (PermissionError(13, "Permission denied", "x"), 2, "error: `x` cannot be used: Permission denied\nhint: look"),
+        (PermissionError(13, "Permission denied", "x"), 2, "error: `x` cannot be used: Permission denied\nhint: check"),
         (OSError(36, "File name too long", b"x"), 2, "error: `x` cannot be used: File name too long\n"),
         (OSError(27, "File too large"), 4, "error: a file cannot be written: File too large\nhint: write to another"),
         (OSError(122, "Disk quota exceeded", "stdout"), 4, "error: `stdout` cannot be written: Disk quota exceeded\n"),
@@ -456,4 +456,4 @@ def test_a_folder_that_is_gone_is_named(cli: Cli, tmp_path: Path, arguments: lis
     finally:
         os.chdir(before)
     assert (result.code, result.stdout) == (2, "")
-    assert result.stderr.startswith("error: the current folder does not exist any more\nhint: `cd` to another one")
+    assert result.stderr.startswith("error: the current folder no longer exists\nhint: `cd` to another one")

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from localdiff.chat.settings import Looks
-from localdiff.commands import chat as command
-from localdiff.commands.chatting.request import ChatRequest
+from localdiff.chat.settings import DisplaySettings
+from localdiff.commands.chat import command as command
+from localdiff.commands.chat.request import ChatRequest
 from localdiff.commands.live import LiveOptions
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import RecordOptions
 from localdiff.options import GenerateOptions
-from tests.fakes.partner import ScriptedPartner
+from tests.fakes.chat_model import ScriptedChatModel
 from tests.screens.processes import Cli
 
 
@@ -35,7 +35,7 @@ def test_without_options_everything_is_the_default(cli: Cli, requests: list[Chat
     assert cli("chat").code == 0
     (request,) = requests
     assert request.options == GenerateOptions()
-    assert request.looks == Looks()
+    assert request.display == DisplaySettings()
     assert (request.origins, request.resume, request.session, request.private) == ({}, False, None, False)
 
 
@@ -67,8 +67,8 @@ def test_every_option_arrives(cli: Cli, requests: list[ChatRequest]) -> None:
     assert request.choice == ModelChoice(
         model="demo", device="cpu", dtype="fp32", max_memory=2_000_000_000, offline=True, revision="abc"
     )
-    assert request.live == LiveOptions(wish="off", palette="mono", fps=5, color="never")
-    assert request.looks == Looks(live="off", think="show", markdown=False)
+    assert request.live == LiveOptions(requested="off", palette="mono", fps=5, color="never")
+    assert request.display == DisplaySettings(live="off", think="show", markdown=False)
     assert (request.resume, request.private) == (True, True)
     assert {request.origins[name] for name in ("steps", "think", "system", "seed", "context")} == {"command line"}
 
@@ -87,7 +87,7 @@ def test_settings_say_where_they_came_from(
         "steps": f"{tmp_path}/config.toml:2",
         "temperature": "command line",
     }
-    assert request.looks.live == "line"
+    assert request.display.live == "line"
 
 
 @pytest.mark.parametrize(("value", "private"), [("1", True), ("0", False), ("", False)])
@@ -129,9 +129,9 @@ def test_a_session_remembers_its_model(cli: Cli, monkeypatch: pytest.MonkeyPatch
     real = command.chat
 
     def chat(request: ChatRequest, *streams: Any, **inputs: Any) -> int:
-        def load(wanted: ChatRequest, _progress: object) -> ScriptedPartner:
+        def load(wanted: ChatRequest, _progress: object) -> ScriptedChatModel:
             models.append(wanted.choice.model)
-            return ScriptedPartner()
+            return ScriptedChatModel()
 
         return real(request, *streams, **inputs, load=load)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from localdiff.commands import chat as command
-from localdiff.commands.chatting.request import ChatRequest
+from localdiff.commands.chat import command as command
+from localdiff.commands.chat.request import ChatRequest
 from localdiff.errors import ResourceError, WeightsError
-from tests.fakes.partner import ScriptedPartner
+from tests.fakes.chat_model import ScriptedChatModel
 from tests.screens.processes import Cli
 
 
@@ -20,18 +20,18 @@ class Loading:
     """Stands for what loads models.
 
     Attributes:
-        partner: what it loads.
+        model: what it loads.
         error: makes what is raised in place of that, if there is one.
     """
 
     def __init__(self) -> None:
-        self.partner = ScriptedPartner()
+        self.model = ScriptedChatModel()
         self.error: Callable[[], Exception] | None = None
 
-    def __call__(self, _request: ChatRequest, _progress: object) -> ScriptedPartner:
+    def __call__(self, _request: ChatRequest, _progress: object) -> ScriptedChatModel:
         if self.error is not None:
             raise self.error()
-        return self.partner
+        return self.model
 
 
 @pytest.fixture
@@ -65,13 +65,13 @@ def test_a_program_is_told_that_a_session_is_damaged(cli: Cli, loading: Loading,
 
 def test_a_program_is_told_that_another_one_writes_to_its_session(cli: Cli, loading: Loading, sessions: Path) -> None:
     cli("chat", "--session", "plans", stdin=b"Hi\n")
-    path, count = sessions / "plans.jsonl", loading.partner.count
+    path, count = sessions / "plans.jsonl", loading.model.count
 
     def meddle(text: str, *, max_tokens: int | None = None) -> int:
         path.write_bytes(path.read_bytes() + b"\n")
         return count(text)
 
-    loading.partner.count = meddle  # type: ignore[method-assign]
+    loading.model.count = meddle  # type: ignore[method-assign]
     done = cli("chat", "--session", "plans", stdin=b"/file pyproject.toml\n/file off\nHi\n")
     assert "warning: `plans` was changed by another program; this session is now `plans-2`\n" in done.stderr
 
@@ -81,7 +81,7 @@ def test_a_remembered_model_that_is_gone_is_said_to_be_the_session_s(
 ) -> None:
     cli("chat", "--session", "plans", stdin=b"Hi\n")
     loading.error = lambda: WeightsError("no such directory: `/gone`", "`--model` takes a directory")
-    other = "session `plans` was held with it; `-m NAME` continues it with another model"
+    other = "session `plans` used it; `-m NAME` continues it with another model"
     assert cli("chat", "-c", stdin=b"Hi\n").stderr == f"error: no such directory: `/gone`\nhint: {other}\n"
     assert "hint: `--model` takes a directory\n" in cli("chat", "-c", "-m", "/gone", stdin=b"Hi\n").stderr
     assert "hint: `--model` takes a directory\n" in cli("chat", "--session", "new", stdin=b"Hi\n").stderr
@@ -99,7 +99,7 @@ def test_the_last_session_that_can_be_read_is_continued(cli: Cli, loading: Loadi
         (sessions / f"{name}.jsonl").write_text(content)
         os.utime(sessions / f"{name}.jsonl", (2**31, 2**31))
     done = cli("chat", "-c", stdin=b"More\n")
-    assert (done.code, loading.partner.asked[-1]) == (0, ["Hi", "Hello.", "More"])
+    assert (done.code, loading.model.asked[-1]) == (0, ["Hi", "Hello.", "More"])
     assert [line.split(":")[:2] for line in done.stderr.splitlines()] == [
         ["warning", " session `headless` cannot be read"],
         ["warning", " session `empty` cannot be read"],

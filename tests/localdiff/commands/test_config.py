@@ -76,7 +76,7 @@ def test_the_file_sets_what_is_not_typed(asked: Callable[..., RunRequest]) -> No
     assert (options.context_size, options.max_tokens, options.system, options.think) == (99, 7, "Be brief.", True)
     assert (options.steps, options.cap, options.entropy_bound, options.seed) == (5, 4, 0.3, 12)
     assert (options.t_min, options.t_max, options.stability, options.confidence) == (0.1, 0.2, 2, 0.01)
-    assert (request.live.wish, request.live.preferred) == (None, "line")
+    assert (request.live.requested, request.live.preferred) == (None, "line")
     assert (request.live.palette, request.live.fps, request.live.color) == ("mono", 3, "never")
 
 
@@ -231,7 +231,7 @@ def test_set_keeps_a_link_and_the_mode_of_the_file(cli: Cli, home: Path, tmp_pat
         (["steps", "3"], "there is no setting `steps`", "did you mean `generate.steps`?"),
         (["ui.pallette", "dark"], "there is no setting `ui.pallette`", "did you mean `ui.palette`?"),
         (["xyzzy", "1"], "there is no setting `xyzzy`", "`localdiff config` lists every setting"),
-        (["generate.steps", "0"], "steps=0 must be >= 1", "what it sets: most denoise steps a block may take"),
+        (["generate.steps", "0"], "steps=0 must be >= 1", "what it sets: maximum denoise steps per block"),
         (["model", " "], "model=' ' must name a model", "what it sets: model that answers"),
         (["max_memory", "lots"], "max_memory='lots' is not an amount of memory", ""),
         (
@@ -274,7 +274,7 @@ def test_what_is_no_setting_can_be_taken_out(cli: Cli, home: Path) -> None:
         ("bar", ""),
     ):
         result = cli("config", "unset", name)
-        assert (result.code, result.stdout) == (0, f"{name}  (no setting)  taken out of {file}\n")
+        assert (result.code, result.stdout) == (0, f"{name}  (no setting)  removed from {file}\n")
         assert result.stderr == next_warning
     assert file.read_text().strip() == "[generate]\nsteps = 4"
     result = cli("config", "unset", "generate")

@@ -1,4 +1,4 @@
-"""Which wishes for a canvas are met, which are errors, and what it gets to know."""
+"""Which options for a canvas are met, which are errors, and what it gets to know."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from localdiff.commands.live import LiveOptions, mode_of
 from localdiff.errors import UsageError
 from localdiff.ui.output import Output, Stream
-from localdiff.ui.terminal import LiveMode, LiveWish
+from localdiff.ui.terminal import LiveMode, LiveOption
 from tests.fakes.engine import Block, ScriptedEngine
 from tests.screens.processes import CapturedStream, Cli
 
@@ -24,9 +24,9 @@ def output(*, stdout: bool = True, stderr: bool = True, quiet: bool = False) -> 
 
 
 def mode(
-    wish: LiveWish | None = None, *, preferred: LiveWish | None = None, lines: bool = False, **streams: bool
+    requested: LiveOption | None = None, *, preferred: LiveOption | None = None, lines: bool = False, **streams: bool
 ) -> LiveMode:
-    options = LiveOptions(wish=wish, preferred=preferred)
+    options = LiveOptions(requested=requested, preferred=preferred)
     return mode_of(options, output(**streams), lines_on_stdout=lines, env={"TERM": "xterm"})
 
 
@@ -48,8 +48,11 @@ def test_who_reads_the_events_may_print_them_where_the_canvas_is() -> None:
     reading, writing = os.pipe()
     with open(reading), open(writing, "w") as pipe:
         streams = replace(output(), stdout=Stream(file=pipe))
-        for wish, lines, drawn in ((None, True, "off"), ("on", True, "canvas"), (None, False, "canvas")):
-            assert mode_of(LiveOptions(wish=wish), streams, lines_on_stdout=lines, env={"TERM": "xterm"}) == drawn
+        for requested, lines, drawn in ((None, True, "off"), ("on", True, "canvas"), (None, False, "canvas")):
+            assert (
+                mode_of(LiveOptions(requested=requested), streams, lines_on_stdout=lines, env={"TERM": "xterm"})
+                == drawn
+            )
         with pytest.raises(UsageError, match="the reader of `--events -` may print on the same screen"):
             mode_of(LiveOptions(slow=1.0), streams, lines_on_stdout=True, env={"TERM": "xterm"})
 

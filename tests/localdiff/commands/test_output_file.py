@@ -70,7 +70,7 @@ def test_a_file_that_is_open_is_not_replaced(tmp_path: Path, folder: str) -> Non
     path = tmp_path / "log"
     with open(path, "w") as log:
         with (
-            pytest.raises(UsageError, match="is a file that is open already"),
+            pytest.raises(UsageError, match="is already open"),
             output_file(Path(f"{folder}/{log.fileno()}")),
         ):
             pytest.fail("it was opened")

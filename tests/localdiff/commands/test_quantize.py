@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import torch
 
 from localdiff import paths
 from localdiff.model_store import find, stored_models
@@ -308,6 +309,41 @@ def test_what_cannot_be_quantized(cli: Cli, source: Path, output: Path, tmp_path
     result = cli("quantize", str(source), "--yes", "--force", "-o", str(tmp_path / "diary"), stdin=b"")
     refused(result, 2, "exists and is not a quantized model")
     assert tree(tmp_path / "diary") == {"monday.txt": b"dear"}
+
+
+def test_the_plan_names_the_device_that_is_asked_for(
+    cli: Cli, source: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def device(*arguments: str) -> str:
+        result = cli("quantize", str(source), "--dry-run", *arguments, stdin=b"")
+        assert (result.code, result.stderr) == (0, "")
+        return next(line for line in result.stdout.splitlines() if line.startswith("  device "))
+
+    assert device() == device("--device", "cpu")
+    assert device().startswith("  device     cpu, ")
+    refused(cli("quantize", str(source), "--device", "tpu"), 2, "`--device tpu` should be auto, cpu, cuda, cuda:N or")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    refused(cli("quantize", str(source), "--device", "cuda:1"), 4, "there is no CUDA device here", "`--device cpu`")
+    # a setting counts as it does for `run`, and what is typed counts more
+    monkeypatch.setenv("LOCALDIFF_DEVICE", "cuda")
+    refused(cli("quantize", str(source), "--dry-run"), 4, "there is no CUDA device here")
+    assert device("--device", "cpu").startswith("  device     cpu, ")
+    monkeypatch.delenv("LOCALDIFF_DEVICE")
+    home.mkdir()
+    (home / "config.toml").write_text('device = "cuda"\n')
+    refused(cli("quantize", str(source), "--dry-run"), 4, "there is no CUDA device here")
+
+
+def test_quiet_is_errors_only(cli: Cli, source: Path, output: Path) -> None:
+    for expected in ("made", "already here"):
+        result = cli("quantize", str(source), "--yes", "-q", stdin=b"")
+        assert (result.code, result.stdout, result.stderr) == (0, f"{output}\n", ""), expected
+    refused(cli("quantize", str(source), "--recipe", "int8", "-q", stdin=b""), 2, "cannot ask for confirmation")
+    dry = cli("quantize", str(source), "--dry-run", "-q", stdin=b"")
+    assert dry.stdout.startswith(f"{source} → 4bit\n")
+    asked = cli("quantize", str(source), "--recipe", "int8", "-q", terminals="stderr")
+    assert asked.code == 130
+    assert f"{source} → int8" in asked.stderr, "a question is about a plan"
 
 
 def test_a_folder_that_refuses_new_files(cli: Cli, source: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from localdiff.commands.quantize_display import Display
 from quant.jobs.events import BytesDone, FileChecked, JobStarted, ShardStarted, ShardWritten, TensorDone
 
 
-class Board:
+class FakeProgress:
     """Remembers what it was told to show."""
 
     def __init__(self) -> None:
@@ -30,13 +30,13 @@ class Board:
 
 
 def test_a_download_shows_the_whole_and_each_file() -> None:
-    board = Board()
-    display = Display(board, {"a": 100, "b": 50}, checked=70)
-    assert board.take() == [("start", "fetch", 150, True)]
+    progress = FakeProgress()
+    display = Display(progress, {"a": 100, "b": 50}, checked=70)
+    assert progress.take() == [("start", "fetch", 150, True)]
     display.on_bytes("a", 30)
     display.on_bytes("b", 10)
     display.on_bytes("config.json", 7)  # small files are not worth a line
-    assert board.take() == [
+    assert progress.take() == [
         ("start", "a", 100, False),
         ("show", "a", 30, ""),
         ("show", "fetch", 30, ""),
@@ -46,21 +46,21 @@ def test_a_download_shows_the_whole_and_each_file() -> None:
     ]
     display.on_bytes("a", 0)
     display.on_fetched("b")
-    assert board.take()[-3:] == [("show", "b", 50, ""), ("show", "fetch", 50, ""), ("end", "b")]
+    assert progress.take()[-3:] == [("show", "b", 50, ""), ("show", "fetch", 50, ""), ("end", "b")]
     display.on_fetched("config.json")
     display.on_note("the connection broke off")
-    assert board.take() == [("note", "note: the connection broke off")]
+    assert progress.take() == [("note", "note: the connection broke off")]
 
 
 def test_nothing_is_said_of_downloads_where_there_are_none() -> None:
-    board = Board()
-    Display(board, {}, checked=70)
-    assert board.take() == []
+    progress = FakeProgress()
+    Display(progress, {}, checked=70)
+    assert progress.take() == []
 
 
 def test_a_job_shows_where_it_is_and_what_was_lost_most() -> None:
-    board = Board()
-    display = Display(board, {}, checked=70)
+    progress = FakeProgress()
+    display = Display(progress, {}, checked=70)
     for event in (
         JobStarted(shards=2, finished=0, source_bytes=300, workers=2),
         ShardStarted(shard="s1", source="f1", number=1, source_bytes=200),
@@ -74,7 +74,7 @@ def test_a_job_shows_where_it_is_and_what_was_lost_most() -> None:
         FileChecked(file="s2", nbytes=20, problem=None),
     ):
         display.on_event(event)
-    calls = [call for call in board.take() if call[0] != "end"]
+    calls = [call for call in progress.take() if call[0] != "end"]
     assert calls == [
         ("start", "quantize", 300, True),
         ("show", "quantize", 80, "layers.3.mlp.up_proj"),
@@ -89,6 +89,6 @@ def test_a_job_shows_where_it_is_and_what_was_lost_most() -> None:
 
 
 def test_a_job_with_nothing_left_to_do_has_no_bar() -> None:
-    board = Board()
-    Display(board, {}, checked=70).on_event(JobStarted(shards=2, finished=2, source_bytes=0, workers=2))
-    assert [call for call in board.take() if call[0] == "start"] == []
+    progress = FakeProgress()
+    Display(progress, {}, checked=70).on_event(JobStarted(shards=2, finished=2, source_bytes=0, workers=2))
+    assert [call for call in progress.take() if call[0] == "start"] == []

@@ -59,7 +59,7 @@ def test_only_its_owner_may_read_it_even_where_it_was_open_before(cli: Cli, engi
 
 def test_who_watches_is_told_what_is_in_it(cli: Cli, engine: ScriptedEngine, file: Path) -> None:
     result = cli("run", "-m", "demo", "-v", "--record", str(file), "hi")
-    assert result.stderr.endswith(f"The trace is in {file}; it holds the prompt.\n")
+    assert result.stderr.endswith(f"The trace is in {file}; it contains the prompt.\n")
     assert "trace" not in cli("run", "-m", "demo", "-q", "--record", str(file), "hi").stderr
 
 

@@ -253,8 +253,8 @@ def test_a_full_disk_costs_the_file_and_not_the_answer(
     result = cli("run", "-m", "demo", *["-q"] * quiet, option, "/dev/full", "hi")
     assert (result.code, result.stdout) == (4, "First line.\nSecond line.")
     failure = "`/dev/full` cannot be written: No space left on device"
-    warning = "" if quiet else f"warning: {failure}; the run goes on without it\n"
-    assert result.stderr == f"{warning}error: {failure}\nhint: `{option}` may name a file elsewhere\n"
+    warning = "" if quiet else f"warning: {failure}; the run continues without it\n"
+    assert result.stderr == f"{warning}error: {failure}\nhint: give `{option}` a file elsewhere\n"
     assert os.stat("/dev/full").st_mode == mode
 
 
@@ -273,7 +273,7 @@ def test_an_answer_whose_file_cannot_be_written_is_printed(cli: Cli, engine: Scr
     assert (result.code, answer) == (4, "First line.\nSecond line.")
     assert result.stderr == (
         "error: `/dev/full` cannot be written: No space left on device, so stdout has the text\n"
-        "hint: `-o` may name a file on another disk\n"
+        "hint: give `-o` a file on another disk\n"
     )
 
 

@@ -109,7 +109,7 @@ def test_rerun_says_that_all_is_the_same(file: Path, streams: Output) -> None:
     nameless(file)
     request = trace_check.CheckRequest(file=str(file), rerun=True)
     assert trace_check.trace_check(request, streams, load=Rerun(IDENTITY)) == 0
-    assert text_of(streams.stdout).endswith("run again on cpu: every value of 21 events is the same\n")
+    assert text_of(streams.stdout).endswith("rerun on cpu: every value of 21 events is the same\n")
 
 
 def test_rerun_names_the_first_difference(file: Path, streams: Output) -> None:

@@ -88,8 +88,12 @@ def test_no_file_is_no_settings(tmp_path: Path) -> None:
             "write `[generate]` on a line of its own",
         ),
         ("[[ui]]\nfps = 3", "config.toml:1: `ui` is a table, not a setting", "write `[ui]` on a line of its own"),
-        ("[ui]\nfps = true", "config.toml:2: fps=true must be a number", "what it sets: most frames a second"),
-        ("context = '8k'", "config.toml:1: context='8k' must be a whole number", "what it sets: most tokens of prompt"),
+        ("[ui]\nfps = true", "config.toml:2: fps=true must be a number", "what it sets: maximum frames per second"),
+        (
+            "context = '8k'",
+            "config.toml:1: context='8k' must be a whole number",
+            "what it sets: maximum tokens of prompt",
+        ),
         (
             "a = 1\na = 2\n",
             "config.toml is not TOML: cannot overwrite a value (at line 2, column 6)",

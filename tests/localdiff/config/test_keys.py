@@ -9,10 +9,10 @@ import typer
 
 from localdiff.cli import app
 from localdiff.cli.configured import GENERATING
-from localdiff.cli.later import loaded
+from localdiff.cli.lazy import loaded
 from localdiff.config import KEYS
 from localdiff.errors import UsageError
-from localdiff.ui.terminal import LiveWish
+from localdiff.ui.terminal import LiveOption
 from quant import DEFAULT_RECIPE, RECIPES
 
 
@@ -40,7 +40,7 @@ def test_recipes_are_those_of_quant() -> None:
 
 
 def test_wishes_are_those_of_the_terminal() -> None:
-    assert set(KEYS["ui.live"].choices) == set(get_args(LiveWish))
+    assert set(KEYS["ui.live"].choices) == set(get_args(LiveOption))
 
 
 def test_no_two_settings_share_a_variable() -> None:

@@ -42,7 +42,7 @@ def test_a_variable_wins_over_the_file(env: dict[str, str]) -> None:
 def test_a_variable_that_makes_no_sense(env: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="^LOCALDIFF_STEPS: steps='many' must be a whole number$") as caught:
         load_settings(env | {"LOCALDIFF_STEPS": "many"})
-    assert caught.value.hint == "what it sets: most denoise steps a block may take; `unset LOCALDIFF_STEPS`"
+    assert caught.value.hint == "what it sets: maximum denoise steps per block; `unset LOCALDIFF_STEPS`"
     with pytest.raises(UsageError, match="^LOCALDIFF_MAX_MEMORY: .* is not an amount of memory$") as caught:
         load_settings(env | {"LOCALDIFF_MAX_MEMORY": "5Q"})
     assert caught.value.hint == "give a number and a unit, for example `10GB` or `16GiB`"

@@ -1,4 +1,4 @@
-"""The processor, the memory, and gpus by way of a program that answers as `nvidia-smi` does."""
+"""The CPU, the memory, and gpus by way of a program that answers as `nvidia-smi` does."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_a_hub_that_may_not_be_asked(server: Hub, tmp_path: Path) -> None:
         ({"state": "unreachable", "problem": "no answer"}, "warn", "https://huggingface.co does not answer"),
         ({"state": "refused", "problem": "no", "advice": "log in"}, "warn", "refuses the token: no"),
         ({"state": "unread", "problem": "a token is bad", "advice": "mend it"}, "warn", "not asked: a token is bad"),
-        ({"state": "misnamed", "endpoint": "garbage"}, "warn", "not asked: `HF_ENDPOINT=garbage` is no address"),
+        ({"state": "misnamed", "endpoint": "garbage"}, "warn", "not asked: `HF_ENDPOINT=garbage` is not an address"),
         ({"state": "broken", "problem": "500"}, "warn", "answers with an error: 500"),
     ],
 )

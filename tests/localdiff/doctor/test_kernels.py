@@ -52,7 +52,7 @@ def test_steps_that_compute_the_same_either_way(engine: Engine) -> None:
     finding = kernels.compare_recorded(engine, "GPU kernels on cuda:0")
     assert finding.status == "ok"
     assert finding.facts["steps"] == 8
-    assert finding.text.endswith("when launched one by one (static step, commit fused)")
+    assert finding.text.endswith("steps launched one by one (static step, commit fused)")
 
 
 @needs_triton

@@ -25,7 +25,7 @@ from localdiff.doctor.versions import check_versions
 from localdiff.doctor.weights import check_weights
 from localdiff.errors import UsageError
 from localdiff.model_store import record_verified, stored_models
-from localdiff.ui.abilities import Abilities
+from localdiff.ui.capabilities import TerminalCapabilities
 from quant import RECIPES
 from tests.localdiff.conftest import UseHub
 
@@ -228,6 +228,6 @@ GOOD = {"terminal": True, "columns": 120, "rows": 40, "moving": True, "colors": 
     ],
 )
 def test_terminals(changes: dict[str, object], status: str, words: str) -> None:
-    finding = terminal_finding(Abilities(**(GOOD | changes)))  # type: ignore[arg-type]
+    finding = terminal_finding(TerminalCapabilities(**(GOOD | changes)))  # type: ignore[arg-type]
     assert finding.status == status
     assert words in finding.text

@@ -1,4 +1,4 @@
-"""What is said about the processor's kernel."""
+"""What is said about the CPU's kernel."""
 
 from __future__ import annotations
 

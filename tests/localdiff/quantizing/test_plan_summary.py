@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from localdiff.hub.problems import UnreachableError
 from localdiff.quantizing import planned_job
@@ -13,7 +14,7 @@ from localdiff.quantizing.plan_summary import Download, PlanSummary, shortage
 from localdiff.quantizing.planned_job import accounts
 from localdiff.quantizing.space import Mount
 from quant.files.source import read_source
-from quant.planning.gpu import Gpu
+from quant.planning.gpu import Encoder, Gpu
 from quant.planning.plan import describe_plan, make_plan
 from quant.recipe import RECIPES
 from tests.checkpoints.weights import write_small_weights
@@ -27,7 +28,8 @@ google/diffusiongemma-26B-A4B-it @ 1a2b3c4d → 4bit
   download   52.0 GB in 11 files: 9 here already, 2 to fetch (9.0 GB) into /hub, where they stay
   write      15.4 GB into /models/x-4bit
   disk       /home needs 24.4 GB, 212.0 GB free
-  memory     about 600 MB while working, on 2 cores; no GPU needed
+  device     cpu, 2 cores; no GPU needed
+  memory     about 600 MB while working
   to run     GPU memory of 16.6 GB at 8k or 17.1 GB at 32k context
              there is no GPU here that torch can use; a CPU runs it too, slowly
 
@@ -51,7 +53,8 @@ def summary() -> PlanSummary:
         download=HUB,
         mounts=(Mount(path=Path("/home"), needed=24_400_000_000, free=212 * GB),),
         finished=0,
-        working=(600_000_000, "2 cores; no GPU needed"),
+        working=600_000_000,
+        device="cpu, 2 cores; no GPU needed",
         accounts=accounts(plan, {}),
         gpu=None,
     )
@@ -106,13 +109,15 @@ def test_the_card_that_is_there(summary: PlanSummary, free: float, text: str) ->
     assert f"             {text}" in replace(summary, gpu=card).lines()
 
 
-def test_a_card_that_another_recipe_fits(summary: PlanSummary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_that_another_recipe_fits(summary: PlanSummary) -> None:
     def fitting(free: float) -> str:
         card = Gpu(device="cuda:0", name="RTX", total=96 * GB, free=round(free * GB))
-        monkeypatch.setattr(planned_job, "first_gpu", lambda: card)
+        encoder = Encoder(requested="auto", device=torch.device("cuda", 0), gpu=card)
         error = UnreachableError("no network")
-        shown = planned_job.offline_summary(summary.plan, model="x", target=Path("/x"), streams=False, error=error)
-        return next(line for line in shown.lines() if "RTX" in line)
+        shown = planned_job.offline_summary(
+            summary.plan, model="x", target=Path("/x"), streams=False, encoder=encoder, error=error
+        )
+        return next(line for line in shown.lines() if "fit" in line)
 
     assert fitting(15.3).endswith("; recipe `4bit-small` does")
     assert fitting(14).endswith("which is slower")

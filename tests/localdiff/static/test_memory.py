@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 import torch
 
-from localdiff.bench.step.released import FEWEST_LAYERS, released_config
+from localdiff.bench.step.released import MIN_LAYERS, released_config
 from localdiff.memory_account import PREFILL_CHUNK, HeldTensor, MemoryAccount
 from localdiff.model.cache import KVCache
 from localdiff.static.buffers import StepBuffers
@@ -52,7 +52,7 @@ def test_bringing_weights_into_the_order_of_kernels_takes_less_than_a_run(recipe
                 specializations, "fuse_projections", measured("stacked", specializations.fuse_projections)
             ),
         ):
-            specializations.on_card(released_config(FEWEST_LAYERS), recipe, {})
+            specializations.on_card(released_config(MIN_LAYERS), recipe, {})
     held = [HeldTensor(name=name, shape=shape, nbytes=0) for name, shape in released_shapes().items()]
     account = MemoryAccount.of(held, context=8192)
     assert 0 < peaks["stacked"] < peaks["tiled"] < account.cache + account.buffers
@@ -63,8 +63,8 @@ def test_two_steps_or_a_step_and_a_chunk_of_the_prompt_are_within_the_account(re
     """One of them is recorded and keeps what it takes."""
     from tests.gpu.specializations import NOWHERE, noted, on_card, read_prompt
 
-    config = released_config(FEWEST_LAYERS)
-    held = [HeldTensor(name=name, shape=shape, nbytes=0) for name, shape in released_shapes(FEWEST_LAYERS).items()]
+    config = released_config(MIN_LAYERS)
+    held = [HeldTensor(name=name, shape=shape, nbytes=0) for name, shape in released_shapes(MIN_LAYERS).items()]
     sms = mock.patch.object(tiles, "sm_count", lambda _: 132)
     with noted(), torch.inference_mode(), sms, Allocations() as watched:
         network = on_card(config, recipe, {})

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pyte
 import pytest
 
-from localdiff.trace.exports import movie, plain
+from localdiff.trace.exports import animation, plain
 from localdiff.trace.exports.asciicast import asciicast
 from localdiff.trace.exports.frames import LAST, SHORTEST, frames
 from localdiff.trace.exports.unpacked import unpacked
@@ -60,13 +60,13 @@ def test_frames_last_as_long_as_the_run_did(speed: float) -> None:
 
 
 def test_svg_is_well_formed_and_moves() -> None:
-    film = movie.movie(LINE, STAGE, SIZE, DARK)
-    ElementTree.fromstring(film)
-    assert film.count("@keyframes") > 10
-    still = movie.picture(STAGE, LINE.moments[3], SIZE, DARK)
+    animated = animation.animated(LINE, STAGE, SIZE, DARK)
+    ElementTree.fromstring(animated)
+    assert animated.count("@keyframes") > 10
+    still = animation.picture(STAGE, LINE.moments[3], SIZE, DARK)
     ElementTree.fromstring(still)
     assert "@keyframes" not in still
-    for picture in (film, still):
+    for picture in (animated, still):
         assert "http" not in picture.replace("http://www.w3.org/2000/svg", "")
         assert "<script" not in picture
 
@@ -97,8 +97,8 @@ def test_hostile_text_stays_text_in_every_form() -> None:
     trace = trace_of(events, pieces=pieces)
     line = Timeline(trace.events)
     stage = Stage(trace.header, pieces=trace, palette=DARK)
-    film = movie.movie(line, stage, SIZE, DARK)
-    root = ElementTree.fromstring(film)
+    animated = animation.animated(line, stage, SIZE, DARK)
+    root = ElementTree.fromstring(animated)
     assert {element.tag.rpartition("}")[2] for element in root.iter()} == {"svg", "style", "rect", "g", "text"}
     for line_of_json in asciicast(line, stage, SIZE, title=hostile.TEXT).splitlines()[1:]:
         data = json.loads(line_of_json)[2]

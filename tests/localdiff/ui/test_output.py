@@ -15,17 +15,17 @@ from localdiff.ui.output import Output, Stream, decide, printable, shell_word
 from tests.screens.processes import CapturedStream
 
 
-def looked_at(env: dict[str, str], *, terminals: str = "", **wishes: bool) -> Output:
+def looked_at(env: dict[str, str], *, terminals: str = "", **flags: bool) -> Output:
     return decide(
         stdout=CapturedStream(terminal="stdout" in terminals),
         stderr=CapturedStream(terminal="stderr" in terminals),
         env=env,
-        **wishes,
+        **flags,
     )
 
 
 @pytest.mark.parametrize(
-    ("terminals", "wishes", "logs", "notes"),
+    ("terminals", "flags", "logs", "notes"),
     [
         ("stdout stderr", {}, False, True),
         ("stderr", {}, False, True),
@@ -37,8 +37,8 @@ def looked_at(env: dict[str, str], *, terminals: str = "", **wishes: bool) -> Ou
         ("stdout", {"quiet": True}, False, False),
     ],
 )
-def test_who_is_told_what(terminals: str, wishes: dict[str, bool], logs: bool, notes: bool) -> None:
-    output = looked_at({}, terminals=terminals, **wishes)
+def test_who_is_told_what(terminals: str, flags: dict[str, bool], logs: bool, notes: bool) -> None:
+    output = looked_at({}, terminals=terminals, **flags)
     assert (output.logs, output.notes) == (logs, notes)
 
 

@@ -8,7 +8,7 @@ from typing import TextIO
 import pytest
 
 from localdiff.ui.output import Output, Stream
-from localdiff.ui.progress import Bars, Lines, Silent, board
+from localdiff.ui.progress import Bars, Lines, Silent, progress_display
 from tests.fakes.clock import FakeClock
 from tests.screens.terminal import FakeTerminal
 
@@ -32,7 +32,7 @@ def clock() -> FakeClock:
 
 def test_bars_of_the_whole_and_of_each_file(clock: FakeClock) -> None:
     terminal = FakeTerminal(100, 24)
-    with board(output(terminal, moving=True), clock=clock) as bars:
+    with progress_display(output(terminal, moving=True), clock=clock) as bars:
         assert isinstance(bars, Bars)
         bars.start("quantize", 52 * GB, whole=True)
         bars.start("model-00003.safetensors", 5 * GB)
@@ -55,7 +55,7 @@ def test_bars_of_the_whole_and_of_each_file(clock: FakeClock) -> None:
 
 def test_a_bar_that_stands_still_loses_its_rate_and_its_end(clock: FakeClock) -> None:
     terminal = FakeTerminal(100, 24)
-    with board(output(terminal, moving=True), clock=clock) as bars:
+    with progress_display(output(terminal, moving=True), clock=clock) as bars:
         assert isinstance(bars, Bars)
         bars.start("fetch", 52 * GB, whole=True)
         for second in range(11):
@@ -71,7 +71,7 @@ def test_a_bar_that_stands_still_loses_its_rate_and_its_end(clock: FakeClock) ->
 @pytest.mark.parametrize("columns", [24, 40, 79, 200])
 def test_bars_fit_the_terminal(clock: FakeClock, columns: int) -> None:
     terminal = FakeTerminal(columns, 24)
-    with board(output(terminal, moving=True, width=columns), clock=clock) as bars:
+    with progress_display(output(terminal, moving=True, width=columns), clock=clock) as bars:
         assert isinstance(bars, Bars)
         bars.start("quantize", 52 * GB, whole=True)
         bars.show("quantize", GB, "model.decoder.layers.9.experts.gate_up_proj " * 9)
@@ -82,7 +82,7 @@ def test_bars_fit_the_terminal(clock: FakeClock, columns: int) -> None:
 
 def test_lines_every_tenth(clock: FakeClock) -> None:
     file = io.StringIO()
-    with board(output(file), clock=clock) as lines:
+    with progress_display(output(file), clock=clock) as lines:
         assert isinstance(lines, Lines)
         lines.start("quantize", 50 * GB, whole=True)
         lines.start("a file", 5 * GB)
@@ -97,7 +97,7 @@ def test_lines_every_tenth(clock: FakeClock) -> None:
 
 def test_lines_every_half_minute_where_it_is_slow(clock: FakeClock) -> None:
     file = io.StringIO()
-    with board(output(file), clock=clock) as lines:
+    with progress_display(output(file), clock=clock) as lines:
         lines.start("fetch", 50 * GB, whole=True)
         for second in range(100):
             lines.show("fetch", second * 10**6)
@@ -107,7 +107,7 @@ def test_lines_every_half_minute_where_it_is_slow(clock: FakeClock) -> None:
 
 def test_what_is_soon_over_has_few_lines(clock: FakeClock) -> None:
     file = io.StringIO()
-    with board(output(file), clock=clock) as lines:
+    with progress_display(output(file), clock=clock) as lines:
         lines.start("check", 100, whole=True)
         for done in range(101):
             lines.show("check", done)
@@ -117,7 +117,7 @@ def test_what_is_soon_over_has_few_lines(clock: FakeClock) -> None:
 
 def test_what_starts_over_does_not_repeat_its_lines(clock: FakeClock) -> None:
     file = io.StringIO()
-    with board(output(file), clock=clock) as lines:
+    with progress_display(output(file), clock=clock) as lines:
         lines.start("fetch", 100, whole=True)
         for done in (20, 0, 20, 30):
             clock.now += 2
@@ -127,7 +127,7 @@ def test_what_starts_over_does_not_repeat_its_lines(clock: FakeClock) -> None:
 
 def test_quiet_is_quiet(clock: FakeClock) -> None:
     file = io.StringIO()
-    with board(output(file, quiet=True), clock=clock) as silent:
+    with progress_display(output(file, quiet=True), clock=clock) as silent:
         assert isinstance(silent, Silent)
         silent.start("fetch", 100, whole=True)
         silent.show("fetch", 50)

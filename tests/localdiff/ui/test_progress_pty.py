@@ -16,10 +16,10 @@ pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is no
 PROGRAM = """
 import resource, time
 from localdiff.ui.output import decide
-from localdiff.ui.progress import board
+from localdiff.ui.progress import progress_display
 
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-with board(decide()) as shown:
+with progress_display(decide()) as shown:
     shown.start("whole", 10**9, whole=True)
     shown.start("part", 10**9)
     shown.show("whole", 10**8)

@@ -56,7 +56,7 @@ def test_the_size_is_asked_of_the_terminal_and_not_of_the_environment(
 
 
 @pytest.mark.parametrize(
-    ("wish", "env", "mode"),
+    ("option", "env", "mode"),
     [
         ("auto", {"TERM": "xterm"}, "canvas"),
         ("on", {}, "canvas"),
@@ -67,9 +67,9 @@ def test_the_size_is_asked_of_the_terminal_and_not_of_the_environment(
         ("line", {"TERM": "dumb"}, "off"),
     ],
 )
-def test_modes(wish: str, env: dict[str, str], mode: str) -> None:
-    assert live_mode(wish, stream=FakeTerminal(), env=env) == mode  # type: ignore[arg-type]
-    assert live_mode(wish, stream=io.StringIO(), env=env) == "off"  # type: ignore[arg-type]
+def test_modes(option: str, env: dict[str, str], mode: str) -> None:
+    assert live_mode(option, stream=FakeTerminal(), env=env) == mode  # type: ignore[arg-type]
+    assert live_mode(option, stream=io.StringIO(), env=env) == "off"  # type: ignore[arg-type]
 
 
 def test_the_same_terminal(terminal: tuple[int, TextIO]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from localdiff.view.palette import DARK, LIGHT
 from localdiff.view.style import PLAIN, SPACE, Row, Span, Style
-from localdiff.view.svg import COLUMN, MARGIN, Shot, film, hex_color, still
+from localdiff.view.svg import COLUMN, MARGIN, Shot, animation, hex_color, still
 
 SVG = "{http://www.w3.org/2000/svg}"
 ROW: Row = (Span("日本", 4, Style(foreground=32)), SPACE, Span("<&\"'>", 5, Style(bold=True, dim=True, underline=True)))
@@ -48,7 +48,7 @@ def test_spaces_at_the_ends_of_a_span_are_places_and_not_text() -> None:
 
 
 def test_a_document_fetches_nothing() -> None:
-    document = film([Shot(rows=(ROW,), seconds=1)], columns=20, palette=LIGHT)
+    document = animation([Shot(rows=(ROW,), seconds=1)], columns=20, palette=LIGHT)
     assert set(re.findall(r"https?://[^\"]*", document)) == {"http://www.w3.org/2000/svg"}
     assert not re.search(r"url\(|href|@import|<script|font-face", document)
     assert LIGHT.background in document
@@ -60,7 +60,7 @@ def test_a_film_draws_a_row_once_for_as_long_as_it_stays() -> None:
         Shot(rows=(words("head"), words("two")), seconds=1),
         Shot(rows=(words("head"), words("two")), seconds=2),
     ]
-    document = film(shots, columns=20, palette=DARK)
+    document = animation(shots, columns=20, palette=DARK)
     assert [len(re.findall(f">{word}<", document)) for word in ("head", "one", "two")] == [1, 1, 1]
     rules = dict(re.findall(r"@keyframes (r\d+)\{(.*?\})\}", document))
     assert rules == {
@@ -72,7 +72,7 @@ def test_a_film_draws_a_row_once_for_as_long_as_it_stays() -> None:
 
 
 def test_without_animation_the_last_frame_stands() -> None:
-    document = film([Shot(rows=(words(w),), seconds=1) for w in ("one", "two", "one")], columns=20, palette=DARK)
+    document = animation([Shot(rows=(words(w),), seconds=1) for w in ("one", "two", "one")], columns=20, palette=DARK)
     hidden = re.findall(r"\.(r\d)\{opacity:0;", document)
     groups = dict(re.findall(r'<g class="(r\d)"><text[^>]*>(\w+)<', document))
     assert [groups[name] for name in hidden] == ["one", "two"]
@@ -80,7 +80,7 @@ def test_without_animation_the_last_frame_stands() -> None:
 
 
 def test_frames_of_different_heights() -> None:
-    document = film(
+    document = animation(
         [Shot(rows=(words("a"),), seconds=1), Shot(rows=(words("a"), words("b")), seconds=1)], columns=9, palette=DARK
     )
     assert len(ElementTree.fromstring(document).findall(f"{SVG}g")) == 1
@@ -88,6 +88,6 @@ def test_frames_of_different_heights() -> None:
 
 def test_what_cannot_be_drawn() -> None:
     with pytest.raises(ValueError, match="len\\(shots\\)=0"):
-        film([], columns=9, palette=DARK)
+        animation([], columns=9, palette=DARK)
     with pytest.raises(ValueError, match="self.seconds=0"):
         Shot(rows=(), seconds=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from localdiff.bench.step.released import FEWEST_LAYERS, released_config
+from localdiff.bench.step.released import MIN_LAYERS, released_config
 from localdiff.commands import bench_step
 from localdiff.load.matching import match_tensors
 from localdiff.model.config import ModelConfig
@@ -18,18 +18,18 @@ def test_the_configuration_is_the_published_one() -> None:
 
 
 def test_a_part_of_it_has_the_published_shapes() -> None:
-    for layers in (FEWEST_LAYERS, LAYERS):
+    for layers in (MIN_LAYERS, LAYERS):
         with torch.device("meta"):
             network = DiffusionGemma(released_config(layers))
         assert len(match_tensors(network, released_shapes(layers)).source_of) == len(network.state_dict())
 
 
 def test_the_fewest_layers_have_every_kind() -> None:
-    fewest = released_config(FEWEST_LAYERS).layers
+    fewest = released_config(MIN_LAYERS).layers
     assert set(fewest) == set(released_config().layers)
-    assert set(released_config(FEWEST_LAYERS - 1).layers) != set(fewest)
+    assert set(released_config(MIN_LAYERS - 1).layers) != set(fewest)
 
 
 def test_the_command_line_knows_the_same_numbers() -> None:
-    assert (bench_step.LAYERS, bench_step.FEWEST_LAYERS) == (LAYERS, FEWEST_LAYERS)
+    assert (bench_step.LAYERS, bench_step.MIN_LAYERS) == (LAYERS, MIN_LAYERS)
     assert released_config().max_positions == bench_step.MAX_CONTEXT

@@ -1,4 +1,4 @@
-"""A trace as SVG: as a film, or one moment as a still."""
+"""A trace as SVG: an animation, or one moment as a still."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from localdiff.trace.timeline import Moment, Timeline
 from localdiff.view.layout import Size
 from localdiff.view.palette import Palette
 from localdiff.view.style import Row
-from localdiff.view.svg import Shot, film, still
+from localdiff.view.svg import Shot, animation, still
 
 
-def movie(timeline: Timeline, stage: Stage, size: Size, palette: Palette, *, speed: float = 1.0) -> str:
+def animated(timeline: Timeline, stage: Stage, size: Size, palette: Palette, *, speed: float = 1.0) -> str:
     """The whole run, in its own time divided by `speed`; rows are at the bottom, as in a terminal."""
     shown = list(frames(timeline, stage, size, speed=speed))
     height = max(len(rows) for rows, _ in shown)
     blank: Row = ()
     shots = [Shot(rows=(*[blank] * (height - len(rows)), *rows), seconds=seconds) for rows, seconds in shown]
-    return film(shots, columns=size.columns, palette=palette)
+    return animation(shots, columns=size.columns, palette=palette)
 
 
 def picture(stage: Stage, moment: Moment, size: Size, palette: Palette) -> str:

@@ -9,20 +9,22 @@ from typing import Any
 import pytest
 import typer
 
-from localdiff.cli import LATER, app
+from localdiff.cli import COMMANDS_BY_NAME, app
 from localdiff.cli.help import summary
-from localdiff.cli.later import loaded
+from localdiff.cli.lazy import loaded
 from tests.screens.processes import ROOT, Cli, environment
 
 GROUP: Any = typer.main.get_command(app)
 
 
-@pytest.mark.parametrize("name", LATER)
+@pytest.mark.parametrize("name", COMMANDS_BY_NAME)
 def test_the_summary_is_that_of_the_command(name: str) -> None:
-    assert LATER[name][1] == summary(loaded(GROUP.commands[name])), "copy it into LATER of localdiff/cli/__init__.py"
+    assert COMMANDS_BY_NAME[name][1] == summary(loaded(GROUP.commands[name])), (
+        "copy it into COMMANDS_BY_NAME of localdiff/cli/__init__.py"
+    )
 
 
-@pytest.mark.parametrize("name", LATER)
+@pytest.mark.parametrize("name", COMMANDS_BY_NAME)
 def test_every_one_can_be_called(cli: Cli, name: str) -> None:
     result = cli(name, "--help")
     assert (result.code, result.stderr) == (0, "")
@@ -33,7 +35,7 @@ def test_a_mistyped_name_is_understood(cli: Cli) -> None:
     assert "did you mean 'doctor'?" in cli("docter").stderr
 
 
-COMMANDS = sorted({module for module, _ in LATER.values()})
+COMMANDS = sorted({module for module, _ in COMMANDS_BY_NAME.values()})
 HEAVY = ("torch", "pydantic", "rich.console", "huggingface_hub", "prompt_toolkit", "tomlkit", "localdiff.engine")
 
 
@@ -53,9 +55,9 @@ def test_no_command_is_loaded_where_none_is_called(arguments: list[str]) -> None
     assert loaded_by(*arguments) == []
 
 
-@pytest.mark.parametrize("name", LATER)
+@pytest.mark.parametrize("name", COMMANDS_BY_NAME)
 def test_the_help_of_one_loads_neither_the_others_nor_what_they_compute_with(name: str) -> None:
-    assert loaded_by(name, "--help") == [LATER[name][0]]
+    assert loaded_by(name, "--help") == [COMMANDS_BY_NAME[name][0]]
 
 
 def test_a_mistyped_option_is_found_before_anything_is_loaded() -> None:

@@ -1,4 +1,4 @@
-"""A scripted partner for chats: real events, no model, no torch, and a memory of what it was asked."""
+"""A scripted model for chats: real events, no model, no torch, and a memory of what it was asked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def said(text: str, **block: Any) -> Said:
 
 
 @dataclass(kw_only=True)
-class ScriptedPartner:
+class ScriptedChatModel:
     """Answers with one reply after the other, and from then on with the last.
 
     Attributes:
@@ -125,8 +125,8 @@ def _nothing(prompt_tokens: int) -> RunStats:
     )
 
 
-def partner_of(script: Mapping[str, Any]) -> ScriptedPartner:
-    """One from JSON: fields of `ScriptedPartner`, `replies` being lists of blocks as objects."""
+def chat_model_of(script: Mapping[str, Any]) -> ScriptedChatModel:
+    """One from JSON: fields of `ScriptedChatModel`, `replies` being lists of blocks as objects."""
     fields = dict(script)
     replies = [Said(blocks=tuple(Block(**block) for block in blocks)) for blocks in fields.pop("replies")]
-    return ScriptedPartner(replies=replies, **fields)
+    return ScriptedChatModel(replies=replies, **fields)

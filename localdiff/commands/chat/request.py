@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from localdiff.chat.settings import Looks
+from localdiff.chat.settings import DisplaySettings
 from localdiff.commands.live import LiveOptions
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import RecordOptions
@@ -23,7 +23,7 @@ class ChatRequest:
         options: settings of every reply.
         choice: the model.
         live: how replies may be watched.
-        looks: how the chat looks initially.
+        display: how the chat is displayed initially.
         origins: where settings came from, by the names of their fields; see `ChatSettings`.
         resume: continue the last session.
         session: continue the one of this name, or begin it.
@@ -34,7 +34,7 @@ class ChatRequest:
     options: GenerateOptions
     choice: ModelChoice = ModelChoice()
     live: LiveOptions = LiveOptions()
-    looks: Looks = Looks()
+    display: DisplaySettings = DisplaySettings()
     origins: Mapping[str, str]
     resume: bool = False
     session: str | None = None

@@ -1,6 +1,6 @@
 """Replies from the model, one at a time: shown as they grow, stopped with Ctrl-C, retried if empty.
 
-Knows a partner, a view and streams; knows nothing about sessions or commands.
+Knows the interface of a model, a view and streams; knows nothing about sessions or commands.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from localdiff.chat.interfaces import ChatModel, Interruptible, OpenView, RecordReply, Render
 from localdiff.chat.page import Page
-from localdiff.chat.partner import Interruptible, OpenView, Partner, RecordReply, Render
 from localdiff.chat.reply import Collector, Reply, next_seed
-from localdiff.chat.settings import Looks
+from localdiff.chat.settings import DisplaySettings
 from localdiff.events import Channel, Event
 from localdiff.options import GenerateOptions
 from localdiff.ui.log import logging_to
@@ -27,15 +27,15 @@ from localdiff.ui.terminal_guard import TerminalGuard
 from localdiff.ui.watch import Watch
 from localdiff.view.paragraphs import Passage
 
-REDRAWS = 2
+MAX_RETRIES = 2
 """How often an empty reply is retried."""
 
 
-class Talker:
-    """Asks a partner, and shows the reply.
+class ReplyRunner:
+    """Runs the model for one reply at a time, and shows the reply.
 
     Args:
-        partner: answers messages.
+        model: answers messages.
         output: the streams of the answer and of everything else.
         open_view: makes the canvas of a run.
         interruptible: lets Ctrl-C stop a run.
@@ -49,7 +49,7 @@ class Talker:
 
     def __init__(
         self,
-        partner: Partner,
+        model: ChatModel,
         output: Output,
         *,
         open_view: OpenView,
@@ -57,7 +57,7 @@ class Talker:
         record: RecordReply | None = None,
         marks: bool = False,
     ) -> None:
-        self._partner = partner
+        self._model = model
         self._output = output
         self._open_view = open_view
         self._interruptible = interruptible
@@ -67,35 +67,37 @@ class Talker:
         self.latest: Reply | None = None
         self.events: Sequence[Event] = ()
 
-    def ask(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, looks: Looks) -> Reply:
+    def run(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, display: DisplaySettings) -> Reply:
         """The reply to the last message.
 
         Raises:
             LocaldiffError: the run cannot begin, or failed.
         """
-        for redraw in range(1, REDRAWS + 2):
-            reply = self._run(messages, options, looks)
-            if not reply.is_empty or redraw > REDRAWS:
+        for attempt in range(1, MAX_RETRIES + 2):
+            reply = self._attempt(messages, options, display)
+            if not reply.is_empty or attempt > MAX_RETRIES:
                 break
             options = replace(options, seed=next_seed(reply.seed))
             if self._output.notes:
                 self._output.stderr.write(
-                    f"The reply is empty; trying again with seed {options.seed} ({redraw} of {REDRAWS}).\n"
+                    f"The reply is empty; trying again with seed {options.seed} ({attempt} of {MAX_RETRIES}).\n"
                 )
         return reply
 
-    def _run(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, looks: Looks) -> Reply:
+    def _attempt(
+        self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, display: DisplaySettings
+    ) -> Reply:
         cancel, collector = threading.Event(), Collector()
         self.latest, self.events = None, collector.events
         with ExitStack() as stack:
             stack.enter_context(self._interruptible(cancel))
             status = StatusLine(self._output.stderr, shown=False)
             stack.enter_context(logging_to(status, self._output))
-            observers = self._observers(stack, status, cancel, looks)
+            observers = self._observers(stack, status, cancel, display)
             if self._record is not None:
                 observers = (self._record(messages, options), *observers)
             try:
-                for event in self._partner.answer(messages, options, cancel=cancel):
+                for event in self._model.answer(messages, options, cancel=cancel):
                     collector.on_event(event)
                     for observer in observers:
                         observer.on_event(event)
@@ -107,13 +109,13 @@ class Talker:
         return self.latest
 
     def _observers(
-        self, stack: ExitStack, status: StatusLine, cancel: threading.Event, looks: Looks
+        self, stack: ExitStack, status: StatusLine, cancel: threading.Event, display: DisplaySettings
     ) -> tuple[Observer, ...]:
         """Observers that show the run, entered into `stack`: the canvas, if there is one, and the page for the rest."""
         stdout, stderr = self._output.stdout, self._output.stderr
         shares = is_same_terminal(stdout.file, stderr.file)
-        render: Render | None = partial(_laid_out, color=stdout.color) if looks.markdown and stdout.terminal else None
-        thinks = looks.think != "hide"
+        render: Render | None = partial(_laid_out, color=stdout.color) if display.markdown and stdout.terminal else None
+        thinks = display.think != "hide"
         thought: tuple[Channel, ...] = ("thought",) if thinks else ()
         piped: tuple[Channel, ...] = ("answer",) if stdout.piped else ()
         watch = Watch(
@@ -124,7 +126,7 @@ class Talker:
             render=render,
             marks=self._marks,
         )
-        view = self._open_view(looks.live, watch)
+        view = self._open_view(display.live, watch)
         page = Page(
             answers=None if view is not None and shares else stdout,
             thoughts=stderr if thinks and view is None and self._output.notes else None,

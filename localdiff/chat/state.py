@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from localdiff.chat.editor import edit_text
-from localdiff.chat.partner import Partner, SaveTrace
+from localdiff.chat.interfaces import ChatModel, SaveTrace
 from localdiff.chat.remarks import Remark, remarks
 from localdiff.chat.reply import Reply
+from localdiff.chat.reply_runner import ReplyRunner
 from localdiff.chat.session import Attachment, Session, Turn, content_of
 from localdiff.chat.session_store import SessionStore
 from localdiff.chat.settings import ChatSettings
-from localdiff.chat.talker import Talker
 from localdiff.errors import ContextError, LocaldiffError, ResourceError, is_out_of_memory
 from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.ui.output import DIM, YELLOW, Output
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ask:
+class PendingMessage:
     """A message on its way to the model.
 
     Attributes:
@@ -43,60 +43,60 @@ class Ask:
     seed: int | None = None
 
 
-class Desk:
+class ChatState:
     """The state of one chat.
 
     Args:
-        partner: answers messages.
-        talker: asks the partner.
+        model: answers messages.
+        runner: runs the model for each reply.
         settings: those in force.
         session: the one to continue.
         store: keeps sessions.
         private: save nothing unless asked to.
         output: the streams; everything but answers goes to the second.
-        state: the folder of everything that is saved.
+        folder: the folder of everything that is saved.
         save_trace: writes recordings.
         lend_keyboard: context in which another program may read from the terminal.
 
     Attributes:
         saves: whether turns are written to the session's file: always, or in a private chat once the user says so.
-        pending: files that go with the next message.
+        attachments: files that go with the next message.
         unanswered: the last message, if it got no answer that could be kept.
         line: initial text of the next input line.
-        asked: the messages and options of the last run, until it is taken back.
+        last_run: the messages and options of the last run, until it is taken back.
         failure: exit code of the last error shown, 0 before there is one.
     """
 
     def __init__(
         self,
         *,
-        partner: Partner,
-        talker: Talker,
+        model: ChatModel,
+        runner: ReplyRunner,
         settings: ChatSettings,
         session: Session,
         store: SessionStore,
         private: bool,
         output: Output,
-        state: Path,
+        folder: Path,
         save_trace: SaveTrace,
         lend_keyboard: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self.partner = partner
-        self.talker = talker
+        self.model = model
+        self.runner = runner
         self.settings = settings
         self.session = session
         self.store = store
         self.saves = not private
         self._private = private
         self.output = output
-        self.state = state
+        self.folder = folder
         self.save_trace = save_trace
         self.lend_keyboard = lend_keyboard
-        self.pending: list[Attachment] = []
-        self.unanswered: Ask | None = None
+        self.attachments: list[Attachment] = []
+        self.unanswered: PendingMessage | None = None
         self.line = ""
         self.failure = 0
-        self.asked: tuple[list[dict[str, Any]], GenerateOptions] | None = None
+        self.last_run: tuple[list[dict[str, Any]], GenerateOptions] | None = None
 
     @property
     def options(self) -> GenerateOptions:
@@ -105,16 +105,16 @@ class Desk:
 
     @property
     def context(self) -> int:
-        """Most tokens that prompt and answer may take together."""
-        return self.partner.context_size(self.options)
+        """Maximum tokens of prompt and answer together."""
+        return self.model.context_size(self.options)
 
     @property
     def room_hint(self) -> str:
         """The hint that says what makes room in a context that is full."""
-        if self.context < self.partner.context_size(replace(self.options, context_size=MAX_TOKENS)):
+        if self.context < self.model.context_size(replace(self.options, context_size=MAX_TOKENS)):
             return "`/undo` or `/clear` frees space, `/set context N` makes more"
         free = "`/undo` or `/clear` frees space" if self.session.turns else "shorten the message"
-        return f"{free}: {self.context:,} is the most that this model takes"
+        return f"{free}: {self.context:,} is the maximum for this model"
 
     def say(self, text: str) -> None:
         """Print a line for the user."""
@@ -129,7 +129,7 @@ class Desk:
         with self.lend_keyboard():
             return edit_text(text)
 
-    def show(self, error: LocaldiffError) -> None:
+    def show_error(self, error: LocaldiffError) -> None:
         """Print an error and its hint."""
         self.failure = error.exit_code
         self.output.error(error.message, error.hint)
@@ -145,11 +145,11 @@ class Desk:
         session.adapter = self.session.adapter
         self.session = session
         self.saves = not self._private
-        self.pending.clear()
+        self.attachments.clear()
         self.unanswered, self.line = None, ""
-        self.asked = None
+        self.last_run = None
 
-    def keep(self) -> None:
+    def save(self) -> None:
         """Writes the session to its file, if it is saved at all; an error is printed and has no other effect."""
         if not self.saves:
             return
@@ -158,51 +158,53 @@ class Desk:
         try:
             taken = self.store.save(self.session)
         except LocaldiffError as error:
-            self.show(error)
+            self.show_error(error)
             return
         if taken is not None:
             self.output.warning(f"`{taken}` was changed by another program; this session is now `{self.session.name}`")
 
-    def ask(self, request: Ask) -> None:
+    def send(self, message: PendingMessage) -> None:
         """Sends a message and keeps the reply; errors are printed."""
-        kept = len(self.session.turns) - request.replaces
-        content = content_of(request.text, request.files)
+        kept = len(self.session.turns) - message.replaces
+        content = content_of(message.text, message.files)
         messages = [*self.session.messages(kept), {"role": "user", "content": content}]
-        options = self.options if request.seed is None else replace(self.options, seed=request.seed)
-        self.asked = messages, options
-        self.unanswered, self.talker.latest = request, None
+        options = self.options if message.seed is None else replace(self.options, seed=message.seed)
+        self.last_run = messages, options
+        self.unanswered, self.runner.latest = message, None
         try:
-            reply = self.talker.ask(messages, options, self.settings.looks)
+            reply = self.runner.run(messages, options, self.settings.display)
         except ContextError as error:
-            self.show(ContextError(error.message, self.room_hint))
+            self.show_error(ContextError(error.message, self.room_hint))
             return
         except LocaldiffError as error:
-            self.show(error)
+            self.show_error(error)
             return
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             # Another program may have taken it, and may give it back: the conversation stays.
-            self.show(ResourceError("out of memory", "close what else uses the device, or free space with `/clear`"))
+            self.show_error(
+                ResourceError("out of memory", "close other programs that use the device, or free space with `/clear`")
+            )
             return
         finally:
-            self._take(request, kept)
+            self._take(message, kept)
         if self.output.notes:
             for remark in self._remarks(reply, options):
                 self._print(remark)
 
-    def _take(self, request: Ask, kept: int) -> None:
+    def _take(self, message: PendingMessage, kept: int) -> None:
         """Turns a reply, complete or not, into a turn, and restores a message that got none."""
-        reply = self.talker.latest
+        reply = self.runner.latest
         if reply is None or not reply.is_kept:
-            if not request.replaces:
-                self.line = request.text
+            if not message.replaces:
+                self.line = message.text
             return
         del self.session.turns[kept:]
         self.session.turns.append(
             Turn(
-                text=request.text,
-                files=request.files,
+                text=message.text,
+                files=message.files,
                 thought=reply.thought,
                 answer=reply.answer,
                 ids=reply.ids,
@@ -212,8 +214,8 @@ class Desk:
             )
         )
         self.unanswered = None
-        self.pending = [file for file in self.pending if file not in request.files]
-        self.keep()
+        self.attachments = [file for file in self.attachments if file not in message.files]
+        self.save()
 
     def _remarks(self, reply: Reply, options: GenerateOptions) -> list[Remark]:
         stream = self.output.stderr
@@ -223,7 +225,7 @@ class Desk:
                 context=self.context,
                 room_hint=self.room_hint,
                 max_tokens=options.max_tokens,
-                stats=self.settings.looks.stats,
+                stats=self.settings.display.stats,
                 width=stream.columns if stream.terminal else None,
                 dot=stream.dot(),
             )

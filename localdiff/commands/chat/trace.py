@@ -1,4 +1,4 @@
-"""Traces of a chat: `--record` writes the latest reply as it comes, `/trace` the last one afterwards.
+"""Traces of a chat: `--record` writes the latest reply as it is generated, `/trace` the last one afterwards.
 
 Knows what a header needs and where traces of chats go; knows nothing about the lines themselves.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from localdiff import paths
-from localdiff.chat.partner import RecordReply, SaveTrace
+from localdiff.chat.interfaces import RecordReply, SaveTrace
 from localdiff.commands.record import TraceFile, hashing_shown_by
 from localdiff.commands.trace_header import Digests, Recordable, conversation, digests_of, header_of
 from localdiff.errors import UsageError
@@ -27,8 +27,8 @@ from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
 
 
-class Recorded(Protocol):
-    """A partner whose replies can be recorded."""
+class RecordableChatModel(Protocol):
+    """A model whose replies can be recorded."""
 
     @property
     def engine(self) -> Recordable:
@@ -39,15 +39,15 @@ class Recorded(Protocol):
 
 
 class Headers:
-    """Headers of the traces of one partner's replies.
+    """Headers of the traces of one model's replies.
 
     Args:
-        partner: the one that answers.
+        model: the one that answers.
         output: where progress of hashing the weights is shown.
     """
 
-    def __init__(self, partner: Recorded, output: Output) -> None:
-        self._partner = partner
+    def __init__(self, model: RecordableChatModel, output: Output) -> None:
+        self._model = model
         self._output = output
         self._digests: Digests | None = None
 
@@ -56,7 +56,7 @@ class Headers:
         if self._digests is None:
             status = StatusLine(self._output.stderr)
             try:
-                self._digests = digests_of(self._partner.engine.identity, hashing_shown_by(status))
+                self._digests = digests_of(self._model.engine.identity, hashing_shown_by(status))
             finally:
                 status.clear()
         return self._digests
@@ -67,56 +67,56 @@ class Headers:
 
         def header(started: RunStarted) -> Header:
             said = conversation(messages, options.system)
-            plain = header_of(self._partner.engine, said, options, started, digests=digests)
-            return replace(plain, prompt_ids=_undetermined(self._partner, messages, options))
+            plain = header_of(self._model.engine, said, options, started, digests=digests)
+            return replace(plain, prompt_ids=_undetermined(self._model, messages, options))
 
         return header
 
 
-def reply_recorder(partner: Recorded, headers: Headers, trace: TraceFile) -> RecordReply:
-    """Records a partner's replies in an open file, each replacing the one before."""
+def reply_recorder(model: RecordableChatModel, headers: Headers, trace: TraceFile) -> RecordReply:
+    """Records a model's replies in an open file, each replacing the one before."""
     headers.hash()  # before the first line is read, not in the middle of a reply
 
     def record(messages: Sequence[Mapping[str, Any]], options: GenerateOptions) -> Observer:
-        return trace.recorder(partner.engine, headers.of(messages, options))
+        return trace.recorder(model.engine, headers.of(messages, options))
 
     return record
 
 
-def trace_saver(partner: Recorded, headers: Headers) -> SaveTrace:
-    """Writes traces of a partner's replies."""
+def trace_saver(model: RecordableChatModel, headers: Headers) -> SaveTrace:
+    """Writes traces of a model's replies."""
 
     def save(
         events: Sequence[Event], messages: Sequence[Mapping[str, Any]], options: GenerateOptions, name: str
     ) -> str:
         header = headers.of(messages, options)
         file = io.BytesIO()
-        recorder = Recorder(file, header_of=header, pieces=partner.engine.tokenizer)
+        recorder = Recorder(file, header_of=header, pieces=model.engine.tokenizer)
         for event in events:
             recorder.on_event(event)
         path = expanded(name) if name else _unused()
         if name and path.exists():
-            raise UsageError(f"`{name:.60}` exists already", "`/trace` takes the name of a new file")
+            raise UsageError(f"`{name:.60}` already exists", "`/trace` takes the name of a new file")
         try:
             if not name:
                 make_private_folder(path.parent)
             write_private(path, file.getvalue())
         except OSError as error:
             raise UsageError(
-                f"`{path}` cannot be written: {error.strerror}", "`/trace` may name a file elsewhere"
+                f"`{path}` cannot be written: {error.strerror}", "give `/trace` a file elsewhere"
             ) from error
-        return f"The trace is in {printable(paths.shown(path))}; it holds the conversation."
+        return f"The trace is in {printable(paths.shown(path))}; it contains the conversation."
 
     return save
 
 
 def _undetermined(
-    partner: Recorded, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
+    model: RecordableChatModel, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
 ) -> tuple[int, ...] | None:
     """The ids of the prompt, where replies in it are tokenized differently from how the tokenizer would do it."""
-    given = partner.prompt_ids(messages, options)
+    given = model.prompt_ids(messages, options)
     text = [{"role": message["role"], "content": message["content"]} for message in messages]
-    return None if given == partner.prompt_ids(text, options) else tuple(given)
+    return None if given == model.prompt_ids(text, options) else tuple(given)
 
 
 def _unused() -> Path:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from localdiff import paths
-from localdiff.chat.desk import Desk
-from localdiff.chat.partner import Reader
+from localdiff.chat.interfaces import Reader
+from localdiff.chat.state import ChatState
 from localdiff.chat.typeahead import typed_ahead, typing_ahead, typing_as_usual
 from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.errors import LocaldiffError
@@ -26,13 +26,13 @@ class Streams:
 
     Attributes:
         output: takes the answers.
-        spoken: takes remarks for the user and output of commands, on the terminal that there is.
+        user_output: takes remarks for the user and output of commands, on the terminal that there is.
         stdin: standard input; None if the process has none.
         keyboard: standard input, if it is a terminal and the user sees what is typed.
     """
 
     output: Output
-    spoken: Output
+    user_output: Output
     stdin: BinaryIO | None
     keyboard: BinaryIO | None
 
@@ -40,22 +40,22 @@ class Streams:
     def of(cls, output: Output, stdin: BinaryIO | None) -> Streams:
         """Those of a process."""
         alone = output.stdout.terminal and not output.stderr.terminal
-        spoken = replace(output, stderr=output.stdout) if alone else output
-        typed = stdin is not None and stdin.isatty() and spoken.stderr.terminal
-        return cls(output=output, spoken=spoken, stdin=stdin, keyboard=stdin if typed else None)
+        user_output = replace(output, stderr=output.stdout) if alone else output
+        typed = stdin is not None and stdin.isatty() and user_output.stderr.terminal
+        return cls(output=output, user_output=user_output, stdin=stdin, keyboard=stdin if typed else None)
 
     @property
     def marks(self) -> bool:
         """Whether the terminal marks pastes during a run."""
-        return self.keyboard is not None and self.spoken.stderr.moving
+        return self.keyboard is not None and self.user_output.stderr.moving
 
     def typing_ahead(self) -> AbstractContextManager[None]:
         """Inside it, what is typed is kept for the next line."""
-        return typing_ahead(self.keyboard, self.spoken.stderr)
+        return typing_ahead(self.keyboard, self.user_output.stderr)
 
     def typing_as_usual(self) -> AbstractContextManager[None]:
         """Inside it, within the former, another program may read what is typed."""
-        return typing_as_usual(self.keyboard, self.spoken.stderr)
+        return typing_as_usual(self.keyboard, self.user_output.stderr)
 
     @contextmanager
     def interruptible(self, cancel: threading.Event) -> Iterator[None]:
@@ -65,12 +65,12 @@ class Streams:
             yield
 
 
-def keyboard_reader(desk: Desk, keyboard: BinaryIO, early: str, *, private: bool) -> Reader:
+def keyboard_reader(state: ChatState, keyboard: BinaryIO, early: str, *, private: bool) -> Reader:
     """A reader of single keys, of which some were typed early."""
     waiting = [early]
 
     def cut() -> None:
-        desk.output.warning("the terminal kept the beginning of this paste alone; the rest has to be pasted again")
+        state.output.warning("the terminal kept only the beginning of this paste; paste the rest again")
 
     def ahead() -> str:
         return (waiting.pop() if waiting else "") + typed_ahead(keyboard, cut)
@@ -83,17 +83,17 @@ def keyboard_reader(desk: Desk, keyboard: BinaryIO, early: str, *, private: bool
 
     def edit(text: str) -> str:
         try:
-            return desk.edited(text)
+            return state.edited(text)
         except LocaldiffError as error:
-            desk.show(error)
+            state.show_error(error)
             return text
 
     history = None if private else paths.state_dir() / "history"
     return KeyboardReader(
-        history=open_history(history, lambda line: desk.say(f"warning: {printable(line)}")),
-        completer=ChatCompleter(lambda: [entry.name for entry in desk.store.entries()]),
-        multiline=lambda: desk.settings.looks.multiline,
+        history=open_history(history, lambda line: state.say(f"warning: {printable(line)}")),
+        completer=ChatCompleter(lambda: [entry.name for entry in state.store.entries()]),
+        multiline=lambda: state.settings.display.multiline,
         edit=edit,
         ahead=ahead,
-        output=create_output(stdout=desk.output.stderr.file),
+        output=create_output(stdout=state.output.stderr.file),
     )

@@ -1,5 +1,6 @@
-"""The parts of `localdiff chat`.
+"""The command `localdiff chat`, assembled from its parts.
 
+    command     the command
     request     what the command line asks for
     session     which session is continued, and with which model
     streams     where it is held: streams, and the keyboard

@@ -11,19 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from localdiff import paths
-from localdiff.chat.desk import stamp
 from localdiff.chat.session import Session
 from localdiff.chat.session_file import Opened
 from localdiff.chat.session_store import SessionStore
 from localdiff.chat.settings import Think
-from localdiff.commands.chatting.request import TYPED, ChatRequest
+from localdiff.chat.state import stamp
+from localdiff.commands.chat.request import TYPED, ChatRequest
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.errors import UsageError, WeightsError
 from localdiff.identity import ModelIdentity
 from localdiff.ui.output import Output
 
 
-def session_of(request: ChatRequest, store: SessionStore, spoken: Output) -> Opened:
+def session_of(request: ChatRequest, store: SessionStore, user_output: Output) -> Opened:
     """The session to continue, or a new one.
 
     Raises:
@@ -34,7 +34,7 @@ def session_of(request: ChatRequest, store: SessionStore, spoken: Output) -> Ope
         raise UsageError("`-c` and `--session` both name a session", "leave out one of the two")
     name, options = request.session, request.options
     if request.resume:
-        opened = _latest(store, spoken)
+        opened = _latest(store, user_output)
     elif name is None or not store.exists(name):
         session = Session(name=name, created=stamp(), system=options.system, think=options.think)
         return Opened(session=session, damage=None)
@@ -62,13 +62,13 @@ def continued(request: ChatRequest, session: Session) -> ChatRequest:
 def thinking_of(request: ChatRequest, session: Session) -> Think:
     """How the model is asked to think: as typed, else as in the session that is continued."""
     if request.origins.get("think") == TYPED or not session.turns:
-        return request.looks.think
-    return "off" if not session.think else "show" if request.looks.think == "off" else request.looks.think
+        return request.display.think
+    return "off" if not session.think else "show" if request.display.think == "off" else request.display.think
 
 
 @contextmanager
 def remembered(session: Session, choice: ModelChoice, typed: ModelChoice) -> Iterator[None]:
-    """Has the error about a model that nobody typed say where it comes from, and how to go on without it."""
+    """Adds a hint to errors about a model that nobody typed: where it comes from, and how to continue without it."""
     try:
         yield
     except WeightsError as error:
@@ -76,23 +76,23 @@ def remembered(session: Session, choice: ModelChoice, typed: ModelChoice) -> Ite
             ways = ["`-m NAME` continues it with another model"]
             if choice.adapter != typed.adapter:
                 ways.append("`--adapter NAME` with another adapter")
-            error.hint = f"session `{session.name}` was held with it; {', '.join(ways)}"
+            error.hint = f"session `{session.name}` used it; {', '.join(ways)}"
         raise
 
 
 def remember(session: Session, identity: ModelIdentity, choice: ModelChoice) -> None:
-    """Has the session say which model and adapter it is held with, in words that mean the same in any folder."""
+    """Records in the session which model and adapter it uses, in words that mean the same in any folder."""
     session.model, session.revision = _lasting(identity.model, identity.directory), choice.revision
     session.adapter = None if identity.adapter is None else _lasting(identity.adapter, identity.adapter_directory)
 
 
-def _latest(store: SessionStore, spoken: Output) -> Opened:
+def _latest(store: SessionStore, user_output: Output) -> Opened:
     """The last session that can be read; nobody named the ones that cannot."""
     for entry in store.entries():
         try:
             return store.open(entry.name)
         except UsageError as error:
-            spoken.warning(f"{error.message}; `{store.path(entry.name)}` is skipped")
+            user_output.warning(f"{error.message}; `{store.path(entry.name)}` is skipped")
     raise UsageError("there is no session to continue", "`localdiff chat` starts one")
 
 

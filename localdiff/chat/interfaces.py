@@ -1,4 +1,4 @@
-"""Interfaces that a chat needs: a partner that answers, a view to watch it on, a keyboard.
+"""Interfaces that a chat needs: a model that answers, a view to watch it on, a keyboard.
 
 Knows interfaces only, so that a chat can be held with a script in place of a model.
 """
@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 from localdiff.events import Event
 from localdiff.options import GenerateOptions
 from localdiff.ui.observer import Observer
-from localdiff.ui.terminal import LiveWish
+from localdiff.ui.terminal import LiveOption
 from localdiff.ui.watch import Watch
 from localdiff.view.paragraphs import Passage
 
@@ -32,7 +32,7 @@ RecordReply: TypeAlias = Callable[[Sequence[Mapping[str, Any]], GenerateOptions]
 """Makes the observer that records the run which is about to answer these messages with these options."""
 
 
-class Partner(Protocol):
+class ChatModel(Protocol):
     """Answers; see `localdiff.conversation.Conversation`."""
 
     def answer(
@@ -48,7 +48,7 @@ class Partner(Protocol):
         """Number of tokens of a text; a `ContextError` may say that there are more than `max_tokens`."""
 
     def context_size(self, options: GenerateOptions) -> int:
-        """Most tokens that prompt and answer may take together."""
+        """Maximum tokens of prompt and answer together."""
 
 
 class View(AbstractContextManager["View"], Protocol):
@@ -61,7 +61,7 @@ class View(AbstractContextManager["View"], Protocol):
         """Print a line that stays."""
 
 
-OpenView: TypeAlias = Callable[[LiveWish, Watch], View | None]
+OpenView: TypeAlias = Callable[[LiveOption, Watch], View | None]
 """Makes a view for one run, or None where nothing can be drawn; raises `UsageError` if the user insisted on one."""
 
 

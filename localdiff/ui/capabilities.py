@@ -32,7 +32,7 @@ _PATIENCE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Abilities:
+class TerminalCapabilities:
     """What the terminal behind stderr can do.
 
     Attributes:
@@ -57,7 +57,9 @@ class Abilities:
     name: str = ""
 
 
-def abilities(stream: TextIO, keyboard: TextIO | None, env: Mapping[str, str] = os.environ) -> Abilities:
+def terminal_capabilities(
+    stream: TextIO, keyboard: TextIO | None, env: Mapping[str, str] = os.environ
+) -> TerminalCapabilities:
     """Query the terminal behind a stream.
 
     Args:
@@ -66,14 +68,14 @@ def abilities(stream: TextIO, keyboard: TextIO | None, env: Mapping[str, str] = 
         env: environment.
     """
     if not is_terminal(stream):
-        return Abilities(terminal=False)
+        return TerminalCapabilities(terminal=False)
     size = terminal_size(stream)
     moving = live_mode("on", stream=stream, env=env) != "off"
     palette = resolve_palette("auto", env=env, encoding=stream.encoding)
     colors = {"mono": "none", "ascii": "none", "16": "16"}.get(palette.name, "256")
     if colors == "256" and env.get("COLORTERM", "").lower() in {"truecolor", "24bit"}:
         colors = "truecolor"
-    return Abilities(
+    return TerminalCapabilities(
         terminal=True,
         columns=size.columns,
         rows=size.rows,

@@ -14,7 +14,7 @@ import typer
 from localdiff.cli.help import Command, Group
 
 
-class Later(Command):
+class LazyCommand(Command):
     """Placeholder of a command until it is needed.
 
     Args:
@@ -36,27 +36,27 @@ class Later(Command):
 
 def loaded(command: Any) -> Any:
     """A command, loaded if it was not yet."""
-    return command.load() if isinstance(command, Later) else command
+    return command.load() if isinstance(command, LazyCommand) else command
 
 
-def program(commands: Mapping[str, tuple[str, str]]) -> type[Group]:
+def lazy_group(commands: Mapping[str, tuple[str, str]]) -> type[Group]:
     """The class of a group with lazily loaded commands.
 
     Args:
         commands: name → module and summary, in the order of the help page.
     """
 
-    class Program(Group):
+    class LazyGroup(Group):
         def __init__(self, **settings: Any) -> None:
             super().__init__(**settings)
             for name, (module, summary) in commands.items():
-                self.add_command(Later(name, summary, module))
+                self.add_command(LazyCommand(name, summary, module))
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             """The command of that name, loaded."""
             command = self.commands.get(cmd_name)
-            if isinstance(command, Later):
+            if isinstance(command, LazyCommand):
                 command = self.commands[cmd_name] = command.load()
             return command
 
-    return Program
+    return LazyGroup

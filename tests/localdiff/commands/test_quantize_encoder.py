@@ -1,0 +1,89 @@
+"""The device that encodes, on machines with no GPU, with busy ones and with free ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from localdiff.commands.quantize_encoder import encoder_named
+from localdiff.errors import ArgumentError, ResourceError
+from localdiff.quantizing.planned_job import encoder_words
+from quant.jobs import pool
+from quant.planning.gpu import MIN_FREE_BYTES
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes a machine of two cores whose GPUs have so many free bytes."""
+
+    def have(*free: int) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(free))
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(free))
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (free[index], 24 * 10**9))
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: f"RTX {index}")
+
+    monkeypatch.setattr(pool.os, "sched_getaffinity", lambda _: range(2), raising=False)
+    return have
+
+
+def test_auto_is_the_first_gpu_if_it_has_room(gpus: Callable[..., None]) -> None:
+    gpus(MIN_FREE_BYTES + 1, 20 * 10**9)
+    encoder = encoder_named("auto")
+    assert encoder.device == torch.device("cuda", 0)
+    assert encoder_words(encoder) == "cuda:0 (RTX 0), with 2 cores"
+
+
+def test_auto_leaves_a_busy_gpu_alone_and_says_so(gpus: Callable[..., None]) -> None:
+    gpus(MIN_FREE_BYTES, 20 * 10**9)
+    encoder = encoder_named("auto")
+    assert encoder.device == CPU
+    assert encoder_words(encoder) == "cpu, 2 cores: cuda:0 has only 2.0 GB free"
+
+
+@pytest.mark.parametrize("name", ["auto", "cpu"])
+def test_without_a_gpu_it_is_the_cpu(gpus: Callable[..., None], name: str) -> None:
+    gpus()
+    encoder = encoder_named(name)
+    assert (encoder.device, encoder.gpu) == (CPU, None)
+    assert encoder_words(encoder) == "cpu, 2 cores; no GPU needed"
+
+
+def test_the_cpu_beside_a_gpu_on_which_the_result_may_run(gpus: Callable[..., None]) -> None:
+    gpus(20 * 10**9)
+    encoder = encoder_named("cpu")
+    assert encoder.device == CPU
+    assert encoder.gpu is not None
+    assert encoder_words(encoder) == "cpu, 2 cores; no GPU needed"
+
+
+def test_a_named_gpu_is_used_even_with_little_room(gpus: Callable[..., None]) -> None:
+    gpus(20 * 10**9, MIN_FREE_BYTES // 2)
+    encoder = encoder_named("cuda:1")
+    assert encoder.device == torch.device("cuda", 1)
+    assert encoder.gpu is not None
+    assert (encoder.gpu.device, encoder.gpu.free) == ("cuda:1", MIN_FREE_BYTES // 2)
+    assert encoder_words(encoder) == "cuda:1 (RTX 1), with 2 cores"
+    assert encoder_named("cuda").device == torch.device("cuda", 0)
+
+
+def test_mps_is_the_cpu_and_says_so(gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus()
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    encoder = encoder_named("mps")
+    assert encoder.device == CPU
+    assert encoder_words(encoder) == "cpu, 2 cores: weights are not encoded on mps"
+
+
+def test_what_is_not_here_is_refused_as_by_run(gpus: Callable[..., None]) -> None:
+    with pytest.raises(ArgumentError, match="should be auto, cpu, cuda, cuda:N or mps"):
+        encoder_named("tpu")
+    gpus()
+    with pytest.raises(ResourceError, match="there is no CUDA device here"):
+        encoder_named("cuda")
+    gpus(1, 1)
+    with pytest.raises(ResourceError, match="there is no `cuda:2` here"):
+        encoder_named("cuda:2")
