@@ -238,4 +238,4 @@ def test_sizes_whose_product_is_beyond_any_memory_are_refused(edited: Callable[.
     directory = edited(
         config=lambda entries: entries["text_config"].update(vocab_size=2**31 - 1, hidden_size=2**31 - 1)
     )
-    assert "weights that no memory holds" in refusal(directory).message
+    assert "weights too large for any memory" in refusal(directory).message
