@@ -146,17 +146,17 @@ class _Step:
         self._context, self._canvas, self._rows, self._itemsize = context, canvas, rows, itemsize
 
     def peak(self) -> int:
-        """The peak of a pass through the layers, of the head with the reading of its logits, or of two recorded steps.
+        """The peak of a pass through the layers, of the head with the reading of its logits, or of two captured steps.
 
         A step frees its logits before the next one makes its own; its prediction stays as one embedding per row. On a
-        GPU, though, a recorded step keeps its memory while one of another shape is run.
+        GPU, though, a captured step keeps its memory while one of another shape is run.
         """
         logits = self._canvas * self._vocab_size * self._itemsize
         reading = _LOGIT_BYTES * max(self._vocab_size, min(_BLOCK_ELEMENTS, self._canvas * self._vocab_size))
         decoding = min(_DECODE_ROWS, self._vocab_size) * self._width * _DECODE_BYTES
         belief = self._canvas * self._width * (self._itemsize + 4)
-        recorded = logits + self._canvas * self._width * (4 * SHARES + 4 + 2 * self._itemsize)
-        return belief + max(logits + max(reading, decoding), self._layer(), 2 * recorded)
+        captured = logits + self._canvas * self._width * (4 * SHARES + 4 + 2 * self._itemsize)
+        return belief + max(logits + max(reading, decoding), self._layer(), 2 * captured)
 
     def _layer(self) -> int:
         """One layer: rows of activations, one expert or projection decoded, keys and values it reads, scores."""

@@ -1,4 +1,4 @@
-"""The GPU's own path: whether its kernels run, and whether recorded steps compute what launched ones do.
+"""The GPU's own path: whether its kernels run, and whether captured steps compute what launched ones do.
 
 Knows the demo model and its steps as CUDA graphs; knows nothing about kernels. Layers and a first step are compared
 with stored values elsewhere.
@@ -19,11 +19,11 @@ from quant.cuda.support import missing
 
 PROMPT = "Write a long story about a queen and a mill."
 OPTIONS = GenerateOptions(max_tokens=192, seed=0, context_size=512)
-"""Two blocks: steps with and without a commit, each recorded on its second run and replayed from then on."""
+"""Two blocks: steps with and without a commit, each captured on its second run and replayed from then on."""
 
 
 def check_kernels(devices: Sequence[torch.device]) -> list[Finding]:
-    """Kernels and recorded steps of every CUDA device."""
+    """Kernels and captured steps of every CUDA device."""
     return [_finding(device) for device in devices if device.type == "cuda"]
 
 
@@ -32,7 +32,7 @@ def _finding(device: torch.device) -> Finding:
     if missing(device) is None:
         engine = Engine.load(DEMO, device=str(device), dtype="bf16", offline=True, context_size=512)
         if missing(device) is None:  # else one failed in the steps that loading takes
-            return compare_recorded(engine, subject)
+            return compare_captured(engine, subject)
     unsupported = missing(device)
     return Finding(
         subject=subject,
@@ -43,28 +43,28 @@ def _finding(device: torch.device) -> Finding:
     )
 
 
-def compare_recorded(engine: Engine, subject: str) -> Finding:
+def compare_captured(engine: Engine, subject: str) -> Finding:
     """The steps of an engine as it takes them, and launched one by one: the same kernels, and so the same bits."""
-    recorded = _drafts(engine)
+    captured = _drafts(engine)
     is_lost, path = engine.denoiser.path_taken != engine.denoiser.path, str(engine.denoiser.path_taken)
     engine.denoiser = engine.denoiser.without_graphs()
     launched = _drafts(engine)
-    facts = {"device": engine.identity.device, "path": path, "steps": len(recorded)}
-    if recorded == launched and is_lost:
+    facts = {"device": engine.identity.device, "path": path, "steps": len(captured)}
+    if captured == launched and is_lost:
         return Finding(
             subject=subject,
             status="warn",
-            text=f"steps could not be recorded as a CUDA graph, so that their kernels are launched one by one ({path})",
+            text=f"steps could not be captured as a CUDA graph, so that their kernels are launched one by one ({path})",
             advice="another version of torch or of the driver may help; the warning says what was refused",
             facts=facts,
         )
-    if recorded == launched:
-        text = f"{len(recorded)} recorded steps give the same results as steps launched one by one ({path})"
+    if captured == launched:
+        text = f"{len(captured)} captured steps give the same results as steps launched one by one ({path})"
         return Finding(subject=subject, status="ok", text=text, facts=facts)
     return Finding(
         subject=subject,
         status="fail",
-        text="recorded steps give different results from steps launched one by one",
+        text="captured steps give different results from steps launched one by one",
         advice="set LOCALDIFF_CUDA_PLAIN=graph, and please report it with `localdiff doctor --report`",
         facts=facts,
     )

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..denoising import BlockSettings, Step
+from ..denoising import BlockSettings, Denoiser, Step
 from ..events import BlockReason, BlockStarted, DenoiseStep, Prefilled
-from ..steps import Denoiser
 from .prefill import last_prefilled
 from .run import Run
 
@@ -58,7 +57,7 @@ def draft_block(
     """
     # 3. A canvas of noise.
     run.noise.at(number, 0)
-    canvas = run.noise.canvas(run.started.canvas_length, run.started.vocab_size).to(device)
+    canvas = run.noise.canvas(run.started.canvas_length, run.started.vocab_size)
     started = BlockStarted(
         block=number,
         max_blocks=-(-run.started.max_tokens // run.started.canvas_length),
@@ -78,7 +77,7 @@ def draft_block(
         record_top_k=run.record_top_k,
     )
     draft, began = Draft(), time.perf_counter()
-    steps = _steps(run, denoiser, canvas, block, commit_ids)
+    steps = _steps(run, denoiser, canvas.to(device), block, commit_ids)
     for step in steps:
         if ends_prompt and step.event.step == 1:
             yield last_prefilled(run)

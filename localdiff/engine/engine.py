@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..denoising import Denoiser
 from ..diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from ..diffusion.settings import SamplerSettings
 from ..diffusion.stopping import StopRule
@@ -25,7 +26,6 @@ from ..load_progress import LoadProgress, tell_nobody
 from ..memory_account import PREFILL_CHUNK
 from ..model.diffusion_gemma import DiffusionGemma
 from ..options import DRAWN_SEED_BITS, GenerateOptions
-from ..steps import Denoiser
 from ..text.detok import ReplyDecoder
 from ..text.prompt import Prompt, prompt_ids
 from ..text.template import ChatTemplate

@@ -19,6 +19,7 @@ from quant.dtypes import short_name
 from quant.switch import SwitchError
 
 from ..adapter import open_adapter
+from ..denoising import Denoiser, try_kernels
 from ..errors import UsageError
 from ..hub import resolve
 from ..identity import ModelIdentity
@@ -35,7 +36,6 @@ from ..load import (
 )
 from ..load_progress import LoadProgress, tell_nobody
 from ..model.diffusion_gemma import DiffusionGemma
-from ..steps import Denoiser, runs
 from ..text.template import ChatTemplate
 from ..text.tokenizer import Tokenizer
 from .arguments import device_of, positive, reference_of, text_of
@@ -126,7 +126,8 @@ def _that_runs(
     """A model and its denoiser, whose first steps have run; where one of its kernels fails in them, without kernels."""
     loaded = load()
     denoiser = _denoiser(loaded)
-    if not runs(denoiser, device, progress, expectations=loaded.expectations):  # from now on that device has no kernels
+    if not try_kernels(denoiser, device, progress, expectations=loaded.expectations):
+        # From now on, none is used on that device.
         _log.warning("a GPU kernel failed while it was tried: the model is loaded again, without kernels")
         del loaded, denoiser  # there is no memory for a second model
         gc.collect()

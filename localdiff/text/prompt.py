@@ -95,7 +95,8 @@ def as_messages(prompt: Sequence[Any]) -> list[Mapping[str, Any]]:
         given = [key for key, value in message.items() if value is not None]
         if unknown := [key for key in given if key not in FIELDS]:
             raise UsageError(
-                f"a message has an unknown field {unknown[0]!r:.60}", f"its fields are {', '.join(FIELDS)}"
+                f"a message has an unknown field {unknown[0]!r:.60}",
+                f"its fields are {', '.join(FIELDS)}",
             )
         if message.get("role") not in ROLES:
             raise UsageError(f"a message has the role {message.get('role')!r:.60}", f"roles are {', '.join(ROLES)}")

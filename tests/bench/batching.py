@@ -25,11 +25,11 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from localdiff.denoising import Denoiser
 from localdiff.engine import Engine
 from localdiff.model.attention import Attend, attend_cached
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.steps import Denoiser
 
 R = TypeVar("R")
 

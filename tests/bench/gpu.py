@@ -46,7 +46,7 @@ from .gpu_clock import REPEATS, clocked
 from .gpu_process import Limits, end_with_parent, ended
 from .gpu_results import Results
 
-TESTS = ("tests/localdiff/static", "tests/localdiff/kernels", "tests/quant/cuda", "tests/gpu/test_kernels_aot.py")
+TESTS = ("tests/localdiff/denoising", "tests/localdiff/kernels", "tests/quant/cuda", "tests/gpu/test_kernels_aot.py")
 CHECKS = (
     *TESTS,
     "tests/localdiff/load/test_offload.py",

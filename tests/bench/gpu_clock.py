@@ -10,7 +10,7 @@ from functools import cache
 
 import torch
 
-from localdiff.static.recording import Recorder
+from localdiff.denoising.static.cuda_graphs import GraphCapturer
 
 REPEATS = 50
 FLUSHED = 256 << 20
@@ -33,17 +33,17 @@ class Clocked:
 
 
 def clocked(work: Callable[[], object], repeats: int = REPEATS) -> Clocked:
-    """Runs with a cold second-level cache; it is recorded as a graph where that can be."""
+    """Runs with a cold second-level cache; it is captured as a graph where that can be."""
     flush = torch.empty(FLUSHED, dtype=torch.uint8, device="cuda")
     for _ in range(3):
         work()
-    recorder = _recorder(torch.cuda.current_device())
+    capturer = _capturer(torch.cuda.current_device())
 
     def once() -> None:
         work()
 
-    graph = recorder.record(once)
-    run = work if graph is None else graph.replay  # where it was not recorded, a warning says why
+    graph = capturer.capture(once)
+    run = work if graph is None else graph.replay  # where it was not captured, a warning says why
     _warm(run)
     times = []
     for _ in range(repeats):
@@ -55,7 +55,7 @@ def clocked(work: Callable[[], object], repeats: int = REPEATS) -> Clocked:
         ended.record()
         torch.cuda.synchronize()
         times.append(1000 * began.elapsed_time(ended))
-    recorder.forget()
+    capturer.forget()
     tenths = statistics.quantiles(times, n=10, method="inclusive")
     return Clocked(median=statistics.median(times), low=tenths[0], high=tenths[-1])
 
@@ -69,6 +69,6 @@ def _warm(run: Callable[[], object]) -> None:
 
 
 @cache
-def _recorder(device: int) -> Recorder:
+def _capturer(device: int) -> GraphCapturer:
     """One for all, since each has a stream, and each stream a workspace of cuBLAS's."""
-    return Recorder(torch.device("cuda", device))
+    return GraphCapturer(torch.device("cuda", device))

@@ -40,7 +40,7 @@ ALU = (
     *("BMSK", "F2FP", "FMNMX", "FSEL", "FSETP", "I2FP", "IABS", "IADD", "IADD3", "IMNMX", "ISETP", "LEA", "LOP3"),
     *("MOV", "P2R", "PLOP3", "PRMT", "R2P", "SEL", "SGXT", "SHF", "VIADD", "VIADDMNMX", "VIMNMX"),
 )
-MIO = ("LDG", "LDGSTS", "LDS", "LDSM", "SHFL", "STG", "STS", "STSM")
+MIO = ("LDG", "LDGSTS", "localdiff.denoising.static", "localdiff.denoising.staticM", "SHFL", "STG", "STS", "STSM")
 
 
 def instructions(cubin: bytes) -> list[tuple[int, str]]:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from localdiff.denoising.static.buffers import Exchange, StepBuffers
 from localdiff.engine import Engine
 from localdiff.errors import ResourceError
 from localdiff.events import BlockCommitted, DenoiseStep, Event
 from localdiff.load.devices import free_bytes
 from localdiff.options import GenerateOptions
-from localdiff.static.buffers import Exchange, StepBuffers
 from tests.checkpoints.layouts import Spec, write_checkpoint
 from tests.checkpoints.quantized import quantize
 from tests.gpu.kernels import needs_interpreter

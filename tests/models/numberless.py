@@ -9,13 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from localdiff.denoising.static.buffers import StepBuffers
+from localdiff.denoising.static.program import Program, Shape
+from localdiff.denoising.static.reading import read_through_torch
 from localdiff.kernels.decision import CONTROLS
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.static.buffers import StepBuffers
-from localdiff.static.program import Program, Shape
-from localdiff.static.reading import read_through_torch
 from quant.modules import swap_modules
 from tests.gpu.kernels import DEVICE
 from tests.gpu.specializations import Unfused

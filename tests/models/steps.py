@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from localdiff.denoising import Denoiser, StepPath
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.steps import Denoiser, StepPath
 
 
 def denoiser_of(model: DiffusionGemma, **parts: bool) -> Denoiser:

@@ -19,20 +19,19 @@ from dataclasses import dataclass
 
 import torch
 
-from ...denoising import BlockSettings, Step
+from ...denoising import BlockSettings, Denoiser, Step
 from ...diffusion.noise import SeededNoise
 from ...diffusion.settings import SamplerSettings
 from ...memory_account import PREFILL_CHUNK
 from ...model.cache import KVCache
 from ...model.diffusion_gemma import DiffusionGemma
-from ...steps import Denoiser
 from .parts import PartClock, Place, waiter
 from .routing import Routing
 
 WARM_UP = 2
 """The first step of a block has nothing to condition on, and the second is the first that is like all others."""
 WARM_UP_REPLAYED = 32
-"""The same where steps are replayed: while one is recorded a GPU has nothing to do, and may lower its clock."""
+"""The same where steps are replayed: while one is captured a GPU has nothing to do, and may lower its clock."""
 CLOCKED = 3
 _SEED = 0
 """Of prompt, canvas and samples."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import torch
 
+from ...denoising import ParityError
 from ...errors import ResourceError
 from ...hardware import hardware_name
 from ...load import resolve_device
-from ...steps import ParityError
 from .ceilings import Ceilings, measure_ceilings
 from .measure import Stopwatch
 from .memory import forget_device_peak, forget_peak, memory_use

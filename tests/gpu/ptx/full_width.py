@@ -23,6 +23,10 @@ import torch
 from torch import Tensor
 
 from localdiff.bench.step.random_weights import random_model
+from localdiff.denoising.path import StepPath
+from localdiff.denoising.static.buffers import StepBuffers
+from localdiff.denoising.static.program import Program, Shape
+from localdiff.denoising.static.reading import read_through_torch, read_through_triton
 from localdiff.kernels.decision import (
     BOUND,
     CONFIDENCE,
@@ -38,10 +42,6 @@ from localdiff.kernels.decision import (
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.static.buffers import StepBuffers
-from localdiff.static.program import Program, Shape
-from localdiff.static.reading import read_through_torch, read_through_triton
-from localdiff.steps.path import StepPath
 from quant.cuda import choice
 from quant.recipe import recipe_named
 from tests.gpu.ptx.gpu import emulated

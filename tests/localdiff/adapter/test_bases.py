@@ -15,13 +15,13 @@ from localdiff.adapter import LowRank, add_adapter, attach, open_adapter, save_a
 from localdiff.adapter.lowrank import Terms
 from localdiff.adapter.modules import AdaptedExperts, AdaptedLinear
 from localdiff.adapter.rows import RowKinds
+from localdiff.denoising.static.program import Shape
 from localdiff.engine import Engine
 from localdiff.errors import ResourceError, WeightsError
 from localdiff.events import BlockCommitted, RunFinished
 from localdiff.load import Placement, load_model, loader, open_weights
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
-from localdiff.static.program import Shape
 from quant.codecs import CODECS
 from quant.cpu.experts import CpuExperts
 from quant.cpu.products import DecodedProduct

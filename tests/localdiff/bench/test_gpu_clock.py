@@ -38,10 +38,10 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     monkeypatch.setattr(torch, "empty", lambda *size, device, **how: empty(*size, **how))
     monkeypatch.setattr(gpu_clock, "FLUSHED", 1)
     monkeypatch.setattr(gpu_clock, "WARM_SECONDS", 0)
-    gpu_clock._recorder.cache_clear()
+    gpu_clock._capturer.cache_clear()
     with imitated() as made, mock.patch.multiple(torch.cuda, Event=Event, current_device=lambda: 0):
         yield made
-    gpu_clock._recorder.cache_clear()
+    gpu_clock._capturer.cache_clear()
 
 
 def test_work_is_recorded_and_replayed(graphs: list[Any]) -> None:

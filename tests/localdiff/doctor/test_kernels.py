@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from localdiff.denoising import Denoiser
 from localdiff.doctor import kernels
 from localdiff.engine import Engine
 from localdiff.options import GenerateOptions
-from localdiff.steps import Denoiser
 from quant.unsupported import Unsupported
 from tests.gpu.kernels import needs_triton
 from tests.models import tiny
@@ -49,7 +49,7 @@ def test_a_kernel_that_fails_while_the_model_loads(engine: Engine, monkeypatch: 
 
 
 def test_steps_that_compute_the_same_either_way(engine: Engine) -> None:
-    finding = kernels.compare_recorded(engine, "GPU kernels on cuda:0")
+    finding = kernels.compare_captured(engine, "GPU kernels on cuda:0")
     assert finding.status == "ok"
     assert finding.facts["steps"] == 8
     assert finding.text.endswith("steps launched one by one (static step, commit fused)")
@@ -57,12 +57,12 @@ def test_steps_that_compute_the_same_either_way(engine: Engine) -> None:
 
 @needs_triton
 def test_steps_that_could_not_be_recorded_are_not_said_to_be(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
-    """Plain experts ask the host which rows they get, so that a graph of them cannot be recorded."""
+    """Plain experts ask the host which rows they get, so that a graph of them cannot be captured."""
     from tests.gpu.graphs import imitated
 
     with imitated():
         engine.denoiser = denoiser_of(engine.model, static=True, fuses_commits=True, captured=True)
-        finding = kernels.compare_recorded(engine, "GPU kernels on cuda:0")
+        finding = kernels.compare_captured(engine, "GPU kernels on cuda:0")
     assert "could not be captured" in caplog.text
     assert finding.status == "warn" and finding.advice is not None
     assert finding.text.endswith("launched one by one (static step, commit fused)")
@@ -71,6 +71,6 @@ def test_steps_that_could_not_be_recorded_are_not_said_to_be(engine: Engine, cap
 def test_steps_that_do_not(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tiny.model(seed=1)
     monkeypatch.setattr(Denoiser, "without_graphs", lambda _: denoiser_of(other))
-    finding = kernels.compare_recorded(engine, "GPU kernels on cuda:0")
+    finding = kernels.compare_captured(engine, "GPU kernels on cuda:0")
     assert finding.status == "fail"
     assert "LOCALDIFF_CUDA_PLAIN=graph" in (finding.advice or "")

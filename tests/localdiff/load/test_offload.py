@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from localdiff.denoising import Denoiser
 from localdiff.engine import Engine
 from localdiff.errors import ResourceError
 from localdiff.events import BlockCommitted
@@ -18,7 +19,6 @@ from localdiff.load.placement import Placement
 from localdiff.load.skeleton import Skeleton
 from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
-from localdiff.steps import Denoiser
 from quant.cuda import choice
 from quant.cuda.experts import CudaExperts
 from tests.checkpoints.layouts import Spec, write_checkpoint

@@ -79,7 +79,7 @@ def test_a_chunk_of_the_prompt(model: DiffusionGemma, buffers: int) -> None:
     ids = torch.empty(PREFILL_CHUNK, dtype=torch.int64, device=META)
     with watched_from(model, cache, ids) as watched:
         model.encode(ids, cache)
-    # Two steps on a card need more (`tests/localdiff/static/test_memory.py`), and the account is of what needs most.
+    # Two steps on a card need more (`tests/localdiff/denoising/static/test_memory.py`): the account is of the maximum.
     assert 0.7 * buffers < watched.peak < buffers
 
 

@@ -19,12 +19,12 @@ from localdiff.bench.step.run import Measurement, run
 from localdiff.bench.step.subject import Subject, random_subject, real_subject
 from localdiff.bench.step.words import table
 from localdiff.demo.architecture import CANVAS_LENGTH
+from localdiff.denoising import Denoiser, denoiser
+from localdiff.denoising.static.reading import read_through_torch
 from localdiff.errors import ResourceError, UsageError
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.projections import fuse_projections
-from localdiff.static.reading import read_through_torch
-from localdiff.steps import Denoiser, denoiser
 from quant.errors import RecipeError
 from quant.recipe import RECIPES
 from quant.released import LAYERS

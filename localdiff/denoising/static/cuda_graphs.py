@@ -20,7 +20,7 @@ _broken_off: list[torch.cuda.CUDAGraph] = []
 """Graphs that torch may still point at, as long as the process runs."""
 
 
-class Recorder:
+class GraphCapturer:
     """Captures graphs on one GPU, on a stream of its own, into a memory pool that they share.
 
     The stream is its own because libraries keep workspaces per stream, in the pool of whoever captured on it.
@@ -39,7 +39,7 @@ class Recorder:
         self._pool = torch.cuda.graph_pool_handle()
         self._graphs: list[torch.cuda.CUDAGraph] = []
 
-    def record(self, work: Work) -> torch.cuda.CUDAGraph | None:
+    def capture(self, work: Work) -> torch.cuda.CUDAGraph | None:
         """Captures work without doing it; None, with a warning, where it cannot be captured."""
         graph = torch.cuda.CUDAGraph()
         try:
@@ -52,7 +52,7 @@ class Recorder:
                 # A thread's first product makes a cuBLAS handle, which allocates: within a capture it would break it.
                 torch.cuda.current_blas_handle()  # type: ignore[no-untyped-call]
                 torch.cuda.synchronize()
-                torch.cuda.empty_cache()  # memory that others have cached is none that a recording could take
+                torch.cuda.empty_cache()  # memory that others have cached is none that a capture could take
                 self._capture(graph, work)
         except BaseException as error:
             self._give_up(graph)
@@ -80,10 +80,10 @@ class Recorder:
             raise
 
     def _give_up(self, graph: torch.cuda.CUDAGraph) -> None:
-        """Has torch's allocator end a recording that broke off, and takes another memory pool.
+        """Makes torch's allocator end a capture that broke off, and takes another memory pool.
 
         `capture_end` of torch fails before it tells the allocator. That one would refuse from then on to give back
-        cached memory, even where memory runs out, and to record into this pool again.
+        cached memory, even where memory runs out, and to capture into this pool again.
         """
         pool, self._pool = self._pool, torch.cuda.graph_pool_handle()
         device = self._device.index or 0
@@ -106,32 +106,32 @@ class Recorder:
         self._pool = torch.cuda.graph_pool_handle()
 
 
-class Recorded:
+class CapturedWork:
     """Work that runs eagerly once, and from then on as a CUDA graph.
 
     It is captured before the second run and not after the first: what it leaves in memory of its own is, after
     either, what that run computed.
 
     Args:
-        recorder: None where nothing is captured.
+        capturer: None where nothing is captured.
     """
 
-    def __init__(self, recorder: Recorder | None) -> None:
-        self._recorder = recorder
+    def __init__(self, capturer: GraphCapturer | None) -> None:
+        self._capturer = capturer
         self._graph: torch.cuda.CUDAGraph | None = None
         self._has_run = False
 
     @property
-    def is_recorded(self) -> bool:
+    def is_captured(self) -> bool:
         """Whether the last run was a replay."""
         return self._graph is not None
 
     def __call__(self, work: Work) -> None:
         """Runs or replays; the work must be the same every time."""
-        if self._has_run and self._graph is None and self._recorder is not None:
-            self._graph = self._recorder.record(work)
+        if self._has_run and self._graph is None and self._capturer is not None:
+            self._graph = self._capturer.capture(work)
             if self._graph is None:
-                self._recorder = None  # it goes on running eagerly
+                self._capturer = None  # it goes on running eagerly
         if self._graph is not None:
             self._graph.replay()
         else:

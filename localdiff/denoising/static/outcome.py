@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..denoising import BlockSettings, step_event
-from ..events import DenoiseStep
-from ..kernels.decision import CONFIDENT, HEADER, MEAN_ENTROPY, ROWS, STABLE
+from ...events import DenoiseStep
+from ...kernels.decision import CONFIDENT, HEADER, MEAN_ENTROPY, ROWS, STABLE
+from ..plain import BlockSettings, step_event
 
 NEAR = 20.0
 """Mean entropy in thresholds below which the next step may end a block. A step that is sent for nothing costs as much

@@ -60,6 +60,6 @@ def test_where_there_is_no_room_the_exact_sum_is_taken(
 ) -> None:
     """With room for one id a row, every step overflows, and none may show it."""
     monkeypatch.setattr(soft, "CAPACITY", 1)
-    caplog.set_level(logging.DEBUG, logger="localdiff.static.steps")
+    caplog.set_level(logging.DEBUG, logger="localdiff.denoising.static.steps")
     assert distance(steps(network, sparse=True), steps(network, sparse=False)) < 1e-4
     assert caplog.text.count("too many ids") == STEPS

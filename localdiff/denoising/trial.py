@@ -24,7 +24,7 @@ from .denoiser import Denoiser
 _log = logging.getLogger(__name__)
 
 
-def runs(
+def try_kernels(
     denoiser: Denoiser,
     device: torch.device,
     progress: LoadProgress = tell_nobody,

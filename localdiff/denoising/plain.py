@@ -15,16 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .diffusion.noise import Noise
-from .diffusion.reading import LogitStatistics, read_logits
-from .diffusion.sampler import accept, renoise
-from .diffusion.schedule import temperature_at
-from .diffusion.settings import SamplerSettings
-from .diffusion.stopping import StopRule, StopTest
-from .errors import WeightsError
-from .events import DenoiseStep
-from .model.cache import KVCache
-from .model.diffusion_gemma import DiffusionGemma
+from ..diffusion.noise import Noise
+from ..diffusion.reading import LogitStatistics, read_logits
+from ..diffusion.sampler import accept, renoise
+from ..diffusion.schedule import temperature_at
+from ..diffusion.settings import SamplerSettings
+from ..diffusion.stopping import StopRule, StopTest
+from ..errors import WeightsError
+from ..events import DenoiseStep
+from ..model.cache import KVCache
+from ..model.diffusion_gemma import DiffusionGemma
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 import torch
 
-from localdiff.static.recording import Recorded, Recorder
+from localdiff.denoising.static.cuda_graphs import CapturedWork, GraphCapturer
 from tests.gpu.graphs import Graph
 from tests.gpu.kernels import needs_triton
 
@@ -30,23 +30,23 @@ def graphs() -> Iterator[list[Any]]:
 
 def test_the_first_run_counts_and_later_ones_are_replays(graphs: list[Any]) -> None:
     ran: list[str] = []
-    number, work = torch.zeros(1), Recorded(Recorder(CARD))
+    number, work = torch.zeros(1), CapturedWork(GraphCapturer(CARD))
 
     def add() -> None:
         ran.append("run")
         number.add_(1)
 
     work(add)
-    assert not (graphs or work.is_recorded), "what is run once is not recorded"
+    assert not (graphs or work.is_captured), "what is run once is not recorded"
     for _ in range(2):
         work(add)
     assert len(ran) == 2, "once for its result, once to be recorded"
-    assert [graph.replays for graph in graphs] == [2] and work.is_recorded
+    assert [graph.replays for graph in graphs] == [2] and work.is_captured
     assert number.item() == 3
 
 
-def test_without_a_recorder_it_is_run_every_time(graphs: list[Any]) -> None:
-    number, work = torch.zeros(1), Recorded(None)
+def test_without_a_capturer_it_is_run_every_time(graphs: list[Any]) -> None:
+    number, work = torch.zeros(1), CapturedWork(None)
     for _ in range(3):
         work(lambda: number.add_(1))  # type: ignore[arg-type, return-value]
     assert number.item() == 3 and not graphs
@@ -66,11 +66,11 @@ def test_what_cannot_be_recorded_is_run_every_time(graphs: list[Any], caplog: py
     def ask() -> None:
         ran.append(int(number.nonzero().sum() + 1))
 
-    work = Recorded(Recorder(CARD))
+    work = CapturedWork(GraphCapturer(CARD))
     with caplog.at_level(logging.WARNING, logger="localdiff"):
         for _ in range(3):
             work(ask)
-    assert len(ran) == 3 and not work.is_recorded
+    assert len(ran) == 3 and not work.is_captured
     assert caplog.messages == [
         "a denoise step could not be captured as a CUDA graph (operation not permitted when stream is capturing)"
     ]
@@ -83,7 +83,7 @@ def test_the_end_of_a_recording_may_be_what_fails(graphs: list[Any], caplog: pyt
 
     end_of = Graph.capture_end
     with mock.patch.object(Graph, "capture_end", end):
-        assert Recorder(CARD).record(lambda: None) is None
+        assert GraphCapturer(CARD).capture(lambda: None) is None
     assert "(CUDA error: out of memory)" in caplog.text
     assert graphs[0].is_reset
 
@@ -102,18 +102,18 @@ def test_a_recording_that_broke_off_leaves_the_allocator_and_the_next_one_alone(
                 number.item()
         raise error
 
-    recorder = Recorder(CARD)
+    capturer = GraphCapturer(CARD)
     if isinstance(error, RuntimeError):
-        assert recorder.record(interrupted) is None
+        assert capturer.capture(interrupted) is None
         assert "no such thing" in caplog.text
     else:
         with pytest.raises(KeyboardInterrupt, match="by hand"):
-            recorder.record(interrupted)
+            capturer.capture(interrupted)
     (broken,) = graphs
     assert broken.is_reset is not is_broken, "torch may still point at a graph that broke"
     assert broken.card.released == [broken.pool] * is_broken
     broken.card.assert_idle()
-    assert recorder.record(lambda: None) is graphs[1]
+    assert capturer.capture(lambda: None) is graphs[1]
     assert graphs[1].pool is not broken.pool
 
 
@@ -144,12 +144,12 @@ def test_an_interrupt_at_either_end_gets_through(
         if error is not None:
             raise error
 
-    recorder = Recorder(CARD)
+    capturer = GraphCapturer(CARD)
     with mock.patch.object(Graph, where, interrupted), pytest.raises(KeyboardInterrupt, match="by hand"):
-        recorder.record(work)
+        capturer.capture(work)
     graphs[0].card.assert_idle()
-    assert not recorder.has_failed
-    assert recorder.record(lambda: None) is graphs[1]
+    assert not capturer.has_failed
+    assert capturer.capture(lambda: None) is graphs[1]
 
 
 def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs: list[Any]) -> None:
@@ -176,7 +176,7 @@ def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs
         stream=lambda stream: entered("stream", stream),
         synchronize=lambda: inside.append(("synchronize", None)),
     ):
-        assert Recorder(CARD).record(work) is None
+        assert GraphCapturer(CARD).capture(work) is None
     assert inside == [
         ("device", CARD),
         ("stream", "current stream of cuda:1"),
@@ -190,13 +190,13 @@ def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs
 
 
 def test_forgotten_recordings_are_given_up_and_their_memory_is_not_used_again(graphs: list[Any]) -> None:
-    recorder = Recorder(CARD)
+    capturer = GraphCapturer(CARD)
     number = torch.zeros(1)
     for _ in range(2):
-        work = Recorded(recorder)
+        work = CapturedWork(capturer)
         for _ in range(2):
             work(lambda: number.add_(1))  # type: ignore[arg-type, return-value]
-        recorder.forget()
-        recorder.forget()
+        capturer.forget()
+        capturer.forget()
     assert [graph.is_reset for graph in graphs] == [True, True]
     assert graphs[0].pool is not graphs[1].pool

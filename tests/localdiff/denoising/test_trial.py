@@ -10,14 +10,14 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
+from localdiff.denoising import Denoiser, StepPath, try_kernels
+from localdiff.denoising.static.program import Program
 from localdiff.engine import Engine, opening
 from localdiff.events import RunFinished
 from localdiff.load.loader import LoadedModel
 from localdiff.load_progress import LoadProgress, tell_nobody
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.options import GenerateOptions
-from localdiff.static.program import Program
-from localdiff.steps import Denoiser, StepPath, runs
 from quant.cuda import support
 from quant.cuda.parity import ParityError
 from quant.cuda.support import missing
@@ -124,7 +124,7 @@ def test_how_near_kernels_are_is_logged(monkeypatch: pytest.MonkeyPatch, caplog:
     caplog.set_level(logging.INFO, logger="localdiff")
     near: Any = SimpleNamespace(name="experts", check=lambda _: 0.004)
     denoiser: Any = SimpleNamespace(path=StepPath(layer_ops=True), parity=lambda: {"norm": 0.001, "gate": 0.002})
-    assert runs(denoiser, CPU, expectations=[near])
+    assert try_kernels(denoiser, CPU, expectations=[near])
     (message,) = caplog.messages
     assert message.startswith("3 kernels agree with the plain path in ")
     assert message.endswith("; furthest from it by 0.4 %: experts")
@@ -152,8 +152,8 @@ def test_a_gpu_that_computes_nothing_any_more_is_not_loaded_again(monkeypatch: p
 
     monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
     with pytest.raises(RuntimeError) as raised:
-        runs(denoiser, card)
+        try_kernels(denoiser, card)
     assert raised.value is error and missing(card) is None
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
-    assert not runs(denoiser, card)
+    assert not try_kernels(denoiser, card)
     assert missing(card) is not None

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from localdiff.denoising import StepPath
+from localdiff.denoising.parity import step_parity
+from localdiff.denoising.static import reading
 from localdiff.kernels import layer_ops
 from localdiff.model import static_attention
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.static import reading
-from localdiff.steps import StepPath
-from localdiff.steps.parity import step_parity
 from quant.cuda import choice
 from quant.cuda.fused_projections import StackedCudaLinear
 from quant.cuda.parity import ParityError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from localdiff.steps import Denoiser, StepPath
+from localdiff.denoising import Denoiser, StepPath
 from quant.switch import SwitchError
 from tests.models import tiny
 
@@ -31,7 +31,7 @@ def test_where_layers_are_decides_what_a_card_can_do(
     monkeypatch: pytest.MonkeyPatch, where: dict[str, bool], words: str
 ) -> None:
     """Weights that come and go can be neither fused nor captured."""
-    monkeypatch.setattr("localdiff.steps.path.missing", lambda _: None)
+    monkeypatch.setattr("localdiff.denoising.path.missing", lambda _: None)
     monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "projections" if not where else "")
     path = StepPath.for_device(tiny.model(), torch.device("cuda", 0), **where)
     assert str(path) == words

@@ -1,6 +1,6 @@
 """Denoises blocks step by step: in static steps where they are supported, on the plain path elsewhere.
 
-Knows which blocks can be denoised in static steps; how is known to `localdiff.static` and `localdiff.denoising`.
+Knows which blocks can be denoised in static steps; how is known to `static` and `plain`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from torch import Tensor
 from quant.cuda.soft import SparseSoft
 
 from ..children import shielded_children
-from ..denoising import BlockSettings, Step, denoise_block
 from ..diffusion.noise import Noise, SeededNoise
 from ..diffusion.settings import SamplerSettings
 from ..load_progress import LoadProgress, tell_nobody
 from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
-from ..static.reading import read_through_torch, read_through_triton
-from ..static.recording import Recorder
-from ..static.steps import StaticSteps
 from .parity import step_parity
 from .path import StepPath, int8_embedding
+from .plain import BlockSettings, Step, denoise_block
+from .static.cuda_graphs import GraphCapturer
+from .static.reading import read_through_torch, read_through_triton
+from .static.steps import StaticSteps
 
 _log = logging.getLogger(__name__)
 
@@ -100,8 +100,8 @@ class Denoiser:
 
     @property
     def path_taken(self) -> StepPath:
-        """The path, without graphs where one could not be recorded: such steps are launched kernel by kernel."""
-        return self.path if self._static is None else replace(self.path, captured=self._static.are_recorded)
+        """The path, without graphs where one could not be captured: such steps are launched kernel by kernel."""
+        return self.path if self._static is None else replace(self.path, captured=self._static.are_captured)
 
     @property
     def canvas_room(self) -> int:
@@ -151,6 +151,6 @@ class Denoiser:
             read=read_through_triton if path.logits else read_through_torch,
             attention=path.attention,
             sparse=None if embedding is None else SparseSoft(embedding),
-            recorder=Recorder(self._model.norm.weight.device) if path.captured else None,
+            capturer=GraphCapturer(self._model.norm.weight.device) if path.captured else None,
             ahead=path.ahead,
         )

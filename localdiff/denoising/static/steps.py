@@ -21,18 +21,18 @@ from torch import Tensor
 
 from quant.cuda.soft import SparseSoft
 
-from ..children import shielded_children
-from ..denoising import BlockSettings, Step, not_numbers
-from ..diffusion.noise import SeededNoise
-from ..diffusion.schedule import temperature_at
-from ..kernels.decision import FINITE, OVERFLOW, RULES, STOP, TAIL, bits_of
-from ..model.cache import KVCache
-from ..model.diffusion_gemma import DiffusionGemma
+from ...children import shielded_children
+from ...diffusion.noise import SeededNoise
+from ...diffusion.schedule import temperature_at
+from ...kernels.decision import FINITE, OVERFLOW, RULES, STOP, TAIL, bits_of
+from ...model.cache import KVCache
+from ...model.diffusion_gemma import DiffusionGemma
+from ..plain import BlockSettings, Step, not_numbers
 from .buffers import Exchange, StepBuffers
+from .cuda_graphs import GraphCapturer
 from .outcome import event_of, may_end
 from .program import Program, Shape, bucket_of
 from .reading import Read
-from .recording import Recorder
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class StaticSteps:
 
     Args:
         read, attention, sparse: as a `Program` takes them.
-        recorder: captures the steps; None launches them kernel by kernel.
+        capturer: captures the steps; None launches them kernel by kernel.
         ahead: whether a step is launched before the outcome of the last one is read.
     """
 
@@ -53,23 +53,23 @@ class StaticSteps:
         read: Read,
         attention: bool,
         sparse: SparseSoft | None,
-        recorder: Recorder | None,
+        capturer: GraphCapturer | None,
         ahead: bool,
     ) -> None:
         self._model = model
         self._read = read
         self._attention = attention
         self._sparse = sparse
-        self._recorder = recorder
+        self._capturer = capturer
         self._launches_ahead = ahead and sparse is None
         self._cache: weakref.ref[KVCache] | None = None
         self._programs: dict[Shape, Program] = {}
         self._buffers: StepBuffers | None = None
 
     @property
-    def are_recorded(self) -> bool:
-        """Whether steps are replayed: there is a recorder, and what it was given could be recorded."""
-        return self._recorder is not None and not self._recorder.has_failed
+    def are_captured(self) -> bool:
+        """Whether steps are replayed: there is a capturer, and what it was given could be captured."""
+        return self._capturer is not None and not self._capturer.has_failed
 
     @torch.inference_mode()
     def denoise_block(
@@ -118,8 +118,8 @@ class StaticSteps:
             norm = self._model.norm.weight
             self._buffers = StepBuffers(len(canvas), self._model.config.hidden_size, norm.dtype, canvas.device)
         if self._cache is None or self._cache() is not cache:
-            if self._recorder is not None:
-                self._recorder.forget()
+            if self._capturer is not None:
+                self._capturer.forget()
             self._programs.clear()
             self._cache = weakref.ref(cache)
         return self._buffers
@@ -167,7 +167,7 @@ class StaticSteps:
                 read=self._read,
                 attention=self._attention,
                 sparse=self._sparse,
-                recorder=self._recorder if keeps else None,
+                capturer=self._capturer if keeps else None,
             )
         if keeps:
             self._programs[shape] = program

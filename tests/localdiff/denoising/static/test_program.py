@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localdiff.static.program import bucket_of
+from localdiff.denoising.static.program import bucket_of
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from ..diffusion.reading import LogitStatistics, read_logits
-from ..diffusion.search import inverse_cumulative
-from ..kernels.decision import decide, decide_plainly
-from ..kernels.logits import process, statistics
+from ...diffusion.reading import LogitStatistics, read_logits
+from ...diffusion.search import inverse_cumulative
+from ...kernels.decision import decide, decide_plainly
+from ...kernels.logits import process, statistics
 from .buffers import StepBuffers
 
 Read: TypeAlias = Callable[[Tensor, StepBuffers, float | None, bool], Tensor]

@@ -11,13 +11,12 @@ import torch
 from localdiff.adapter.attach import attach
 from localdiff.adapter.lowrank import LowRank
 from localdiff.adapter.modules import AdaptedLinear
-from localdiff.denoising import BlockSettings
+from localdiff.denoising import BlockSettings, Denoiser
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model.projections import Projections, fuse_projections
-from localdiff.steps import Denoiser
 from quant.cuda import choice
 from quant.switch import SwitchError
 from tests.gpu.kernels import DEVICE, needs_triton
@@ -133,7 +132,7 @@ def test_an_adapter_keeps_the_products_of_its_module_apart(adapted_first: bool) 
 
 
 def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localdiff.steps.path.missing", lambda _: None)
+    monkeypatch.setattr("localdiff.denoising.path.missing", lambda _: None)
     for plain, words in (("graph", True), ("graph,projections", False)):
         monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", plain)
         network = tiny.model()

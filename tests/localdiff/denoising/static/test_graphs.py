@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from localdiff.denoising import BlockSettings
+from localdiff.denoising.static.cuda_graphs import CapturedWork, GraphCapturer
+from localdiff.denoising.static.program import Program
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.engine import Engine
 from localdiff.events import DenoiseStep, RunFinished
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.static.program import Program
-from localdiff.static.recording import Recorded, Recorder
 from quant.cuda import soft
 from quant.modules.activation import gelu
 from tests.gpu.kernels import needs_interpreter
@@ -130,7 +130,7 @@ def test_the_end_of_a_prompt_leaves_no_program_behind(monkeypatch: pytest.Monkey
         made.append(weakref.ref(kept))
         return kept
 
-    monkeypatch.setattr("localdiff.static.steps.Program", program)
+    monkeypatch.setattr("localdiff.denoising.static.steps.Program", program)
     monkeypatch.setattr(soft, "CAPACITY", 1)
     network = small_subject("4bit").network
     for layer in network.layers:
@@ -174,7 +174,7 @@ def test_sparse_self_conditioning_is_made_exact_from_the_first_step_on(
     assert_same(blocks(network, sparse=True, captured=True), blocks(network))
 
 
-def test_what_the_host_decides_is_recorded_for_good(graphs: list[Any]) -> None:
+def test_what_the_host_decides_is_captured_for_good(graphs: list[Any]) -> None:
     """The stand-in shows what a card would: a number of the host's stays as it was, one of the device's does not."""
     there, out = torch.zeros(1), torch.zeros(2)
     numbers = iter(range(1, 9))
@@ -183,7 +183,7 @@ def test_what_the_host_decides_is_recorded_for_good(graphs: list[Any]) -> None:
         out[0] = there[0] + 1
         out[1].fill_(next(numbers))
 
-    recorded_work, found = Recorded(Recorder(CPU)), []
+    recorded_work, found = CapturedWork(GraphCapturer(CPU)), []
     for number in range(4):
         there.fill_(number)
         recorded_work(work)
@@ -200,10 +200,10 @@ def test_what_a_card_refuses_to_record_is_refused(caplog: pytest.LogCaptureFixtu
         out.add_(out.nonzero().shape[0] + 1)
 
     with imitated(), caplog.at_level(logging.WARNING, logger="localdiff"):
-        asking = Recorded(Recorder(CPU))
+        asking = CapturedWork(GraphCapturer(CPU))
         for _ in range(3):
             asking(ask)
-    assert out.item() == 1 + 2 + 2 and not asking.is_recorded
+    assert out.item() == 1 + 2 + 2 and not asking.is_captured
     assert "could not be captured" in caplog.text
 
 

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from quant.cuda.soft import SparseSoft
 
-from ..kernels.decision import LENGTH, OVERFLOW, TAIL
-from ..model.attention import Attend
-from ..model.cache import KVCache, LayerCache
-from ..model.diffusion_gemma import DiffusionGemma
-from ..model.static_attention import attend_static, attend_through_triton
+from ...kernels.decision import LENGTH, OVERFLOW, TAIL
+from ...model.attention import Attend
+from ...model.cache import KVCache, LayerCache
+from ...model.diffusion_gemma import DiffusionGemma
+from ...model.static_attention import attend_static, attend_through_triton
 from .buffers import StepBuffers
+from .cuda_graphs import CapturedWork, GraphCapturer
 from .reading import Read
-from .recording import Recorded, Recorder
 
 LEAST_BUCKET = 256
 
@@ -55,7 +55,7 @@ class Program:
         read: statistics and decision.
         attention: whether attention runs in Triton.
         sparse: the sparse form of self-conditioning; None takes the exact one.
-        recorder: captures it; None where it always runs eagerly.
+        capturer: captures it; None where it always runs eagerly.
 
     Attributes:
         commit: int64 [C], the ids that it writes.
@@ -70,7 +70,7 @@ class Program:
         read: Read,
         attention: bool = False,
         sparse: SparseSoft | None = None,
-        recorder: Recorder | None = None,
+        capturer: GraphCapturer | None = None,
     ) -> None:
         self._model, self._buffers, self._shape, self._read, self._sparse = model, buffers, shape, read, sparse
         self._attention = attention
@@ -79,11 +79,11 @@ class Program:
         else:
             self.commit = torch.zeros(shape.commit_rows, dtype=torch.int64, device=buffers.commit.device)
         self._kept: tuple[Tensor, Tensor] | None = None
-        self._recorded, self._exactly = Recorded(recorder), Recorded(recorder)
+        self._captured, self._exactly = CapturedWork(capturer), CapturedWork(capturer)
 
     def run(self, cache: KVCache) -> None:
         """Computes a step, its soft embedding included; the cache must be the same every time."""
-        self._recorded(partial(self._step, cache))
+        self._captured(partial(self._step, cache))
 
     def make_soft_exact(self) -> None:
         """Recomputes the soft embedding of the last `run` exactly, where that was sparse.
@@ -91,7 +91,7 @@ class Program:
         Raises:
             RuntimeError: it was not.
         """
-        if self._recorded.is_recorded:
+        if self._captured.is_captured:
             self._exactly(self._exact_soft)
         else:  # the logits of every run are at another address
             self._exactly.plainly(self._exact_soft)

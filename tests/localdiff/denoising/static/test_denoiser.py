@@ -14,16 +14,15 @@ from typing import Any
 import pytest
 import torch
 
-from localdiff.denoising import BlockSettings
+from localdiff.denoising import BlockSettings, Denoiser
+from localdiff.denoising.static import outcome
+from localdiff.denoising.static.steps import StaticSteps
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.paired import PairedNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.errors import WeightsError
 from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
 from localdiff.model.cache import KVCache
-from localdiff.static import outcome
-from localdiff.static.steps import StaticSteps
-from localdiff.steps import Denoiser
 from tests.gpu.kernels import needs_interpreter
 from tests.models import tiny
 from tests.models.endless import PROMPT, assert_same, engine, options
@@ -67,7 +66,7 @@ def test_a_ring_that_fills_up_on_the_way(tmp_path: Path, how: Any) -> None:
 def test_it_really_is_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = engine(tmp_path, static=True, fuses_commits=True)
     monkeypatch.setattr(type(made.model), "denoise", None)
-    monkeypatch.setattr("localdiff.steps.denoiser.denoise_block", None)
+    monkeypatch.setattr("localdiff.denoising.denoiser.denoise_block", None)
     finished = list(made.generate(PROMPT, options()))[-1]
     assert isinstance(finished, RunFinished)
     assert len(finished.stats.blocks) == 5

@@ -38,9 +38,9 @@ from ..model.fused_layer_ops import FusedLayerOps
 from ..model.layer_ops import PLAIN, LayerOps
 from ..model.projections import Projections
 from ..model.static_attention import attend_through_triton
-from ..static.buffers import StepBuffers
-from ..static.reading import Read, read_through_torch, read_through_triton
 from .path import StepPath
+from .static.buffers import StepBuffers
+from .static.reading import Read, read_through_torch, read_through_triton
 
 Op: TypeAlias = Callable[[LayerOps], tuple[Tensor, ...]]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 
-from localdiff.static.program import Shape
+from localdiff.denoising.static.program import Shape
 from quant.codecs import CODECS
 from tests.gpu.kernels import DEVICE
 from tests.localdiff.bench.step.small import small_config

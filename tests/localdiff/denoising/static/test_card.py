@@ -10,12 +10,11 @@ import pytest
 import torch
 
 from localdiff.bench.step.random_weights import random_model
-from localdiff.denoising import BlockSettings
+from localdiff.denoising import BlockSettings, Denoiser
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.model.cache import KVCache
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.steps import Denoiser
 from quant.cuda import soft
 from quant.cuda.experts import CudaExperts
 from quant.cuda.tiles import Activations
