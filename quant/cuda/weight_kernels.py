@@ -69,6 +69,9 @@ _EXCHANGE_2, _EXCHANGE_4 = tl.constexpr(EXCHANGE[2]), tl.constexpr(EXCHANGE[4])
 _LANE = tl.constexpr("{ mov.u32 $0, %laneid; and.b32 $0, $0, 15; }")
 
 
+_TAKE = tl.constexpr("mov.f32 $0, $1;")
+
+
 @triton.jit
 def load_table(levels, NF4: tl.constexpr, INT8: tl.constexpr, PACK: tl.constexpr):
     """nf4's table as `add_product` takes it; to be called once, before the loop.
@@ -279,4 +282,9 @@ def add_product(
             high = int8_weights(tl.load(codes + 32), scale, COMPUTE, PACK)
         acc = tl.dot(low, first, acc, input_precision="ieee")
         acc = tl.dot(high, second, acc, input_precision="ieee")
+        if PACK == 2:
+            # `wgmma` reads a decoded weight from registers after it was issued: unless it is waited for, the next
+            # iteration may load into them before it has (https://github.com/triton-lang/triton/issues/9433; the
+            # assembler's part is fixed in CUDA 13.3). Triton waits for a sum that an instruction takes.
+            acc = tl.inline_asm_elementwise(_TAKE, "=f,f", [acc], dtype=tl.float32, is_pure=True, pack=1)
     return acc

@@ -18,17 +18,15 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 if __name__ == "__main__":  # ahead of any device code: what is interpreted cannot be compiled
     os.environ.pop("TRITON_INTERPRET", None)
 
 from tests.gpu.kernels_aot import build, mma_kind_of, names
+from tests.gpu.machine_code import instructions, loops, name_of
 from tests.gpu.specializations import WAYS, Launch, launched
 
 GROUP = 64
@@ -40,39 +38,13 @@ ALU = (
     *("BMSK", "F2FP", "FMNMX", "FSEL", "FSETP", "I2FP", "IABS", "IADD", "IADD3", "IMNMX", "ISETP", "LEA", "LOP3"),
     *("MOV", "P2R", "PLOP3", "PRMT", "R2P", "SEL", "SGXT", "SHF", "VIADD", "VIADDMNMX", "VIMNMX"),
 )
-MIO = ("LDG", "LDGSTS", "localdiff.denoising.static", "localdiff.denoising.staticM", "SHFL", "STG", "STS", "STSM")
-
-
-def instructions(cubin: bytes) -> list[tuple[int, str]]:
-    """Addresses and instructions of a kernel, as `cuobjdump` disassembles them."""
-    import triton
-
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        told = subprocess.run([tool, "-sass", file.name], capture_output=True, text=True, check=True).stdout
-    return [
-        (int(at, 16), line.strip())
-        for at, line in re.findall(r"^\s+/\*([0-9a-f]{4,5})\*/\s+(.*?);", told, re.MULTILINE)
-    ]
+MIO = ("LDG", "LDGSTS", "LDS", "LDSM", "SHFL", "STG", "STS", "STSM")
 
 
 def innermost(code: list[tuple[int, str]]) -> list[str]:
     """The shortest loop with a matrix instruction in it."""
-    loops = []
-    for at, line in code:
-        target = re.search(r"BRA\S*\s.*?0x([0-9a-f]+)", line)
-        if target and int(target[1], 16) < at:
-            body = [inner for place, inner in code if int(target[1], 16) <= place <= at]
-            if any(name_of(inner) in TENSOR for inner in body):
-                loops.append(body)
-    return min(loops, key=len)
-
-
-def name_of(instruction: str) -> str:
-    """Without predicate, modifiers and operands."""
-    return re.sub(r"^@!?U?P\w+\s+", "", instruction).split()[0].split(".")[0]
+    found = [[line for _, line in loop] for loop in loops(code)]
+    return min((body for body in found if any(name_of(line) in TENSOR for line in body)), key=len)
 
 
 def clocks(body: Sequence[str], warps: int) -> tuple[float, float, float]:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.inner_loops import clocks, innermost, name_of
+from tests.bench.inner_loops import clocks, innermost
+from tests.gpu.machine_code import name_of
 
 
 @pytest.mark.parametrize(
     ("line", "alu", "mio"),
     [
         ("SHFL.IDX PT, R23, R10, R23, 0x101f", 0, 1),
-        ("localdiff.denoising.static.U16 R69, [R3+UR34+0x3000]", 0, 1),
-        ("localdiff.denoising.static.64 R10, [R54+0x2000]", 0, 2),
-        ("localdiff.denoising.staticM.16.M88.4 R32, [R36+0x1000]", 0, 4),
-        ("localdiff.denoising.staticM.16.MT88.2 R32, [R36]", 0, 2),
-        ("localdiff.denoising.staticM.16.M88 R32, [R36]", 0, 1),
+        ("LDS.U16 R69, [R3+UR34+0x3000]", 0, 1),
+        ("LDS.64 R10, [R54+0x2000]", 0, 2),
+        ("LDSM.16.M88.4 R32, [R36+0x1000]", 0, 4),
+        ("LDSM.16.MT88.2 R32, [R36]", 0, 2),
+        ("LDSM.16.M88 R32, [R36]", 0, 1),
         ("@P1 LDG.E.U16 R18, desc[UR24][R22.64]", 0, 1),
         ("LDGSTS.E.BYPASS.128 [R21], desc[UR24][R18.64], P0", 0, 4),
-        ("@!PT localdiff.denoising.static RZ, [RZ]", 0, 0),
+        ("@!PT LDS RZ, [RZ]", 0, 0),
         ("SHF.R.U32.HI R23, RZ, 0x8, R69", 1, 0),
         ("F2FP.BF16.F32.PACK_AB R56, R56, R21", 1, 0),
         ("@P1 SEL R10, R19, 0xbf066b30, P0", 1, 0),

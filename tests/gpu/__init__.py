@@ -2,6 +2,7 @@
 
     kernels             where tests of kernels run: on a GPU, else in Triton's interpreter
     kernels_aot         every kernel compiled for every kind of GPU: `make kernels-aot`
+    machine_code        what can be seen in the machine code that is made of one
     specializations     what the released model launches, found without numbers
     launches            what a layer of a step launches: `python -m tests.gpu.launches`
     graphs              a stand-in for CUDA graphs

@@ -3,7 +3,7 @@
 What is compiled is what the released model launches (`tests.gpu.specializations`), each kernel as for that launch.
 Registers, spilled bytes and shared memory are what the machine code says, read back from it with `cuobjdump`; Triton
 ships that and the assembler. It says nothing about speed. Exits with 1 where a kernel spills, takes more shared memory
-than the card has, or does not compile.
+than the card has, overwrites what a matrix instruction still reads (`tests.gpu.machine_code`), or does not compile.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if __name__ == "__main__":  # ahead of any device code: what is interpreted cann
 import localdiff.kernels
 import quant.cuda
 from quant.cuda.tiles import MMA_KIND_BY_MAJOR, MmaKind
+from tests.gpu.machine_code import instructions, overwritten_operands
 from tests.gpu.specializations import Launch, launched
 
 CARDS = {80: "A100", 86: "RTX 30", 89: "RTX 40", 90: "H100, H200", 100: "B200", 120: "RTX 50"}
@@ -47,16 +48,21 @@ class Use:
     spilled: int
     shared: int
     columns: int = 0
+    overwritten: tuple[str, ...] = ()
     seconds: float = field(compare=False)
 
     def fits(self, card: int) -> bool:
-        """Whether nothing is spilled and the card has the shared memory and the columns of tensor memory."""
-        return not self.spilled and self.shared <= 1024 * SHARED[card] and self.columns <= COLUMNS
+        """Whether nothing is spilled or overwritten, and the card has the shared memory and the tensor memory."""
+        return (
+            not self.spilled and not self.overwritten and self.shared <= 1024 * SHARED[card] and self.columns <= COLUMNS
+        )
 
     def words(self, *, fits: bool) -> str:
         """Registers, and what does not fit."""
         if fits:
             return f"{self.registers}"
+        if self.overwritten:
+            return "overwrites"
         if self.columns > COLUMNS:
             return f"{self.columns} columns"
         return f"{self.registers} ({self.spilled})" if self.spilled else f"{self.shared / 1024:.0f} KiB"
@@ -124,7 +130,11 @@ def compiled(launch: Launch, card: int) -> Use:
     made = build(launch, card)
     # Where a kernel asks for more tensor memory than there is, Triton compiles a trap, which spills nothing.
     columns = getattr(made.metadata, "tmem_size", 0)
-    return replace(_use(made.asm["cubin"], made.metadata.shared, time.perf_counter() - began), columns=columns)
+    use = _use(made.asm["cubin"], made.metadata.shared, time.perf_counter() - began)
+    overwritten = overwritten_operands(instructions(made.asm["cubin"])) if mma_kind_of(card) == "wgmma" else []
+    for line in overwritten:
+        print(f"{launch}, sm_{card}: an operand that is still read is overwritten by {line}", file=sys.stderr)
+    return replace(use, columns=columns, overwritten=tuple(overwritten))
 
 
 def build(launch: Launch, card: int) -> Any:
