@@ -15,6 +15,7 @@ from typing import Any
 
 from localdiff.chat.editor import edit_text
 from localdiff.chat.interfaces import ChatModel, SaveTrace
+from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.remarks import Remark, remarks
 from localdiff.chat.reply import Reply
 from localdiff.chat.reply_runner import ReplyRunner
@@ -56,6 +57,7 @@ class ChatState:
         output: the streams; everything but answers goes to the second.
         folder: the folder of everything that is saved.
         save_trace: writes recordings.
+        interrupts: the presses of Ctrl-C.
         lend_keyboard: context in which another program may read from the terminal.
 
     Attributes:
@@ -79,6 +81,7 @@ class ChatState:
         output: Output,
         folder: Path,
         save_trace: SaveTrace,
+        interrupts: Interrupts,
         lend_keyboard: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.model = model
@@ -91,6 +94,7 @@ class ChatState:
         self.output = output
         self.folder = folder
         self.save_trace = save_trace
+        self.interrupts = interrupts
         self.lend_keyboard = lend_keyboard
         self.attachments: list[Attachment] = []
         self.unanswered: PendingMessage | None = None
@@ -156,7 +160,8 @@ class ChatState:
         if not self.session.turns and self.session.name is None:
             return
         try:
-            taken = self.store.save(self.session)
+            with self.interrupts.held():
+                taken = self.store.save(self.session)
         except LocaldiffError as error:
             self.show_error(error)
             return
@@ -170,7 +175,7 @@ class ChatState:
         messages = [*self.session.messages(kept), {"role": "user", "content": content}]
         options = self.options if message.seed is None else replace(self.options, seed=message.seed)
         self.last_run = messages, options
-        self.unanswered, self.runner.latest = message, None
+        self.unanswered = message
         try:
             reply = self.runner.run(messages, options, self.settings.display)
         except ContextError as error:

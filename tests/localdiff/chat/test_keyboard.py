@@ -13,6 +13,7 @@ from prompt_toolkit.output import DummyOutput
 
 from localdiff.chat.completing import MAX_PATHS, ChatCompleter, candidates
 from localdiff.chat.history import open_history
+from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.keyboard import KeyboardReader
 from localdiff.chat.pastes import LONG, Pastes
 
@@ -33,10 +34,12 @@ class TypedReader:
         self.multiline = False
         self.edited: list[str] = []
         self.screen = Screen()
+        self.interrupts = Interrupts()
         self.reader = KeyboardReader(
             history=self.history,
             completer=ChatCompleter(lambda: ["plans", "plots", "other"]),
             multiline=lambda: self.multiline,
+            interrupts=self.interrupts,
             edit=self.edit,
             input=keys,
             output=self.screen,
