@@ -111,7 +111,11 @@ class KeyboardReader:
         Unlike prompt-toolkit's own handling of signals, it leaves no gap before and after, in which one would raise.
         """
         loop, context = asyncio.get_running_loop(), copy_context()
-        self._interrupts.listen(lambda: loop.call_soon_threadsafe(self._press, context=context))
+
+        def press() -> None:
+            loop.call_soon_threadsafe(self._press, context=context)
+
+        self._interrupts.listen(press)
 
     def _press(self) -> None:
         app = self._session.app

@@ -15,11 +15,12 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from localdiff.chat import loop, session_store, state
+from localdiff.chat import loop, session, session_store, state
 from localdiff.chat.interrupts import IMPATIENCE, Interrupts, LeaveAtOnce
 from localdiff.chat.keyboard import KeyboardReader
 from localdiff.chat.piped import LineReader
 from localdiff.events import RunFinished
+from localdiff.private_file import write_private
 from tests.fakes.chat_model import ScriptedChatModel
 from tests.fakes.clock import FakeClock
 from tests.localdiff.chat.conftest import Room
@@ -88,7 +89,7 @@ def test_the_old_handler_comes_back_and_another_thread_installs_none() -> None:
 
 
 def test_between_a_line_and_its_reply_it_stops_the_reply(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "content_of", pressing(state.content_of))
+    monkeypatch.setattr(state, "content_of", pressing(session.content_of))
     shown = room("Hi", "", "/exit")
     assert ">>> Hi\nStopped while reading the prompt; nothing was kept.\n>>> Hi\n" in shown
     assert "Hello." in shown.partition("nothing was kept.")[2]  # the message came back, and was sent again
@@ -126,7 +127,7 @@ def test_two_at_the_end_of_a_reply_leave_with_the_whole_turn(room: Room) -> None
 
 
 def test_a_command_that_saves_is_stopped_after_that(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_store, "write_private", pressing(session_store.write_private))
+    monkeypatch.setattr(session_store, "write_private", pressing(write_private))
     assert ">>> /system Brief.\nStopped.\n>>> /system\nBrief.\n" in room("/system Brief.", "/system", session="plans")
 
 
