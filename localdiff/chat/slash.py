@@ -102,7 +102,7 @@ def parse(line: str) -> Message | Command | Unknown | None:
     word, argument = matched[1], matched[2].strip()
     if command := BY_WORD.get(word.lower()):
         return Command(command.name, argument)
-    near = get_close_matches(word.lower(), BY_WORD, 1)
+    near = get_close_matches(word.lower(), filter(str.isalpha, BY_WORD), 1)
     return Unknown(word, near[0] if near else None)
 
 

@@ -80,6 +80,8 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/copy CODE", "error: there is no answer to copy"),
         ("/sessions ALL", "Nothing is saved yet."),
         ("/set steps none", f"error: `steps none` must be a whole number{UNCHANGED}"),
+        ("/set seed 1e3", f"error: `seed 1e3` must be a whole number{UNCHANGED}"),
+        ("/set steps 1.5", f"error: `steps 1.5` must be a whole number{UNCHANGED}"),
         ("/set steps 0", f"error: `steps 0` must be >= 1{UNCHANGED}"),
         ("/set t-min warm", f"error: `t-min warm` must be a number{UNCHANGED}"),
         ("/set live maybe", f"error: `live maybe` must be one of auto, on, off, line{UNCHANGED}"),
@@ -106,6 +108,7 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/load ../x", "error: `../x` cannot name a session"),
         ("/load gone", "error: there is no session `gone`\nhint: `/sessions` lists the saved sessions"),
         ("/sessions", "Nothing is saved yet."),
+        ("/?x", "Unknown command /?x. /help lists commands; a line that begins with // sends one /."),
         ("/trace", "error: there is no answer to record yet"),
         ("/file", "No files are attached to the next message."),
         ('/file "a', 'error: unclosed quote in `"a`'),
@@ -170,6 +173,12 @@ def test_settings_are_listed_with_their_values_and_origins(room: Room) -> None:
         ["t-max", "0.8", "the model"],
         ["think", "off", "default"],
     ]
+
+
+def test_both_ends_of_a_schedule_come_from_where_one_temperature_for_all_steps_does(room: Room) -> None:
+    shown = room("/set temperature 0.5", "/set t-min", "/set t-max", "/set temperature 0", "/set t-max")
+    assert ">>> /set t-min\nt-min 0.5 (/set)\n>>> /set t-max\nt-max 0.5 (/set)\n" in shown
+    assert ">>> /set t-max\nt-max 0.8 (the model)\n" in shown
 
 
 def test_files_go_with_the_next_message_and_no_further(room: Room, tmp_path: Path) -> None:
