@@ -12,7 +12,7 @@ from localdiff.chat.interfaces import Reader
 from localdiff.chat.interrupts import LeaveAtOnce
 from localdiff.chat.slash import BY_WORD, Command, Message, Unknown, parse
 from localdiff.chat.state import ChatState, PendingMessage
-from localdiff.errors import LocaldiffError, UsageError
+from localdiff.errors import LocaldiffError, ResourceError, UsageError
 from localdiff.ui.output import printable
 
 # A hint that was just given is not given again.
@@ -83,6 +83,10 @@ class Chat:
                 return ACTIONS[name](self._state, argument)
         except LocaldiffError as error:
             self._state.show_error(error)
+        except BrokenPipeError:
+            raise  # nobody reads what the chat writes
+        except OSError as error:
+            self._state.show_error(ResourceError(f"`/{name}` failed: {error.strerror or error}"))
         except KeyboardInterrupt:
             self._state.say("Stopped.")
         return None

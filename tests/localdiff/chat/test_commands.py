@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import stat
 from pathlib import Path
@@ -414,6 +415,31 @@ def test_a_recording_writes_over_nothing(room: Room, tmp_path: Path) -> None:
     assert f"`{tmp_path}/nowhere/else/a` cannot be written: No such file or directory\n" in shown
     assert "error: `/trace` takes one file\n" in shown
     assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("command", ["/trace", "/file", "/file ./", "/save", "/load", "/sessions"])
+def test_a_name_that_no_file_can_have_ends_a_command_and_not_the_chat(room: Room, command: str) -> None:
+    shown = room("Hi", command + " " + "a" * 300, "Ho", display=QUIET)
+    assert "\nerror: " in shown
+    assert "\n>>> Ho\nHello.\n>>> \n" in shown
+    assert (
+        command != "/trace" or "cannot be written: File name too long\nhint: give `/trace` a file elsewhere\n" in shown
+    )
+
+
+def test_a_failure_that_no_command_expects_ends_the_command_alone(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(text: str, *, max_tokens: int | None = None) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(room.model, "count", fail)
+    assert "\nerror: `/file` failed: Input/output error\n>>> Hi\nHello.\n" in room("/file pyproject.toml", "Hi")
+
+    def leave(text: str, *, max_tokens: int | None = None) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(room.model, "count", leave)
+    with pytest.raises(BrokenPipeError):
+        room("/file pyproject.toml", "Hi")
 
 
 def test_ctrl_c_ends_a_command_and_not_the_chat(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
