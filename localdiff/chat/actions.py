@@ -79,7 +79,8 @@ def undo(state: ChatState, argument: str) -> None:
         raise UsageError(
             f"there {are} {counted(there, 'turn')} to take back, not {argument:.60}", f"`/undo {there}` takes back all"
         )
-    state.last_run = None  # a recording is of an answer that stands
+    if not lost or wanted > 1 or state.runner.latest is not None:
+        state.last_run = None  # a recording is of an answer that stands
     if lost:
         state.unanswered, state.line = None, ""
         state.say("Took back the message that has no answer.")
@@ -214,16 +215,16 @@ def sessions(state: ChatState, argument: str) -> None:
 
 def trace(state: ChatState, argument: str) -> None:
     """Write the recording of the last run."""
-    if state.last_run is None or state.runner.latest is None:
+    run = state.last_run
+    if run is None:
         raise UsageError("there is no answer to record yet", "a recording is kept for the last answer of this chat")
-    messages, options = state.last_run
     name = ""
     if argument:
         files = split_paths(argument)
         if len(files) != 1:
             raise UsageError("`/trace` takes one file", '`/trace "my file.jsonl"`')
         name = str(files[0])
-    state.say(state.save_trace(state.runner.events, messages, options, name))
+    state.say(state.save_trace(run.events, run.messages, run.options, name))
 
 
 ACTIONS: Mapping[str, Action] = {

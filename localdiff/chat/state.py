@@ -6,7 +6,7 @@ a reply, what was committed is in the session, and the session is in its file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ from localdiff.chat.session import Attachment, Session, Turn, content_of
 from localdiff.chat.session_store import SessionStore
 from localdiff.chat.settings import ChatSettings
 from localdiff.errors import ContextError, LocaldiffError, ResourceError, is_out_of_memory
+from localdiff.events import Event
 from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.ui.output import DIM, YELLOW, Output
 
@@ -42,6 +43,15 @@ class PendingMessage:
     files: tuple[Attachment, ...] = ()
     replaces: int = 0
     seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """A run: the messages that it answers, its options, its events."""
+
+    messages: Sequence[Mapping[str, Any]]
+    options: GenerateOptions
+    events: Sequence[Event]
 
 
 class ChatState:
@@ -65,7 +75,7 @@ class ChatState:
         attachments: files that go with the next message.
         unanswered: the last message, if it got no answer that could be kept.
         line: initial text of the next input line.
-        last_run: the messages and options of the last run, until it is taken back.
+        last_run: the last run that has begun, until it is taken back.
         failure: exit code of the last error shown, 0 before there is one.
     """
 
@@ -100,7 +110,7 @@ class ChatState:
         self.unanswered: PendingMessage | None = None
         self.line = ""
         self.failure = 0
-        self.last_run: tuple[list[dict[str, Any]], GenerateOptions] | None = None
+        self.last_run: LastRun | None = None
 
     @property
     def options(self) -> GenerateOptions:
@@ -174,7 +184,6 @@ class ChatState:
         content = content_of(message.text, message.files)
         messages = [*self.session.messages(kept), {"role": "user", "content": content}]
         options = self.options if message.seed is None else replace(self.options, seed=message.seed)
-        self.last_run = messages, options
         self.unanswered = message
         try:
             reply = self.runner.run(messages, options, self.settings.display)
@@ -193,14 +202,18 @@ class ChatState:
             )
             return
         finally:
-            self._take(message, kept)
+            self._take(message, kept, messages, options)
         if self.output.notes:
             for remark in self._remarks(reply, options):
                 self._print(remark)
 
-    def _take(self, message: PendingMessage, kept: int) -> None:
+    def _take(
+        self, message: PendingMessage, kept: int, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
+    ) -> None:
         """Turns a reply, complete or not, into a turn, and restores a message that got none."""
         reply = self.runner.latest
+        if reply is not None:
+            self.last_run = LastRun(messages, options, self.runner.events)
         if reply is None or not reply.is_kept:
             if not message.replaces:
                 self.line = message.text
