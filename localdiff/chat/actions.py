@@ -275,10 +275,13 @@ def _require_room(state: ChatState, found: list[Attachment], sizes: list[int]) -
     waiting = sum(state.model.count(attachment.quoted()) for attachment in state.attachments)
     before = sum(state.model.count(message["content"]) for message in state.session.messages())
     wanted, room = sum(sizes), state.context - waiting - before
-    if wanted >= room:
-        names = ", ".join(f"`{attachment.name}`" for attachment in found)
-        have = "has" if len(found) == 1 else "have"
-        raise UsageError(
-            f"{names} {have} {wanted:,} tokens, and {max(room, 0):,} of {state.context:,} are free",
-            state.room_hint,
-        )
+    if wanted < room:
+        return
+    names = ", ".join(f"`{attachment.name}`" for attachment in found)
+    size = f"{names} {'has' if len(found) == 1 else 'have'} {wanted:,} tokens"
+    if wanted < state.context:
+        raise UsageError(f"{size}, and {max(room, 0):,} of {state.context:,} are free", state.room_hint)
+    most = state.max_context
+    if wanted < most:
+        raise UsageError(f"{size}, and the whole context {state.context:,}", f"`/set context N` takes up to {most:,}")
+    raise UsageError(f"{size}, and the largest context of this model {most:,}", "send the part that matters")

@@ -123,9 +123,14 @@ class ChatState:
         return self.model.context_size(self.options)
 
     @property
+    def max_context(self) -> int:
+        """The largest context that this model has."""
+        return self.model.context_size(replace(self.options, context_size=MAX_TOKENS))
+
+    @property
     def room_hint(self) -> str:
         """The hint that says what makes room in a context that is full."""
-        if self.context < self.model.context_size(replace(self.options, context_size=MAX_TOKENS)):
+        if self.context < self.max_context:
             return "`/undo` or `/clear` frees space, `/set context N` makes more"
         free = "`/undo` or `/clear` frees space" if self.session.turns else "shorten the message"
         return f"{free}: {self.context:,} is the maximum for this model"

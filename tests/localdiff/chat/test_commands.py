@@ -238,7 +238,7 @@ def test_undo_of_more_than_there_is_says_so_however_long_the_number(room: Room) 
         ("a.txt", b" \n", "is empty"),
         ("a.PNG", b"\x89PNG", "is an image, and this program handles text only"),
         ("a.txt", bytes(MAX_BYTES + 1), "has 16.0 MB, more than any context holds"),
-        ("a.txt", b"a " * 50, "has 53 tokens, and 30 of 30 are free"),
+        ("a.txt", b"a " * 50, "has 53 tokens, and the whole context 30"),
     ],
 )
 def test_what_is_no_text_or_does_not_fit_is_refused(
@@ -248,6 +248,23 @@ def test_what_is_no_text_or_does_not_fit_is_refused(
     shown = room(f"/file {tmp_path}/{name}", "/file", options=GenerateOptions(context_size=30))
     assert reason in shown
     assert "No files are attached to the next message.\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "hint"),
+    [
+        (20, "has 23 tokens, and 14 of 30 are free", "`/undo` or `/clear` frees space, `/set context N` makes more"),
+        (30, "has 33 tokens, and the whole context 30", "`/set context N` takes up to 40"),
+        (40, "has 43 tokens, and the largest context of this model 40", "send the part that matters"),
+    ],
+)
+def test_what_makes_room_for_a_file_depends_on_its_size(
+    room: Room, tmp_path: Path, words: int, reason: str, hint: str
+) -> None:
+    (tmp_path / "a.txt").write_text("a " * words)
+    room.model = ScriptedChatModel(replies=[said("word " * 15)], max_positions=40)
+    shown = room("Hi", f"/file {tmp_path}/a.txt", options=GenerateOptions(context_size=30))
+    assert f"error: `a.txt` {reason}\nhint: {hint}\n" in shown
 
 
 def test_a_pipe_is_no_file(room: Room, tmp_path: Path) -> None:
