@@ -247,6 +247,12 @@ def test_paths_are_completed_as_they_have_to_be_typed(tmp_path: Path, monkeypatc
     none: Callable[[], list[str]] = list
     assert candidates("/file m", none) == (1, ["more/", "my\\ notes.txt", "my\\'quote"])
     assert candidates("/file a.txt my\\ n", none) == (5, ["my\\ notes.txt"])
+    assert candidates('/file "my n', none) == (5, ['"my notes.txt"'])
+    assert candidates("/file 'my", none) == (3, ["'my notes.txt'", "my\\'quote"])
+    assert candidates('/file "m', none) == (2, ['"more/', '"my notes.txt"', '"my\'quote"'])
+    assert candidates('/file "a b.txt" "mo', none) == (3, ['"more/'])
+    assert candidates('/file more"/"d', none) == (8, ["more/deep.txt"])
+    assert candidates('/file "my notes.txt"', none) == (14, ['"my notes.txt"'])
     assert candidates("/file more/", none) == (5, ["more/deep.txt"])
     assert candidates("/file .h", none) == (2, [".hidden"])
     assert candidates("/file nowhere/x", none) == (0, [])
