@@ -200,6 +200,23 @@ def load(state: ChatState, argument: str) -> None:
     state.say(catalog.opened_line(opened.session))
 
 
+def delete(state: ChatState, argument: str) -> None:
+    """Delete a saved session, after asking."""
+    if not argument:
+        raise UsageError("`/delete` needs a name", "`/sessions` lists the saved sessions")
+    if argument == state.session.name:
+        raise UsageError(f"session `{argument}` is this one", "`/clear` starts another, then it can be deleted")
+    question = catalog.delete_question(state.store, argument)
+    if state.ask is None:
+        path = state.store.path(argument)
+        raise UsageError("cannot ask for confirmation: there is no keyboard", f"the session is the file `{path}`")
+    if state.ask(question):
+        state.store.delete(argument)
+        state.say(f"Deleted session `{argument}`.")
+    else:
+        state.say("Nothing was deleted.")
+
+
 def sessions(state: ChatState, argument: str) -> None:
     """List saved sessions."""
     if argument.lower() not in ("", "all"):
@@ -240,6 +257,7 @@ ACTIONS: Mapping[str, Action] = {
     "copy": copy,
     "save": save,
     "load": load,
+    "delete": delete,
     "sessions": sessions,
     "trace": trace,
 }

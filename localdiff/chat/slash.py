@@ -55,6 +55,7 @@ COMMANDS: tuple[CommandName, ...] = (
     ),
     CommandName(name="save", argument="NAME", help="give this session a name", group=3),
     CommandName(name="load", argument="NAME", help="continue another session", group=3, completes="sessions"),
+    CommandName(name="delete", argument="NAME", help="delete a saved session", group=3, completes="sessions"),
     CommandName(
         name="sessions", argument="[all]", help="list the latest saved sessions, or all", group=3, completes="all"
     ),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localdiff.chat.editor import edit_text
-from localdiff.chat.interfaces import ChatModel, SaveTrace
+from localdiff.chat.interfaces import Ask, ChatModel, SaveTrace
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.remarks import Remark, remarks
 from localdiff.chat.reply import Reply
@@ -69,6 +69,7 @@ class ChatState:
         save_trace: writes recordings.
         interrupts: the presses of Ctrl-C.
         lend_keyboard: context in which another program may read from the terminal.
+        ask: asks the user; None where nobody can answer.
 
     Attributes:
         saves: whether turns are written to the session's file: always, or in a private chat once the user says so.
@@ -93,6 +94,7 @@ class ChatState:
         save_trace: SaveTrace,
         interrupts: Interrupts,
         lend_keyboard: Callable[[], AbstractContextManager[None]] = nullcontext,
+        ask: Ask | None = None,
     ) -> None:
         self.model = model
         self.runner = runner
@@ -106,6 +108,7 @@ class ChatState:
         self.save_trace = save_trace
         self.interrupts = interrupts
         self.lend_keyboard = lend_keyboard
+        self.ask = ask
         self.attachments: list[Attachment] = []
         self.unanswered: PendingMessage | None = None
         self.line = ""

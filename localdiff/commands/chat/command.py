@@ -144,6 +144,7 @@ def _chat_state(
         save_trace=trace_saver(model, headers),
         interrupts=streams.interrupts,
         lend_keyboard=streams.typing_as_usual,
+        ask=None if streams.keyboard is None else streams.ask,
     )
 
 

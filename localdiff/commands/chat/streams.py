@@ -16,6 +16,7 @@ from localdiff.chat.interfaces import Reader
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.state import ChatState
 from localdiff.chat.typeahead import typed_ahead, typing_ahead, typing_as_usual
+from localdiff.commands.question import asker
 from localdiff.errors import LocaldiffError
 from localdiff.ui.output import Output, printable
 
@@ -58,6 +59,14 @@ class Streams:
     def typing_as_usual(self) -> AbstractContextManager[None]:
         """Inside it, within the former, another program may read what is typed."""
         return typing_as_usual(self.keyboard, self.user_output.stderr)
+
+    def ask(self, question: str) -> bool:
+        """Whether the user says yes to a question; no without a keyboard."""
+        if self.keyboard is None:
+            return False
+        with self.typing_as_usual(), open(self.keyboard.fileno(), errors="replace", closefd=False) as lines:
+            ask = asker(self.user_output.stderr, lines, default=False)
+            return ask is not None and ask(question)
 
     @contextmanager
     def interruptible(self, cancel: threading.Event) -> Iterator[None]:

@@ -108,6 +108,9 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/load", "error: `/load` needs a name\nhint: `/sessions` lists the saved sessions"),
         ("/load ../x", "error: `../x` cannot name a session"),
         ("/load gone", "error: there is no session `gone`\nhint: `/sessions` lists the saved sessions"),
+        ("/delete", "error: `/delete` needs a name\nhint: `/sessions` lists the saved sessions"),
+        ("/delete gone", "error: there is no session `gone`\nhint: `/sessions` lists the saved sessions"),
+        ("/delete ../x", "error: `../x` cannot name a session"),
         ("/sessions", "Nothing is saved yet."),
         ("/?x", "Unknown command /?x. /help lists commands; a line that begins with // sends one /."),
         ("/trace", "error: there is no answer to record yet"),
@@ -400,6 +403,14 @@ def test_save_load_and_list(room: Room) -> None:
     assert listing[0].endswith("3 turns  First")
     assert listing[1].startswith("  TIME")
     assert listing[1].endswith("1 turn  Other")
+
+
+def test_a_session_is_not_deleted_while_it_is_open_or_where_nobody_can_be_asked(room: Room) -> None:
+    shown = room("First", "/save one", "/delete one", "/clear", "/delete one")
+    assert "error: session `one` is this one\nhint: `/clear` starts another, then it can be deleted\n" in shown
+    hint = f"hint: the session is the file `{room.sessions}/one.jsonl`\n"
+    assert f"error: cannot ask for confirmation: there is no keyboard\n{hint}" in shown
+    assert (room.sessions / "one.jsonl").exists()
 
 
 def test_a_name_that_is_taken_is_not_written_over(room: Room) -> None:
