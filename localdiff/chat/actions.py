@@ -79,7 +79,8 @@ def undo(state: ChatState, argument: str) -> None:
         raise UsageError(
             f"there {are} {counted(there, 'turn')} to take back, not {argument:.60}", f"`/undo {there}` takes back all"
         )
-    state.last_run = None  # a recording is of an answer that stands
+    if not lost or wanted > 1 or state.runner.latest is not None:
+        state.last_run = None  # a recording is of an answer that stands
     if lost:
         state.unanswered, state.line = None, ""
         state.say("Took back the message that has no answer.")
@@ -199,6 +200,23 @@ def load(state: ChatState, argument: str) -> None:
     state.say(catalog.opened_line(opened.session))
 
 
+def delete(state: ChatState, argument: str) -> None:
+    """Delete a saved session, after asking."""
+    if not argument:
+        raise UsageError("`/delete` needs a name", "`/sessions` lists the saved sessions")
+    if argument == state.session.name:
+        raise UsageError(f"session `{argument}` is this one", "`/clear` starts another, then it can be deleted")
+    question = catalog.delete_question(state.store, argument)
+    if state.ask is None:
+        path = state.store.path(argument)
+        raise UsageError("cannot ask for confirmation: there is no keyboard", f"the session is the file `{path}`")
+    if state.ask(question):
+        state.store.delete(argument)
+        state.say(f"Deleted session `{argument}`.")
+    else:
+        state.say("Nothing was deleted.")
+
+
 def sessions(state: ChatState, argument: str) -> None:
     """List saved sessions."""
     if argument.lower() not in ("", "all"):
@@ -214,16 +232,16 @@ def sessions(state: ChatState, argument: str) -> None:
 
 def trace(state: ChatState, argument: str) -> None:
     """Write the recording of the last run."""
-    if state.last_run is None or state.runner.latest is None:
+    run = state.last_run
+    if run is None:
         raise UsageError("there is no answer to record yet", "a recording is kept for the last answer of this chat")
-    messages, options = state.last_run
     name = ""
     if argument:
         files = split_paths(argument)
         if len(files) != 1:
             raise UsageError("`/trace` takes one file", '`/trace "my file.jsonl"`')
         name = str(files[0])
-    state.say(state.save_trace(state.runner.events, messages, options, name))
+    state.say(state.save_trace(run.events, run.messages, run.options, name))
 
 
 ACTIONS: Mapping[str, Action] = {
@@ -239,6 +257,7 @@ ACTIONS: Mapping[str, Action] = {
     "copy": copy,
     "save": save,
     "load": load,
+    "delete": delete,
     "sessions": sessions,
     "trace": trace,
 }
@@ -274,10 +293,13 @@ def _require_room(state: ChatState, found: list[Attachment], sizes: list[int]) -
     waiting = sum(state.model.count(attachment.quoted()) for attachment in state.attachments)
     before = sum(state.model.count(message["content"]) for message in state.session.messages())
     wanted, room = sum(sizes), state.context - waiting - before
-    if wanted >= room:
-        names = ", ".join(f"`{attachment.name}`" for attachment in found)
-        have = "has" if len(found) == 1 else "have"
-        raise UsageError(
-            f"{names} {have} {wanted:,} tokens, and {max(room, 0):,} of {state.context:,} are free",
-            state.room_hint,
-        )
+    if wanted < room:
+        return
+    names = ", ".join(f"`{attachment.name}`" for attachment in found)
+    size = f"{names} {'has' if len(found) == 1 else 'have'} {wanted:,} tokens"
+    if wanted < state.context:
+        raise UsageError(f"{size}, and {max(room, 0):,} of {state.context:,} are free", state.room_hint)
+    most = state.max_context
+    if wanted < most:
+        raise UsageError(f"{size}, and the whole context {state.context:,}", f"`/set context N` takes up to {most:,}")
+    raise UsageError(f"{size}, and the largest context of this model {most:,}", "send the part that matters")

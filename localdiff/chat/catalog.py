@@ -9,7 +9,7 @@ from datetime import datetime
 
 from localdiff.chat.session import Session
 from localdiff.chat.session_file import Opened
-from localdiff.chat.session_store import SessionStore
+from localdiff.chat.session_store import SessionStore, missing_session
 from localdiff.chat.settings import ChatSettings
 from localdiff.errors import UsageError
 from localdiff.sizes import counted
@@ -51,6 +51,17 @@ def sessions_table(
     if more > 0:
         lines.append(f"  and {more} more; `/sessions all` lists them too")
     return "\n".join(lines)
+
+
+def delete_question(store: SessionStore, name: str) -> str:
+    """The question before a session is deleted; one that cannot be read can be deleted too.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if not store.exists(name):
+        raise missing_session(name)
+    return f"Delete session `{name}` ({' '.join(_summary(store, name).split())})?"
 
 
 def opened_line(session: Session) -> str:

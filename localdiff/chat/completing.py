@@ -18,6 +18,9 @@ from localdiff.chat.slash import BY_WORD, COMMANDS
 from localdiff.paths import expanded
 
 MAX_PATHS = 200
+# As in `files.split_words`.
+_ESCAPES = sys.platform != "win32"
+_QUOTES = ("'", '"') if _ESCAPES else ('"',)
 _UNSAFE = re.compile(r"""([\s"'\\])""")
 
 
@@ -58,11 +61,8 @@ def _of(begun: str, words: Iterable[str]) -> tuple[int, list[str]]:
 
 
 def _paths(argument: str) -> tuple[int, list[str]]:
-    """Paths for the last word, with blanks escaped as `files.split_paths` reads them, or quoted on Windows."""
-    quoted = sys.platform == "win32"
-    begun = re.search(r'"[^"]*\Z|[^\s"]*\Z' if quoted else r"(?:[^\s\\]|\\.)*\\?\Z", argument, re.DOTALL)
-    word = begun[0] if begun else ""
-    typed = word.lstrip('"') if quoted else re.sub(r"\\(.)", r"\1", word)
+    """Paths for the last word, quoted or escaped as `files.split_paths` reads them."""
+    word, typed = _last_word(argument)
     folder, name = os.path.split(typed)
     found = []
     try:
@@ -70,14 +70,40 @@ def _paths(argument: str) -> tuple[int, list[str]]:
             for entry in entries:
                 if entry.name.startswith(name) and (name.startswith(".") or not entry.name.startswith(".")):
                     path = os.path.join(folder, entry.name) + ("/" if entry.is_dir() else "")
-                    if quoted:
-                        closed = "" if entry.is_dir() else '"'
-                        found.append(f'"{path}{closed}' if " " in path or word.startswith('"') else path)
-                    else:
-                        found.append(_UNSAFE.sub(r"\\\1", path))
+                    found.append(_as_typed(path, word[:1] if word[:1] in _QUOTES else "", ends=not entry.is_dir()))
     except OSError:  # no such folder, or an unreadable one: nothing to offer
         return 0, []
     return len(word), sorted(found)[:MAX_PATHS]
+
+
+def _last_word(argument: str) -> tuple[str, str]:
+    """The last word, which may not be complete: as it is typed, and as it is meant."""
+    start, quote, meant = 0, "", ""
+    characters = iter(enumerate(argument))
+    for at, character in characters:
+        if character == "\\" and _ESCAPES and quote != "'":
+            _, escaped = next(characters, (at, ""))
+            meant += escaped if not quote or escaped in '"\\' else character + escaped
+        elif character == quote:
+            quote = ""
+        elif not quote and character in _QUOTES:
+            quote = character
+        elif not quote and character.isspace():
+            start, meant = at + 1, ""
+        else:
+            meant += character
+    return argument[start:], meant
+
+
+def _as_typed(path: str, quote: str, *, ends: bool) -> str:
+    """A path as it has to be typed, within the quote that was begun, if any; `ends` closes it."""
+    if not _ESCAPES:
+        quote = quote or ('"' if " " in path else "")
+    elif quote == '"':
+        path = re.sub(r"""(["\\])""", r"\\\1", path)
+    elif not quote or quote in path:
+        quote, path = "", _UNSAFE.sub(r"\\\1", path)
+    return f"{quote}{path}{quote if ends else ''}"
 
 
 class ChatCompleter(Completer):

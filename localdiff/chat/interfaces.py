@@ -21,11 +21,15 @@ Render: TypeAlias = Callable[[Passage, int], str]
 """Renders a passage for a number of columns."""
 
 Interruptible: TypeAlias = Callable[[threading.Event], AbstractContextManager[None]]
-"""Inside it Ctrl-C sets the event, and a quick second one raises `KeyboardInterrupt`."""
+"""Inside it Ctrl-C sets the event, and a quick second one raises `LeaveAtOnce`."""
 
 SaveTrace: TypeAlias = Callable[[Sequence[Event], Sequence[Mapping[str, Any]], GenerateOptions, str], str]
 """Writes the trace of a run that answered these messages with these options to a file of this name, or to one that it
 chooses where the name is empty, and returns a line about what it has done."""
+
+
+Ask: TypeAlias = Callable[[str], bool]
+"""Asks the user a question; the answer is whether they said yes."""
 
 
 RecordReply: TypeAlias = Callable[[Sequence[Mapping[str, Any]], GenerateOptions], Observer]
@@ -76,4 +80,5 @@ class Reader(Protocol):
 
         Raises:
             EOFError: there is no more input.
+            LeaveAtOnce: Ctrl-C where there is no line that it could clear.
         """

@@ -6,7 +6,9 @@ an empty line means is up to the loop.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any
 
 from prompt_toolkit import PromptSession
@@ -26,6 +28,7 @@ from prompt_toolkit.output import Output
 from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.utils import is_dumb_terminal
 
+from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.pastes import Pastes
 from localdiff.chat.slash import is_command, is_open
 
@@ -40,6 +43,7 @@ class KeyboardReader:
         history: what was typed before; what is typed now is added to it.
         completer: what Tab offers.
         multiline: whether Enter begins a new line of a message, asked at every Enter.
+        interrupts: the presses of Ctrl-C that come as signals; those that no line can take are left there.
         edit: opens the line in an editor and returns what to go on with; it shows its own errors.
         ahead: takes what was typed while no line was read, as a terminal sends it.
         input, output: the terminal; by default that of the process.
@@ -51,6 +55,7 @@ class KeyboardReader:
         history: History,
         completer: Completer,
         multiline: Callable[[], bool],
+        interrupts: Interrupts,
         edit: Callable[[str], str],
         ahead: Callable[[], str] = str,
         input: Input | None = None,
@@ -58,6 +63,7 @@ class KeyboardReader:
     ) -> None:
         self._history = history
         self._multiline = multiline
+        self._interrupts = interrupts
         self._edit = edit
         self._ahead = ahead
         self._pastes = Pastes()
@@ -90,11 +96,38 @@ class KeyboardReader:
             self._session.app.erase_when_done = False
             self._before = self._pastes.fold(text)
             store_typeahead(self._session.app.input, _presses(self._ahead()))
-            typed = self._session.prompt(default=self._before)
+            try:
+                typed = self._session.prompt(default=self._before, pre_run=self._listen, handle_sigint=False)
+            finally:
+                self._interrupts.listen(None)
             self._mark_pastes()
             if typed is not _EDITED:
                 return None if typed is _INTERRUPTED else typed
             text = self._edit(self._line)
+
+    def _listen(self) -> None:
+        """From now on until the line is done, Ctrl-C is a key even if it comes as a signal.
+
+        Unlike prompt-toolkit's own handling of signals, it leaves no gap before and after, in which one would raise.
+        """
+        loop, context = asyncio.get_running_loop(), copy_context()
+
+        def press() -> None:
+            loop.call_soon_threadsafe(self._press, context=context)
+
+        self._interrupts.listen(press)
+
+    def _press(self) -> None:
+        app = self._session.app
+        if app.is_running and not app.is_done:
+            app.key_processor.send_sigint()
+        else:
+            self._interrupts.listen(None)
+            self._interrupts.press()  # too late for this line: it is for what comes next
+
+    def _leave(self, event: KeyPressEvent, result: object) -> None:
+        self._interrupts.listen(None)
+        event.app.exit(result=result)
 
     def _mark_pastes(self) -> None:
         """Turns bracketed paste on again, which a prompt turns off: a paste while a command runs stays whole."""
@@ -134,7 +167,7 @@ class KeyboardReader:
         def _editor(event: KeyPressEvent) -> None:
             self._line = self._pastes.unfold(event.current_buffer.text)
             event.app.erase_when_done = True  # it is drawn again with what the editor made of it
-            event.app.exit(result=_EDITED)
+            self._leave(event, _EDITED)
 
         @keys.add(Keys.Vt100MouseEvent)
         def _no_mouse(_event: KeyPressEvent) -> None:
@@ -148,7 +181,7 @@ class KeyboardReader:
                 self._pastes.clear()
                 self._before = ""
             else:
-                event.app.exit(result=_INTERRUPTED)
+                self._leave(event, _INTERRUPTED)
 
         return keys
 
@@ -164,7 +197,7 @@ class KeyboardReader:
         strings = self._history.get_strings()
         if text.strip() and (not strings or strings[-1] != text):
             self._history.append_string(text)
-        event.app.exit(result=text)
+        self._leave(event, text)
 
 
 def _presses(text: str) -> list[KeyPress]:

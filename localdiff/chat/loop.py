@@ -9,9 +9,10 @@ import time
 
 from localdiff.chat.actions import ACTIONS, LeaveChat
 from localdiff.chat.interfaces import Reader
+from localdiff.chat.interrupts import LeaveAtOnce
 from localdiff.chat.slash import BY_WORD, Command, Message, Unknown, parse
 from localdiff.chat.state import ChatState, PendingMessage
-from localdiff.errors import LocaldiffError, UsageError
+from localdiff.errors import LocaldiffError, ResourceError, UsageError
 from localdiff.ui.output import printable
 
 # A hint that was just given is not given again.
@@ -36,24 +37,31 @@ class Chat:
         """Read and answer until the end of the input, or until the user leaves.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C twice in quick succession.
+            LeaveAtOnce: Ctrl-C twice in quick succession.
         """
-        while True:
-            text, self._state.line = self._state.line, ""
-            try:
-                line = self._reader.read(text)
-            except EOFError:
-                return
-            except LocaldiffError as error:
-                self._state.show_error(error)
-                continue
-            if line is None:
-                self._hint()
-                continue
-            try:
-                self._take(line)
-            except LeaveChat:
-                return
+        with self._state.interrupts.handled():
+            while True:
+                try:
+                    self._turn()
+                except (EOFError, LeaveChat):
+                    return
+                except LeaveAtOnce:
+                    raise
+                except KeyboardInterrupt:
+                    continue  # came just after what it was to end
+
+    def _turn(self) -> None:
+        """Read a line and do what it says."""
+        text, self._state.line = self._state.line, ""
+        try:
+            line = self._reader.read(text)
+        except LocaldiffError as error:
+            self._state.show_error(error)
+            return
+        if line is None:
+            self._hint()
+        else:
+            self._take(line)
 
     def _take(self, line: str) -> None:
         match parse(line):
@@ -71,9 +79,14 @@ class Chat:
         try:
             if argument and not BY_WORD[name].argument:
                 raise UsageError(f"unknown argument in `/{name} {argument:.60}`", f"`/{name}` takes none")
-            return ACTIONS[name](self._state, argument)
+            with self._state.interrupts.aborting():
+                return ACTIONS[name](self._state, argument)
         except LocaldiffError as error:
             self._state.show_error(error)
+        except BrokenPipeError:
+            raise  # nobody reads what the chat writes
+        except OSError as error:
+            self._state.show_error(ResourceError(f"`/{name}` failed: {error.strerror or error}"))
         except KeyboardInterrupt:
             self._state.say("Stopped.")
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 from typing import BinaryIO
 
+from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.slash import QUOTES, is_open
 from localdiff.utf8 import MAX_BYTES, decoded, too_long
 
@@ -20,19 +21,26 @@ class LineReader:
 
     Args:
         file: standard input; None reads nothing.
+        interrupts: the presses of Ctrl-C, which leaves: here is no line that it could clear.
     """
 
-    def __init__(self, file: BinaryIO | None) -> None:
+    def __init__(self, file: BinaryIO | None, interrupts: Interrupts) -> None:
         self._file = file
+        self._interrupts = interrupts
 
     def read(self, text: str = "") -> str:
         """The next line, or all lines of a message in triple quotes; `text` is ignored.
 
         Raises:
             EOFError: there is no more input.
+            LeaveAtOnce: Ctrl-C.
             UsageError: a line is not text, or more than any context holds. All lines of its message have been read
                 then: none of them is a command.
         """
+        with self._interrupts.leaving():
+            return self._message()
+
+    def _message(self) -> str:
         lines = [self._line()]
         size, is_whole = len(lines[0]), not is_open(lines[0].decode(errors="replace"))
         while not is_whole:

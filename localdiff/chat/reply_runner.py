@@ -43,7 +43,6 @@ class ReplyRunner:
         marks: whether the terminal marks pastes during a run.
 
     Attributes:
-        latest: the reply of the last run, as far as it got; None where it did not begin.
         events: of the last run.
     """
 
@@ -64,8 +63,13 @@ class ReplyRunner:
         self._record = record
         self._marks = marks
         self._is_first = True
-        self.latest: Reply | None = None
+        self._collector: Collector | None = None
         self.events: Sequence[Event] = ()
+
+    @property
+    def latest(self) -> Reply | None:
+        """The reply of the last run, as far as it got; None where it did not begin."""
+        return None if self._collector is None else self._collector.reply
 
     def run(self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, display: DisplaySettings) -> Reply:
         """The reply to the last message.
@@ -73,6 +77,7 @@ class ReplyRunner:
         Raises:
             LocaldiffError: the run cannot begin, or failed.
         """
+        self._collector = None
         for attempt in range(1, MAX_RETRIES + 2):
             reply = self._attempt(messages, options, display)
             if not reply.is_empty or attempt > MAX_RETRIES:
@@ -88,7 +93,7 @@ class ReplyRunner:
         self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, display: DisplaySettings
     ) -> Reply:
         cancel, collector = threading.Event(), Collector()
-        self.latest, self.events = None, collector.events
+        self._collector, self.events = collector, collector.events
         with ExitStack() as stack:
             stack.enter_context(self._interruptible(cancel))
             status = StatusLine(self._output.stderr, shown=False)
@@ -96,17 +101,14 @@ class ReplyRunner:
             observers = self._observers(stack, status, cancel, display)
             if self._record is not None:
                 observers = (self._record(messages, options), *observers)
-            try:
-                for event in self._model.answer(messages, options, cancel=cancel):
-                    collector.on_event(event)
-                    for observer in observers:
-                        observer.on_event(event)
-            finally:
-                self.latest = collector.reply
+            for event in self._model.answer(messages, options, cancel=cancel):
+                collector.on_event(event)
+                for observer in observers:
+                    observer.on_event(event)
         self._is_first = False
-        if self.latest is None:
+        if collector.reply is None:
             raise RuntimeError("a run without events")
-        return self.latest
+        return collector.reply
 
     def _observers(
         self, stack: ExitStack, status: StatusLine, cancel: threading.Event, display: DisplaySettings

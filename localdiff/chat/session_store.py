@@ -171,6 +171,21 @@ class SessionStore:
             with suppress(FileNotFoundError):
                 self.path(before).unlink()
 
+    def delete(self, name: str) -> None:
+        """Deletes a session; a copy of it that was kept because it was damaged stays.
+
+        Raises:
+            UsageError: there is none.
+            ResourceError: it cannot be deleted.
+        """
+        path = self.path(name)
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            raise missing_session(name) from None
+        except OSError as error:
+            raise ResourceError(f"`{path}` cannot be deleted: {error.strerror}") from error
+
     def _read(self, name: str) -> tuple[bytes, os.stat_result]:
         path = self.path(name)
         try:
@@ -179,7 +194,7 @@ class SessionStore:
                 raise UsageError(f"session `{name}` is too large, or not a regular file", f"look at `{path}`")
             return path.read_bytes(), status
         except FileNotFoundError:
-            raise UsageError(f"there is no session `{name}`", "`/sessions` lists the saved sessions") from None
+            raise missing_session(name) from None
         except OSError as error:
             raise UsageError(f"session `{name}` cannot be read: {error.strerror}", f"look at `{path}`") from error
 
@@ -201,6 +216,11 @@ class SessionStore:
             number += 1
             found = f"{name}-{number}"
         return found
+
+
+def missing_session(name: str) -> UsageError:
+    """The error that there is no session of this name."""
+    return UsageError(f"there is no session `{name}`", "`/sessions` lists the saved sessions")
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int]:

@@ -168,13 +168,17 @@ class ChatSettings:
         for word, key in _KEYS.items():
             value, origin = getattr(self.options, _option_of(key)), self._origin(word)
             if value is None and in_force.get(word) is not None:
-                value, origin = in_force[word], "the model"
+                value, origin = in_force[word], self._decides(word)
             shown = key.otherwise.replace("_", "-") if value is None else _shown(value)
             rows.append(Row(name=_typed(word), value=shown, origin=origin, is_set=value is not None))
         for word in _CHOICES:
             shown = _shown(getattr(self.display, word))
             rows.append(Row(name=_typed(word), value=shown, origin=self._origin(word), is_set=True))
         return rows
+
+    def _decides(self, word: str) -> str:
+        """Where the sampler has its value for an open field from."""
+        return self._origin("temperature") if word in ("t_min", "t_max") and self.options.temperature else "the model"
 
     def _origin(self, word: str) -> str:
         return self._origins.get(word, "default")

@@ -55,6 +55,7 @@ COMMANDS: tuple[CommandName, ...] = (
     ),
     CommandName(name="save", argument="NAME", help="give this session a name", group=3),
     CommandName(name="load", argument="NAME", help="continue another session", group=3, completes="sessions"),
+    CommandName(name="delete", argument="NAME", help="delete a saved session", group=3, completes="sessions"),
     CommandName(
         name="sessions", argument="[all]", help="list the latest saved sessions, or all", group=3, completes="all"
     ),
@@ -102,7 +103,7 @@ def parse(line: str) -> Message | Command | Unknown | None:
     word, argument = matched[1], matched[2].strip()
     if command := BY_WORD.get(word.lower()):
         return Command(command.name, argument)
-    near = get_close_matches(word.lower(), BY_WORD, 1)
+    near = get_close_matches(word.lower(), filter(str.isalpha, BY_WORD), 1)
     return Unknown(word, near[0] if near else None)
 
 

@@ -6,7 +6,7 @@ a reply, what was committed is in the session, and the session is in its file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from localdiff.chat.editor import edit_text
-from localdiff.chat.interfaces import ChatModel, SaveTrace
+from localdiff.chat.interfaces import Ask, ChatModel, SaveTrace
+from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.remarks import Remark, remarks
 from localdiff.chat.reply import Reply
 from localdiff.chat.reply_runner import ReplyRunner
@@ -22,6 +23,7 @@ from localdiff.chat.session import Attachment, Session, Turn, content_of
 from localdiff.chat.session_store import SessionStore
 from localdiff.chat.settings import ChatSettings
 from localdiff.errors import ContextError, LocaldiffError, ResourceError, is_out_of_memory
+from localdiff.events import Event
 from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.ui.output import DIM, YELLOW, Output
 
@@ -43,6 +45,15 @@ class PendingMessage:
     seed: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """A run: the messages that it answers, its options, its events."""
+
+    messages: Sequence[Mapping[str, Any]]
+    options: GenerateOptions
+    events: Sequence[Event]
+
+
 class ChatState:
     """The state of one chat.
 
@@ -56,14 +67,16 @@ class ChatState:
         output: the streams; everything but answers goes to the second.
         folder: the folder of everything that is saved.
         save_trace: writes recordings.
+        interrupts: the presses of Ctrl-C.
         lend_keyboard: context in which another program may read from the terminal.
+        ask: asks the user; None where nobody can answer.
 
     Attributes:
         saves: whether turns are written to the session's file: always, or in a private chat once the user says so.
         attachments: files that go with the next message.
         unanswered: the last message, if it got no answer that could be kept.
         line: initial text of the next input line.
-        last_run: the messages and options of the last run, until it is taken back.
+        last_run: the last run that has begun, until it is taken back.
         failure: exit code of the last error shown, 0 before there is one.
     """
 
@@ -79,7 +92,9 @@ class ChatState:
         output: Output,
         folder: Path,
         save_trace: SaveTrace,
+        interrupts: Interrupts,
         lend_keyboard: Callable[[], AbstractContextManager[None]] = nullcontext,
+        ask: Ask | None = None,
     ) -> None:
         self.model = model
         self.runner = runner
@@ -91,12 +106,14 @@ class ChatState:
         self.output = output
         self.folder = folder
         self.save_trace = save_trace
+        self.interrupts = interrupts
         self.lend_keyboard = lend_keyboard
+        self.ask = ask
         self.attachments: list[Attachment] = []
         self.unanswered: PendingMessage | None = None
         self.line = ""
         self.failure = 0
-        self.last_run: tuple[list[dict[str, Any]], GenerateOptions] | None = None
+        self.last_run: LastRun | None = None
 
     @property
     def options(self) -> GenerateOptions:
@@ -109,9 +126,14 @@ class ChatState:
         return self.model.context_size(self.options)
 
     @property
+    def max_context(self) -> int:
+        """The largest context that this model has."""
+        return self.model.context_size(replace(self.options, context_size=MAX_TOKENS))
+
+    @property
     def room_hint(self) -> str:
         """The hint that says what makes room in a context that is full."""
-        if self.context < self.model.context_size(replace(self.options, context_size=MAX_TOKENS)):
+        if self.context < self.max_context:
             return "`/undo` or `/clear` frees space, `/set context N` makes more"
         free = "`/undo` or `/clear` frees space" if self.session.turns else "shorten the message"
         return f"{free}: {self.context:,} is the maximum for this model"
@@ -156,7 +178,8 @@ class ChatState:
         if not self.session.turns and self.session.name is None:
             return
         try:
-            taken = self.store.save(self.session)
+            with self.interrupts.held():
+                taken = self.store.save(self.session)
         except LocaldiffError as error:
             self.show_error(error)
             return
@@ -169,8 +192,7 @@ class ChatState:
         content = content_of(message.text, message.files)
         messages = [*self.session.messages(kept), {"role": "user", "content": content}]
         options = self.options if message.seed is None else replace(self.options, seed=message.seed)
-        self.last_run = messages, options
-        self.unanswered, self.runner.latest = message, None
+        self.unanswered = message
         try:
             reply = self.runner.run(messages, options, self.settings.display)
         except ContextError as error:
@@ -188,14 +210,18 @@ class ChatState:
             )
             return
         finally:
-            self._take(message, kept)
+            self._take(message, kept, messages, options)
         if self.output.notes:
             for remark in self._remarks(reply, options):
                 self._print(remark)
 
-    def _take(self, message: PendingMessage, kept: int) -> None:
+    def _take(
+        self, message: PendingMessage, kept: int, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
+    ) -> None:
         """Turns a reply, complete or not, into a turn, and restores a message that got none."""
         reply = self.runner.latest
+        if reply is not None:
+            self.last_run = LastRun(messages, options, self.runner.events)
         if reply is None or not reply.is_kept:
             if not message.replaces:
                 self.line = message.text

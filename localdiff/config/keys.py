@@ -7,7 +7,7 @@ are those of `GenerateOptions`, which checks them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -71,8 +71,10 @@ class Key:
         value: Value = text
         if self.kind == "switch":
             value = SWITCHES.get(text.strip().lower(), text)
-        elif self.kind in ("whole", "number"):
-            value = _number(text)
+        elif self.kind == "whole":
+            value = _number(text, int)
+        elif self.kind == "number":
+            value = _number(text, int, float)
         return self.checked(value)
 
     def checked(self, value: object) -> Value:
@@ -216,9 +218,9 @@ def key_named(name: str) -> Key:
     raise UsageError(f"there is no setting `{name}`", hint)
 
 
-def _number(text: str) -> Value:
-    """A number as typed, or the text if it is not a number."""
-    for kind in (int, float):
+def _number(text: str, *kinds: Callable[[str], Value]) -> Value:
+    """A number of the first of these kinds that it is one of, or the text if it is none."""
+    for kind in kinds:
         try:
             return kind(text)
         except ValueError:

@@ -70,7 +70,7 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
     Raises:
         LocaldiffError: any error before the first line that a user can act on; in the end, the trace of the latest
             reply could not be written.
-        KeyboardInterrupt: Ctrl-C twice in quick succession.
+        KeyboardInterrupt: Ctrl-C while the model is loaded, or twice in quick succession.
     """
     if output.stdout.missing:
         raise UsageError(
@@ -97,7 +97,7 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load:
         remember(session, model.engine.identity, request.choice)
         state = _chat_state(request, streams, trace, model, store, session)
         if keyboard is None:
-            reader: Reader = LineReader(streams.stdin)
+            reader: Reader = LineReader(streams.stdin, streams.interrupts)
         else:
             reader = keyboard_reader(state, keyboard, early, private=request.private)
         _greet(state, model.engine.identity, opened)
@@ -142,7 +142,9 @@ def _chat_state(
         output=streams.user_output,
         folder=paths.state_dir(),
         save_trace=trace_saver(model, headers),
+        interrupts=streams.interrupts,
         lend_keyboard=streams.typing_as_usual,
+        ask=None if streams.keyboard is None else streams.ask,
     )
 
 

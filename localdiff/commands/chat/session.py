@@ -72,7 +72,8 @@ def remembered(session: Session, choice: ModelChoice, typed: ModelChoice) -> Ite
     try:
         yield
     except WeightsError as error:
-        if choice != typed:
+        is_of_typed = typed.adapter is not None and "adapter" in error.message
+        if choice != typed and not is_of_typed:
             ways = ["`-m NAME` continues it with another model"]
             if choice.adapter != typed.adapter:
                 ways.append("`--adapter NAME` with another adapter")

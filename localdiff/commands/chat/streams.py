@@ -8,14 +8,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 from localdiff import paths
 from localdiff.chat.interfaces import Reader
+from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.state import ChatState
 from localdiff.chat.typeahead import typed_ahead, typing_ahead, typing_as_usual
-from localdiff.commands.interrupt import cancel_on_interrupt
+from localdiff.commands.question import asker
 from localdiff.errors import LocaldiffError
 from localdiff.ui.output import Output, printable
 
@@ -29,12 +30,14 @@ class Streams:
         user_output: takes remarks for the user and output of commands, on the terminal that there is.
         stdin: standard input; None if the process has none.
         keyboard: standard input, if it is a terminal and the user sees what is typed.
+        interrupts: the presses of Ctrl-C.
     """
 
     output: Output
     user_output: Output
     stdin: BinaryIO | None
     keyboard: BinaryIO | None
+    interrupts: Interrupts = field(default_factory=Interrupts)
 
     @classmethod
     def of(cls, output: Output, stdin: BinaryIO | None) -> Streams:
@@ -57,11 +60,19 @@ class Streams:
         """Inside it, within the former, another program may read what is typed."""
         return typing_as_usual(self.keyboard, self.user_output.stderr)
 
+    def ask(self, question: str) -> bool:
+        """Whether the user says yes to a question; no without a keyboard."""
+        if self.keyboard is None:
+            return False
+        with self.typing_as_usual(), open(self.keyboard.fileno(), errors="replace", closefd=False) as lines:
+            ask = asker(self.user_output.stderr, lines, default=False)
+            return ask is not None and ask(question)
+
     @contextmanager
     def interruptible(self, cancel: threading.Event) -> Iterator[None]:
         """Lets Ctrl-C stop a run, and keeps what is typed during it for the next line."""
         # Once more: after Ctrl-Z the shell has set modes of its own.
-        with self.typing_ahead(), cancel_on_interrupt(cancel):
+        with self.typing_ahead(), self.interrupts.stopping(cancel):
             yield
 
 
@@ -93,6 +104,7 @@ def keyboard_reader(state: ChatState, keyboard: BinaryIO, early: str, *, private
         history=open_history(history, lambda line: state.say(f"warning: {printable(line)}")),
         completer=ChatCompleter(lambda: [entry.name for entry in state.store.entries()]),
         multiline=lambda: state.settings.display.multiline,
+        interrupts=state.interrupts,
         edit=edit,
         ahead=ahead,
         output=create_output(stdout=state.output.stderr.file),

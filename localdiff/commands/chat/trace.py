@@ -95,9 +95,9 @@ def trace_saver(model: RecordableChatModel, headers: Headers) -> SaveTrace:
         for event in events:
             recorder.on_event(event)
         path = expanded(name) if name else _unused()
-        if name and path.exists():
-            raise UsageError(f"`{name:.60}` already exists", "`/trace` takes the name of a new file")
         try:
+            if name and path.exists():
+                raise UsageError(f"`{name:.60}` already exists", "`/trace` takes the name of a new file")
             if not name:
                 make_private_folder(path.parent)
             write_private(path, file.getvalue())

@@ -71,7 +71,7 @@ class Room:
         stream = Stream(file=paper, terminal=True, width=width, color=color)
         self.typist = Typist(lines, paper)
         with self._monkeypatch.context() as patch:
-            patch.setattr(command, "LineReader", lambda _stdin: self.typist)
+            patch.setattr(command, "LineReader", lambda *_: self.typist)
             code = command.chat(
                 ChatRequest(
                     options=options or GenerateOptions(seed=7),

@@ -249,6 +249,27 @@ def test_a_kill_leaves_the_recording_of_the_reply_that_was_coming(chats: Chats, 
     assert (trace.complete, trace.header.question, trace.text()) == (False, "Hi", "First part, done.")
 
 
+def test_a_session_is_deleted_once_the_user_says_yes(chats: Chats) -> None:
+    (chats.home / "sessions").mkdir(parents=True)
+    (chats.home / "sessions" / "old.jsonl").touch()
+    chat = chats(script=HELLO)
+    question = "Delete session `old` (cannot be read)? [y/N]"
+    for answer, number, words in (
+        (b"\r", 2, "Nothing was deleted."),
+        (CTRL_C, 3, "Stopped."),
+        (b"y\r", 4, "Deleted session `old`."),
+    ):
+        say(chat, "/delete old")
+        chat.wait_for(question)
+        chat.wait_for_bytes(question.encode(), times=number - 1)
+        chat.type(answer)
+        wait_for_prompt(chat, number)
+        assert words in chat.lines()
+        assert (chats.home / "sessions" / "old.jsonl").exists() == (number < 4)
+    say(chat, "/exit")
+    assert chat.finish() == 0
+
+
 def test_the_window_may_be_pulled_at(chats: Chats) -> None:
     chat = chats(script=BLOCKS | {"pause": 0.05})
     for columns, rows in ((60, 20), (100, 30), (80, 24)):

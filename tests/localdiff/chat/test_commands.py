@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import stat
 from pathlib import Path
@@ -13,12 +14,12 @@ from localdiff import paths
 from localdiff.chat import catalog
 from localdiff.chat.settings import DisplaySettings
 from localdiff.commands.record import RecordOptions
-from localdiff.errors import ResourceError, UsageError
+from localdiff.errors import ContextError, ResourceError, UsageError
 from localdiff.options import GenerateOptions
 from localdiff.trace.reader import read_trace
 from localdiff.utf8 import MAX_BYTES
-from tests.fakes.chat_model import ScriptedChatModel, said
-from tests.localdiff.chat.conftest import Room
+from tests.fakes.chat_model import Said, ScriptedChatModel, said
+from tests.localdiff.chat.conftest import INTERRUPT, Room
 
 QUIET = DisplaySettings(stats=False)
 UNCHANGED = "\nhint: nothing was changed; `/set` lists the current settings"
@@ -80,6 +81,8 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/copy CODE", "error: there is no answer to copy"),
         ("/sessions ALL", "Nothing is saved yet."),
         ("/set steps none", f"error: `steps none` must be a whole number{UNCHANGED}"),
+        ("/set seed 1e3", f"error: `seed 1e3` must be a whole number{UNCHANGED}"),
+        ("/set steps 1.5", f"error: `steps 1.5` must be a whole number{UNCHANGED}"),
         ("/set steps 0", f"error: `steps 0` must be >= 1{UNCHANGED}"),
         ("/set t-min warm", f"error: `t-min warm` must be a number{UNCHANGED}"),
         ("/set live maybe", f"error: `live maybe` must be one of auto, on, off, line{UNCHANGED}"),
@@ -105,7 +108,11 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/load", "error: `/load` needs a name\nhint: `/sessions` lists the saved sessions"),
         ("/load ../x", "error: `../x` cannot name a session"),
         ("/load gone", "error: there is no session `gone`\nhint: `/sessions` lists the saved sessions"),
+        ("/delete", "error: `/delete` needs a name\nhint: `/sessions` lists the saved sessions"),
+        ("/delete gone", "error: there is no session `gone`\nhint: `/sessions` lists the saved sessions"),
+        ("/delete ../x", "error: `../x` cannot name a session"),
         ("/sessions", "Nothing is saved yet."),
+        ("/?x", "Unknown command /?x. /help lists commands; a line that begins with // sends one /."),
         ("/trace", "error: there is no answer to record yet"),
         ("/file", "No files are attached to the next message."),
         ('/file "a', 'error: unclosed quote in `"a`'),
@@ -160,6 +167,15 @@ def test_an_answer_that_was_taken_back_is_not_recorded(room: Room, tmp_path: Pat
     assert not (tmp_path / "a.jsonl").exists()
 
 
+@pytest.mark.parametrize("then", ["/copy", "/undo"])
+def test_a_message_that_got_no_answer_leaves_the_recording_of_the_last(room: Room, tmp_path: Path, then: str) -> None:
+    failed = Said(blocks=(), error=ContextError("the prompt has 9 tokens, and 8 fit"))
+    room.model = ScriptedChatModel(replies=[said("Short."), failed])
+    room("Hi", "Too long.", INTERRUPT, then, f"/trace {tmp_path}/a.jsonl")
+    trace = read_trace(tmp_path / "a.jsonl")
+    assert (trace.text(), trace.header.question) == ("Short.", "Hi")
+
+
 def test_settings_are_listed_with_their_values_and_origins(room: Room) -> None:
     shown = room("/set", options=GenerateOptions(t_min=0.2), origins={"t_min": "LOCALDIFF_T_MIN"})
     assert "error: " not in shown
@@ -170,6 +186,12 @@ def test_settings_are_listed_with_their_values_and_origins(room: Room) -> None:
         ["t-max", "0.8", "the model"],
         ["think", "off", "default"],
     ]
+
+
+def test_both_ends_of_a_schedule_come_from_where_one_temperature_for_all_steps_does(room: Room) -> None:
+    shown = room("/set temperature 0.5", "/set t-min", "/set t-max", "/set temperature 0", "/set t-max")
+    assert ">>> /set t-min\nt-min 0.5 (/set)\n>>> /set t-max\nt-max 0.5 (/set)\n" in shown
+    assert ">>> /set t-max\nt-max 0.8 (the model)\n" in shown
 
 
 def test_files_go_with_the_next_message_and_no_further(room: Room, tmp_path: Path) -> None:
@@ -219,7 +241,7 @@ def test_undo_of_more_than_there_is_says_so_however_long_the_number(room: Room) 
         ("a.txt", b" \n", "is empty"),
         ("a.PNG", b"\x89PNG", "is an image, and this program handles text only"),
         ("a.txt", bytes(MAX_BYTES + 1), "has 16.0 MB, more than any context holds"),
-        ("a.txt", b"a " * 50, "has 53 tokens, and 30 of 30 are free"),
+        ("a.txt", b"a " * 50, "has 53 tokens, and the whole context 30"),
     ],
 )
 def test_what_is_no_text_or_does_not_fit_is_refused(
@@ -229,6 +251,23 @@ def test_what_is_no_text_or_does_not_fit_is_refused(
     shown = room(f"/file {tmp_path}/{name}", "/file", options=GenerateOptions(context_size=30))
     assert reason in shown
     assert "No files are attached to the next message.\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "hint"),
+    [
+        (20, "has 23 tokens, and 14 of 30 are free", "`/undo` or `/clear` frees space, `/set context N` makes more"),
+        (30, "has 33 tokens, and the whole context 30", "`/set context N` takes up to 40"),
+        (40, "has 43 tokens, and the largest context of this model 40", "send the part that matters"),
+    ],
+)
+def test_what_makes_room_for_a_file_depends_on_its_size(
+    room: Room, tmp_path: Path, words: int, reason: str, hint: str
+) -> None:
+    (tmp_path / "a.txt").write_text("a " * words)
+    room.model = ScriptedChatModel(replies=[said("word " * 15)], max_positions=40)
+    shown = room("Hi", f"/file {tmp_path}/a.txt", options=GenerateOptions(context_size=30))
+    assert f"error: `a.txt` {reason}\nhint: {hint}\n" in shown
 
 
 def test_a_pipe_is_no_file(room: Room, tmp_path: Path) -> None:
@@ -366,6 +405,14 @@ def test_save_load_and_list(room: Room) -> None:
     assert listing[1].endswith("1 turn  Other")
 
 
+def test_a_session_is_not_deleted_while_it_is_open_or_where_nobody_can_be_asked(room: Room) -> None:
+    shown = room("First", "/save one", "/delete one", "/clear", "/delete one")
+    assert "error: session `one` is this one\nhint: `/clear` starts another, then it can be deleted\n" in shown
+    hint = f"hint: the session is the file `{room.sessions}/one.jsonl`\n"
+    assert f"error: cannot ask for confirmation: there is no keyboard\n{hint}" in shown
+    assert (room.sessions / "one.jsonl").exists()
+
+
 def test_a_name_that_is_taken_is_not_written_over(room: Room) -> None:
     room("First", "/save plans")
     before = (room.sessions / "plans.jsonl").read_bytes()
@@ -405,6 +452,29 @@ def test_a_recording_writes_over_nothing(room: Room, tmp_path: Path) -> None:
     assert f"`{tmp_path}/nowhere/else/a` cannot be written: No such file or directory\n" in shown
     assert "error: `/trace` takes one file\n" in shown
     assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("command", ["/trace", "/file", "/file ./", "/save", "/load", "/sessions"])
+def test_a_name_that_no_file_can_have_ends_a_command_and_not_the_chat(room: Room, command: str) -> None:
+    shown = room("Hi", command + " " + "a" * 300, "Ho", display=QUIET)
+    assert "\nerror: " in shown
+    assert "\n>>> Ho\nHello.\n>>> \n" in shown
+    assert command != "/trace" or "cannot be written: File name too long\nhint: give" in shown
+
+
+def test_a_failure_that_no_command_expects_ends_the_command_alone(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(text: str, *, max_tokens: int | None = None) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(room.model, "count", fail)
+    assert "\nerror: `/file` failed: Input/output error\n>>> Hi\nHello.\n" in room("/file pyproject.toml", "Hi")
+
+    def leave(text: str, *, max_tokens: int | None = None) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(room.model, "count", leave)
+    with pytest.raises(BrokenPipeError):
+        room("/file pyproject.toml", "Hi")
 
 
 def test_ctrl_c_ends_a_command_and_not_the_chat(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

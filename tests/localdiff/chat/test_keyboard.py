@@ -13,6 +13,7 @@ from prompt_toolkit.output import DummyOutput
 
 from localdiff.chat.completing import MAX_PATHS, ChatCompleter, candidates
 from localdiff.chat.history import open_history
+from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.keyboard import KeyboardReader
 from localdiff.chat.pastes import LONG, Pastes
 
@@ -33,10 +34,12 @@ class TypedReader:
         self.multiline = False
         self.edited: list[str] = []
         self.screen = Screen()
+        self.interrupts = Interrupts()
         self.reader = KeyboardReader(
             history=self.history,
             completer=ChatCompleter(lambda: ["plans", "plots", "other"]),
             multiline=lambda: self.multiline,
+            interrupts=self.interrupts,
             edit=self.edit,
             input=keys,
             output=self.screen,
@@ -244,6 +247,12 @@ def test_paths_are_completed_as_they_have_to_be_typed(tmp_path: Path, monkeypatc
     none: Callable[[], list[str]] = list
     assert candidates("/file m", none) == (1, ["more/", "my\\ notes.txt", "my\\'quote"])
     assert candidates("/file a.txt my\\ n", none) == (5, ["my\\ notes.txt"])
+    assert candidates('/file "my n', none) == (5, ['"my notes.txt"'])
+    assert candidates("/file 'my", none) == (3, ["'my notes.txt'", "my\\'quote"])
+    assert candidates('/file "m', none) == (2, ['"more/', '"my notes.txt"', '"my\'quote"'])
+    assert candidates('/file "a b.txt" "mo', none) == (3, ['"more/'])
+    assert candidates('/file more"/"d', none) == (8, ["more/deep.txt"])
+    assert candidates('/file "my notes.txt"', none) == (14, ['"my notes.txt"'])
     assert candidates("/file more/", none) == (5, ["more/deep.txt"])
     assert candidates("/file .h", none) == (2, [".hidden"])
     assert candidates("/file nowhere/x", none) == (0, [])

@@ -10,6 +10,7 @@ import pytest
 from localdiff import paths
 from localdiff.chat import piped as typed
 from localdiff.chat import slash
+from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.piped import LineReader
 from localdiff.errors import UsageError
 from localdiff.utf8 import MAX_BYTES
@@ -17,7 +18,7 @@ from tests.screens.processes import Cli
 
 
 def read_all(data: bytes) -> list[str]:
-    reader, found = LineReader(io.BytesIO(data)), list[str]()
+    reader, found = LineReader(io.BytesIO(data), Interrupts()), list[str]()
     while True:
         try:
             found.append(reader.read())
@@ -34,7 +35,7 @@ def test_quotes_go_on_until_they_are_closed_or_the_input_ends() -> None:
 
 
 def test_what_is_not_utf_8_is_refused_and_the_next_line_is_not() -> None:
-    reader = LineReader(io.BytesIO(b"caf\xe9\nnext\n"))
+    reader = LineReader(io.BytesIO(b"caf\xe9\nnext\n"), Interrupts())
     with pytest.raises(UsageError, match="a line is not text: byte 3 is not UTF-8"):
         reader.read()
     assert reader.read() == "next"
@@ -42,14 +43,14 @@ def test_what_is_not_utf_8_is_refused_and_the_next_line_is_not() -> None:
 
 @pytest.mark.parametrize("bad", [b"\xff", b"a\0b"])
 def test_no_line_of_a_message_that_is_refused_is_a_command(bad: bytes) -> None:
-    reader = LineReader(io.BytesIO(b'"""one\n' + bad + b'\n/clear\nend"""\nnext\n'))
+    reader = LineReader(io.BytesIO(b'"""one\n' + bad + b'\n/clear\nend"""\nnext\n'), Interrupts())
     with pytest.raises(UsageError, match="a line is not text: "):
         reader.read()
     assert reader.read() == "next"
 
 
 def test_a_null_byte_is_no_text_and_a_byte_order_mark_no_part_of_it() -> None:
-    reader = LineReader(io.BytesIO("\ufeff/undo\na\0b\nnext\ufeff\n".encode()))
+    reader = LineReader(io.BytesIO("\ufeff/undo\na\0b\nnext\ufeff\n".encode()), Interrupts())
     assert reader.read() == "/undo"
     with pytest.raises(UsageError, match="a line is not text: it contains a null byte"):
         reader.read()
@@ -58,7 +59,7 @@ def test_a_null_byte_is_no_text_and_a_byte_order_mark_no_part_of_it() -> None:
 
 def test_nothing_is_read_where_there_is_no_input() -> None:
     with pytest.raises(EOFError):
-        LineReader(None).read()
+        LineReader(None, Interrupts()).read()
 
 
 def test_a_chat_says_so_and_goes_on(cli: Cli) -> None:
@@ -97,7 +98,7 @@ def test_a_session_that_cannot_be_saved_is_no_success(
 def test_a_message_of_more_than_any_context_holds_is_refused_whole(begin: bytes) -> None:
     long = begin + b"a b " * (MAX_BYTES // 4 + 1)
     for text in (long + begin, long + b"\n" + begin if begin else long):
-        reader = LineReader(io.BytesIO(text + b"\nnext\n"))
+        reader = LineReader(io.BytesIO(text + b"\nnext\n"), Interrupts())
         with pytest.raises(UsageError, match="a message has more than 16 MB, more than any context holds"):
             reader.read()
         assert reader.read() == "next"
@@ -105,7 +106,7 @@ def test_a_message_of_more_than_any_context_holds_is_refused_whole(begin: bytes)
 
 def test_the_lines_after_one_that_fills_a_message_are_a_part_of_it() -> None:
     text = b'"""\n' + b"a" * MAX_BYTES + b"\n/clear\n" + b"b" * (2 * MAX_BYTES) + b'c"""  \n/clear\n'
-    reader = LineReader(io.BytesIO(text))
+    reader = LineReader(io.BytesIO(text), Interrupts())
     with pytest.raises(UsageError, match="more than any context holds"):
         reader.read()
     assert reader.read() == "/clear"

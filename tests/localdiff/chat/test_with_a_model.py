@@ -37,7 +37,7 @@ class Room:
         paper = io.StringIO()
         stream = Stream(file=paper, terminal=True, width=200)
         with self._monkeypatch.context() as patch:
-            patch.setattr(command, "LineReader", lambda _stdin: Typist(lines, paper))
+            patch.setattr(command, "LineReader", lambda *_: Typist(lines, paper))
             command.chat(
                 ChatRequest(
                     options=replace(OPTIONS, think=think),

@@ -89,6 +89,10 @@ def test_a_remembered_model_that_is_gone_is_said_to_be_the_session_s(
     (sessions / "plans.jsonl").write_text(header)
     assert f"hint: {other}, `--adapter NAME` with another adapter\n" in cli("chat", "-c", stdin=b"Hi\n").stderr
     assert f"hint: {other}\n" in cli("chat", "-c", "--adapter", "mine", stdin=b"Hi\n").stderr
+    own = "an adapter is a directory that PEFT saved"
+    loading.error = lambda: WeightsError("there is no adapter `mine`", own)
+    assert f"hint: {own}\n" in cli("chat", "-c", "--adapter", "mine", stdin=b"Hi\n").stderr
+    assert f"hint: {other}, `--adapter NAME` with another adapter\n" in cli("chat", "-c", stdin=b"Hi\n").stderr
     loading.error = lambda: ResourceError("not enough memory", "use a smaller `--context`")
     assert "hint: use a smaller" in cli("chat", "-c", stdin=b"Hi\n").stderr
 
