@@ -137,6 +137,24 @@ def test_an_error_about_a_value_says_where_it_was_set(cli: Cli, home: Path) -> N
     )
 
 
+@pytest.mark.parametrize(
+    ("setting", "arguments", "message"),
+    [
+        ('model = "nonexistent"', [], "`nonexistent` is neither"),
+        ('device = "cuda:99"', ["-m", "demo"], "there is no "),
+        ('max_memory = "1KB"', ["-m", "demo", "--device", "cpu"], "`bf16` takes "),
+    ],
+)
+def test_an_error_about_what_is_not_here_says_where_it_was_asked_for(
+    cli: Cli, home: Path, setting: str, arguments: list[str], message: str
+) -> None:
+    (home / "config.toml").write_text(setting + "\n")
+    result = cli("run", *arguments, "hi")
+    assert result.stderr.startswith(f"error: {message}")
+    assert result.stderr.endswith(f"; `{setting.split()[0]}` is set in {home / 'config.toml'}:1\n")
+    assert "is set in" not in cli("run", "-m", "no/such", "--offline", "hi").stderr
+
+
 @pytest.mark.parametrize("arguments", [["run", "hi"], ["config"]])
 def test_a_file_that_is_wrong_stops_the_commands_that_take_it(cli: Cli, home: Path, arguments: list[str]) -> None:
     (home / "config.toml").write_text("stepps = 3\n")
