@@ -13,6 +13,7 @@ from localdiff.cli import weights as cli_weights
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.quantize import QuantizeRequest
 from localdiff.commands.run import RunRequest
+from quant.cpu.native.build import cache_dir as native_cache_dir
 from tests.fakes.engine import ScriptedEngine
 from tests.screens.processes import Cli
 
@@ -326,5 +327,6 @@ def test_paths(cli: Cli, home: Path, arguments: list[str]) -> None:
     assert content["models"] == str(home / "models")
     assert content["state"] == str(home)
     assert content["downloads"].endswith("hub")
+    assert content["kernels"] == str(native_cache_dir())
     assert os.fspath(home / "config.toml") in cli("config", "paths").stdout
     assert "LOCALDIFF_HOME" in cli("config", "paths").stdout
