@@ -9,6 +9,7 @@ and never creates anything. Every function takes the environment, so that tests 
 | configuration | `$XDG_CONFIG_HOME/localdiff` |
 | history, sessions, traces | `$XDG_STATE_HOME/localdiff` |
 | downloaded weights | the cache that all tools of the Hub share; it is never moved |
+| compiled kernels for CPUs | `$XDG_CACHE_HOME/localdiff` |
 
 `LOCALDIFF_HOME` puts the first three into one folder; it is a full path, or begins with `~`.
 """
@@ -44,6 +45,11 @@ def hub_cache_dir(env: Mapping[str, str] = os.environ) -> Path:
     home = _filled_in(env.get("HF_HOME", os.path.join(caches, "huggingface")))
     older = env.get("HUGGINGFACE_HUB_CACHE", os.path.join(home, "hub"))
     return Path(_filled_in(env.get("HF_HUB_CACHE", older)))
+
+
+def kernels_dir(env: Mapping[str, str] = os.environ) -> Path:
+    """The folder of compiled kernels, by the rules of `quant.cpu.native.build`."""
+    return _xdg(env, "XDG_CACHE_HOME", ".cache") / "localdiff"
 
 
 def is_same(one: str | Path, other: str | Path) -> bool:

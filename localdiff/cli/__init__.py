@@ -21,6 +21,7 @@ import typer
 from localdiff import __version__
 from localdiff.cli.exits import Edge
 from localdiff.cli.lazy import lazy_group
+from localdiff.ui import standard_streams
 from localdiff.ui.abandonable import leave
 from localdiff.ui.output import decide
 
@@ -80,6 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
     Args:
         arguments: in place of those of the process.
     """
+    standard_streams.prepare()
     # Help pages contain characters that Windows code pages lack; configure the streams before Typer prints.
     decide()
     if shell := os.environ.get("_LOCALDIFF_COMPLETE"):

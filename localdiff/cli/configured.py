@@ -7,13 +7,14 @@ Knows the names of options and settings; knows nothing about what they do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from localdiff.cli.help import Command, is_typed
 from localdiff.config import KEYS, Settings, load_settings
 from localdiff.config.settings import excludes
-from localdiff.errors import ArgumentError
+from localdiff.errors import ArgumentError, LocaldiffError
 
 if TYPE_CHECKING:
     from localdiff.ui.terminal import LiveOption
@@ -90,6 +91,10 @@ class Configured(Command):
             if error.hint is None:
                 error.hint = _places(self, ctx, error.values)
             raise
+        except LocaldiffError as error:
+            if (places := _places(self, ctx, _blamed(self, ctx, error))) is not None:
+                error.hint = places if error.hint is None else f"{error.hint}; {places}"
+            raise
 
 
 def configured(*names: str) -> type[Configured]:
@@ -125,6 +130,15 @@ def _by_parameter(command: Configured) -> dict[str, str]:
     """Name of a parameter → name of its setting."""
     flags = {KEYS[name].flag: name for name in command.settings}
     return {parameter.name: flags[flag] for parameter in command.params for flag in parameter.opts if flag in flags}
+
+
+def _blamed(command: Configured, context: Any, error: LocaldiffError) -> Iterator[str]:
+    """The settings that an error is about: it quotes the value, or says what else the option could be."""
+    text = f"{error.message} {error.hint or ''}"
+    for name in command.settings:
+        key = KEYS[name]
+        if f"`{settings_of(context).said(name)}`" in error.message or re.search(rf"`{key.flag}[ `]", text):
+            yield key.word
 
 
 def _places(command: Configured, context: Any, named: Iterable[str]) -> str | None:

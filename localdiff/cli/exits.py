@@ -88,9 +88,10 @@ class Edge:
                 _flush()
         except OSError as error:
             if not isinstance(error, BrokenPipeError) and not self._hung_up:
-                raise
-            _silence(sys.stdout, sys.stderr)
-            code = CLOSED_PIPE
+                code = self._report(error)
+            else:
+                _silence(sys.stdout, sys.stderr)
+                code = CLOSED_PIPE
         return HUNG_UP if self._hung_up else code
 
     def _attempt(self, command: Callable[[], object]) -> int:

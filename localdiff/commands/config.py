@@ -132,6 +132,7 @@ def _locations() -> dict[str, tuple[Path, str]]:
         "models": (paths.models_dir(), "LOCALDIFF_HOME, XDG_DATA_HOME"),
         "state": (paths.state_dir(), "LOCALDIFF_HOME, XDG_STATE_HOME"),
         "downloads": (paths.hub_cache_dir(), "HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME"),
+        "kernels": (paths.kernels_dir(), "XDG_CACHE_HOME"),
     }
 
 

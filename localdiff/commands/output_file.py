@@ -73,8 +73,8 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Iter
         inputs: files that the work reads, or keeps, which this one must not replace; `-` and None are no file.
 
     Raises:
-        UsageError: the path is empty, `-`, a directory, one of the inputs, or open already as /dev/stdout is, or its
-            folder is missing or not writable.
+        UsageError: the path is empty, `-`, a directory, write-protected, one of the inputs, or open already as
+            /dev/stdout is, or its folder is missing or not writable.
     """
     if path == Path("-"):
         raise UsageError("`-o -` does not name a file", "without `-o` it goes to stdout")
@@ -94,6 +94,8 @@ def output_file(path: Path, *, inputs: Sequence[str | Path | None] = ()) -> Iter
         raise UsageError(f"`{path}` is a directory", "`-o` takes the name of a file")
     if not target.parent.is_dir():
         raise UsageError(f"there is no folder `{path.parent}`", "create it first, or give `-o` another name")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise UsageError(f"`{path}` is write-protected", "make it writable first, or give `-o` another name")
     if special:
         yield OutputFile(path, target, None)
         return

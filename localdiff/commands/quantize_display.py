@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from localdiff.ui.progress import ProgressDisplay
+from localdiff.ui.progress import SPACE, ProgressDisplay
 from quant.jobs.events import (
     BytesDone,
     FileChecked,
@@ -90,4 +90,4 @@ class Display:
 
     def _detail(self, name: str) -> str:
         short = name.removeprefix("model.decoder.").removesuffix(".weight")
-        return f"{short}   worst error {100 * self._worst:.1f} %" if self._worst else short
+        return f"worst error {100 * self._worst:.1f} %{SPACE}{short}" if self._worst else short

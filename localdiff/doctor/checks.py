@@ -23,9 +23,10 @@ from localdiff.doctor.settings import check_settings, read_settings
 from localdiff.doctor.terminal import terminal_finding
 from localdiff.doctor.values import load_values
 from localdiff.doctor.versions import check_versions
-from localdiff.doctor.weights import check_weights
+from localdiff.doctor.weights import check_model, check_weights
 from localdiff.errors import LocaldiffError
 from localdiff.model_store import is_demo, stored_models
+from localdiff.sizes import parse_size
 from localdiff.ui.capabilities import terminal_capabilities
 from quant import QuantError
 
@@ -85,7 +86,7 @@ class Examination:
             Check(name="GPUs", run=self._nvidia),
             *([Check(name="devices", run=_left_out)] if self.quick else computing),
             Check(name="disks", run=self._disk),
-            Check(name="weights", run=lambda: check_weights(stored_models(self.env))),
+            Check(name="weights", run=self._weights),
             Check(name="hub", run=check_hub, seconds=2 * LOOKING),
             Check(
                 name="terminal",
@@ -111,12 +112,12 @@ class Examination:
         return found
 
     def _devices(self) -> list[Finding]:
-        from localdiff.doctor.torch_devices import check_devices, devices
+        from localdiff.doctor.torch_devices import check_device, check_devices, devices
 
         seen = devices()
         found = check_devices(seen, gpus=self._gpus)
         self._torch_devices = seen
-        return found
+        return [*found, *check_device(self._settings)]
 
     def _native_kernel(self) -> list[Finding]:
         if self._torch_devices is None:
@@ -154,7 +155,15 @@ class Examination:
         context = self._setting("context")
         if not isinstance(context, int):
             raise TypeError(f"{context=} should be a whole number")
-        return check_recipes(self._torch_devices, context=context)
+        limit = self._setting("max_memory")
+        return check_recipes(
+            self._torch_devices,
+            context=context,
+            limit=None if limit is None else parse_size(str(limit), "max_memory"),
+        )
+
+    def _weights(self) -> list[Finding]:
+        return [*check_weights(stored_models(self.env)), *check_model(self._settings)]
 
     def _disk(self) -> list[Finding]:
         if any(model.state == "finished" and not is_demo(model.directory) for model in stored_models(self.env)):

@@ -31,14 +31,21 @@ def need_of(recipe: str) -> Need:
     return Need(recipe=recipe, download=plan.source_bytes, output=plan.stored_bytes)
 
 
-def check_recipes(devices: Sequence[Device], *, context: int) -> list[Finding]:
-    """A finding for every device: which recipes it holds at this context, and at a long one."""
+def check_recipes(devices: Sequence[Device], *, context: int, limit: int | None = None) -> list[Finding]:
+    """A finding for every device: which recipes it holds at this context, and at a long one.
+
+    Args:
+        limit: maximum bytes to use on each, as `max_memory` says.
+    """
     plans = {name: describe_plan(recipe) for name, recipe in RECIPES.items()}
-    return [_finding(device, plans, context) for device in devices if device.free is not None]
+    return [_finding(device, plans, context, limit) for device in devices if device.free is not None]
 
 
-def _finding(device: Device, plans: dict[str, Plan], context: int) -> Finding:
+def _finding(device: Device, plans: dict[str, Plan], context: int, limit: int | None) -> Finding:
     free = device.free or 0
+    limited = limit is not None and limit < free
+    if limit is not None:
+        free = min(free, limit)
     contexts = sorted({context, LONG_CONTEXT})
     totals = {
         name: {context: account_of(plan, context, device.device).total for context in contexts}
@@ -47,7 +54,8 @@ def _finding(device: Device, plans: dict[str, Plan], context: int) -> Finding:
     held = [name for name, needs in totals.items() if needs[context] <= free]
     facts = {
         "device": str(device.device),
-        "free_bytes": free,
+        "free_bytes": device.free,
+        "usable_bytes": free,
         "needed_bytes": {
             name: {str(context): total for context, total in needs.items()} for name, needs in totals.items()
         },
@@ -55,7 +63,7 @@ def _finding(device: Device, plans: dict[str, Plan], context: int) -> Finding:
     }
     subject = f"recipes on {device.device}"
     details = [_line(name, needs, free) for name, needs in totals.items()]
-    room = f"{shown_size(free)} free"
+    room = f"{shown_size(free)} allowed by `max_memory`" if limited else f"{shown_size(free)} free"
     if held:
         return Finding(
             subject=subject,
@@ -70,7 +78,7 @@ def _finding(device: Device, plans: dict[str, Plan], context: int) -> Finding:
         status="warn",
         text=f"{room}, and no recipe fits at {context:,} tokens of context: "
         f"{smallest} takes {shown_size(totals[smallest][context])}",
-        advice=_advice(device),
+        advice="a larger `max_memory` holds one" if limited else _advice(device),
         details=details,
         facts=facts,
     )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from localdiff.config import Settings, load_settings, strange_variables
 from localdiff.doctor.finding import USAGE, Finding
-from localdiff.errors import UsageError
+from localdiff.errors import LocaldiffError, UsageError
 from quant.cpu.switches import cpu_path, is_native_off
 from quant.cuda.switches import check_switches
 from quant.switch import SwitchError
@@ -41,6 +41,19 @@ def check_settings(settings: Settings | UsageError, env: Mapping[str, str] = os.
             )
         )
     return findings
+
+
+def unusable(name: str, settings: Settings, error: LocaldiffError) -> Finding:
+    """The finding about a setting whose value is valid, and of no use on this machine."""
+    place = f"`{name}` is set in {settings[name].where}"
+    return Finding(
+        subject="settings",
+        status="fail",
+        text=error.message,
+        advice=place if error.hint is None else f"{place}; {error.hint}",
+        public=f"the {name} that they name is not here",
+        exit_code=error.exit_code,
+    )
 
 
 def _switch_error() -> SwitchError | None:

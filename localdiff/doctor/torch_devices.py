@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 import torch
 
+from localdiff.config import Settings
 from localdiff.doctor.finding import Finding
+from localdiff.doctor.settings import unusable
+from localdiff.errors import LocaldiffError, UsageError
 from localdiff.host_memory import host_memory
 from localdiff.load.devices import free_bytes, resolve_device
 from localdiff.sizes import shown_size
@@ -80,6 +83,17 @@ def check_devices(seen: Sequence[Device], *, gpus: int) -> list[Finding]:
             )
         ]
     return [Finding(subject="devices", status="ok", text=text, details=details, facts=facts)]
+
+
+def check_device(settings: Settings | UsageError) -> list[Finding]:
+    """A finding where the settings name a device that is not here."""
+    if isinstance(settings, UsageError):
+        return []
+    try:
+        resolve_device(str(settings["device"].value))
+    except LocaldiffError as error:
+        return [unusable("device", settings, error)]
+    return []
 
 
 def bf16_speed() -> str:

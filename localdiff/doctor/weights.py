@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from localdiff.config import Settings
 from localdiff.doctor.finding import RESOURCES, WEIGHTS, Finding, Status
-from localdiff.errors import WeightsError
+from localdiff.doctor.settings import unusable
+from localdiff.errors import LocaldiffError, UsageError, WeightsError
 from localdiff.model_store import MODEL, StoredModel, is_demo, remedy
 from localdiff.sizes import shown_size
 from localdiff.ui.output import shell_word
@@ -29,6 +31,19 @@ def check_weights(models: Sequence[StoredModel]) -> list[Finding]:
             )
         )
     return [*found, _released()]
+
+
+def check_model(settings: Settings | UsageError) -> list[Finding]:
+    """A finding where the settings name a model that is not here; the Hub is not asked for it."""
+    if isinstance(settings, UsageError) or settings.said("model") is None:
+        return []
+    from localdiff.hub.reference import resolve_local
+
+    try:
+        resolve_local(str(settings["model"].value))
+    except LocaldiffError as error:
+        return [unusable("model", settings, error)]
+    return []
 
 
 def _model(model: StoredModel) -> Finding:

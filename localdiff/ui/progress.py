@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
 from rich.table import Column
 from rich.text import Text
 
@@ -23,7 +25,9 @@ from localdiff.ui.output import Output, Stream, printable
 from localdiff.ui.progress_terminal import ProgressTerminal
 from localdiff.ui.rate import Rate, shown_time
 
-WIDE, NARROW = 80, 48
+DETAILED, WIDE, NARROW = 100, 80, 54
+SPACE = "   "
+"""Between parts of a detail, which are left out from the end where there is no room."""
 STEP = 10
 """Percent between two lines."""
 PAUSE = 30.0
@@ -39,7 +43,7 @@ class ProgressDisplay(Protocol):
         """Something of `total` bytes begins; `whole` if it is all of a phase."""
 
     def show(self, name: str, done: int, detail: str = "") -> None:
-        """`done` bytes of it are done; `detail` says what it is working on."""
+        """`done` bytes of it are done; `detail` says what it is working on, in parts `SPACE` apart, the first first."""
 
     def end(self, name: str) -> None:
         """It is over."""
@@ -88,6 +92,34 @@ class _Figures(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         return Text(task.fields["amount"].figures())
+
+
+class _Name(ProgressColumn):
+    """What is in progress, cut where there is no room for all of it and the figures."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.description, no_wrap=True, overflow="crop")
+
+
+class _Detail(ProgressColumn):
+    """As many parts of the detail as there is room for."""
+
+    def render(self, task: Task) -> _Parts:
+        return _Parts(task.fields["detail"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    text: str
+
+    def __rich_measure__(self, _console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(0, min(cell_len(self.text), options.max_width))
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        shown = self.text
+        while cell_len(shown) > options.max_width:
+            shown = shown.rpartition(SPACE)[0]
+        yield Text(shown, no_wrap=True)
 
 
 class Bars:
@@ -202,10 +234,10 @@ def _bars(stream: Stream, terminal: ProgressTerminal) -> Progress:
         file=terminal.file, force_terminal=True, no_color=not stream.color, color_system="standard", emoji=False
     )
     return Progress(
-        TextColumn("{task.description}", markup=False, table_column=_column()),
-        *([BarColumn(bar_width=18 if stream.width >= WIDE else 8)] if stream.width >= NARROW else []),
+        _Name(),
+        *([BarColumn(18 if stream.width >= WIDE else 8, table_column=_column())] if stream.width >= NARROW else []),
         _Figures(table_column=_column()),
-        *([TextColumn("{task.fields[detail]}", markup=False, table_column=_column())] if stream.width >= WIDE else []),
+        *([_Detail()] if stream.width >= DETAILED else []),
         console=console,
         transient=True,
         refresh_per_second=5,
@@ -215,6 +247,7 @@ def _bars(stream: Stream, terminal: ProgressTerminal) -> Progress:
 
 
 def _column() -> Column:
+    """One that gives way last, when the names and details have."""
     return Column(no_wrap=True, overflow="crop")
 
 

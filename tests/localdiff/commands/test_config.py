@@ -13,6 +13,7 @@ from localdiff.cli import weights as cli_weights
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.quantize import QuantizeRequest
 from localdiff.commands.run import RunRequest
+from quant.cpu.native.build import cache_dir as native_cache_dir
 from tests.fakes.engine import ScriptedEngine
 from tests.screens.processes import Cli
 
@@ -135,6 +136,24 @@ def test_an_error_about_a_value_says_where_it_was_set(cli: Cli, home: Path) -> N
     assert result.stderr == (
         f"error: t_min=0.9 must be <= `--t-max 0.5`\nhint: `t_min` is set in {home / 'config.toml'}:2\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("setting", "arguments", "message"),
+    [
+        ('model = "nonexistent"', [], "`nonexistent` is neither"),
+        ('device = "cuda:99"', ["-m", "demo"], "there is no "),
+        ('max_memory = "1KB"', ["-m", "demo", "--device", "cpu"], "`bf16` takes "),
+    ],
+)
+def test_an_error_about_what_is_not_here_says_where_it_was_asked_for(
+    cli: Cli, home: Path, setting: str, arguments: list[str], message: str
+) -> None:
+    (home / "config.toml").write_text(setting + "\n")
+    result = cli("run", *arguments, "hi")
+    assert result.stderr.startswith(f"error: {message}")
+    assert result.stderr.endswith(f"; `{setting.split()[0]}` is set in {home / 'config.toml'}:1\n")
+    assert "is set in" not in cli("run", "-m", "no/such", "--offline", "hi").stderr
 
 
 @pytest.mark.parametrize("arguments", [["run", "hi"], ["config"]])
@@ -308,5 +327,6 @@ def test_paths(cli: Cli, home: Path, arguments: list[str]) -> None:
     assert content["models"] == str(home / "models")
     assert content["state"] == str(home)
     assert content["downloads"].endswith("hub")
+    assert content["kernels"] == str(native_cache_dir())
     assert os.fspath(home / "config.toml") in cli("config", "paths").stdout
     assert "LOCALDIFF_HOME" in cli("config", "paths").stdout

@@ -139,6 +139,28 @@ def test_what_cannot_be_written_is_found_at_once(tmp_path: Path) -> None:
         assert raised.value.message == message
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every file")
+def test_a_file_that_is_write_protected_is_refused(tmp_path: Path) -> None:
+    refuses_what_is_protected(tmp_path)
+
+
+def test_a_file_that_the_system_calls_protected_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: not (mode & os.W_OK and Path(path).name == "answer.txt"))
+    refuses_what_is_protected(tmp_path)
+
+
+def refuses_what_is_protected(folder: Path) -> None:
+    path = folder / "answer.txt"
+    path.write_text("kept")
+    path.chmod(0o444)
+    with pytest.raises(UsageError) as raised, output_file(path):
+        pytest.fail("it was opened")
+    assert raised.value.message == f"`{path}` is write-protected"
+    assert raised.value.hint == "make it writable first, or give `-o` another name"
+    assert path.read_text() == "kept"
+    assert os.listdir(folder) == ["answer.txt"]
+
+
 @pytest.mark.parametrize("link", [False, True])
 def test_what_is_read_is_not_replaced(tmp_path: Path, link: bool) -> None:
     read, named = tmp_path / "read.jsonl", tmp_path / "named.jsonl"

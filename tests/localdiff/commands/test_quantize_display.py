@@ -78,9 +78,9 @@ def test_a_job_shows_where_it_is_and_what_was_lost_most() -> None:
     assert calls == [
         ("start", "quantize", 300, True),
         ("show", "quantize", 80, "layers.3.mlp.up_proj"),
-        ("show", "quantize", 100, "norm   worst error 8.3 %"),
+        ("show", "quantize", 100, "worst error 8.3 %   norm"),
         ("show", "quantize", 200, ""),
-        ("show", "quantize", 300, "x   worst error 8.3 %"),
+        ("show", "quantize", 300, "worst error 8.3 %   x"),
         ("start", "check", 70, True),
         ("show", "check", 50, "s1"),
         ("start", "check", 70, True),

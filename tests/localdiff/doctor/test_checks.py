@@ -7,10 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
+from localdiff.config import load_settings
 from localdiff.doctor.checks import Check, Examination, outcome
 from localdiff.doctor.field_report import field_report, without_names
 from localdiff.doctor.finding import Finding
+from localdiff.doctor.torch_devices import check_device
+from localdiff.doctor.weights import check_model
 from localdiff.errors import ResourceError
 
 
@@ -76,6 +80,34 @@ def test_without_torch_nothing_computes(tmp_path: Path, monkeypatch: pytest.Monk
     assert "--force-reinstall torch" in (finding.advice or "")
     for name in ("quantized layers", "a denoise step", "what each recipe needs"):
         assert outcome(by_name[name], env) == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees a card here")
+def test_a_device_of_the_settings_that_is_not_here() -> None:
+    (finding,) = check_device(load_settings({"LOCALDIFF_DEVICE": "cuda"}))
+    assert (finding.subject, finding.status, finding.exit_code) == ("settings", "fail", 4)
+    assert finding.text == "there is no CUDA device here"
+    assert (finding.advice or "").startswith("`device` is set in LOCALDIFF_DEVICE; ")
+    assert check_device(load_settings({"LOCALDIFF_DEVICE": "cpu"})) == check_device(load_settings({})) == []
+
+
+def test_a_model_of_the_settings_that_is_not_here() -> None:
+    (finding,) = check_model(load_settings({"LOCALDIFF_MODEL": "nonexistent"}))
+    assert (finding.subject, finding.status, finding.exit_code) == ("settings", "fail", 3)
+    assert finding.text.startswith("`nonexistent` is neither `demo`, nor")
+    assert (finding.advice or "").startswith("`model` is set in LOCALDIFF_MODEL; ")
+    assert "nonexistent" not in (finding.public or "")
+    assert check_model(load_settings({"LOCALDIFF_MODEL": "owner/name"})) == []  # which the Hub may have
+    assert check_model(load_settings({"LOCALDIFF_MODEL": "demo"})) == check_model(load_settings({})) == []
+
+
+def test_the_checks_ask_the_settings(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "LOCALDIFF_MODEL": "nonexistent", "LOCALDIFF_MAX_MEMORY": "1KB"}
+    examination = Examination(stderr=io.StringIO(), keyboard=None, env=env)
+    by_name = {check.name: check for check in examination.checks()}
+    assert "nonexistent" in outcome(by_name["weights"], env)[-1].text
+    outcome(by_name["torch and its devices"], env)
+    assert "1 KB allowed by `max_memory`" in outcome(by_name["what each recipe needs"], env)[-1].text
 
 
 NAMES = {

@@ -43,6 +43,16 @@ def test_a_small_device_is_warned_about(name: str, advice: str) -> None:
     assert advice in (finding.advice or "")
 
 
+def test_a_limit_counts_as_the_memory_of_a_device() -> None:
+    (finding,) = check_recipes([device("cuda:0", 18)], context=8192, limit=1000)
+    assert finding.status == "warn"
+    assert finding.text.startswith("1 KB allowed by `max_memory`, and no recipe fits")
+    assert finding.advice == "a larger `max_memory` holds one"
+    assert (finding.facts["free_bytes"], finding.facts["usable_bytes"]) == (18 * 10**9, 1000)
+    (finding,) = check_recipes([device("cuda:0", 18)], context=8192, limit=10**12)
+    assert finding.text.startswith("18.0 GB free, which holds 4bit")
+
+
 def test_a_device_that_does_not_say_is_left_out() -> None:
     assert check_recipes([device("mps", None)], context=8192) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import TextIO
 
 import pytest
@@ -30,7 +31,8 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-def test_bars_of_the_whole_and_of_each_file(clock: FakeClock) -> None:
+def test_bars_of_the_whole_and_of_each_file(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     terminal = FakeTerminal(100, 24)
     with progress_display(output(terminal, moving=True), clock=clock) as bars:
         assert isinstance(bars, Bars)
@@ -78,6 +80,31 @@ def test_bars_fit_the_terminal(clock: FakeClock, columns: int) -> None:
         bars._bars.refresh()
         assert len([line for line in terminal.lines() if line]) == 1
     assert terminal.lines() == [""]
+
+
+@pytest.mark.parametrize("columns", [54, 60, 80, 99, 100, 120, 200])
+@pytest.mark.parametrize("fetching", [False, True])
+def test_names_and_details_give_way_to_figures(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, columns: int, fetching: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    terminal = FakeTerminal(columns, 24)
+    with progress_display(output(terminal, moving=True, width=columns), clock=clock) as bars:
+        assert isinstance(bars, Bars)
+        bars.start("quantize", 52 * GB, whole=True)
+        if fetching:
+            bars.start("model-00003-of-00011.safetensors", 5 * GB)
+        for second in range(11):
+            bars.show("quantize", second * GB, "worst error 0.4 %   layers.0.experts.gate_up_proj")
+            clock.now += 1
+        bars._bars.refresh()
+        line = next(line for line in terminal.lines() if line.startswith("quantize"))
+        words = line.split("10.0/52.0 GB  909 MB/s  46s left")
+        assert len(words) == 2, line
+        assert re.search("[━╸]", words[0]), line
+        assert words[1].strip() in ("", "worst error 0.4 %", "worst error 0.4 %   layers.0.experts.gate_up_proj")
+        assert bool(words[1].strip()) == (columns >= 100)
+        assert not fetching or any(line.startswith("  model-0") for line in terminal.lines())
 
 
 def test_lines_every_tenth(clock: FakeClock) -> None:

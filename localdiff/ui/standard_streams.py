@@ -1,0 +1,80 @@
+"""The streams that the process was started with, made to take and give all there is, or to fail.
+
+Knows what Python's own leave out: unbuffered (`PYTHONUNBUFFERED`), they drop what a disk has no room for; buffered,
+they keep that and fail once more at exit; and both fail where a pipe does not block. Knows nothing about texts.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class WholeWriter(io.BufferedIOBase):
+    """Writes all of what it is given, or raises an error and keeps nothing.
+
+    Args:
+        raw: the file; it is not closed with this.
+        name: what errors call it.
+    """
+
+    def __init__(self, raw: io.RawIOBase, name: str) -> None:
+        self._raw, self.name = raw, name
+
+    def fileno(self) -> int:
+        """That of the file."""
+        return self._raw.fileno()
+
+    def isatty(self) -> bool:
+        """Whether the file is a terminal."""
+        return self._raw.isatty()
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write it, waiting for readers that are slow even if the file does not block."""
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        try:
+            while rest:
+                written = self._raw.write(rest)
+                if written is None:
+                    select.select([], [self._raw], [])
+                else:
+                    rest = rest[written:]
+        except OSError as error:
+            error.filename = error.filename or self.name
+            raise
+        return size
+
+
+def prepare() -> None:
+    """Replace stdout and stderr by streams that write everything, and let stdin block; other objects there stay."""
+    sys.stdout, sys.stderr = _whole(sys.stdout, "stdout"), _whole(sys.stderr, "stderr")
+    if sys.platform != "win32" and sys.stdin is not None:
+        with suppress(OSError, ValueError):
+            os.set_blocking(sys.stdin.fileno(), True)
+
+
+def _whole(stream: TextIO, name: str) -> TextIO:
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    raw = getattr(stream.buffer, "raw", stream.buffer)  # unbuffered, it is the file itself
+    if not isinstance(raw, io.RawIOBase):
+        return stream
+    return io.TextIOWrapper(
+        WholeWriter(raw, name),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )

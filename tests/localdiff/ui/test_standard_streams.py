@@ -1,0 +1,95 @@
+"""What is written to stdout arrives whole or is an error, whatever is behind it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.screens.processes import ROOT, TIMEOUT, command, environment
+
+either_way = pytest.mark.parametrize("unbuffered", ["", "1"])
+
+
+@either_way
+def test_a_disk_that_fills(tmp_path: Path, unbuffered: str) -> None:
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+
+    with (tmp_path / "example.json").open("wb") as file:
+        done = subprocess.run(
+            command(None, ["replay", "example", "--to", "json"]),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.PIPE,
+            env=environment(PYTHONUNBUFFERED=unbuffered),
+            cwd=ROOT,
+            preexec_fn=small_files,
+        )
+    assert done.returncode == 4
+    assert done.stderr.decode().splitlines()[0] == "error: `stdout` cannot be written: File too large"
+
+
+@either_way
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["config", "paths"], ["completion", "bash"]])
+def test_a_disk_that_is_full(arguments: list[str], unbuffered: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command(None, arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment(PYTHONUNBUFFERED=unbuffered),
+            cwd=ROOT,
+        )
+    assert done.returncode == 4
+    assert done.stderr.decode().splitlines() == [
+        "error: the disk is full: `stdout` cannot be written",
+        "hint: free some space, then run the same command again",
+    ]
+
+
+@either_way
+def test_a_pipe_that_does_not_block_and_is_read_slowly(unbuffered: str) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    running = subprocess.Popen(
+        command(None, ["replay", "example", "--to", "json"]),
+        stdin=subprocess.DEVNULL,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env=environment(PYTHONUNBUFFERED=unbuffered),
+        cwd=ROOT,
+    )
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        first = pipe.read(1)
+        time.sleep(0.2)  # the pipe fills
+        text = first + pipe.read()
+    assert running.communicate(timeout=TIMEOUT)[1] == b""
+    assert running.returncode == 0
+    assert text.endswith(b"}\n")
+    assert len(text) > 65536  # what a pipe holds
+
+
+def test_input_that_does_not_block_and_comes_late() -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    running = subprocess.Popen(
+        command({"blocks": [{"text": "Fine."}]}, ["run", "-m", "demo"]),
+        stdin=reader,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        cwd=ROOT,
+    )
+    os.close(reader)
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.wait(1)
+    os.write(writer, b"hello\n")
+    os.close(writer)
+    assert running.communicate(timeout=TIMEOUT) == (b"Fine.", b"")
