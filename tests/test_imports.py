@@ -172,7 +172,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 # What only happens inside one function, so that nothing pays for it who does not ask for it.
-ALLOWED_LATE: dict[str, set[str]] = {"engine": {"engine.opening"}, "commands": {"trace.probe"}}
+ALLOWED_LATE: dict[str, set[str]] = {"cli": {"demo"}, "engine": {"engine.opening"}, "commands": {"trace.probe"}}
 
 TORCH_FREE = {
     "cli",

@@ -96,6 +96,7 @@ class _Place:
         self._options = {name: option for option in command.params for name in (*option.opts, *option.secondary_opts)}
         self._arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
         self._used: set[str] = set()
+        self._given: list[str] = []
         self._waiting: Any = None
         self._only_arguments = False
 
@@ -111,6 +112,7 @@ class _Place:
             if word in commands:
                 self._enter(loaded(commands[word]))
         elif self._arguments and self._arguments[0].nargs != -1:
+            self._given.append(word)
             del self._arguments[0]
 
     def _take_option(self, word: str) -> None:
@@ -143,6 +145,8 @@ class _Place:
             for name, command in commands.items():
                 if not command.hidden:
                     yield Candidate("plain", name, summary(command))
+        elif self._command.name == "set" and len(self._given) == 1:
+            yield from _settings(self._given[0], env)
         elif self._arguments:
             yield from _values(self._command, self._arguments[0], word, env)
 
@@ -168,6 +172,17 @@ def _values(command: Any, parameter: Any, word: str, env: Mapping[str, str]) -> 
         return _two_recipes(word)
     offered = _BY_NAME.get(f"{command.name} {parameter.name}") or _BY_WORD.get(parameter.metavar or "")
     return [] if offered is None else offered(env)
+
+
+def _settings(name: str, env: Mapping[str, str]) -> list[Candidate]:
+    """Values of a setting."""
+    key = KEYS.get(name)
+    if key is None:
+        return []
+    if key.name == "model":
+        return _models(env)
+    words = {"device": _DEVICES, "switch": ("true", "false")}.get(key.kind, key.choices)
+    return [Candidate("plain", word) for word in words]
 
 
 def _stored(env: Mapping[str, str]) -> list[Candidate]:
@@ -213,6 +228,12 @@ def _adapters(_env: Mapping[str, str]) -> list[Candidate]:
     return [*(Candidate("plain", name, "comes with this package") for name in shipped_adapters()), DIRECTORIES]
 
 
+def _skills(_env: Mapping[str, str]) -> list[Candidate]:
+    from localdiff.demo.skills import SKILLS
+
+    return [Candidate("plain", name, "a skill of the demo model") for name in SKILLS]
+
+
 _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
     "rm name": _stored,
     "chat session": _sessions,
@@ -221,6 +242,9 @@ _BY_NAME: Mapping[str, Callable[[Mapping[str, str]], list[Candidate]]] = {
     "diff one": _traces,
     "diff other": _traces,
     "step recipe": _recipes,
+    "quality first": _models,
+    "quality others": _models,
+    "quality skill": _skills,
 }
 """`COMMAND PARAMETER` → what to offer, where the metavar also means something else."""
 

@@ -14,6 +14,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from types import FrameType, MappingProxyType
 from typing import NoReturn, TextIO
 
@@ -219,8 +220,10 @@ def _usage(error: typer.TyperException) -> UsageError:
     hint = f"`{context.command_path if context else 'localdiff'} --help` shows what it takes"
     if meant:
         hint = f"did you mean {meant}"
-    elif possible := _continued(error) or getattr(error, "possibilities", None):
+    elif possible := _continued(error) or _similar(error):
         hint = f"did you mean {' or '.join(f'`{name}`' for name in sorted(possible))}?"
+    elif (option := _of_run(error)) is not None:
+        hint = f"options follow the command: `localdiff run {option} …`"
     elif "unexpected extra argument" in message and context is not None and context.info_name == "run":
         hint = 'a prompt of several words needs quotes: `localdiff run "several words"`'
     return UsageError(message, hint)
@@ -232,7 +235,23 @@ def _continued(error: typer.TyperException) -> list[str]:
     if typed is None or context is None:
         return []
     known = (name for parameter in context.command.params for name in (*parameter.opts, *parameter.secondary_opts))
-    return [name for name in known if name.startswith("--") and name.startswith(typed)]
+    return [name for name in known if name.startswith("--") and name.startswith(typed) and name != typed]
+
+
+def _similar(error: typer.TyperException) -> list[str]:
+    """The options that the parser takes for similar, and that are so without their dashes too."""
+    typed = str(getattr(error, "option_name", "")).lstrip("-")
+    possible = getattr(error, "possibilities", None) or ()
+    return [name for name in possible if get_close_matches(typed, [name.lstrip("-")])]
+
+
+def _of_run(error: typer.TyperException) -> str | None:
+    """The unknown option of a command line without a command, if `run` has it."""
+    typed, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    if typed is None or context is None or not hasattr(context.command, "get_command"):
+        return None
+    run = context.command.get_command(context, "run")
+    return typed if run is not None and any(typed in parameter.opts for parameter in run.params) else None
 
 
 def _no_number(error: typer.TyperException) -> tuple[str, str] | None:

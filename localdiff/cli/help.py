@@ -10,6 +10,7 @@ import re
 from functools import partial
 from typing import Any
 
+from typer import TyperException
 from typer.core import TyperCommand, TyperGroup
 
 from localdiff.errors import ArgumentError, UsageError
@@ -101,7 +102,12 @@ class Command(TyperCommand):
         Raises:
             UsageError: one came twice.
         """
-        _, _, typed = self.make_parser(ctx).parse_args(args=list(args))
+        try:
+            _, _, typed = self.make_parser(ctx).parse_args(args=list(args))
+        except TyperException as error:
+            if getattr(error, "ctx", None) is None:  # a value that is missing: the hint names the command nonetheless
+                vars(error)["ctx"] = ctx
+            raise
         if not any(parameter.is_eager for parameter in typed):  # `--help` has the last word
             _refuse_repeated(typed)
         return super().parse_args(ctx, args)

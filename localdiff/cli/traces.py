@@ -160,6 +160,14 @@ def check_command(
             rich_help_panel=options.MODEL,
         ),
     ] = None,
+    adapter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADAPTER",
+            help="With --rerun: use this adapter instead of the one named in the trace.",
+            rich_help_panel=options.MODEL,
+        ),
+    ] = None,
     device: Annotated[
         str | None,
         typer.Option(
@@ -175,7 +183,7 @@ def check_command(
     streams = decide_streams(context, quiet=quiet)
     from localdiff.commands.trace_check import CheckRequest, trace_check
 
-    request = CheckRequest(file=file, rerun=rerun, model=model, device=device, offline=offline)
+    request = CheckRequest(file=file, rerun=rerun, model=model, adapter=adapter, device=device, offline=offline)
     return trace_check(request, streams)
 
 

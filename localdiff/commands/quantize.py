@@ -65,7 +65,7 @@ def _existing(request: QuantizeRequest) -> Path:
     if request.output is None:
         named = paths.expanded(request.model)
         if (named / model_store.MANIFEST).is_file():
-            return named
+            return named.absolute()
         if (directory := quantized_directory(request.model)) is not None:
             return directory
     return request.target

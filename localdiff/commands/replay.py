@@ -209,10 +209,8 @@ def _moment(request: ReplayRequest, timeline: Timeline) -> Moment | None:
         step = max((moment.step for moment in timeline.moments if moment.block == block), default=0)
     index = timeline.find(block, step)
     if index is None:
-        raise UsageError(
-            f"the trace has no step {step} in block {block}",
-            "step 0 of a block is its noise",
-        )
+        last = max((moment.step for moment in timeline.moments if moment.block == block), default=0)
+        raise UsageError(f"the trace has no step {step} in block {block}", f"its steps are 0, the noise, to {last}")
     return timeline.moments[index]
 
 

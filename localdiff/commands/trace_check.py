@@ -39,6 +39,7 @@ class CheckRequest:
         file: a trace, or `example`.
         rerun: also run it again.
         model: the model to run, in place of the one that the trace names.
+        adapter: the adapter to add, in place of the one that the trace names.
         device: where to run, in place of the device of the trace.
         offline: never ask the Hub.
     """
@@ -46,6 +47,7 @@ class CheckRequest:
     file: str
     rerun: bool = False
     model: str | None = None
+    adapter: str | None = None
     device: str | None = None
     offline: bool = False
 
@@ -58,7 +60,7 @@ def load_run(request: CheckRequest, header: Header, progress: LoadProgress) -> t
         dtype=header.model.dtype,
         revision=None if request.model else header.model.revision,
         offline=request.offline,
-        adapter=None if header.model.adapter is None else header.model.adapter.name,
+        adapter=request.adapter or (None if header.model.adapter is None else header.model.adapter.name),
     )
     engine = choice.load(context_size=header.context_size, progress=progress)
     from localdiff.trace.probe import rerun
@@ -80,7 +82,7 @@ def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run)
         TraceError: the trace is damaged or ends early, or a rerun differs from it.
         LocaldiffError: any other error that a user can act on.
     """
-    for option, value in (("-m", request.model), ("--device", request.device)):
+    for option, value in (("-m", request.model), ("--adapter", request.adapter), ("--device", request.device)):
         if value is not None and not request.rerun:
             raise UsageError(f"`{option}` says how to run it again, and nothing is run", "add `--rerun`")
     trace = open_trace(request.file)

@@ -16,7 +16,7 @@ from localdiff.errors import UsageError
 from localdiff.trace.comparison.compare import compare
 from localdiff.trace.comparison.page import diff_page
 from localdiff.trace.comparison.report import report
-from localdiff.trace.opening import open_trace
+from localdiff.trace.opening import STDIN, open_trace
 from localdiff.trace.trace import Trace
 from localdiff.ui.output import Output
 
@@ -46,6 +46,8 @@ def trace_diff(request: DiffRequest, output: Output) -> int:
         LocaldiffError: any error that a user can act on.
     """
     form = diff_form(request.to, request.output, output)
+    if request.files == (STDIN, STDIN):
+        raise UsageError("standard input has one trace, and is named twice", "give the other one as a file")
     traces = (open_trace(request.files[0]), open_trace(request.files[1]))
     with diff_file(request.output, request.files) as file:
         write_diff(traces, request.files, form, file, output)

@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, time
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from localdiff.errors import ArgumentError, UsageError
 
 CONFIG_FILE = "config.toml"
 _BARE = re.compile(r"[\w-]+(\.[\w-]+)?", re.ASCII)
+_NAME = r"[\w-]+"
 _TABLES = tuple(dict.fromkeys(name.partition(".")[0] for name in KEYS if "." in name))
 
 
@@ -67,7 +69,7 @@ def read_text(path: Path, shown: str) -> str:
     except UnicodeDecodeError as error:
         raise UsageError(f"{shown} is not text in UTF-8", "save it in that encoding, or move it away") from error
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{shown} is not TOML: {_lowered(str(error))}", _hint(str(error))) from error
+        raise UsageError(f"{shown} is not TOML: {_reworded(str(error))}", _hint(str(error))) from error
     except (ValueError, RecursionError) as error:  # from 4,300 digits, or some hundred brackets on
         raise UsageError(
             f"{shown} cannot be read: a number is too long, or brackets are nested too deep", "no setting needs that"
@@ -87,7 +89,7 @@ def _hint(problem: str) -> str:
     if problem.startswith("Cannot overwrite"):
         return "a setting may be there only once"
     if problem.startswith("Cannot declare"):
-        return "a `[table]` may be there only once"
+        return "a `[table]` may be there only once, and not beside a line of `table.key = VALUE`"
     return "a setting is one line of `KEY = VALUE`, a table begins with a line of `[TABLE]`"
 
 
@@ -115,6 +117,8 @@ def entries_of(text: str, shown: str) -> dict[str, Entry]:
 
 
 def _as_written(name: str, value: object) -> str:
+    if isinstance(value, date | time):
+        return f"{name}={value.isoformat()}"
     return f"{name}={str(value).lower() if isinstance(value, bool) else repr(value)}"
 
 
@@ -197,5 +201,7 @@ def _meant(key_path: tuple[str, ...]) -> str:
     return "take it out in an editor"
 
 
-def _lowered(sentence: str) -> str:
+def _reworded(sentence: str) -> str:
+    """A sentence of the parser as part of one of ours; it shows names of tables as Python does."""
+    sentence = re.sub(r"\((?:'[\w-]*',? ?)+\)", lambda names: f"`[{'.'.join(re.findall(_NAME, names[0]))}]`", sentence)
     return sentence[:1].lower() + sentence[1:].rstrip(".")

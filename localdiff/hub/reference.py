@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from localdiff import paths
 from localdiff.errors import ArgumentError, WeightsError
 from localdiff.hub.endpoint import require_readable
 from localdiff.hub.problems import KINDS, explain
-from localdiff.model_store import DEMO, MANIFEST, PARTIAL, is_finished
+from localdiff.model_store import DEMO, MANIFEST, PARTIAL, is_finished, stored_models
 
 DEMO_DIRECTORY = Path(__file__).parents[1] / "demo" / "checkpoint"
 
@@ -93,6 +94,8 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
         raise WeightsError(f"`{reference}` is a file, not the directory of a model", hint)
     elif named is not None:
         source = ModelSource(directory=named, name=reference)
+    elif (refusal := _refusal(path)) is not None:
+        raise WeightsError(f"`{reference}` cannot be read: {refusal}", "check the permissions of its folders")
     elif _HUB_ID.fullmatch(reference):
         return None
     elif "/" in reference or os.sep in reference or reference.startswith((".", "~")):
@@ -102,7 +105,12 @@ def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource
             f"`{reference}` is an unfinished quantized model", "the `localdiff quantize` that began it finishes it"
         )
     else:
-        raise WeightsError(f"`{reference}` is neither `demo`, nor a quantized model, a directory or a Hub id", KINDS)
+        names = (DEMO, *(model.name for model in stored_models() if model.state == "finished"))
+        near = get_close_matches(reference, names, 1)
+        raise WeightsError(
+            f"`{reference}` is neither `demo`, nor a quantized model, a directory or a Hub id",
+            f"did you mean `{near[0]}`?" if near else KINDS,
+        )
     if revision is not None:
         raise ArgumentError(
             "{revision} is for a model from the Hub, and {model} is not one",
@@ -119,6 +127,17 @@ def quantized_directory(name: str) -> Path | None:
         return None
     directory = paths.models_dir() / name
     return directory if is_finished(directory) else None
+
+
+def _refusal(path: Path) -> str | None:
+    """Why the system does not say whether a path exists; None where it does."""
+    try:
+        path.stat()
+    except PermissionError as error:
+        return error.strerror
+    except (OSError, ValueError):
+        return None
+    return None
 
 
 def _is_unfinished(name: str) -> bool:

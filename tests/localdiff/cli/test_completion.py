@@ -78,6 +78,18 @@ def test_names_of_sessions_the_latest_first(tmp_path: Path) -> None:
         (["trace", "pair", "--recipes=4bit,4"], ["--recipes=4bit,4bit-small"]),
         (["bench", "step", "--recipe", "i"], ["int8"]),
         (["quantize", "--recipe", "4"], ["4bit", "4bit-small"]),
+        (["config", "set", "ui.palette", "m"], ["mono"]),
+        (["config", "set", "generate.think", ""], ["true", "false"]),
+        (["config", "set", "device", "c"], ["cpu", "cuda"]),
+        (["config", "set", "model", ""], ["demo", "<dir>"]),
+        (["config", "set", "context", ""], []),
+        (["config", "set", "no.such", ""], []),
+        (["config", "set", "device", "cpu", ""], []),
+        (["config", "unset", "device", ""], []),
+        (["bench", "quality", ""], ["demo", "<dir>"]),
+        (["bench", "quality", "demo", "d"], ["demo", "<dir>"]),
+        (["bench", "quality", "demo", "a", "d"], ["demo", "<dir>"]),
+        (["bench", "quality", "--skill", "su"], ["sudoku"]),
     ],
 )
 def test_offers(words: list[str], expected: list[str]) -> None:

@@ -207,12 +207,13 @@ def test_what_was_found_to_be_damaged_is_not_called_verified(cli: Cli, source: P
     assert [model.verified is not None for model in stored_models()] == [True]
 
 
-def test_verify_only(cli: Cli, source: Path, output: Path, tmp_path: Path) -> None:
+def test_verify_only(cli: Cli, source: Path, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = cli("quantize", str(source), "--verify-only", stdin=b"")
     assert missing.code == 3
     assert f"there is no quantized model in `{output}`" in missing.stderr
     cli("quantize", str(source), "--yes", stdin=b"")
-    for arguments in ([str(source)], [NAME], [str(output)]):
+    monkeypatch.chdir(output.parent)
+    for arguments in ([str(source)], [NAME], [str(output)], [f"./{output.name}"]):
         result = cli("quantize", *arguments, "--verify-only", stdin=b"")
         assert (result.code, result.stdout) == (0, f"{output}\n")
         assert "7 files" in result.stderr

@@ -71,7 +71,7 @@ def test_one_moment(cli: Cli, file: Path) -> None:
     [
         (["--step", "1"], "`--block` and `--step` choose what"),
         (["--to", "json", "--block", "1"], "`--block` and `--step` choose what"),
-        (["--to", "text", "--step", "9"], "the trace has no step 9 in block 1"),
+        (["--to", "text", "--step", "9"], "the trace has no step 9 in block 1\nhint: its steps are 0, the noise, to "),
         (["--to", "text", "--block", "4"], "the trace has no block 4"),
         (["--to", "text", "--block", "0"], "the trace has no block 0"),
         (["--speed", "0"], "`--speed 0` must be a finite number > 0"),

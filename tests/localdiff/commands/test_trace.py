@@ -71,7 +71,13 @@ def test_check_of_a_whole_a_torn_and_a_changed_trace(cli: Cli, file: Path) -> No
     assert cli("trace", "check", str(file)).code == 5
 
 
-@pytest.mark.parametrize("option", ["-m", "--device"])
+def test_standard_input_is_one_trace(cli: Cli, file: Path) -> None:
+    result = cli("trace", "diff", "-", "-", stdin=file.read_bytes())
+    assert result.code == 2
+    assert result.stderr.startswith("error: standard input has one trace, and is named twice\n")
+
+
+@pytest.mark.parametrize("option", ["-m", "--adapter", "--device"])
 def test_check_does_not_ignore_what_is_for_a_rerun(cli: Cli, file: Path, option: str) -> None:
     result = cli("trace", "check", str(file), option, "cpu")
     assert (result.code, result.stdout) == (2, "")
@@ -180,6 +186,10 @@ def test_a_rerun_that_is_stopped_says_nothing_about_the_trace(file: Path, stream
         ({}, ModelChoice(model="scripted", revision="abc", device="cuda", dtype="fp32")),
         ({"offline": True}, ModelChoice(model="scripted", revision="abc", device="cuda", dtype="fp32", offline=True)),
         ({"model": "other", "device": "cpu"}, ModelChoice(model="other", device="cpu", dtype="fp32")),
+        (
+            {"adapter": "other"},
+            ModelChoice(model="scripted", revision="abc", device="cuda", dtype="fp32", adapter="other"),
+        ),
     ],
 )
 def test_rerun_loads_what_the_trace_names_unless_told_otherwise(

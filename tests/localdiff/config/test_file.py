@@ -101,9 +101,16 @@ def test_no_file_is_no_settings(tmp_path: Path) -> None:
         ),
         (
             "[ui]\n[ui]\n",
-            "config.toml is not TOML: cannot declare ('ui',) twice (at line 2, column 4)",
+            "config.toml is not TOML: cannot declare `[ui]` twice (at line 2, column 4)",
             "a `[table]` may be there only once",
         ),
+        (
+            "ui.fps = 1\n[ui]\n",
+            "config.toml is not TOML: cannot declare `[ui]` twice (at line 2, column 4)",
+            "a `[table]` may be there only once, and not beside a line of `table.key = VALUE`",
+        ),
+        ("model = 2026-01-01", "config.toml:1: model=2026-01-01 must be text in quotes", "what it sets"),
+        ("model = 07:32:00", "config.toml:1: model=07:32:00 must be text in quotes", "what it sets"),
         (
             "live off",
             "config.toml is not TOML: expected '=' after a key in a key/value pair (at line 1, column 6)",

@@ -134,7 +134,7 @@ def test_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("a/b/c", "no such directory: `a/b/c`"),
         ("~/missing", "no such directory: `~/missing`"),
         ("owner/", "no such directory: `owner/`"),
-        ("dmeo", "`dmeo` is neither `demo`, nor a quantized model, a directory or a Hub id"),
+        ("omed", "`omed` is neither `demo`, nor a quantized model, a directory or a Hub id"),
         ("", "`` is neither `demo`, nor a quantized model, a directory or a Hub id"),
     ],
 )
@@ -159,6 +159,25 @@ def test_a_file_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(WeightsError) as raised:
         resolve(str(path))
     assert raised.value.hint == f"did you mean `--model {tmp_path}`?"
+
+
+def test_a_name_that_was_mistyped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WeightsError, match="`dmeo` is neither `demo`, nor") as raised:
+        resolve("dmeo")
+    assert raised.value.hint == "did you mean `demo`?"
+
+
+def test_a_folder_that_may_not_be_looked_into_is_no_hub_id(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(_path: Path) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(WeightsError) as raised:
+        references.resolve_local("locked/model")
+    assert raised.value.message == "`locked/model` cannot be read: Permission denied"
+    assert raised.value.hint == "check the permissions of its folders"
 
 
 def test_a_quantized_model_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
