@@ -9,37 +9,44 @@ import logging
 from collections.abc import Collection, Sequence
 
 import torch
-from torch import nn
 
 from quant.cuda.choice import prepare
 from quant.cuda.parity import Expectation
+
+from ..memory_account import PREFILL_CHUNK
+from ..model.diffusion_gemma import DiffusionGemma
 
 _log = logging.getLogger(__name__)
 
 
 def prepare_gpu(
-    network: nn.Module,
+    network: DiffusionGemma,
     device: torch.device,
     *,
     adapted: Collection[str] = (),
     passing: Collection[str] = (),
-    rows: Sequence[int] = (),
-    dtype: torch.dtype = torch.bfloat16,
 ) -> tuple[Expectation, ...]:
     """Replaces modules that have a faster form on this GPU, in a network that computes on it as a whole.
 
     Args:
         adapted: paths of experts with an adapter hook, which the fused kernels do not support.
         passing: paths of modules whose weights are on the GPU during their pass only; they stay as they are.
-        rows, dtype: of activations, for the plain results that fast modules are held against.
 
     Returns:
-        Those results; none without rows.
+        Plain results that the fast modules must give, too: for a canvas, one with a committed block, and a chunk of a
+        prompt.
 
     Raises:
         SwitchError: an environment variable has an invalid value.
     """
-    prepared = prepare(network, device, keep={*adapted, *passing}, rows=rows, dtype=dtype)
+    canvas = network.config.canvas_length
+    prepared = prepare(
+        network,
+        device,
+        keep={*adapted, *passing},
+        rows=(canvas, 2 * canvas, PREFILL_CHUNK),
+        dtype=network.norm.weight.dtype,
+    )
     for path in prepared.paths:
         _log.info("%s", path)
     if adapted:
@@ -52,3 +59,13 @@ def prepare_gpu(
     if prepared.warning is not None:
         _log.warning("%s", prepared.warning)
     return prepared.expectations
+
+
+def check_modules(expectations: Sequence[Expectation], device: torch.device) -> None:
+    """Compares fast modules with plain ones where nothing else would: a wrong kernel may well be fast.
+
+    Raises:
+        ParityError: one of them computes other numbers.
+    """
+    for expectation in expectations:
+        expectation.check(device)

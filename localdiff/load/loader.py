@@ -23,7 +23,6 @@ from quant.cuda.parity import Expectation
 from ..adapter import Adapter, StoredAdapter
 from ..errors import ResourceError
 from ..load_progress import LoadProgress, tell_nobody
-from ..memory_account import PREFILL_CHUNK
 from ..model.diffusion_gemma import DiffusionGemma
 from .cpu import prepare_cpu
 from .devices import free_bytes
@@ -109,14 +108,8 @@ def load_model(
     expectations: tuple[Expectation, ...] = ()
     if device.type == "cuda" and placement.is_on_one_device:
         passing = [path for path, _ in made.network.named_modules() if layer_of(path) in placement.offloaded]
-        expectations = prepare_gpu(
-            made.network,
-            device,
-            adapted=() if fitting is None else fitting.experts,
-            passing=passing,
-            rows=(config.canvas_length, 2 * config.canvas_length, PREFILL_CHUNK),
-            dtype=dtype,
-        )
+        experts = () if fitting is None else fitting.experts
+        expectations = prepare_gpu(made.network, device, adapted=experts, passing=passing)
     network = made.network.requires_grad_(False).eval()
     if fitting is not None:
         fitting.attach(network, (*names, *weights.names), placement.layers)

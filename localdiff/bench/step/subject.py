@@ -23,9 +23,9 @@ from ...hub import resolve
 from ...load import limit_threads, load_model, match_tensors, open_weights, resolve_device, resolve_dtype
 from ...load.cpu import prepare_cpu
 from ...load.devices import dtype_named, free_bytes
-from ...load.gpu import prepare_gpu
+from ...load.gpu import check_modules, prepare_gpu
 from ...load.matching import checkpoint_name
-from ...memory_account import PREFILL_CHUNK, SLACK, HeldTensor, MemoryAccount
+from ...memory_account import SLACK, HeldTensor, MemoryAccount
 from ...model.config import ModelConfig
 from ...model.diffusion_gemma import DiffusionGemma
 from ...sizes import shown_size
@@ -113,9 +113,7 @@ def random_subject(
         if where.type == "cpu":
             prepare_cpu(network, progress=lambda done, of: progress(f"preparing weights for this CPU, {done} of {of}"))
         elif where.type == "cuda":
-            rows = (built.config.canvas_length, 2 * built.config.canvas_length, PREFILL_CHUNK)
-            for expectation in prepare_gpu(network, where, rows=rows, dtype=kind):
-                expectation.check(where)
+            check_modules(prepare_gpu(network, where), where)
         return Subject(
             name=f"random weights in the shapes of {MODEL}",
             recipe=chosen.name,
@@ -146,7 +144,9 @@ def real_subject(*, model: str, revision: str | None, offline: bool, context: in
         progress(f"loading {source.name}")
         limit_threads(weights.text_parameters(), where)
         began = time.perf_counter()
-        network = load_model(weights, where, kind, context=context).network
+        loaded = load_model(weights, where, kind, context=context)
+        network = loaded.network
+        check_modules(loaded.expectations, where)
         source_of = match_tensors(_sketch(network.config), weights.shapes).source_of
         built = Blueprint(network.config, {name: weights.scheme(stored) for name, stored in source_of.items()})
         return Subject(
