@@ -6,6 +6,7 @@ Knows which blocks can be denoised in static steps; how is known to `static` and
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -42,7 +43,8 @@ class Denoiser:
         self.path = path or StepPath()
         self._model = model
         self._static = self._static_steps() if self.path.static else None
-        self._is_busy = self._has_warned = False
+        self._busy = threading.Lock()
+        self._has_warned = False
 
     @classmethod
     def for_device(
@@ -121,27 +123,27 @@ class Denoiser:
         Args:
             commit_ids: a block, or the end of a prompt, that the first step also writes into the cache.
         """
-        fits = cache.canvas >= self.canvas_room and len(canvas) == self._model.config.canvas_length
         static = self._static
-        if static is None or not fits or not isinstance(noise, SeededNoise) or block.record_top_k or self._is_taken():
-            commit = torch.tensor(commit_ids, dtype=torch.int64, device=canvas.device) if commit_ids else None
-            yield from denoise_block(self._model, cache, canvas, noise, block, commit)
-            return
-        self._is_busy = True
-        try:
-            yield from static.denoise_block(cache, canvas, noise, block, commit_ids)
-        finally:
-            self._is_busy = False
+        fits = cache.canvas >= self.canvas_room and len(canvas) == self._model.config.canvas_length
+        if static is not None and fits and isinstance(noise, SeededNoise) and not block.record_top_k:
+            if self._busy.acquire(blocking=False):
+                try:
+                    yield from static.denoise_block(cache, canvas, noise, block, commit_ids)
+                finally:
+                    self._busy.release()
+                return
+            self._warn_busy()
+        commit = torch.tensor(commit_ids, dtype=torch.int64, device=canvas.device) if commit_ids else None
+        yield from denoise_block(self._model, cache, canvas, noise, block, commit)
 
-    def _is_taken(self) -> bool:
-        """Whether another run is using the buffers, which serve one block at a time; warns once."""
-        if self._is_busy and not self._has_warned:
+    def _warn_busy(self) -> None:
+        """Says once that another run is using the buffers, which serve one block at a time."""
+        if not self._has_warned:
             self._has_warned = True
             _log.warning(
                 "another answer of this model is still being generated, or was left unfinished: meanwhile, steps take "
                 "the plain path, which is slower"
             )
-        return self._is_busy
 
     def _static_steps(self) -> StaticSteps:
         path = self.path

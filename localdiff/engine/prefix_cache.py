@@ -75,6 +75,7 @@ class PrefixCache:
             dtype = self._model.norm.weight.dtype
             self._kv_cache = KVCache(self._model.config, capacity, dtype, self._layer_devices, canvas=self._canvas_room)
 
+    @torch.inference_mode()
     def clear(self) -> None:
         """Forgets all positions; the room stays."""
         self.fork = None
@@ -82,6 +83,7 @@ class PrefixCache:
             self._kv_cache.rewind(0)
         self._ids.clear()
 
+    @torch.inference_mode()
     def start_run(self, prompt: Sequence[int], capacity: int) -> int:
         """Rewinds to where `prompt` diverges from what is held, and makes room for `capacity` positions.
 
@@ -104,7 +106,9 @@ class PrefixCache:
             with self.extending(part), shielded_children() if self._is_on_gpu else nullcontext():
                 self._model.encode(torch.tensor(part, device=self._device), self.kv_cache)
                 if self._is_on_gpu:
-                    torch.cuda.synchronize(self._device)  # so that seconds are the device's, not the launches'
+                    # So that seconds are the device's, not the launches'. To wait for more than this stream would
+                    # break the capture of a graph in another thread.
+                    torch.cuda.current_stream(self._device).synchronize()
 
     def before_fork(self, ids: Sequence[int]) -> list[int]:
         """Those of the next `ids` that need a pass of their own, because the fork comes after them."""

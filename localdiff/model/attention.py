@@ -1,6 +1,6 @@
 """Attention and all attention masks.
 
-Knows queries, keys and values; which keys a row may see is decided here and nowhere else:
+Knows queries, keys and values, and which keys a row may see:
 
                       cached positions           commit rows        canvas rows
     commit rows       causal, within window      causal             never

@@ -46,7 +46,10 @@ _failed: dict[torch.device, Unsupported] = {}
 
 def missing(device: torch.device) -> Unsupported | None:
     """What keeps kernels from running on a device; None where nothing does."""
-    return _failed.get(device) or _tried(device)
+    try:
+        return _failed.get(device) or _tried(device)
+    except torch.OutOfMemoryError:  # another try may find room
+        return Unsupported("there is no memory to try a kernel in", "free memory of the GPU")
 
 
 def exclude(device: torch.device, error: Exception) -> None:
@@ -89,6 +92,8 @@ def _trial(device: torch.device, *, is_hopper: bool = False) -> Unsupported | No
             reason = f"Triton {version[0]}.{version[1]} compiles matrix products wrongly for {name}"
             return Unsupported(reason, "install torch 2.10 or newer, which brings Triton 3.6")
         exact = _computes_exactly(device)
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:  # any of the compiler's, whose errors have no class in common with others
         if _is_of_tools(error):
             return Unsupported("Triton cannot build its launcher here", _TOOLS)

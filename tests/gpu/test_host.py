@@ -201,4 +201,4 @@ class TestTheCard:
                 work()
             with pytest.raises(RuntimeError, match="previous error"):
                 graph.capture_end()
-            torch._C._cuda_endAllocateToPool(0, graph.pool)
+            torch._C._cuda_endAllocateToPool(0, graph.used_pool)

@@ -62,6 +62,10 @@ class Exchange:
         sent[CONTROLS + len(fresh) :] = fresh
         self._device.inputs.copy_(sent, non_blocking=True)
 
+    def send_commit(self, ids: Sequence[int], buffer: Tensor) -> None:
+        """Copies the ids that a step commits into `buffer` int64 [C] on the device."""
+        buffer.copy_(torch.tensor(ids, dtype=torch.int64, pin_memory=self._on_card), non_blocking=True)
+
     def ask(self, step: int) -> None:
         """Copies the outcome of a step to the host, after its launch."""
         self._told[step % 2].copy_(self._device.outcome, non_blocking=True)

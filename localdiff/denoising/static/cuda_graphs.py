@@ -19,6 +19,9 @@ Work: TypeAlias = Callable[[], None]
 _log = logging.getLogger(__name__)
 _capturing = threading.Lock()
 """One capture at a time: to wait for a device, as each does first, breaks those that others have begun on it."""
+_KEEPS_MEMORY = torch.__version__.split("+")[0] == "2.13.0"
+"""Whether a graph whose capture broke off keeps the memory of its pool. To release a pool twice breaks the allocator,
+so this is one version, and not all from there on."""
 _broken_off: list[torch.cuda.CUDAGraph] = []
 """Graphs that torch may still point at, as long as the process runs."""
 
@@ -58,10 +61,7 @@ class GraphCapturer:
                 torch.cuda.synchronize()
                 torch.cuda.empty_cache()  # memory that others have cached is none that a capture could take
                 self._capture(graph, work)
-        except BaseException as error:
-            self._give_up(graph)
-            if not isinstance(error, RuntimeError):  # Ctrl-C
-                raise
+        except RuntimeError as error:
             self.has_failed = True
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             _log.warning("a denoise step could not be captured as a CUDA graph (%s)", reason)
@@ -74,30 +74,36 @@ class GraphCapturer:
 
         `torch.cuda.graph` would raise what the end of a broken capture says, that it is broken, even over Ctrl-C.
         """
+        has_begun = False
         try:
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            has_begun = True
             work()
             graph.capture_end()
         except BaseException:
             with suppress(RuntimeError):  # of a capture that is broken, over, or had not begun
                 graph.capture_end()  # the stream would go on capturing
+            self._give_up(graph, has_begun=has_begun)
             raise
 
-    def _give_up(self, graph: torch.cuda.CUDAGraph) -> None:
-        """Makes torch's allocator end a capture that broke off, and takes another memory pool.
+    def _give_up(self, graph: torch.cuda.CUDAGraph, *, has_begun: bool) -> None:
+        """Makes torch's allocator end a capture that broke off and give back its memory, and takes another pool.
 
-        `capture_end` of torch fails before it tells the allocator. That one would refuse from then on to give back
-        cached memory, even where memory runs out, and to capture into this pool again.
+        Up to torch 2.12, `capture_end` fails before it tells the allocator. That one would refuse from then on to give
+        back cached memory, even where memory runs out, and to capture into this pool again. torch 2.13.0 tells it, but
+        keeps the memory (pytorch#190348 has it given back by `reset`).
         """
         pool, self._pool = self._pool, torch.cuda.graph_pool_handle()
         device = self._device.index or 0
         try:
             torch._C._cuda_endAllocateToPool(device, pool)
-        except RuntimeError:  # not recording: this was over, or had not begun
+        except RuntimeError:  # not recording: it was told, or this had not begun
+            keeps_memory = has_begun and _KEEPS_MEMORY and not _has_ended(graph)
             graph.reset()
-        else:
-            torch._C._cuda_releasePool(device, pool)
-            _broken_off.append(graph)
+            if not keeps_memory:
+                return
+        torch._C._cuda_releasePool(device, pool)
+        _broken_off.append(graph)
 
     def forget(self) -> None:
         """Resets all graphs, whoever still has them, and begins again with a new memory pool."""
@@ -109,6 +115,15 @@ class GraphCapturer:
             graph.reset()
         self._graphs.clear()
         self._pool = torch.cuda.graph_pool_handle()
+
+
+def _has_ended(graph: torch.cuda.CUDAGraph) -> bool:
+    """Whether a graph was captured to its end, in which case resetting it releases its pool."""
+    try:
+        graph.pool()
+    except RuntimeError:
+        return False
+    return True
 
 
 class CapturedWork:
@@ -128,7 +143,7 @@ class CapturedWork:
 
     @property
     def is_captured(self) -> bool:
-        """Whether the last run was a replay."""
+        """Whether there is a graph, which every run from now on replays."""
         return self._graph is not None
 
     def __call__(self, work: Work) -> None:

@@ -125,7 +125,7 @@ class StaticSteps:
         return self._buffers
 
     def _launch(self, shared: _Shared, step: int, commit_ids: Sequence[int] = ()) -> Program:
-        """Sends a step, runs it, and asks for its outcome, all without host synchronization."""
+        """Sends a step, runs it, and asks for its outcome; the host waits for none of that."""
         commit_rows = len(commit_ids)
         cache, noise, block = shared.cache, shared.noise, shared.block
         settings, config = block.sampler, self._model.config
@@ -149,7 +149,7 @@ class StaticSteps:
         )
         program = self._program(shared, shape)
         if commit_ids:
-            program.commit.copy_(torch.tensor(commit_ids, dtype=torch.int64))
+            shared.exchange.send_commit(commit_ids, program.commit)
         with shielded_children():
             program.run(cache)
         shared.exchange.ask(step)

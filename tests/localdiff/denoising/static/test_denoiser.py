@@ -120,7 +120,7 @@ def test_a_cancelled_block_leaves_the_buffers_at_once(tmp_path: Path) -> None:
         if isinstance(event, DenoiseStep):
             cancel.set()
         if isinstance(event, BlockCommitted | RunFinished):
-            assert not made.denoiser._is_busy
+            assert not made.denoiser._busy.locked()
 
 
 def test_the_time_of_a_run_is_that_of_its_steps_and_of_what_is_between_them(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_what_was_recorded_over_another_cache_is_given_up_at_once(tmp_path: Path
         list(made.generate(PROMPT, options(), prefix_cache=made.new_prefix_cache()))
         assert all(graph.is_reset for graph in first)
         assert not any(program() for program in programs)
-        assert {graph.pool for graph in first}.isdisjoint(graph.pool for graph in graphs[len(first) :])
+        assert {graph.used_pool for graph in first}.isdisjoint(graph.used_pool for graph in graphs[len(first) :])
     finally:
         gc.enable()
 
