@@ -12,10 +12,10 @@ from ..model.layer_ops import LayerOps
 
 
 class CompiledLayerOps(LayerOps):
-    """Each method of `LayerOps` compiled separately, with its gradient."""
+    """Each op compiled separately, with its gradient; routing stays as it is."""
 
-    norm = torch.compile(LayerOps.norm, dynamic=True)
-    qkv_norm_rope = torch.compile(LayerOps.qkv_norm_rope, dynamic=True)
-    add_attention_and_norm = torch.compile(LayerOps.add_attention_and_norm, dynamic=True)
-    gelu_mul = torch.compile(LayerOps.gelu_mul, dynamic=True)
-    merge_branches = torch.compile(LayerOps.merge_branches, dynamic=True)
+    norm = staticmethod(torch.compile(LayerOps.norm, dynamic=True))
+    qkv_norm_rope = staticmethod(torch.compile(LayerOps.qkv_norm_rope, dynamic=True))
+    add_attention_and_norm = staticmethod(torch.compile(LayerOps.add_attention_and_norm, dynamic=True))
+    gelu_mul = staticmethod(torch.compile(LayerOps.gelu_mul, dynamic=True))
+    merge_branches = staticmethod(torch.compile(LayerOps.merge_branches, dynamic=True))

@@ -12,9 +12,9 @@ from quant.modules import QuantEmbedding
 
 from ..kernels.attention import can_attend
 from ..model.diffusion_gemma import DiffusionGemma
-from ..model.fused_layer_ops import FusedLayerOps
 from ..model.layer_ops import set_layer_ops
 from ..model.projections import fuse_projections
+from .fused_layer_ops import FusedLayerOps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,7 @@
     cache                            keys and values of a sequence
     moe                              router and experts
     layers, projections, formulas    norm and gated MLP; projections of the same rows; RMSNorm, GELU, RoPE
-    layer_ops, fused_layer_ops       what a layer computes between its GEMMs, in torch and in Triton
+    layer_ops                        what a layer computes between its GEMMs
 
 Knows rows of activations; knows nothing about sampling or text.
 """

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from .cache import LayerCache
 from .config import LayerConfig, ModelConfig
-from .layer_ops import PLAIN, LayerOps
 from .layers import RMSNorm
 from .projections import Projections
 
@@ -51,14 +50,13 @@ class Attention(Projections):
         self.k_norm = RMSNorm(d, config.rms_norm_eps)
         self._head_dim = d
         self.eps = config.rms_norm_eps
-        self.layer_ops: LayerOps = PLAIN
 
     def projections(self) -> tuple[nn.Module, ...]:
         return (self.q_proj, self.k_proj) if self.v_proj is None else (self.q_proj, self.k_proj, self.v_proj)
 
     def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
         """Attends rows [..., N, D] to what `attend` lets them see."""
-        q, k, v = self.layer_ops.qkv_norm_rope(self, *self._raw(x), rotary)
+        q, k, v = self.layer_ops.qkv_norm_rope(*self._raw(x), self.q_norm.weight, self.k_norm.weight, rotary, self.eps)
         y = attend(q.transpose(-3, -2), k.transpose(-3, -2), v.transpose(-3, -2))
         out: Tensor = self.o_proj(y.transpose(-3, -2).flatten(-2))
         return out

@@ -45,6 +45,7 @@ class CudaExperts(nn.Module):
     """
 
     can_be_captured = True
+    can_leave_sum = True
 
     def __init__(self, experts: nn.Module, activations: Activations = "a16") -> None:
         super().__init__()

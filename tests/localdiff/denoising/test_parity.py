@@ -9,9 +9,9 @@ import pytest
 from torch import Tensor
 
 from localdiff.denoising import StepPath
+from localdiff.denoising.fused_layer_ops import FusedLayerOps
 from localdiff.denoising.parity import step_parity
 from localdiff.denoising.static import reading
-from localdiff.kernels import layer_ops
 from localdiff.model import static_attention
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda import choice
@@ -83,14 +83,14 @@ def wrong(*places: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @pytest.mark.parametrize(
     ("owner", "function", "places", "told"),
     [
-        (layer_ops, "norm", (), "a layer of sliding attention: norm: 1 of "),
-        (layer_ops, "qkv_norm_rope", (0,), "a layer of sliding attention: heads: 1 of "),
-        (layer_ops, "qkv_norm_rope", (1,), "a layer of sliding attention: heads: 1 of "),
-        (layer_ops, "qkv_norm_rope", (2,), "a layer of sliding attention: heads: 1 of "),
-        (layer_ops, "add_attention_and_norm", (3,), "a layer of sliding attention: ops after attention: 1 of "),
-        (layer_ops, "gelu_mul", (), "a layer of sliding attention: gate: 1 of "),
-        (layer_ops, "route", (1,), "a layer of sliding attention: routing: 1 of "),
-        (layer_ops, "merge_branches", (), "a layer of sliding attention: end of a layer: 1 of "),
+        (FusedLayerOps, "norm", (), "a layer of sliding attention: norm: 1 of "),
+        (FusedLayerOps, "qkv_norm_rope", (0,), "a layer of sliding attention: heads: 1 of "),
+        (FusedLayerOps, "qkv_norm_rope", (1,), "a layer of sliding attention: heads: 1 of "),
+        (FusedLayerOps, "qkv_norm_rope", (2,), "a layer of sliding attention: heads: 1 of "),
+        (FusedLayerOps, "add_attention_and_norm", (3,), "a layer of sliding attention: ops after attention: 1 of "),
+        (FusedLayerOps, "gelu_mul", (), "a layer of sliding attention: gate: 1 of "),
+        (FusedLayerOps, "route", (1,), "a layer of sliding attention: routing: 1 of "),
+        (FusedLayerOps, "merge_branches", (), "a layer of sliding attention: end of a layer: 1 of "),
         (StackedCudaLinear, "times", (), "a layer of sliding attention: fused projections: 1 of "),
         (StackedCudaLinear, "gated", (), "a layer of sliding attention: gated projections: 1 of "),
     ],
@@ -103,7 +103,8 @@ def test_a_wrong_number_is_noticed(
     model: DiffusionGemma,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(owner, function, wrong(*places)(getattr(owner, function)))
+    changed = wrong(*places)(getattr(owner, function))
+    monkeypatch.setattr(owner, function, staticmethod(changed) if owner is FusedLayerOps else changed)
     with pytest.raises(ParityError) as raised:
         step_parity(model, FULL)
     assert str(raised.value).startswith(told)
