@@ -98,7 +98,12 @@ class Quantization:
             self._note("Nothing was done.")
             return INTERRUPTED
         # 6. fetch, quantize, verify
-        with locked(self._target):
+        with locked(self._target) as is_held:
+            if not is_held:
+                self._output.warning(
+                    f"`{self._target.parent}` is on a file system without locks: two jobs with the same output at the "
+                    "same time would spoil it"
+                )
             try:
                 finished = self._carry_out(agreed)
             except SystemExit:  # terminated
