@@ -288,6 +288,17 @@ def test_copies_are_raw_and_private(room: Room) -> None:
     assert copy.read_text() == "y = 2\n"
 
 
+def test_a_copy_of_a_chat_that_is_not_saved_leaves_no_file(room: Room) -> None:
+    room.model = ScriptedChatModel(replies=[said("Hello.")])
+    copy = paths.state_dir() / "copy.txt"
+    shown = room("Hi", "/copy", display=QUIET, private=True)
+    assert f"\x1b]52;c;{base64.b64encode(b'Hello.').decode()}\x07" in shown
+    assert "Copied, if this terminal allows it; to no file, since this chat is not saved\n" in shown
+    assert not copy.exists()
+    room("Hi", "/save x", "/copy", display=QUIET, private=True)
+    assert copy.read_text() == "Hello."
+
+
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
@@ -309,9 +320,10 @@ def test_an_answer_without_code_has_none_to_copy(room: Room) -> None:
     assert not (paths.state_dir() / "copy.txt").exists()
 
 
-def test_too_much_for_a_terminal_is_in_the_file_all_the_same(room: Room) -> None:
+@pytest.mark.parametrize("private", [False, True])
+def test_too_much_for_a_terminal_is_in_the_file_all_the_same(room: Room, private: bool) -> None:
     room.model = ScriptedChatModel(replies=[said("x" * 60_000)])
-    shown = room("Hi", "/copy")
+    shown = room("Hi", "/copy", private=private)
     assert "\x1b]52" not in shown
     assert "Too long for the terminal's clipboard; copied to " in shown
 
