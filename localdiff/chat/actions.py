@@ -20,8 +20,9 @@ from localdiff.chat.session import Attachment
 from localdiff.chat.state import ChatState, PendingMessage
 from localdiff.errors import UsageError
 from localdiff.options import MAX_SEED
+from localdiff.quoting import printable
 from localdiff.sizes import counted
-from localdiff.ui.output import DIM, printable
+from localdiff.ui.output import DIM
 from localdiff.view.sanitize import safe_text
 
 

@@ -31,7 +31,8 @@ from localdiff.errors import (
     gpu_failure,
     is_out_of_memory,
 )
-from localdiff.ui.output import STDOUT, Color, Output, decide, printable
+from localdiff.quoting import printable
+from localdiff.ui.output import STDOUT, Color, Output, decide
 from quant import QuantError
 
 DONE, BUG, HUNG_UP, CLOSED_PIPE, TERMINATED = 0, 1, 129, 141, 143

@@ -30,9 +30,10 @@ from localdiff.quantizing.origin import Origin, find_origin
 from localdiff.quantizing.plan_summary import PlanSummary, shortage
 from localdiff.quantizing.planned_job import PlannedJob, offline_summary
 from localdiff.quantizing.request import QuantizeRequest
+from localdiff.quoting import printable, shell_word
 from localdiff.sizes import shown_size
 from localdiff.trace.hashing import TOKENIZER
-from localdiff.ui.output import Output, printable, shell_word
+from localdiff.ui.output import Output
 from localdiff.ui.progress import progress_display
 from localdiff.ui.rate import shown_time
 from localdiff.ui.status import StatusLine

@@ -16,6 +16,7 @@ from typing import Literal, TextIO, TypeAlias, get_args
 from localdiff.commands.live import palette_color
 from localdiff.commands.output_file import output_file
 from localdiff.errors import ArgumentError, UsageError
+from localdiff.quoting import printable
 from localdiff.trace.example import EXAMPLE
 from localdiff.trace.exports import animation, plain
 from localdiff.trace.exports.asciicast import asciicast
@@ -25,7 +26,7 @@ from localdiff.trace.player import Player
 from localdiff.trace.stage import Stage
 from localdiff.trace.timeline import Moment, Timeline
 from localdiff.trace.trace import Trace
-from localdiff.ui.output import Color, Output, printable
+from localdiff.ui.output import Color, Output
 from localdiff.ui.replay_screen import ReplayScreen, is_possible
 from localdiff.view.ansi import encode_row
 from localdiff.view.canvas_view import Drawn
