@@ -6,6 +6,7 @@ import base64
 import errno
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -268,6 +269,15 @@ def test_what_makes_room_for_a_file_depends_on_its_size(
     room.model = ScriptedChatModel(replies=[said("word " * 15)], max_positions=40)
     shown = room("Hi", f"/file {tmp_path}/a.txt", options=GenerateOptions(context_size=30))
     assert f"error: `a.txt` {reason}\nhint: {hint}\n" in shown
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems have no such names")
+def test_a_name_that_is_no_text_is_sent_with_its_bytes_escaped(room: Room, tmp_path: Path) -> None:
+    name = os.fsdecode("é".encode() + b"\xe9.txt")
+    (tmp_path / name).write_text("one\n")
+    shown = room(f"/file {tmp_path}/{name}", "What?")
+    assert r"é\xe9.txt · " in shown
+    assert room.asked == [["é\\xe9.txt\n```\none\n```\n\nWhat?"]]
 
 
 def test_a_pipe_is_no_file(room: Room, tmp_path: Path) -> None:
