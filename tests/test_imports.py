@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 HARD_CAP = 400
 LARGE = 6
 
-EVERYWHERE = {"errors", "config", "paths", "options", "sizes", "utf8", "__init__"}
+EVERYWHERE = {"errors", "config", "paths", "options", "sizes", "utf8", "quoting", "__init__"}
 
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"conversation", "engine", "events"},
@@ -56,7 +56,6 @@ ALLOWED: dict[str, set[str]] = {
         "quant.files",
         "quant.jobs",
         "quant.planning",
-        "ui",
         "view",
     },
     "chat": {"ui", "view", "strict_json", "events", "private_file"},
@@ -157,6 +156,7 @@ ALLOWED: dict[str, set[str]] = {
     "options": set(),
     "sizes": set(),
     "utf8": set(),
+    "quoting": set(),
     "events": set(),
     "load_progress": set(),
     "strict_json": set(),
@@ -189,6 +189,7 @@ TORCH_FREE = {
     "private_file",
     "options",
     "utf8",
+    "quoting",
     "errors",
     "config",
     "paths",

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from types import FrameType, MappingProxyType
-from typing import NoReturn, TextIO
+from typing import NoReturn, TextIO, cast
 
 import typer
 
-from localdiff.config import is_set
+from localdiff.config import is_set, load_settings
 from localdiff.errors import (
     INTERRUPTED,
     LocaldiffError,
@@ -31,7 +31,8 @@ from localdiff.errors import (
     gpu_failure,
     is_out_of_memory,
 )
-from localdiff.ui.output import STDOUT, Color, Output, decide, printable
+from localdiff.quoting import printable
+from localdiff.ui.output import STDOUT, Color, Output, decide
 from quant import QuantError
 
 DONE, BUG, HUNG_UP, CLOSED_PIPE, TERMINATED = 0, 1, 129, 141, 143
@@ -129,7 +130,7 @@ class Edge:
         worded = _worded(error)
         if isinstance(worded, UsageError) and worded.hint is None:
             worded.hint = f"`{self.command} --help` says what each option takes"
-        (self.output or decide()).error(worded.message, worded.hint)
+        (self.output or decide(_set_color())).error(worded.message, worded.hint)
         return worded.exit_code
 
 
@@ -143,14 +144,24 @@ def decide_streams(
 ) -> Output:
     """The streams of a command, from `ui.output.decide`; from now on its errors go there too.
 
+    Colour that was not typed is that of the settings, for every command.
+
     Raises:
         UsageError: the working directory was deleted.
     """
-    decided = decide(color, quiet=quiet, verbose=verbose, stats=stats)
+    decided = decide(color or _set_color(), quiet=quiet, verbose=verbose, stats=stats)
     if isinstance(context.obj, Edge):
         context.obj.output, context.obj.command = decided, context.command_path
     _require_working_directory()
     return decided
+
+
+def _set_color() -> Color | None:
+    """The value of `ui.color`, if a file or a variable gives it."""
+    try:
+        return cast("Color | None", load_settings().said("ui.color"))  # the key has the same choices
+    except UsageError:
+        return None  # for a command to report that needs settings: others, `config unset` among them, work without
 
 
 def _require_working_directory() -> None:

@@ -20,7 +20,8 @@ from localdiff.commands.status_line import status_line
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.hub.reference import resolve_local
 from localdiff.options import GenerateOptions
-from localdiff.ui.output import Output, printable
+from localdiff.quoting import printable
+from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from localdiff.commands.interrupt import interruptible
 from localdiff.commands.status_line import status_line
 from localdiff.errors import UsageError
-from localdiff.ui.output import Output, shell_word
+from localdiff.quoting import shell_word
+from localdiff.ui.output import Output
 
 if TYPE_CHECKING:
     from localdiff.bench.step.report import Report

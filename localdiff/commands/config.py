@@ -23,7 +23,8 @@ from localdiff.config import (
     strange_variables,
 )
 from localdiff.errors import ResourceError, UsageError
-from localdiff.ui.output import DIM, YELLOW, Output, printable
+from localdiff.quoting import printable
+from localdiff.ui.output import DIM, YELLOW, Output
 
 
 def show_settings(output: Output, *, as_json: bool) -> int:

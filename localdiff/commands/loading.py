@@ -6,7 +6,7 @@ Knows words; knows nothing about models.
 from __future__ import annotations
 
 from localdiff.load_progress import LoadProgress, LoadStage
-from localdiff.ui.output import printable
+from localdiff.quoting import printable
 from localdiff.ui.status import StatusLine
 
 WORDS: dict[LoadStage, str] = {"weights": "weights", "modules": "preparing", "kernels": "GPU kernels"}

@@ -16,6 +16,7 @@ from typing import Literal, TextIO, TypeAlias, get_args
 from localdiff.commands.live import palette_color
 from localdiff.commands.output_file import output_file
 from localdiff.errors import ArgumentError, UsageError
+from localdiff.quoting import printable
 from localdiff.trace.example import EXAMPLE
 from localdiff.trace.exports import animation, plain
 from localdiff.trace.exports.asciicast import asciicast
@@ -25,7 +26,7 @@ from localdiff.trace.player import Player
 from localdiff.trace.stage import Stage
 from localdiff.trace.timeline import Moment, Timeline
 from localdiff.trace.trace import Trace
-from localdiff.ui.output import Color, Output, printable
+from localdiff.ui.output import Color, Output
 from localdiff.ui.replay_screen import ReplayScreen, is_possible
 from localdiff.view.ansi import encode_row
 from localdiff.view.canvas_view import Drawn
@@ -44,6 +45,8 @@ _SUFFIXES: Mapping[str, Form] = {
     ".cast": "cast",
 }
 _FRAME_SECONDS = 1 / 30
+MIN_SPEED = 0.001
+"""A second of the run then takes a quarter of an hour; much slower, no clock waits so long."""
 EXAMPLE_SPEED = 0.125
 """As recorded the example is over within a second; so slow, a step is seen for about as long as with `make run`."""
 
@@ -79,8 +82,8 @@ class ReplayRequest:
     color: Color | None = None
 
     def __post_init__(self) -> None:
-        if self.speed is not None and not (math.isfinite(self.speed) and self.speed > 0):
-            raise ArgumentError("{speed} must be a finite number > 0", speed=self.speed)
+        if self.speed is not None and not (math.isfinite(self.speed) and self.speed >= MIN_SPEED):
+            raise ArgumentError(f"{{speed}} must be a finite number >= {MIN_SPEED}", speed=self.speed)
         for name, minimum, maximum in (("columns", 24, 500), ("rows", 6, 200)):
             value = getattr(self, name)
             if value is not None and not minimum <= value <= maximum:

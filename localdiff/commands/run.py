@@ -30,9 +30,10 @@ from localdiff.events import Channel, Event
 from localdiff.identity import ModelIdentity
 from localdiff.load_progress import LoadProgress
 from localdiff.options import MAX_TOKENS, GenerateOptions
+from localdiff.quoting import printable
 from localdiff.ui.footer import rounded
 from localdiff.ui.observer import Observer
-from localdiff.ui.output import Output, printable
+from localdiff.ui.output import Output
 from localdiff.ui.plain import Plain
 from localdiff.ui.status import StatusLine
 from localdiff.ui.summary import Summary, shown_model

@@ -20,12 +20,13 @@ from localdiff.errors import INTERRUPTED, TraceError, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.identity import ModelIdentity
 from localdiff.load_progress import LoadProgress
+from localdiff.quoting import printable
 from localdiff.sizes import counted
 from localdiff.trace.header import Header
 from localdiff.trace.opening import open_trace
 from localdiff.trace.repeat import before_stop, first_difference
 from localdiff.trace.trace import Trace
-from localdiff.ui.output import Output, printable
+from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
 
 Run: TypeAlias = Callable[[threading.Event], Iterator[Event]]

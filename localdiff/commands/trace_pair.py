@@ -31,9 +31,10 @@ from localdiff.hub.reference import quantized_directory
 from localdiff.load_progress import LoadProgress
 from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
 from localdiff.paths import expanded
+from localdiff.quoting import printable, shell_word
 from localdiff.trace.reader import read_trace
 from localdiff.trace.trace import Trace
-from localdiff.ui.output import Output, printable
+from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
 from quant import recipe_named
 
@@ -204,6 +205,6 @@ def _quantized(choice: ModelChoice, recipe: str) -> Side:
     if recipe != PUBLISHED and quantized_directory(name) is None:
         raise WeightsError(
             f"there are no `{recipe}` weights of `{model}` here",
-            f"`localdiff quantize {model} --recipe {recipe}` makes them",
+            f"`localdiff quantize {shell_word(model)} --recipe {recipe}` makes them",
         )
     return Side(recipe, replace(choice, model=name))

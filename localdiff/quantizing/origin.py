@@ -18,7 +18,7 @@ from localdiff.hub.problems import UnreachableError
 from localdiff.hub.reference import TEXT_FILES, resolve_local
 from localdiff.hub.repository import LEGAL_FILES, Repository, is_license, look_up
 from localdiff.model_store import MANIFEST
-from localdiff.ui.output import shell_word
+from localdiff.quoting import shell_word
 from quant.files.source import (
     INDEX_FILE,
     SINGLE_FILE,

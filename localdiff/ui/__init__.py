@@ -11,6 +11,7 @@
     terminal, capabilities, console         what is known of a terminal, what it can do; that of Windows
     terminal_guard, terminal_signals        how it is restored, whatever ends the process
     progress_terminal                       the same where bars are drawn
+    keyboard_echo                           that keys are not echoed into what is drawn
     replay_screen                           the terminal during a replay
     abandonable                             threads that the process may leave behind
 

@@ -20,8 +20,9 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
 from rich.table import Column
 from rich.text import Text
 
+from localdiff.quoting import printable
 from localdiff.sizes import shown_size
-from localdiff.ui.output import Output, Stream, printable
+from localdiff.ui.output import Output, Stream
 from localdiff.ui.progress_terminal import ProgressTerminal
 from localdiff.ui.rate import Rate, shown_time
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from localdiff import __version__
 from localdiff.events import Event, RunFinished, RunStarted, TextCommitted
 from localdiff.identity import ModelIdentity
-from localdiff.ui.output import printable
+from localdiff.quoting import printable
 
 
 def shown_model(identity: ModelIdentity) -> str:

@@ -18,7 +18,8 @@ from localdiff.chat.state import ChatState
 from localdiff.chat.typeahead import typed_ahead, typing_ahead, typing_as_usual
 from localdiff.commands.question import asker
 from localdiff.errors import LocaldiffError
-from localdiff.ui.output import Output, printable
+from localdiff.quoting import printable
+from localdiff.ui.output import Output
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -81,8 +81,9 @@ def test_text_of_a_variable(name: str, text: str, value: object) -> None:
         ("device", "gpu", "device='gpu' must be auto, cpu, cuda, cuda:N or mps"),
         ("dtype", "fp16", "dtype='fp16' must be one of auto, bf16, fp32"),
         ("ui.palette", "pink", "palette='pink' must be one of auto, dark, light, 16, mono, ascii, heat"),
-        ("ui.fps", "0", "fps=0 must be a finite number > 0"),
-        ("ui.fps", "inf", "fps=inf must be a finite number > 0"),
+        ("ui.fps", "0", "fps=0 must be a finite number >= 0.1"),
+        ("ui.fps", "1e-12", "fps=1e-12 must be a finite number >= 0.1"),
+        ("ui.fps", "inf", "fps=inf must be a finite number >= 0.1"),
         ("ui.fps", "fast", "fps='fast' must be a number"),
     ],
 )

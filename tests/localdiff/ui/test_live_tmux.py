@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from localdiff.view.widths import split_columns, text_width
 from tests.fakes.canvas import SCRIPTS
 from tests.screens.processes import ROOT, environment
 
@@ -133,6 +134,18 @@ def test_every_frame_is_whole_and_clean_text_is_left(size: tuple[int, int], vari
     text = broken(TEXT, columns)
     assert left[: len(text)] == text
     assert "".join(left[len(text) :]).startswith("198 tok")
+
+
+def test_where_wide_characters_end_one_column_early_clean_text_is_left() -> None:
+    """A line of the text has as many columns as two rows of the window, but fills none to its last column."""
+    columns = 89
+    text = [row for line in SCRIPTS["cjk"].rstrip("\n").split("\n") for row in split_columns(line, columns) or [""]]
+    assert any(text_width(row) == columns - 1 for row in text)
+    with playing(columns, 20, canvas="cjk") as tmux:
+        for _ in tmux.frames():
+            time.sleep(0.05)
+        left = without_notice(tmux.screen("-S", "-"))
+    assert left[: len(text)] == [row.rstrip() for row in text]
 
 
 def test_resized_in_the_middle_of_a_run() -> None:
