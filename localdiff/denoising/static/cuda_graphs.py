@@ -7,6 +7,7 @@ work, so that it is freed as soon as its owner is.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeAlias
@@ -16,6 +17,8 @@ import torch
 Work: TypeAlias = Callable[[], None]
 
 _log = logging.getLogger(__name__)
+_capturing = threading.Lock()
+"""One capture at a time: to wait for a device, as each does first, breaks those that others have begun on it."""
 _broken_off: list[torch.cuda.CUDAGraph] = []
 """Graphs that torch may still point at, as long as the process runs."""
 
@@ -44,6 +47,7 @@ class GraphCapturer:
         graph = torch.cuda.CUDAGraph()
         try:
             with (
+                _capturing,
                 torch.cuda.device(self._device),
                 # Comes back to it if Ctrl-C breaks off the way to the other one.
                 torch.cuda.stream(torch.cuda.current_stream(self._device)),
@@ -99,7 +103,8 @@ class GraphCapturer:
         """Resets all graphs, whoever still has them, and begins again with a new memory pool."""
         if not self._graphs:
             return
-        torch.cuda.synchronize(self._device)  # one of them may still be running
+        with _capturing:
+            torch.cuda.synchronize(self._device)  # one of them may still be running
         for graph in self._graphs:
             graph.reset()
         self._graphs.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -187,6 +188,21 @@ def test_it_records_on_its_card_and_comes_back_to_the_stream_it_came_from(graphs
         ("left stream", "current stream of cuda:1"),
         ("left device", CARD),
     ]
+
+
+def test_threads_record_one_after_the_other(graphs: list[Any]) -> None:
+    """Each waits for the card before it begins, which would break what another has begun."""
+    other, found = GraphCapturer(CARD), list[object]()
+    thread = threading.Thread(target=lambda: found.append(other.capture(lambda: None)))
+
+    def work() -> None:
+        thread.start()
+        thread.join(0.1)
+        assert thread.is_alive() and not found
+
+    assert GraphCapturer(CARD).capture(work) is graphs[0]
+    thread.join()
+    assert found == [graphs[1]] and not other.has_failed
 
 
 def test_forgotten_recordings_are_given_up_and_their_memory_is_not_used_again(graphs: list[Any]) -> None:
