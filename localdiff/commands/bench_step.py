@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from localdiff.commands.interrupt import interruptible
 from localdiff.commands.status_line import status_line
 from localdiff.errors import UsageError
+from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output, shell_word
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ import os
 from pathlib import Path
 
 from localdiff import model_store, paths
-from localdiff.commands.interrupt import interruptible
 from localdiff.commands.question import AskUser
 from localdiff.errors import UsageError
 from localdiff.hub.reference import quantized_directory
 from localdiff.quantizing.request import QuantizeRequest
+from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
 
 __all__ = ["QuantizeRequest", "quantize"]

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from localdiff import model_store, paths
 from localdiff.commands import quantize_verification as verification
-from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.quantize_display import Display
 from localdiff.commands.quantize_encoder import encoder_named
 from localdiff.commands.question import AskUser
@@ -32,6 +31,7 @@ from localdiff.quantizing.planned_job import PlannedJob, offline_summary
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.sizes import shown_size
 from localdiff.trace.hashing import TOKENIZER
+from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output, printable, shell_word
 from localdiff.ui.progress import progress_display
 from localdiff.ui.rate import shown_time

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
 
 from localdiff.commands.events_file import STDOUT, event_recorders
-from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.live import LiveOptions, live_view, mode_of
 from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
@@ -31,6 +30,7 @@ from localdiff.identity import ModelIdentity
 from localdiff.load_progress import LoadProgress
 from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.ui.footer import rounded
+from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output, printable
 from localdiff.ui.plain import Plain

@@ -17,7 +17,6 @@ from typing import BinaryIO, TypeAlias
 
 from localdiff import model_store
 from localdiff.adapter_reference import find_adapter
-from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.prompt import read_prompt
@@ -33,6 +32,7 @@ from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
 from localdiff.paths import expanded
 from localdiff.trace.reader import read_trace
 from localdiff.trace.trace import Trace
+from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output, printable
 from localdiff.ui.status import StatusLine
 from quant import recipe_named
