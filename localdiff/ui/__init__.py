@@ -3,7 +3,8 @@
     observer                                the interface that all of them have
     watch                                   how a run is watched
     live, painter, region, mailbox          the live canvas: thread, frames, rows on the screen, what passes between
-    plain, text_writer, footer              the answer as text, with remarks and figures
+    reply                                   what a run has brought so far
+    plain, text_writer, footer, ending      the answer as text, with figures, and how it ended
     jsonl, summary                          every event as a line of JSON; a whole run as one object
     output                                  both streams, and what may be written to them
     standard_streams                        that nothing is lost there, on full disks and pipes that do not block
