@@ -96,6 +96,14 @@ def is_finished(directory: Path) -> bool:
     return not directory.name.endswith((PARTIAL, DISCARDED)) and os.path.isfile(directory / MANIFEST)
 
 
+def quantized_directory(name: str) -> Path | None:
+    """Where the finished quantized model of this name is, or None."""
+    if not name or name in (".", "..") or "/" in name or os.sep in name:
+        return None
+    directory = paths.models_dir() / name
+    return directory if is_finished(directory) else None
+
+
 def is_demo(directory: Path) -> bool:
     """Whether a model was made from the demo model, which is never the default."""
     return _source(directory) == DEMO

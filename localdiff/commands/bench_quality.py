@@ -17,7 +17,7 @@ from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.status_line import status_line
 from localdiff.errors import ArgumentError, UsageError
-from localdiff.hub.reference import resolve_local
+from localdiff.model_reference import resolve_local
 from localdiff.options import GenerateOptions
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output, printable

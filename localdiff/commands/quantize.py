@@ -11,7 +11,7 @@ from pathlib import Path
 from localdiff import model_store, paths
 from localdiff.commands.question import AskUser
 from localdiff.errors import UsageError
-from localdiff.hub.reference import quantized_directory
+from localdiff.model_store import quantized_directory
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output

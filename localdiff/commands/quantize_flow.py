@@ -21,7 +21,7 @@ from localdiff.commands.question import AskUser
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import UnreachableError
-from localdiff.hub.reference import WORKERS
+from localdiff.hub.reference import TOKENIZER, WORKERS
 from localdiff.quantizing.fetching import WeightFetcher
 from localdiff.quantizing.finished import difference
 from localdiff.quantizing.lock import locked
@@ -30,7 +30,6 @@ from localdiff.quantizing.plan_summary import PlanSummary, shortage
 from localdiff.quantizing.planned_job import PlannedJob, offline_summary
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.sizes import shown_size
-from localdiff.trace.hashing import TOKENIZER
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output, printable, shell_word
 from localdiff.ui.progress import progress_display

@@ -26,8 +26,8 @@ from localdiff.commands.trace_diff import Form, diff_file, diff_form, write_diff
 from localdiff.commands.trace_header import Recordable
 from localdiff.errors import INTERRUPTED, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
-from localdiff.hub.reference import quantized_directory
 from localdiff.load_progress import LoadProgress
+from localdiff.model_store import quantized_directory
 from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
 from localdiff.paths import expanded
 from localdiff.trace.reader import read_trace

@@ -19,7 +19,7 @@ from localdiff.doctor.values import DenoiseValues, demo_digest
 from localdiff.engine import Engine
 from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.events import DenoiseStep
-from localdiff.hub.reference import resolve_local
+from localdiff.model_reference import resolve_local
 from localdiff.model_store import DEMO
 from localdiff.options import GenerateOptions
 

@@ -37,7 +37,7 @@ def check_model(settings: Settings | UsageError) -> list[Finding]:
     """A finding where the settings name a model that is not here; the Hub is not asked for it."""
     if isinstance(settings, UsageError) or settings.said("model") is None:
         return []
-    from localdiff.hub.reference import resolve_local
+    from localdiff.model_reference import resolve_local
 
     try:
         resolve_local(str(settings["model"].value))

@@ -1,6 +1,6 @@
 """From the user's name of a model to files on disk: references, repositories of the Hub, downloads.
 
-    reference              a name, as a directory
+    reference              a name, as a directory, which is fetched if it is not here
     repository             what a repository holds, and what of it is here
     downloads, worker      files fetched in the background, by processes of their own
     endpoint, reach        the Hub's address, and whether it answers
@@ -10,6 +10,6 @@ The only package that imports `huggingface_hub`, and only inside functions. Know
 about what is in the files.
 """
 
-from localdiff.hub.reference import ModelSource, resolve, show_downloads
+from localdiff.hub.reference import resolve, show_downloads
 
-__all__ = ["ModelSource", "resolve", "show_downloads"]
+__all__ = ["resolve", "show_downloads"]

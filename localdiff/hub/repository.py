@@ -18,8 +18,9 @@ from typing import TypeVar
 
 from localdiff.errors import WeightsError
 from localdiff.hub.endpoint import require_readable
-from localdiff.hub.problems import KINDS, UnreachableError, explain, not_downloaded
+from localdiff.hub.problems import UnreachableError, explain, not_downloaded
 from localdiff.hub.reference import NEEDED
+from localdiff.model_reference import KINDS
 
 LEGAL_FILES = ("LICENSE*", "LICENCE*", "NOTICE*")
 CONFIG = "config.json"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from localdiff import paths
-from localdiff.hub.reference import resolve_local
+from localdiff.model_reference import resolve_local
 from localdiff.model_store import DEMO
 from localdiff.quantizing.request import QuantizeRequest
 from quant.files.manifest import MANIFEST_FILE, Manifest

@@ -15,8 +15,9 @@ from typing import Any
 
 from localdiff.errors import UsageError, WeightsError
 from localdiff.hub.problems import UnreachableError
-from localdiff.hub.reference import TEXT_FILES, resolve_local
+from localdiff.hub.reference import TEXT_FILES
 from localdiff.hub.repository import LEGAL_FILES, Repository, is_license, look_up
+from localdiff.model_reference import resolve_local
 from localdiff.model_store import MANIFEST
 from localdiff.ui.output import shell_word
 from quant.files.source import (
