@@ -64,7 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     "chat": {"ui", "view", "strict_json", "events", "private_file"},
     "ui": {"view", "events", "identity"},
     "view": {"events"},
-    "trace": {"view", "events", "strict_json"},
+    "trace": {"view", "events", "hub", "quant", "strict_json"},
     "trace.probe": {"events", "trace", "engine", "diffusion"},
     "conversation": {"engine", "diffusion", "text", "events"},
     "engine": {
@@ -110,7 +110,7 @@ ALLOWED: dict[str, set[str]] = {
         "quant.jobs",
         "quant.modules",
     },
-    "hub": {"model_reference", "model_store"},
+    "hub": {"model_reference", "quant"},
     "model_reference": {"model_store"},
     "model_store": {"private_file", "quant"},
     "diffusion": set(),

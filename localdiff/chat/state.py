@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localdiff.chat.editor import edit_text
-from localdiff.chat.interfaces import Ask, ChatModel, SaveTrace
+from localdiff.chat.interfaces import ChatModel, SaveTrace
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.remarks import Remark, remarks
 from localdiff.chat.reply_runner import ReplyRunner
@@ -25,6 +25,7 @@ from localdiff.errors import ContextError, LocaldiffError, ResourceError, is_out
 from localdiff.events import Event
 from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.ui.output import DIM, YELLOW, Output
+from localdiff.ui.question import AskUser
 from localdiff.ui.reply import Reply
 
 
@@ -94,7 +95,7 @@ class ChatState:
         save_trace: SaveTrace,
         interrupts: Interrupts,
         lend_keyboard: Callable[[], AbstractContextManager[None]] = nullcontext,
-        ask: Ask | None = None,
+        ask: AskUser | None = None,
     ) -> None:
         self.model = model
         self.runner = runner

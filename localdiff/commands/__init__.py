@@ -9,7 +9,7 @@
     quantize_verification                        `quantize --verify-only`, and the messages of any verification
 
     model_choice, loading, status_line           which model is loaded, and what is shown meanwhile
-    prompt, question                             what comes from the user: a prompt, yes or no
+    prompt                                       what comes from the user
     live                                         the canvas that options ask for
     output_file, run_file, events_file           files of `-o`, of a run as it happens, of `--events`
     record, trace_header                         `--record`, and the header of a trace

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from localdiff import model_store, paths
-from localdiff.commands.question import AskUser
+from localdiff import paths
 from localdiff.errors import UsageError
 from localdiff.model_store import quantized_directory
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
+from localdiff.ui.question import AskUser
+from quant import MANIFEST_FILE
 
 __all__ = ["QuantizeRequest", "quantize"]
 
@@ -64,7 +65,7 @@ def _existing(request: QuantizeRequest) -> Path:
     """The directory that `--verify-only` checks: the named one, or what the same command would have written."""
     if request.output is None:
         named = paths.expanded(request.model)
-        if (named / model_store.MANIFEST).is_file():
+        if (named / MANIFEST_FILE).is_file():
             return named.absolute()
         if (directory := quantized_directory(request.model)) is not None:
             return directory

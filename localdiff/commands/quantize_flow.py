@@ -17,7 +17,6 @@ from localdiff import model_store, paths
 from localdiff.commands import quantize_verification as verification
 from localdiff.commands.quantize_display import Display
 from localdiff.commands.quantize_encoder import encoder_named
-from localdiff.commands.question import AskUser
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import UnreachableError
@@ -33,9 +32,10 @@ from localdiff.sizes import shown_size
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output, printable, shell_word
 from localdiff.ui.progress import progress_display
+from localdiff.ui.question import AskUser
 from localdiff.ui.rate import shown_time
 from localdiff.ui.status import StatusLine
-from quant import recipe_named
+from quant import MANIFEST_FILE, recipe_named
 from quant.errors import DamagedError, OutputError
 from quant.files.manifest import read_manifest
 from quant.jobs.events import JobFinished, JobStopped
@@ -120,7 +120,7 @@ class Quantization:
         if self._request.dry_run:
             return False
         require_free(self._target, force=self._request.force)
-        return (self._target / model_store.MANIFEST).is_file() and not self._request.force
+        return (self._target / MANIFEST_FILE).is_file() and not self._request.force
 
     def _damage(self) -> dict[str, str]:
         """What is wrong with the files of a finished output.

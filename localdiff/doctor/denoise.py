@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from localdiff.diffusion.noise import SeededNoise
-from localdiff.doctor.finding import WEIGHTS, Finding
+from localdiff.doctor.finding import Finding
 from localdiff.doctor.pattern import words
 from localdiff.doctor.values import DenoiseValues, demo_digest
 from localdiff.engine import Engine
@@ -83,7 +83,7 @@ def check_denoise(stored: DenoiseValues, devices: Sequence[str]) -> list[Finding
                 text=text,
                 advice=hint,
                 public="the demo model cannot be read",
-                exit_code=WEIGHTS,
+                exit_code=WeightsError.exit_code,
             )
         ]
     if digest != stored.digest:
@@ -93,7 +93,7 @@ def check_denoise(stored: DenoiseValues, devices: Sequence[str]) -> list[Finding
                 status="fail",
                 text="the demo model is not the one whose values are stored, so there is nothing to compare with",
                 advice="install localdiff again; in a clone, `python -m localdiff.doctor.write_values` stores new ones",
-                exit_code=WEIGHTS,
+                exit_code=WeightsError.exit_code,
                 facts={"digest": digest, "stored": stored.digest},
             )
         ]

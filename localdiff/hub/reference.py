@@ -12,7 +12,7 @@ from localdiff.errors import WeightsError
 from localdiff.hub.endpoint import require_readable
 from localdiff.hub.problems import explain
 from localdiff.model_reference import KINDS, ModelSource, resolve_local
-from localdiff.model_store import MANIFEST
+from quant import MANIFEST_FILE
 
 TOKENIZER = "tokenizer.json"
 TEXT_FILES = (
@@ -22,7 +22,7 @@ TEXT_FILES = (
     "tokenizer_config.json",
     "chat_template.jinja",
 )
-NEEDED = (*TEXT_FILES, MANIFEST, "*.safetensors", "*.safetensors.index.json")
+NEEDED = (*TEXT_FILES, MANIFEST_FILE, "*.safetensors", "*.safetensors.index.json")
 
 WORKERS = 2
 """Files fetched at a time: interrupted ones start over, and these have several gigabytes."""

@@ -16,7 +16,7 @@ from localdiff.hub.repository import CONFIG
 from localdiff.quantizing.origin import Origin
 from quant.errors import SourceError
 from quant.files.source import INDEX_FILE, SourceFile, SourceStoppedError
-from quant.files.writer import file_sha256
+from quant.hashing import file_sha256
 
 
 class WeightFetcher:

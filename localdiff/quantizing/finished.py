@@ -12,8 +12,9 @@ from localdiff import paths
 from localdiff.model_reference import resolve_local
 from localdiff.model_store import DEMO
 from localdiff.quantizing.request import QuantizeRequest
-from quant.files.manifest import MANIFEST_FILE, Manifest
-from quant.files.writer import file_sha256
+from quant import MANIFEST_FILE
+from quant.files.manifest import Manifest
+from quant.hashing import file_sha256
 
 
 def difference(manifest: Manifest, target: Path, request: QuantizeRequest) -> str | None:

@@ -11,7 +11,7 @@
     status, log, progress, rate             one line that moves, lines above it, bars, time that is left
     terminal, capabilities, console         what is known of a terminal, what it can do; that of Windows
     terminal_guard, terminal_signals        how it is restored, whatever ends the process
-    interrupt                               Ctrl-C while a model is loaded or answers
+    interrupt, question                     Ctrl-C while a model is loaded or answers; yes or no
     progress_terminal                       the same where bars are drawn
     replay_screen                           the terminal during a replay
     abandonable                             threads that the process may leave behind
