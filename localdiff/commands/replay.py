@@ -25,7 +25,7 @@ from localdiff.trace.player import Player
 from localdiff.trace.stage import Stage
 from localdiff.trace.timeline import Moment, Timeline
 from localdiff.trace.trace import Trace
-from localdiff.ui.output import Color, Output, printable
+from localdiff.ui.output import Color, Output
 from localdiff.ui.replay_screen import ReplayScreen, is_possible
 from localdiff.view.ansi import encode_row
 from localdiff.view.canvas_view import Drawn
@@ -167,10 +167,8 @@ def _refuse_unused(request: ReplayRequest, form: Form | None) -> None:
 
 
 def _warn_if_torn(trace: Trace, request: ReplayRequest, output: Output) -> None:
-    if not trace.complete and not output.quiet:
-        output.stderr.write(
-            f"warning: `{printable(request.file)}` ends early: the run was killed, or is still running\n"
-        )
+    if not trace.complete:
+        output.warning(f"`{request.file}` ends early: the run was killed, or is still running")
 
 
 def _written(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool) -> str:
