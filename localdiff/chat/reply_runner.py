@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from localdiff.chat.interfaces import ChatModel, Interruptible, OpenView, RecordReply, Render
-from localdiff.chat.page import Page
+from localdiff.chat.reply_printer import ReplyPrinter
 from localdiff.chat.settings import DisplaySettings
 from localdiff.events import Channel, Event
 from localdiff.options import MAX_SEED, GenerateOptions
@@ -114,7 +114,7 @@ class ReplyRunner:
     def _observers(
         self, stack: ExitStack, status: StatusLine, cancel: threading.Event, display: DisplaySettings
     ) -> tuple[Observer, ...]:
-        """Observers that show the run, entered into `stack`: the canvas, if there is one, and the page for the rest."""
+        """Observers that show the run, entered into `stack`: a canvas, if there is one, and a printer for the rest."""
         stdout, stderr = self._output.stdout, self._output.stderr
         shares = is_same_terminal(stdout.file, stderr.file)
         render: Render | None = partial(_laid_out, color=stdout.color) if display.markdown and stdout.terminal else None
@@ -130,22 +130,22 @@ class ReplyRunner:
             marks=self._marks,
         )
         view = self._open_view(display.live, watch)
-        page = Page(
+        printer = ReplyPrinter(
             answers=None if view is not None and shares else stdout,
             thoughts=stderr if thinks and view is None and self._output.notes else None,
             render=render,
             whole_lines=stderr.terminal,
         )
-        stack.callback(page.close)
+        stack.callback(printer.close)
         if view is None:
             if stderr.terminal:
                 # As with a canvas: keys are not echoed into the text, and every way out restores the terminal.
                 guard = TerminalGuard(stream=stderr.file, keyboard=stderr.file, marks=self._marks)
                 guard.start()
                 stack.callback(guard.stop)
-            return (page,)
+            return (printer,)
         status.give_way(stack.enter_context(view).above)
-        return view, page
+        return view, printer
 
 
 def next_seed(seed: int) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.doctor.finding import Finding
-from localdiff.doctor.pattern import words
+from localdiff.doctor.pattern import integers
 from localdiff.doctor.values import DenoiseValues, demo_digest
 from localdiff.engine import Engine
 from localdiff.errors import LocaldiffError, WeightsError
@@ -37,7 +37,7 @@ class FixedNoise(SeededNoise):
         super().__init__(0)
 
     def canvas(self, length: int, vocab_size: int) -> Tensor:
-        return words(length, 1) % vocab_size
+        return integers(length, 1) % vocab_size
 
     def start_step(self, length: int) -> None:
         self._uniforms = torch.full((length,), 0.5)
