@@ -1,7 +1,7 @@
 """Whether a finished output that exists before a run is the one requested.
 
 Knows what a manifest says of its source and what can be seen of that source without the Hub; whether the output is
-sound is decided in `verification`.
+sound is decided in `commands.quantize.verification`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 
 from localdiff.cli import weights as cli_weights
 from localdiff.commands.model_choice import ModelChoice
-from localdiff.commands.quantize import QuantizeRequest
+from localdiff.commands.quantize.command import QuantizeRequest
 from localdiff.commands.run import RunRequest
 from localdiff.view.widths import text_width
 from quant.cpu.native.build import cache_dir as native_cache_dir

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from localdiff import model_store
-from localdiff.commands.quantize_display import CHECK
+from localdiff.commands.quantize.display import CHECK
 from localdiff.errors import WeightsError
 from localdiff.sizes import shown_size
 from localdiff.ui.output import Output, printable

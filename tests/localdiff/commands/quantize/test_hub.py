@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.commands.quantize import QuantizeRequest, quantize
+from localdiff.commands.quantize.command import QuantizeRequest, quantize
 from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.model_store import MODEL
 from localdiff.quantizing import space

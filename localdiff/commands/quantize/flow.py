@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 
 from localdiff import model_store, paths
-from localdiff.commands import quantize_verification as verification
-from localdiff.commands.quantize_display import Display
-from localdiff.commands.quantize_encoder import encoder_named
+from localdiff.commands.quantize import verification
+from localdiff.commands.quantize.display import Display
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import UnreachableError
 from localdiff.hub.reference import TOKENIZER, WORKERS
+from localdiff.load.devices import resolve_device
 from localdiff.quantizing.fetching import WeightFetcher
 from localdiff.quantizing.finished import difference
 from localdiff.quantizing.lock import locked
@@ -63,7 +63,7 @@ class Quantization:
         self._target = request.target
 
     def run(self) -> int:
-        """See `commands.quantize.quantize`."""
+        """See `quantize`."""
         recipe = recipe_named(self._request.recipe)
         # 1. what is there
         exists = self._exists()
@@ -277,6 +277,16 @@ class Quantization:
         """How to run the result, and what it lacks before that: a fine-tune may have been saved without a tokenizer."""
         lacks = "" if (self._target / TOKENIZER).is_file() else f"Copy a `{TOKENIZER}` into it first. "
         return f"{lacks}Run it: {run_command(self._target)}"
+
+
+def encoder_named(name: str) -> Encoder:
+    """The encoder for a value of `--device`: with `auto` the first GPU that has room, or else the CPU.
+
+    Raises:
+        UsageError: no such kind of device.
+        ResourceError: this machine has no such device.
+    """
+    return Encoder.automatic() if name == "auto" else Encoder.on(resolve_device(name))
 
 
 def run_command(directory: Path) -> str:

@@ -1,6 +1,6 @@
 """`localdiff quantize`: published weights in, verified quantized model out.
 
-Knows which requests are contradictory; the steps are in `quantize_flow`. Nothing heavy is imported before it is needed.
+Knows which requests are contradictory; the steps are in `flow`. Nothing heavy is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def quantize(request: QuantizeRequest, output: Output, *, ask: AskUser | None) -
         LocaldiffError, QuantError: any error that a user can act on.
     """
     with interruptible():
-        from localdiff.commands.quantize_flow import Quantization
-        from localdiff.commands.quantize_verification import verify_alone
+        from localdiff.commands.quantize.flow import Quantization
+        from localdiff.commands.quantize.verification import verify_alone
 
     _refuse_contradictions(request)
     _refuse_mount_point(request.target)
