@@ -21,11 +21,10 @@ from localdiff import paths
 from localdiff.errors import ResourceError, UsageError, WeightsError
 from localdiff.private_file import make_private_folder, write_private
 from localdiff.quoting import shell_word
-from quant import RECIPES, released
+from quant import MANIFEST_FILE, RECIPES, released
 
 MODEL = released.MODEL
 DEMO = "demo"
-MANIFEST = "quant.json"
 PARTIAL, DISCARDED = ".partial", ".discarded"
 """Suffixes of directories that are not yet models, or no longer."""
 
@@ -93,7 +92,15 @@ def default_model(env: Mapping[str, str] = os.environ) -> str:
 
 def is_finished(directory: Path) -> bool:
     """Whether a directory has the name and the manifest of a model; a job renames its directory last."""
-    return not directory.name.endswith((PARTIAL, DISCARDED)) and os.path.isfile(directory / MANIFEST)
+    return not directory.name.endswith((PARTIAL, DISCARDED)) and os.path.isfile(directory / MANIFEST_FILE)
+
+
+def quantized_directory(name: str) -> Path | None:
+    """Where the finished quantized model of this name is, or None."""
+    if not name or name in (".", "..") or "/" in name or os.sep in name:
+        return None
+    directory = paths.models_dir() / name
+    return directory if is_finished(directory) else None
 
 
 def is_demo(directory: Path) -> bool:
@@ -196,7 +203,7 @@ def _inspect(directory: Path, record: _Record) -> StoredModel:
     if not is_finished(directory):
         state = "unfinished"
         if not directory.name.endswith((PARTIAL, DISCARDED)):
-            problem = f"no `{MANIFEST}` can be read in it"
+            problem = f"no `{MANIFEST_FILE}` can be read in it"
     else:
         recipe = _manifest_value(directory, "recipe", "name")
         problem = "its manifest cannot be read" if recipe is None else _damage(directory)
@@ -215,7 +222,7 @@ def _inspect(directory: Path, record: _Record) -> StoredModel:
 
 def _damage(directory: Path) -> str | None:
     """What can be seen of damage without reading a weight."""
-    manifest = json.loads((directory / MANIFEST).read_bytes())
+    manifest = json.loads((directory / MANIFEST_FILE).read_bytes())
     for section in ("shards", "files"):
         entries = manifest.get(section)
         for name, entry in entries.items() if isinstance(entries, dict) else ():
@@ -258,7 +265,7 @@ def _source(directory: Path) -> str | None:
 def _manifest_value(directory: Path, section: str, key: str) -> str | None:
     """A value from a manifest; None where it cannot be read or has none."""
     try:
-        value = json.loads((directory / MANIFEST).read_bytes())[section][key]
+        value = json.loads((directory / MANIFEST_FILE).read_bytes())[section][key]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return value if isinstance(value, str) else None
@@ -297,7 +304,7 @@ class _Record:
             self._write(content)
 
     def _write(self, entries: dict[str, Any]) -> None:
-        content = {path: entry for path, entry in entries.items() if Path(path, MANIFEST).is_file()}
+        content = {path: entry for path, entry in entries.items() if Path(path, MANIFEST_FILE).is_file()}
         make_private_folder(self._path.parent)
         write_private(self._path, json.dumps(content, indent=2).encode())
 
@@ -311,4 +318,4 @@ class _Record:
 
 
 def _hash(directory: Path) -> str:
-    return hashlib.sha256((directory / MANIFEST).read_bytes()).hexdigest()
+    return hashlib.sha256((directory / MANIFEST_FILE).read_bytes()).hexdigest()

@@ -11,7 +11,7 @@
     released             the released checkpoint's tensors and shapes
     dtypes, switch       names of dtypes; variables that choose a path of the code
     errors, unsupported  errors for users; why a fast path does not run here
-    renaming             names for files that are complete
+    renaming, hashing    names for files that are complete; SHA-256 of files
 
 Reads and writes tensors by name; does not know what a canvas is, and imports nothing of `localdiff`. This module
 itself is light, so that recipes and errors can be named without loading torch; everything else is imported from its
@@ -21,4 +21,7 @@ own module.
 from .errors import QuantError
 from .recipe import DEFAULT_RECIPE, RECIPES, Recipe, Rule, recipe_named
 
-__all__ = ["DEFAULT_RECIPE", "RECIPES", "QuantError", "Recipe", "Rule", "recipe_named"]
+MANIFEST_FILE = "quant.json"
+"""The manifest's name; a directory with one holds a quantized model."""
+
+__all__ = ["DEFAULT_RECIPE", "MANIFEST_FILE", "RECIPES", "QuantError", "Recipe", "Rule", "recipe_named"]

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from localdiff import Engine, GenerateOptions
-from localdiff.hub import reference
+from localdiff import Engine, GenerateOptions, model_reference
 from tests.checkpoints.layouts import Spec, write_checkpoint
 from tests.pages import canvas_picture, terminal_page
 from tests.pages.cli_reference import render
@@ -59,7 +58,7 @@ def test_sizes_in_the_readme_are_those_of_the_page_on_quantization() -> None:
 def test_examples_run(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With a random model in the place of the packaged one, which the examples name."""
     directory = write_checkpoint(Spec(canvas=16), tmp_path / "demo")
-    monkeypatch.setattr(reference, "DEMO_DIRECTORY", directory)
+    monkeypatch.setattr(model_reference, "DEMO_DIRECTORY", directory)
     examples = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
     assert examples
     printed: list[str] = []

@@ -4,7 +4,8 @@
     state                                         what commands act on: session, settings, attached files
     slash, actions, help                          which command a line is, what each does, the page of `/help`
     interfaces                                    of the model that answers, of what draws and of what reads keys
-    reply_runner, reply, page, markdown, remarks  a reply while it grows, as it is kept, printed and remarked on
+    reply_runner, reply_printer                   a reply while it grows, and its text on the screen
+    markdown, remarks                             how it is rendered, and remarked on
     session, session_file, session_store          turns, their lines of JSON, the folder of such files
     settings, catalog                             what `/set` changes; tables of settings and sessions
     keyboard, pastes, typeahead, piped            terminal input, folded pastes, keys typed early; input from a pipe

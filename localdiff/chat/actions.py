@@ -15,7 +15,7 @@ from localdiff.chat import catalog
 from localdiff.chat.clipboard import last_code, osc52, write_copy
 from localdiff.chat.files import read_attachment, split_paths
 from localdiff.chat.help import help_page
-from localdiff.chat.reply import next_seed
+from localdiff.chat.reply_runner import next_seed
 from localdiff.chat.session import Attachment
 from localdiff.chat.state import ChatState, PendingMessage
 from localdiff.errors import UsageError

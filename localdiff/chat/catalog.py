@@ -23,9 +23,7 @@ _EXCERPT = 40
 
 def settings_table(settings: ChatSettings) -> str:
     """Every setting: name, value, origin."""
-    rows = settings.rows()
-    wide = max(len(row.value) for row in rows)
-    return "\n".join(f"{row.name:<14}  {row.value:<{wide}}  {row.origin}" for row in rows)
+    return "\n".join(aligned([(row.name, row.value, row.origin) for row in settings.rows()], "<<<"))
 
 
 def sessions_table(

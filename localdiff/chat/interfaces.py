@@ -27,11 +27,6 @@ SaveTrace: TypeAlias = Callable[[Sequence[Event], Sequence[Mapping[str, Any]], G
 """Writes the trace of a run that answered these messages with these options to a file of this name, or to one that it
 chooses where the name is empty, and returns a line about what it has done."""
 
-
-Ask: TypeAlias = Callable[[str], bool]
-"""Asks the user a question; the answer is whether they said yes."""
-
-
 RecordReply: TypeAlias = Callable[[Sequence[Mapping[str, Any]], GenerateOptions], Observer]
 """Makes the observer that records the run which is about to answer these messages with these options."""
 

@@ -6,15 +6,13 @@ for whoever listens next, so that it cuts nothing short: no turn that is being s
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import NoReturn, TypeAlias
 
-IMPATIENCE = 2.0
-"""Seconds in which a second press does not wait until a reply has stopped."""
+from localdiff.ui.interrupt import canceller, handled_by
 
 Listener: TypeAlias = Callable[[], None]
 
@@ -35,17 +33,9 @@ class Interrupts:
         self._listener: Listener | None = None
         self._is_waiting = False
 
-    @contextmanager
-    def handled(self) -> Iterator[None]:
+    def handled(self) -> AbstractContextManager[None]:
         """Inside it Ctrl-C is a press, and raises nothing by itself; off the main thread it does nothing."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = signal.signal(signal.SIGINT, lambda _signal, _frame: self.press())
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
+        return handled_by(lambda _signal, _frame: self.press())
 
     def press(self) -> None:
         """Tell who listens, or remember it."""
@@ -61,22 +51,18 @@ class Interrupts:
             self._is_waiting = False
             listener()
 
-    @contextmanager
-    def stopping(self, cancel: threading.Event) -> Iterator[None]:
+    def stopping(self, cancel: threading.Event) -> AbstractContextManager[None]:
         """Inside it a press sets `cancel`; a second one within two seconds raises `LeaveAtOnce`."""
-        last: float | None = None
+        press = canceller(cancel, self._clock)
 
         def stop() -> None:
-            nonlocal last
-            now = self._clock()
-            if last is not None and now - last < IMPATIENCE:
+            try:
+                press()
+            except KeyboardInterrupt:
                 self._listener = None  # whatever is kept on the way out is kept whole
-                raise LeaveAtOnce
-            last = now
-            cancel.set()
+                raise LeaveAtOnce from None
 
-        with self._heard_by(stop):
-            yield
+        return self._heard_by(stop)
 
     def aborting(self) -> AbstractContextManager[None]:
         """Inside it a press raises `KeyboardInterrupt`."""

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from localdiff.chat.reply import Reply
 from localdiff.sizes import counted
+from localdiff.ui.ending import context_full, limit_reached, stopped
 from localdiff.ui.footer import CROWDED, footer
+from localdiff.ui.reply import Reply
 
 Tone: TypeAlias = Literal["plain", "dim", "warning", "hint"]
 
@@ -25,7 +26,7 @@ class Remark:
 
 
 def remarks(
-    reply: Reply, *, context: int, room_hint: str, max_tokens: int, stats: bool, width: int | None, dot: str
+    reply: Reply, *, context: int, room_hint: str, stats: bool, width: int | None, dot: str
 ) -> Iterator[Remark]:
     """The lines under a reply.
 
@@ -33,14 +34,12 @@ def remarks(
         reply: the reply.
         context: maximum tokens of prompt and answer together.
         room_hint: what makes room in it, in words.
-        max_tokens: maximum tokens of a reply.
         stats: whether to add the figures.
         width: columns of the terminal, None for no limit.
         dot: what stands between figures.
     """
     if reply.reason == "cancelled":
-        kept = f"kept {counted(len(reply.ids), 'token')}" if reply.is_kept else "nothing was kept"
-        yield Remark(f"Stopped {reply.where}; {kept}.")
+        yield Remark(stopped(reply.where, len(reply.ids) if reply.is_kept else 0))
     elif reply.is_empty:
         yield Remark("The reply is still empty. `/retry` tries again, `/edit` changes your message.")
     elif not reply.is_kept and reply.stats is not None:
@@ -54,14 +53,12 @@ def remarks(
         yield Remark(line, "dim")
     used = reply.stats.prompt_tokens + reply.stats.tokens
     if reply.reason == "context_full":
-        yield Remark(
-            f"the context of {context:,} tokens is full; {room_hint}",
-            "hint",
-        )
+        yield Remark(context_full(context, room_hint), "hint")
     elif reply.is_kept and used >= CROWDED * context:
         yield Remark(f"context {100 * used // context} % full; /undo or /clear frees space", "warning")
     if reply.reason == "length":
-        yield Remark(f"reached max-tokens {max_tokens:,}; `/set max-tokens N` allows longer answers", "hint")
+        remedy = "`/set max-tokens N` allows longer answers"
+        yield Remark(limit_reached("max-tokens", reply.max_tokens, remedy), "hint")
 
 
 def _unsettled(blocks: tuple[int, ...], max_steps: int) -> str:

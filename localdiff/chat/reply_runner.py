@@ -13,14 +13,14 @@ from functools import partial
 from typing import Any
 
 from localdiff.chat.interfaces import ChatModel, Interruptible, OpenView, RecordReply, Render
-from localdiff.chat.page import Page
-from localdiff.chat.reply import Collector, Reply, next_seed
+from localdiff.chat.reply_printer import ReplyPrinter
 from localdiff.chat.settings import DisplaySettings
 from localdiff.events import Channel, Event
-from localdiff.options import GenerateOptions
+from localdiff.options import MAX_SEED, GenerateOptions
 from localdiff.ui.log import logging_to
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
+from localdiff.ui.reply import Collector, Reply
 from localdiff.ui.status import StatusLine
 from localdiff.ui.terminal import is_same_terminal
 from localdiff.ui.terminal_guard import TerminalGuard
@@ -64,7 +64,7 @@ class ReplyRunner:
         self._marks = marks
         self._is_first = True
         self._collector: Collector | None = None
-        self.events: Sequence[Event] = ()
+        self.events: list[Event] = []
 
     @property
     def latest(self) -> Reply | None:
@@ -93,7 +93,7 @@ class ReplyRunner:
         self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, display: DisplaySettings
     ) -> Reply:
         cancel, collector = threading.Event(), Collector()
-        self._collector, self.events = collector, collector.events
+        self._collector, self.events = collector, []
         with ExitStack() as stack:
             stack.enter_context(self._interruptible(cancel))
             status = StatusLine(self._output.stderr, shown=False)
@@ -102,6 +102,7 @@ class ReplyRunner:
             if self._record is not None:
                 observers = (self._record(messages, options), *observers)
             for event in self._model.answer(messages, options, cancel=cancel):
+                self.events.append(event)
                 collector.on_event(event)
                 for observer in observers:
                     observer.on_event(event)
@@ -113,7 +114,7 @@ class ReplyRunner:
     def _observers(
         self, stack: ExitStack, status: StatusLine, cancel: threading.Event, display: DisplaySettings
     ) -> tuple[Observer, ...]:
-        """Observers that show the run, entered into `stack`: the canvas, if there is one, and the page for the rest."""
+        """Observers that show the run, entered into `stack`: a canvas, if there is one, and a printer for the rest."""
         stdout, stderr = self._output.stdout, self._output.stderr
         shares = is_same_terminal(stdout.file, stderr.file)
         render: Render | None = partial(_laid_out, color=stdout.color) if display.markdown and stdout.terminal else None
@@ -129,22 +130,27 @@ class ReplyRunner:
             marks=self._marks,
         )
         view = self._open_view(display.live, watch)
-        page = Page(
+        printer = ReplyPrinter(
             answers=None if view is not None and shares else stdout,
             thoughts=stderr if thinks and view is None and self._output.notes else None,
             render=render,
             whole_lines=stderr.terminal,
         )
-        stack.callback(page.close)
+        stack.callback(printer.close)
         if view is None:
             if stderr.terminal:
                 # As with a canvas: keys are not echoed into the text, and every way out restores the terminal.
                 guard = TerminalGuard(stream=stderr.file, keyboard=stderr.file, marks=self._marks)
                 guard.start()
                 stack.callback(guard.stop)
-            return (page,)
+            return (printer,)
         status.give_way(stack.enter_context(view).above)
-        return view, page
+        return view, printer
+
+
+def next_seed(seed: int) -> int:
+    """The next seed, wrapping around."""
+    return 0 if seed >= MAX_SEED else seed + 1
 
 
 def _laid_out(passage: Passage, columns: int, *, color: bool) -> str:

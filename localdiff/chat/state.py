@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from localdiff.chat.editor import edit_text
-from localdiff.chat.interfaces import Ask, ChatModel, SaveTrace
+from localdiff.chat.interfaces import ChatModel, SaveTrace
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.remarks import Remark, remarks
-from localdiff.chat.reply import Reply
 from localdiff.chat.reply_runner import ReplyRunner
 from localdiff.chat.session import Attachment, Session, Turn, content_of
 from localdiff.chat.session_store import SessionStore
@@ -26,6 +25,8 @@ from localdiff.errors import ContextError, LocaldiffError, ResourceError, is_out
 from localdiff.events import Event
 from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.ui.output import DIM, YELLOW, Output
+from localdiff.ui.question import AskUser
+from localdiff.ui.reply import Reply
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +95,7 @@ class ChatState:
         save_trace: SaveTrace,
         interrupts: Interrupts,
         lend_keyboard: Callable[[], AbstractContextManager[None]] = nullcontext,
-        ask: Ask | None = None,
+        ask: AskUser | None = None,
     ) -> None:
         self.model = model
         self.runner = runner
@@ -212,7 +213,7 @@ class ChatState:
         finally:
             self._take(message, kept, messages, options)
         if self.output.notes:
-            for remark in self._remarks(reply, options):
+            for remark in self._remarks(reply):
                 self._print(remark)
 
     def _take(
@@ -243,14 +244,13 @@ class ChatState:
         self.attachments = [file for file in self.attachments if file not in message.files]
         self.save()
 
-    def _remarks(self, reply: Reply, options: GenerateOptions) -> list[Remark]:
+    def _remarks(self, reply: Reply) -> list[Remark]:
         stream = self.output.stderr
         found = list(
             remarks(
                 reply,
                 context=self.context,
                 room_hint=self.room_hint,
-                max_tokens=options.max_tokens,
                 stats=self.settings.display.stats,
                 width=stream.columns if stream.terminal else None,
                 dot=stream.dot(),

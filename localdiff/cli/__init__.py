@@ -4,7 +4,8 @@
     options, requests                           options that several commands have, and what is made of them
     help, lazy, configured                     Typer's classes: plain help pages, commands loaded when called, settings
     completion, shells                          shell completion
-    exits                                       how a command ends: exit code, error and hint
+    names                                       names of files and folders, as they were typed
+    exits, problems                             how a command ends: exit code; error and hint
 
 Knows names and first sentences; loads the module of the command that is called, and never torch. `docs/cli.md` is
 written from it by `make docs`.
@@ -19,7 +20,7 @@ from typing import Annotated
 import typer
 
 from localdiff import __version__
-from localdiff.cli.exits import Edge
+from localdiff.cli.exits import Invocation
 from localdiff.cli.lazy import lazy_group
 from localdiff.ui import standard_streams
 from localdiff.ui.abandonable import leave
@@ -88,9 +89,9 @@ def main(arguments: list[str] | None = None) -> None:
         from localdiff.cli.completion import answer
 
         words = sys.argv[1:] if arguments is None else arguments
-        sys.exit(Edge().run(lambda: print(answer(typer.main.get_command(app), shell, words, os.environ), end="")))
-    edge = Edge()
-    code = edge.run(lambda: app(arguments, prog_name=PROGRAM, standalone_mode=False, obj=edge))
+        sys.exit(Invocation().run(lambda: print(answer(typer.main.get_command(app), shell, words, os.environ), end="")))
+    invocation = Invocation()
+    code = invocation.run(lambda: app(arguments, prog_name=PROGRAM, standalone_mode=False, obj=invocation))
     if arguments is None:
         leave(code)
     sys.exit(code)  # the process is somebody else's

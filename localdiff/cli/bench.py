@@ -189,8 +189,8 @@ def quality_command(
         count=count,
         prompts=prompts,
         seeds=seeds,
-        options=generate_options(context),
-        choice=model_choice(context),
+        options=generate_options(context, "max_tokens", "context_size", "seed"),
+        choice=model_choice(context, "offline", "device", "dtype", "max_memory"),
         json=json,
     )
     return bench_quality(request, streams)

@@ -16,7 +16,7 @@ from localdiff.cli import options
 from localdiff.cli.configured import GENERATING, configured, live_setting, origins_of
 from localdiff.cli.exits import decide_streams
 from localdiff.cli.names import file_name
-from localdiff.cli.requests import generate_options, model_choice
+from localdiff.cli.requests import GENERATION_FIELDS, MODEL_FIELDS, generate_options, model_choice
 from localdiff.config import is_set
 
 _SESSION = "Session"
@@ -105,8 +105,8 @@ def chat_command(
     streams = decide_streams(context, color)
     preferred = live_setting(context)
     request = ChatRequest(
-        options=generate_options(context),
-        choice=model_choice(context),
+        options=generate_options(context, *GENERATION_FIELDS),
+        choice=model_choice(context, *MODEL_FIELDS),
         live=LiveOptions(requested=live, preferred=preferred, palette=palette, fps=fps, color=color),
         display=DisplaySettings(
             live=live or preferred or "auto", think="show" if think else "off", markdown=not no_markdown

@@ -19,6 +19,7 @@ from localdiff.cli.help import summary
 from localdiff.cli.lazy import loaded
 from localdiff.config import KEYS
 from localdiff.errors import UsageError
+from quant import MANIFEST_FILE
 
 WORD_VARIABLE = "_LOCALDIFF_WORD"
 """The unfinished word, from a shell that cannot pass an empty argument."""
@@ -187,7 +188,7 @@ def _settings(name: str, env: Mapping[str, str]) -> list[Candidate]:
 
 def _stored(env: Mapping[str, str]) -> list[Candidate]:
     try:
-        names = sorted(entry.parent.name for entry in paths.models_dir(env).glob("*/quant.json"))
+        names = sorted(entry.parent.name for entry in paths.models_dir(env).glob(f"*/{MANIFEST_FILE}"))
     except (OSError, UsageError):  # of a folder that cannot be read or is not named in full
         names = []
     return [Candidate("plain", name, "quantized on this machine") for name in names]

@@ -1,12 +1,11 @@
-"""The edge of the process: every way a command can end, as an exit code and at most two lines on stderr.
+"""Every way a command can end, as an exit code.
 
-Knows exceptions, and what each code means (`EXIT_CODES`); knows nothing about commands. `LOCALDIFF_DEBUG=1` shows the
-traceback of every error.
+Knows signals and exceptions, and what each code means (`EXIT_CODES`); knows nothing about commands, and leaves an
+error's words to `problems`. `LOCALDIFF_DEBUG=1` shows the traceback of every error.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import sys
@@ -14,26 +13,21 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from types import FrameType, MappingProxyType
 from typing import NoReturn, TextIO, cast
 
 import typer
 
+from localdiff.cli.problems import worded
 from localdiff.config import is_set, load_settings
 from localdiff.errors import (
     INTERRUPTED,
-    LocaldiffError,
     ResourceError,
     TraceError,
     UsageError,
     WeightsError,
-    gpu_failure,
-    is_out_of_memory,
 )
-from localdiff.quoting import printable
-from localdiff.ui.output import STDOUT, Color, Output, decide
-from quant import QuantError
+from localdiff.ui.output import Color, Output, decide
 
 DONE, BUG, HUNG_UP, CLOSED_PIPE, TERMINATED = 0, 1, 129, 141, 143
 
@@ -56,16 +50,8 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
 )
 """Exit code → what it means, as in the table of `docs/cli.md`."""
 
-_REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
-"""File system errors caused by a path that a user gave, not by a fault of this program."""
-_LIMITS = {errno.EFBIG, errno.EDQUOT}
-"""Limits on files and on users: the disk may have space."""
 
-_NUMBERS = {"int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number"}
-"""pydantic's error types for text that is not a number → what is expected."""
-
-
-class Edge:
+class Invocation:
     """Runs one command and turns its outcome into an exit code.
 
     Attributes:
@@ -127,11 +113,11 @@ class Edge:
         if is_set("LOCALDIFF_DEBUG"):
             with suppress(OSError):
                 traceback.print_exception(error)
-        worded = _worded(error)
-        if isinstance(worded, UsageError) and worded.hint is None:
-            worded.hint = f"`{self.command} --help` says what each option takes"
-        (self.output or decide(_set_color())).error(worded.message, worded.hint)
-        return worded.exit_code
+        shown = worded(error)
+        if isinstance(shown, UsageError) and shown.hint is None:
+            shown.hint = f"`{self.command} --help` says what each option takes"
+        (self.output or decide(_set_color())).error(shown.message, shown.hint)
+        return shown.exit_code
 
 
 def decide_streams(
@@ -150,7 +136,7 @@ def decide_streams(
         UsageError: the working directory was deleted.
     """
     decided = decide(color or _set_color(), quiet=quiet, verbose=verbose, stats=stats)
-    if isinstance(context.obj, Edge):
+    if isinstance(context.obj, Invocation):
         context.obj.output, context.obj.command = decided, context.command_path
     _require_working_directory()
     return decided
@@ -177,102 +163,6 @@ def _require_working_directory() -> None:
             "the current folder no longer exists",
             '`cd` to another one; `cd "$PWD"` enters it again if it was created anew',
         ) from None
-
-
-def _worded(error: Exception) -> LocaldiffError:
-    """The error in the form that all errors have."""
-    if isinstance(error, LocaldiffError):
-        return error
-    if isinstance(error, QuantError):
-        worded = LocaldiffError(error.message, error.hint)
-        worded.exit_code = error.exit_code
-        return worded
-    if isinstance(error, typer.TyperException):
-        return _usage(error)
-    if is_out_of_memory(error):
-        return ResourceError(
-            "out of memory", "use a smaller `--context`, a quantized model, or a device with more memory"
-        )
-    if (words := gpu_failure(error)) is not None:
-        return ResourceError(
-            f"the GPU failed ({words})",
-            "`localdiff doctor` examines it; `LOCALDIFF_CUDA_PLAIN=all` runs without kernels, `--device cpu` avoids it",
-        )
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        what = "" if error.filename is None else f": `{os.fsdecode(error.filename)}` cannot be written"
-        return ResourceError(f"the disk is full{what}", "free some space, then run the same command again")
-    if isinstance(error, OSError) and (error.errno in _LIMITS or error.filename == STDOUT):
-        what = "a file" if error.filename is None else f"`{os.fsdecode(error.filename)}`"
-        return ResourceError(f"{what} cannot be written: {error.strerror}", "write to another disk, or raise the limit")
-    if isinstance(error, OSError) and error.errno in _REFUSALS and error.filename is not None:
-        name = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
-        return UsageError(f"`{name}` cannot be used: {error.strerror}", "check its name and its permissions")
-    return LocaldiffError(
-        f"unexpected {type(error).__name__}: {error}",
-        "this is a bug: please report it with the traceback that `LOCALDIFF_DEBUG=1` shows",
-    )
-
-
-def _usage(error: typer.TyperException) -> UsageError:
-    """An error of the option parser in our form: no capital, no period, a hint."""
-    message, _, meant = error.message.removeprefix("Value error, ").partition(" Did you mean ")
-    message = message.rstrip(".")
-    message = message[:1].lower() + message[1:]
-    if (parameter := getattr(error, "param", None)) is not None:
-        name = max(parameter.opts, key=len)
-        if not name.startswith("-"):
-            name = (parameter.metavar or name).strip("{}.")
-        if (number := _no_number(error)) is not None:
-            given, kind = number
-            message = f"`{name} {given}` should be {kind}"
-        else:
-            message = f"`{name}`: {message}" if message else f"`{name}` is missing"
-    context = getattr(error, "ctx", None)
-    hint = f"`{context.command_path if context else 'localdiff'} --help` shows what it takes"
-    if meant:
-        hint = f"did you mean {meant}"
-    elif possible := _continued(error) or _similar(error):
-        hint = f"did you mean {' or '.join(f'`{name}`' for name in sorted(possible))}?"
-    elif (option := _of_run(error)) is not None:
-        hint = f"options follow the command: `localdiff run {option} …`"
-    elif "unexpected extra argument" in message and context is not None and context.info_name == "run":
-        hint = 'a prompt of several words needs quotes: `localdiff run "several words"`'
-    return UsageError(message, hint)
-
-
-def _continued(error: typer.TyperException) -> list[str]:
-    """The options that begin as an unknown one does; the parser only knows those that resemble it as a whole."""
-    typed, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
-    if typed is None or context is None:
-        return []
-    known = (name for parameter in context.command.params for name in (*parameter.opts, *parameter.secondary_opts))
-    return [name for name in known if name.startswith("--") and name.startswith(typed) and name != typed]
-
-
-def _similar(error: typer.TyperException) -> list[str]:
-    """The options that the parser takes for similar, and that are so without their dashes too."""
-    typed = str(getattr(error, "option_name", "")).lstrip("-")
-    possible = getattr(error, "possibilities", None) or ()
-    return [name for name in possible if get_close_matches(typed, [name.lstrip("-")])]
-
-
-def _of_run(error: typer.TyperException) -> str | None:
-    """The unknown option of a command line without a command, if `run` has it."""
-    typed, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
-    if typed is None or context is None or not hasattr(context.command, "get_command"):
-        return None
-    run = context.command.get_command(context, "run")
-    return typed if run is not None and any(typed in parameter.opts for parameter in run.params) else None
-
-
-def _no_number(error: typer.TyperException) -> tuple[str, str] | None:
-    """What was typed where a number is expected, and what kind of number: the parser's own message omits it."""
-    details = getattr(error.__cause__ or error.__context__, "errors", None)  # pydantic's, which is not imported here
-    for detail in details() if callable(details) else ():
-        kind = _NUMBERS.get(detail.get("type"))
-        if kind is not None:
-            return printable(str(detail.get("input"))), kind
-    return None
 
 
 @contextmanager

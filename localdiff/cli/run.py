@@ -1,7 +1,7 @@
 """The command line of one answer: `localdiff run`.
 
 Knows option names and help texts; computes nothing, and loads what it needs when it runs: help and completion need
-none of it. `localdiff.cli` takes the command in.
+none of it. `localdiff.cli` takes the command in, and `requests` reads the parameters that seem to be unused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from localdiff.cli import options
 from localdiff.cli.configured import GENERATING, configured, live_setting
 from localdiff.cli.exits import decide_streams
 from localdiff.cli.names import events_name, file_name
-from localdiff.cli.requests import generate_options, model_choice
+from localdiff.cli.requests import GENERATION_FIELDS, MODEL_FIELDS, generate_options, model_choice
 from localdiff.errors import UsageError
 
 
@@ -146,8 +146,8 @@ def run_command(
     if record_top_k and record is None and events is None:
         raise UsageError("`--record-top-k` has nowhere to put them", "add `--record FILE`")
     request = RunRequest(
-        options=generate_options(context),
-        choice=model_choice(context),
+        options=generate_options(context, *GENERATION_FIELDS, "noise"),
+        choice=model_choice(context, *MODEL_FIELDS),
         record=RecordOptions(file=record, gold=gold),
         live=LiveOptions(
             requested=live, preferred=live_setting(context), palette=palette, fps=fps, slow=slow, color=color

@@ -264,8 +264,8 @@ def pair_command(
 
     request = PairRequest(
         recipes=recipes,
-        options=generate_options(context),
-        choice=model_choice(context),
+        options=generate_options(context, "max_tokens", "context_size", "seed", "think", "system", "temperature"),
+        choice=model_choice(context, "model", "adapter", "offline", "device", "dtype", "max_memory"),
         prompt=prompt,
         file=file,
         keep=keep,

@@ -1,15 +1,12 @@
 """One module per command: carries out what the command line asks for, using the other packages.
 
-    run, chat, quantize, replay, models          the commands of these names; `chat` is a package
+    run, chat, quantize, replay, models          the commands of these names; `chat` and `quantize` are packages
     doctor, config                               likewise
     trace_check, trace_diff, trace_pair          `trace`
     bench_step, bench_quality                    `bench`
-    quantize_flow, quantize_display              the steps of `quantize`, and their progress
-    quantize_encoder                             what `quantize --device` means
-    quantize_verification                        `quantize --verify-only`, and the messages of any verification
 
     model_choice, loading, status_line           which model is loaded, and what is shown meanwhile
-    prompt, question, interrupt                  what comes from the user: a prompt, yes or no, Ctrl-C
+    prompt                                       what comes from the user
     live                                         the canvas that options ask for
     output_file, run_file, events_file           files of `-o`, of a run as it happens, of `--events`
     record, trace_header                         `--record`, and the header of a trace

@@ -13,14 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localdiff.commands.interrupt import interruptible
 from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.status_line import status_line
 from localdiff.errors import ArgumentError, UsageError
-from localdiff.hub.reference import resolve_local
+from localdiff.model_reference import resolve_local
 from localdiff.options import GenerateOptions
 from localdiff.quoting import printable
+from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
 

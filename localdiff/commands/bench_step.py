@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from localdiff.commands.interrupt import interruptible
 from localdiff.commands.status_line import status_line
 from localdiff.errors import UsageError
 from localdiff.quoting import shell_word
+from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
 
 if TYPE_CHECKING:

@@ -24,7 +24,11 @@ from localdiff.config import (
 )
 from localdiff.errors import ResourceError, UsageError
 from localdiff.quoting import printable
-from localdiff.ui.output import DIM, YELLOW, Output
+from localdiff.ui.output import DIM, Output
+from localdiff.view.columns import aligned
+
+_WIDEST = 40
+"""Columns of a value in a table; one that is longer pushes where it was set aside."""
 
 
 def show_settings(output: Output, *, as_json: bool) -> int:
@@ -36,7 +40,7 @@ def show_settings(output: Output, *, as_json: bool) -> int:
     settings = load_settings()
     if not output.quiet:
         for name, meant in strange_variables(os.environ):
-            output.stderr.write(f"{output.stderr.styled('warning:', YELLOW)} unknown variable {printable(name)}\n")
+            output.warning(f"unknown variable {name}")
             output.hint(f"did you mean {meant}?" if meant else f"`unset {name}`")
     if as_json:
         content = {
@@ -98,7 +102,7 @@ def _settings_now(output: Output) -> Settings | None:
     try:
         return load_settings()
     except UsageError as error:
-        output.stderr.write(f"{output.stderr.styled('warning:', YELLOW)} {printable(error.message)}\n")
+        output.warning(error.message)
         return None
 
 
@@ -150,9 +154,5 @@ def _value(setting: Setting) -> str:
 def _write_table(output: Output, rows: Sequence[tuple[str, str, str]], dimmed: Set[str] = frozenset()) -> None:
     """Write columns; rows named in `dimmed` are dim where there is colour."""
     stream = output.stdout
-    widths = [max(len(row[column]) for row in rows) for column in range(2)]
-    # One long value must not push the next column off the screen.
-    widths[1] = min(widths[1], 40)
-    for row in rows:
-        line = f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip()
+    for row, line in zip(rows, aligned(rows, "<<<", widest=_WIDEST), strict=True):
         stream.write((stream.styled(line, DIM) if row[0] in dimmed else line) + "\n")

@@ -105,7 +105,7 @@ def _measured() -> str:
 
 def _shown(finding: Finding, stream: Stream) -> str:
     """The finding as lines, wrapped with a hanging indent on a terminal."""
-    word, arrow = f"{finding.status:<5} ", "→ " if _has_arrow(stream) else "-> "
+    word, arrow = f"{finding.status:<5} ", "→ " if stream.encodes("→") else "-> "
     lines = _folded(word, 6, f"{finding.subject}: {finding.text}", stream)
     lines[0] = stream.styled(word[:-1], _STYLES[finding.status]) + lines[0][len(word) - 1 :]
     for detail in finding.details:
@@ -129,11 +129,3 @@ def _folded(start: str, indent: int, text: str, stream: Stream) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _has_arrow(stream: Stream) -> bool:
-    try:
-        "→".encode(getattr(stream.file, "encoding", None) or "utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

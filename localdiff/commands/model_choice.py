@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from localdiff import model_store
-from localdiff.commands.interrupt import interruptible
 from localdiff.load_progress import LoadProgress, tell_nobody
+from localdiff.ui.interrupt import interruptible
 
 if TYPE_CHECKING:
     from localdiff.engine import Engine

@@ -8,13 +8,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from localdiff import model_store, paths
-from localdiff.commands.question import AskUser
 from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.model_store import DISCARDED, PARTIAL, StoredModel, remedy
 from localdiff.quantizing.lock import is_locked, locked
 from localdiff.quoting import printable
 from localdiff.sizes import shown_size
 from localdiff.ui.output import Output
+from localdiff.ui.question import AskUser
 from localdiff.view.columns import aligned
 
 HEAD = ("name", "recipe", "size", "verified")

@@ -16,14 +16,13 @@ from typing import Literal, TextIO, TypeAlias, get_args
 from localdiff.commands.live import palette_color
 from localdiff.commands.output_file import output_file
 from localdiff.errors import ArgumentError, UsageError
-from localdiff.quoting import printable
 from localdiff.trace.example import EXAMPLE
 from localdiff.trace.exports import animation, plain
 from localdiff.trace.exports.asciicast import asciicast
 from localdiff.trace.exports.unpacked import unpacked
 from localdiff.trace.opening import open_trace
 from localdiff.trace.player import Player
-from localdiff.trace.stage import Stage
+from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Moment, Timeline
 from localdiff.trace.trace import Trace
 from localdiff.ui.output import Color, Output
@@ -170,10 +169,8 @@ def _refuse_unused(request: ReplayRequest, form: Form | None) -> None:
 
 
 def _warn_if_torn(trace: Trace, request: ReplayRequest, output: Output) -> None:
-    if not trace.complete and not output.quiet:
-        output.stderr.write(
-            f"warning: `{printable(request.file)}` ends early: the run was killed, or is still running\n"
-        )
+    if not trace.complete:
+        output.warning(f"`{request.file}` ends early: the run was killed, or is still running")
 
 
 def _written(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool) -> str:
@@ -186,16 +183,16 @@ def _written(request: ReplayRequest, form: Form, trace: Trace, *, escaped: bool)
         return unpacked(trace, escaped=escaped)
     name = "dark" if request.palette == "auto" else request.palette
     palette = resolve_palette(name, env={}, encoding="utf-8")
-    timeline, stage = Timeline(trace.events), _stage(trace, palette)
+    timeline, view = Timeline(trace.events), _view(trace, palette)
     size = Size(request.columns or SIZE.columns, request.rows or SIZE.rows)
     moment = _moment(request, timeline)
     if form == "text":
-        return plain.answer(trace) if moment is None else plain.picture(stage, moment, size)
+        return plain.answer(trace) if moment is None else plain.picture(view, moment, size)
     if form == "svg" and moment is not None:
-        return animation.picture(stage, moment, size, palette)
+        return animation.picture(view, moment, size, palette)
     if form == "svg":
-        return animation.animated(timeline, stage, size, palette, speed=request.pace)
-    return asciicast(timeline, stage, size, title=f"localdiff replay {request.file}", speed=request.pace)
+        return animation.animated(timeline, view, size, palette, speed=request.pace)
+    return asciicast(timeline, view, size, title=f"localdiff replay {request.file}", speed=request.pace)
 
 
 def _moment(request: ReplayRequest, timeline: Timeline) -> Moment | None:
@@ -217,15 +214,15 @@ def _moment(request: ReplayRequest, timeline: Timeline) -> Moment | None:
     return timeline.moments[index]
 
 
-def _stage(trace: Trace, palette: Palette) -> Stage:
-    return Stage(trace.header, pieces=trace, palette=palette, complete=trace.complete)
+def _view(trace: Trace, palette: Palette) -> ReplayView:
+    return ReplayView(trace.header, pieces=trace, palette=palette, complete=trace.complete)
 
 
 def _play(request: ReplayRequest, trace: Trace, output: Output, keyboard: TextIO) -> None:
     screen = output.stdout.file
     color = palette_color(request.palette, request.color, output.stdout)
     palette = resolve_palette(request.palette, env=os.environ, encoding=screen.encoding, color=color)
-    stage = _stage(trace, palette)
+    view = _view(trace, palette)
     player = Player(timeline=Timeline(trace.events), speed=request.pace)
     with ReplayScreen(keyboard, screen) as terminal:
         last, shown = time.monotonic(), player.index
@@ -234,7 +231,7 @@ def _play(request: ReplayRequest, trace: Trace, output: Output, keyboard: TextIO
             if player.index != shown:
                 # What differs from the moment before stays marked while this one is shown.
                 before, shown = drawn, player.index
-            rows, drawn = stage.rows(player, terminal.size, before)
+            rows, drawn = view.rows(player, terminal.size, before)
             terminal.draw([encode_row(row) for row in rows])
             wait = player.wait
             key = terminal.key(None if wait is None else max(wait, _FRAME_SECONDS))

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
 
 from localdiff.commands.events_file import STDOUT, event_recorders
-from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.live import LiveOptions, live_view, mode_of
 from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
@@ -32,11 +31,13 @@ from localdiff.load_progress import LoadProgress
 from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.quoting import printable
 from localdiff.ui.footer import rounded
+from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
 from localdiff.ui.plain import Plain
+from localdiff.ui.reply import Collector, Reply
 from localdiff.ui.status import StatusLine
-from localdiff.ui.summary import Summary, shown_model
+from localdiff.ui.summary import shown_model, summary
 from localdiff.ui.terminal import LiveMode, is_same_terminal
 from localdiff.ui.text_writer import TextWriter
 from localdiff.ui.watch import Watch
@@ -128,9 +129,8 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
         engine = _load(request, screen, load)
         if trace is not None:
             recorders.append(trace.observer(engine, prompt, request.options, hashing_shown_by(status)))
-        summary = Summary()
-        _generate(request, screen, engine, prompt, [*recorders, summary])
-        return _deliver(request, output, target, summary, engine.identity)
+        reply = _generate(request, screen, engine, prompt, recorders)
+        return _deliver(request, output, target, reply, engine.identity)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,8 +156,10 @@ def _load(request: RunRequest, screen: _Screen, load: Load) -> GeneratingEngine:
 
 def _generate(
     request: RunRequest, screen: _Screen, engine: GeneratingEngine, prompt: str, observers: list[Observer]
-) -> None:
+) -> Reply:
     """Pass every event to all observers; whatever happens, the terminal is restored."""
+    collector = Collector()
+    observers = [*observers, collector]
     output, status, mode = screen.output, screen.status, screen.mode
     cancel = threading.Event()
     answer = output.stdout if not request.json and request.output is None and request.events != STDOUT else None
@@ -176,6 +178,7 @@ def _generate(
         plain = Plain(
             output,
             status.above,
+            collector=collector,
             context=engine.context_size(request.options),
             max_context=engine.context_size(replace(request.options, context_size=MAX_TOKENS)),
             answer=answer,
@@ -187,16 +190,19 @@ def _generate(
         for event in engine.generate(prompt, request.options, cancel=cancel):
             for observer in observers:
                 observer.on_event(event)
+    if collector.reply is None:
+        raise RuntimeError("a run without events")
+    return collector.reply
 
 
 def _deliver(
-    request: RunRequest, output: Output, target: OutputFile | None, summary: Summary, identity: ModelIdentity
+    request: RunRequest, output: Output, target: OutputFile | None, reply: Reply, identity: ModelIdentity
 ) -> int:
-    cancelled = summary.finished is not None and summary.finished.reason == "cancelled"
-    text = summary.text
+    cancelled = reply.reason == "cancelled"
+    text = reply.answer
     if request.json:
         escaped = target is None and output.stdout.terminal
-        text = json.dumps(summary.to_object(identity), ensure_ascii=escaped, allow_nan=False) + "\n"
+        text = json.dumps(summary(reply, identity), ensure_ascii=escaped, allow_nan=False) + "\n"
     if target is None:
         if request.json:
             output.stdout.write(text)
@@ -204,7 +210,7 @@ def _deliver(
         _save(request, output, target, text)
     elif target.replaces:
         _note(request, output, "is unchanged: the finished part was not written.")
-    elif not summary.text and not request.json:
+    elif not reply.answer and not request.json:
         _note(request, output, "was not written: nothing was finished.")
     else:
         _save(request, output, target, text)

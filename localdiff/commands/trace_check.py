@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import hashing_shown_by
@@ -26,6 +25,7 @@ from localdiff.trace.header import Header
 from localdiff.trace.opening import open_trace
 from localdiff.trace.repeat import before_stop, first_difference
 from localdiff.trace.trace import Trace
+from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
 

@@ -17,7 +17,6 @@ from typing import BinaryIO, TypeAlias
 
 from localdiff import model_store
 from localdiff.adapter_reference import find_adapter
-from localdiff.commands.interrupt import cancel_on_interrupt
 from localdiff.commands.loading import show_loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.prompt import read_prompt
@@ -27,13 +26,14 @@ from localdiff.commands.trace_diff import Form, diff_file, diff_form, write_diff
 from localdiff.commands.trace_header import Recordable
 from localdiff.errors import INTERRUPTED, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
-from localdiff.hub.reference import quantized_directory
 from localdiff.load_progress import LoadProgress
+from localdiff.model_store import quantized_directory
 from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
 from localdiff.paths import expanded
 from localdiff.quoting import printable, shell_word
 from localdiff.trace.reader import read_trace
 from localdiff.trace.trace import Trace
+from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
 from quant import recipe_named

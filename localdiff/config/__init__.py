@@ -1,7 +1,7 @@
 """Settings that are not typed: the configuration file, `LOCALDIFF_*` variables, and the defaults.
 
     keys         all settings: kind, variable, default
-    file         `config.toml`, with the line of each entry
+    file         `config.toml`, and the line of each entry
     environment  the variables
     edit         changes of its text; loads tomlkit, so only what changes the file imports it
     settings     precedence: variable, then file, then default (a flag overrides all of them)

@@ -1,4 +1,4 @@
-"""`config.toml`: its entries, each with its line number.
+"""`config.toml`: its entries, and on which line each of them is.
 
 Knows TOML and the names of settings; knows nothing about variables or precedence.
 """
@@ -26,10 +26,24 @@ _TABLES = tuple(dict.fromkeys(name.partition(".")[0] for name in KEYS if "." in 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """A value of the file, and the line on which it was set, counted from 1."""
+    """A value of the file.
+
+    Attributes:
+        value: a valid one.
+        key_path: the key that it was given to.
+        text: that of the file.
+        file: what messages call the file.
+    """
 
     value: Value
-    line: int
+    key_path: tuple[str, ...]
+    text: str
+    file: str
+
+    @property
+    def where(self) -> str:
+        """The file, and the line on which the value was set, which is looked for when somebody asks."""
+        return f"{self.file}:{line_of(self.text, self.key_path)}"
 
 
 def config_path(env: Mapping[str, str]) -> Path:
@@ -102,16 +116,15 @@ def entries_of(text: str, shown: str) -> dict[str, Entry]:
     entries: dict[str, Entry] = {}
     for key_path, value in _leaves(tomllib.loads(text)):
         name = ".".join(key_path)
-        line = line_of(text, key_path)
         if name not in KEYS:
-            raise _unknown(f"{shown}:{line}", key_path, value)
+            raise _unknown(f"{shown}:{line_of(text, key_path)}", key_path, value)
         try:
-            entries[name] = Entry(value=KEYS[name].checked(value), line=line)
+            entries[name] = Entry(value=KEYS[name].checked(value), key_path=key_path, text=text, file=shown)
         except UsageError as error:
             if isinstance(error, ArgumentError):
                 error.say(_as_written)
             raise UsageError(
-                f"{shown}:{line}: {error.message}", error.hint or f"what it sets: {KEYS[name].what}"
+                f"{shown}:{line_of(text, key_path)}: {error.message}", error.hint or f"what it sets: {KEYS[name].what}"
             ) from error
     return entries
 

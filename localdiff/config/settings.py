@@ -31,13 +31,20 @@ class Setting:
         key: which setting.
         value: the value in force; None where the key's `otherwise` says what decides.
         origin: kind of place that set it.
-        where: that place: a variable, or a file and a line.
+        entry: its entry, if that is the file.
     """
 
     key: Key
     value: Value | None
     origin: Origin = "default"
-    where: str = "default"
+    entry: Entry | None = None
+
+    @property
+    def where(self) -> str:
+        """The place that set it: a variable, or a file and a line."""
+        if self.entry is not None:
+            return self.entry.where
+        return self.key.variable if self.origin == "variable" else "default"
 
 
 class Settings(Mapping[str, Setting]):
@@ -69,7 +76,7 @@ def load_settings(env: Mapping[str, str] = os.environ) -> Settings:
     """
     path = config_path(env)
     shown = paths.shown(path, env)
-    return _in_force(read_file(path, shown), shown, env)
+    return _in_force(read_file(path, shown), env)
 
 
 def check_file(text: str, shown: str, changed: str) -> Settings:
@@ -85,7 +92,7 @@ def check_file(text: str, shown: str, changed: str) -> Settings:
     """
     entries = entries_of(text, shown)
     try:
-        return _in_force(entries, shown, {})
+        return _in_force(entries, {})
     except UsageError as error:  # its hint counts the lines of a text that is not in the file
         together = error.__cause__.values if isinstance(error.__cause__, ArgumentError) else {}
         others = [name for name in entries if KEYS[name].option in together and name != changed]
@@ -94,12 +101,12 @@ def check_file(text: str, shown: str, changed: str) -> Settings:
         raise
 
 
-def _in_force(entries: Mapping[str, Entry], shown: str, env: Mapping[str, str]) -> Settings:
+def _in_force(entries: Mapping[str, Entry], env: Mapping[str, str]) -> Settings:
     found = {name: Setting(key=key, value=key.default) for name, key in KEYS.items()}
     for name, entry in entries.items():
-        found[name] = Setting(key=KEYS[name], value=entry.value, origin="file", where=f"{shown}:{entry.line}")
+        found[name] = Setting(key=KEYS[name], value=entry.value, origin="file", entry=entry)
     for name, value in read_environment(env).items():
-        found[name] = Setting(key=KEYS[name], value=value, origin="variable", where=KEYS[name].variable)
+        found[name] = Setting(key=KEYS[name], value=value, origin="variable")
     for name in KEYS:
         if _is_outranked(found[name], found):
             found[name] = Setting(key=KEYS[name], value=KEYS[name].default)

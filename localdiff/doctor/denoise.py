@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from localdiff.diffusion.noise import SeededNoise
-from localdiff.doctor.finding import WEIGHTS, Finding
-from localdiff.doctor.pattern import words
+from localdiff.doctor.finding import Finding
+from localdiff.doctor.pattern import integers
 from localdiff.doctor.values import DenoiseValues, demo_digest
 from localdiff.engine import Engine
 from localdiff.errors import LocaldiffError, WeightsError
 from localdiff.events import DenoiseStep
-from localdiff.hub.reference import resolve_local
+from localdiff.model_reference import resolve_local
 from localdiff.model_store import DEMO
 from localdiff.options import GenerateOptions
 
@@ -37,7 +37,7 @@ class FixedNoise(SeededNoise):
         super().__init__(0)
 
     def canvas(self, length: int, vocab_size: int) -> Tensor:
-        return words(length, 1) % vocab_size
+        return integers(length, 1) % vocab_size
 
     def start_step(self, length: int) -> None:
         self._uniforms = torch.full((length,), 0.5)
@@ -83,7 +83,7 @@ def check_denoise(stored: DenoiseValues, devices: Sequence[str]) -> list[Finding
                 text=text,
                 advice=hint,
                 public="the demo model cannot be read",
-                exit_code=WEIGHTS,
+                exit_code=WeightsError.exit_code,
             )
         ]
     if digest != stored.digest:
@@ -93,7 +93,7 @@ def check_denoise(stored: DenoiseValues, devices: Sequence[str]) -> list[Finding
                 status="fail",
                 text="the demo model is not the one whose values are stored, so there is nothing to compare with",
                 advice="install localdiff again; in a clone, `python -m localdiff.doctor.write_values` stores new ones",
-                exit_code=WEIGHTS,
+                exit_code=WeightsError.exit_code,
                 facts={"digest": digest, "stored": stored.digest},
             )
         ]

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-Status: TypeAlias = Literal["ok", "warn", "fail", "skip"]
+from localdiff.errors import ResourceError
 
-WEIGHTS, RESOURCES, USAGE = 3, 4, 2
+Status: TypeAlias = Literal["ok", "warn", "fail", "skip"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +39,7 @@ class Finding:
     facts: Mapping[str, Any] = field(default_factory=dict)
     public: str | None = None
     public_details: Sequence[str] | None = None
-    exit_code: int = RESOURCES
+    exit_code: int = ResourceError.exit_code
 
     def __post_init__(self) -> None:
         if self.status in ("warn", "fail") and not self.advice:

@@ -14,7 +14,7 @@ from torch import Tensor
 _MASK = 0xFFFFFFFF
 
 
-def words(count: int, seed: int) -> Tensor:
+def integers(count: int, seed: int) -> Tensor:
     """[count] int64 on the CPU: integers from 0 to 2**32 - 1, a hash of their index and the seed."""
     value = (torch.arange(count, dtype=torch.int64) + seed * 1_000_003) & _MASK
     for factor, shift in ((0x2C1B3C6D, 15), (0x297A2D39, 12), (0x1B873593, 16)):
@@ -24,4 +24,4 @@ def words(count: int, seed: int) -> Tensor:
 
 def uniform(shape: Sequence[int], seed: int) -> Tensor:
     """fp32 `shape` on the CPU, multiples of 2**-15 from -1 to 1."""
-    return ((words(math.prod(shape), seed) >> 16).to(torch.float32) / 32768 - 1).view(*shape)
+    return ((integers(math.prod(shape), seed) >> 16).to(torch.float32) / 32768 - 1).view(*shape)

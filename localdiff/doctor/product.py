@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from localdiff.bench.step.paths import path_of
 from localdiff.doctor.finding import Finding
-from localdiff.doctor.pattern import uniform, words
+from localdiff.doctor.pattern import integers, uniform
 from localdiff.doctor.values import Values
 from quant.codecs import CODECS
 from quant.codecs.codec import Codec, Encoded, codes_shape, scales_shape
@@ -74,7 +74,7 @@ PRODUCTS = (
 
 def inputs() -> tuple[Tensor, Tensor, Tensor]:
     """x [N, D], expert ids [N, K] and routing weights [N, K]; every expert is chosen by some row."""
-    first = words(ROWS, _SEED_ROUTE) % EXPERTS
+    first = integers(ROWS, _SEED_ROUTE) % EXPERTS
     index = torch.stack([first, (first + 1) % EXPERTS], dim=1)
     weight = torch.tensor([0.75, 0.25]).expand(ROWS, CHOSEN).contiguous()
     return uniform((ROWS, WIDTH), _SEED_X), index, weight
@@ -88,7 +88,7 @@ def stored_weights(product: Product) -> dict[str, Encoded]:
 
 
 def _encoded(codec: Codec, shape: tuple[int, ...]) -> Encoded:
-    codes = words(math.prod(codes_shape(codec, shape)), _SEED_CODES) & 0xFF
+    codes = integers(math.prod(codes_shape(codec, shape)), _SEED_CODES) & 0xFF
     if codec.codes_dtype == torch.int8:
         codes = (codes - 128).clamp(min=-127)
     scales = (uniform(scales_shape(shape), _SEED_SCALES) + 2) / (_TYPICAL[codec.name] * math.sqrt(shape[-1]))

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 
 from localdiff.config import Settings, load_settings, strange_variables
-from localdiff.doctor.finding import USAGE, Finding
+from localdiff.doctor.finding import Finding
 from localdiff.errors import LocaldiffError, UsageError
 from quant.cpu.switches import cpu_path, is_native_off
 from quant.cuda.switches import check_switches
@@ -75,7 +75,7 @@ def _settings(settings: Settings | UsageError | SwitchError) -> Finding:
             text=settings.message,
             advice=settings.hint or "`localdiff config` lists every setting",
             public="they cannot be read",
-            exit_code=USAGE,
+            exit_code=UsageError.exit_code,
         )
     made = [setting for setting in settings.values() if setting.origin != "default"]
     if not made:

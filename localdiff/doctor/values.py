@@ -14,6 +14,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from quant.hashing import file_sha256
+
 VALUES_FILE = Path(__file__).parent / "values.json"
 DEMO_FILES = ("chat_template.jinja", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json")
 
@@ -73,8 +75,7 @@ def demo_digest(directory: Path) -> str:
     """
     whole = hashlib.sha256()
     for name in DEMO_FILES:
-        with open(directory / name, "rb") as file:
-            whole.update(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {name}\n".encode())
+        whole.update(f"{file_sha256(directory / name)}  {name}\n".encode())
     return whole.hexdigest()
 
 

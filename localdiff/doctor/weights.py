@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from localdiff.config import Settings
-from localdiff.doctor.finding import RESOURCES, WEIGHTS, Finding, Status
+from localdiff.doctor.finding import Finding, Status
 from localdiff.doctor.settings import unusable
-from localdiff.errors import LocaldiffError, UsageError, WeightsError
+from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
 from localdiff.model_store import MODEL, StoredModel, is_demo, remedy
 from localdiff.quoting import shell_word
 from localdiff.sizes import shown_size
@@ -37,7 +37,7 @@ def check_model(settings: Settings | UsageError) -> list[Finding]:
     """A finding where the settings name a model that is not here; the Hub is not asked for it."""
     if isinstance(settings, UsageError) or settings.said("model") is None:
         return []
-    from localdiff.hub.reference import resolve_local
+    from localdiff.model_reference import resolve_local
 
     try:
         resolve_local(str(settings["model"].value))
@@ -54,7 +54,9 @@ def _model(model: StoredModel) -> Finding:
         "verified": None if model.verified is None else model.verified.date().isoformat(),
     }
 
-    def finding(status: Status, words: str, advice: str | None = None, exit_code: int = RESOURCES) -> Finding:
+    def finding(
+        status: Status, words: str, advice: str | None = None, exit_code: int = ResourceError.exit_code
+    ) -> Finding:
         return Finding(
             subject="weights",
             status=status,
@@ -70,7 +72,7 @@ def _model(model: StoredModel) -> Finding:
             "fail",
             model.problem or "",
             remedy(model),
-            exit_code=WEIGHTS,
+            exit_code=WeightsError.exit_code,
         )
     if model.state == "unfinished":
         return finding(

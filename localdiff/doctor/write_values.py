@@ -17,7 +17,7 @@ from torch import Tensor
 from localdiff.doctor.denoise import first_step
 from localdiff.doctor.product import PRODUCTS, Product, inputs, stored_weights
 from localdiff.doctor.values import VALUES_FILE, DenoiseValues, Values, demo_digest
-from localdiff.hub.reference import DEMO_DIRECTORY
+from localdiff.model_reference import DEMO_DIRECTORY
 from quant.codecs.codec import GROUP, Encoded
 from quant.codecs.nf4 import LEVELS
 

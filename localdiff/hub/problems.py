@@ -11,11 +11,8 @@ from pathlib import Path
 
 from localdiff.errors import LocaldiffError, ResourceError, WeightsError
 from localdiff.hub.endpoint import is_address, no_address
+from localdiff.model_reference import KINDS
 
-KINDS = (
-    "a model is `demo`, a name of `localdiff models`, the path of a directory, or a Hub id such as "
-    "`google/diffusiongemma-26B-A4B-it`"
-)
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 _CAN_GO_ON = "run the same command again to continue; finished files are kept; `--offline` uses only what is here"
 

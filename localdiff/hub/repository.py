@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from localdiff.errors import WeightsError
+from localdiff.hub.cache import linked_sha256
 from localdiff.hub.endpoint import require_readable
-from localdiff.hub.problems import KINDS, UnreachableError, explain, not_downloaded
+from localdiff.hub.problems import UnreachableError, explain, not_downloaded
 from localdiff.hub.reference import NEEDED
+from localdiff.model_reference import KINDS
 
 LEGAL_FILES = ("LICENSE*", "LICENCE*", "NOTICE*")
 CONFIG = "config.json"
@@ -27,7 +29,6 @@ MAIN = "main"
 _RETRY_WAITS = (1.0, 3.0)
 _TIMEOUT = 30.0
 _RETRIED_STATUSES = {408, 429, 500, 502, 503, 504}
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
 """Names allowed in a listing: nothing with a path in it, and nothing that could control a terminal or a page."""
 
@@ -203,19 +204,10 @@ def _in_cache(reference: str, revision: str, reason: UnreachableError) -> Reposi
     snapshot = config.parent
     here = [path for path in sorted(snapshot.iterdir()) if path.is_file() and _is_wanted(path.name)]
     files = {
-        path.name: RemoteFile(name=path.name, nbytes=path.stat().st_size, sha256=_sha256(path), local_path=path)
+        path.name: RemoteFile(name=path.name, nbytes=path.stat().st_size, sha256=linked_sha256(path), local_path=path)
         for path in here
     }
     return Repository(name=reference, revision=revision, commit=snapshot.name, files=files, offline_reason=reason)
-
-
-def _sha256(path: Path) -> str | None:
-    """The hash by which the cache names a large file; None where it keeps no links, or the file is small."""
-    try:
-        name = Path(os.readlink(path)).name
-    except OSError:
-        return None
-    return name if _SHA256.fullmatch(name) else None
 
 
 def _cached(reference: str, name: str, revision: str | None) -> Path | None:

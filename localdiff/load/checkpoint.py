@@ -16,9 +16,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from quant import MANIFEST_FILE
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import SourceError
-from quant.files.manifest import MANIFEST_FILE
 from quant.files.source import INDEX_FILE, SINGLE_FILE, parse_index
 
 from ..errors import WeightsError

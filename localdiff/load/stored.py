@@ -18,10 +18,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from quant import MANIFEST_FILE
 from quant.codecs.bitsandbytes_tensor import BitsandbytesTensor, bitsandbytes_names
 from quant.dtypes import HEADER_DTYPES
 from quant.errors import QuantError
-from quant.files.manifest import MANIFEST_FILE, Manifest, read_manifest
+from quant.files.manifest import Manifest, read_manifest
 from quant.jobs.job import JOB_FILE
 
 from ..errors import WeightsError

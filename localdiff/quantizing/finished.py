@@ -1,7 +1,7 @@
 """Whether a finished output that exists before a run is the one requested.
 
 Knows what a manifest says of its source and what can be seen of that source without the Hub; whether the output is
-sound is decided in `verification`.
+sound is decided in `commands.quantize.verification`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from localdiff import paths
-from localdiff.hub.reference import resolve_local
+from localdiff.model_reference import resolve_local
 from localdiff.model_store import DEMO
 from localdiff.quantizing.request import QuantizeRequest
-from quant.files.manifest import MANIFEST_FILE, Manifest
-from quant.files.writer import file_sha256
+from quant import MANIFEST_FILE
+from quant.files.manifest import Manifest
+from quant.hashing import file_sha256
 
 
 def difference(manifest: Manifest, target: Path, request: QuantizeRequest) -> str | None:

@@ -15,10 +15,11 @@ from typing import Any
 
 from localdiff.errors import UsageError, WeightsError
 from localdiff.hub.problems import UnreachableError
-from localdiff.hub.reference import TEXT_FILES, resolve_local
+from localdiff.hub.reference import TEXT_FILES
 from localdiff.hub.repository import LEGAL_FILES, Repository, is_license, look_up
-from localdiff.model_store import MANIFEST
+from localdiff.model_reference import resolve_local
 from localdiff.quoting import shell_word
+from quant import MANIFEST_FILE
 from quant.files.source import (
     INDEX_FILE,
     SINGLE_FILE,
@@ -197,7 +198,7 @@ def _missing(repository: Repository, names: Sequence[str]) -> WeightsError:
 
 
 def _refuse_quantized(reference: str, names: Iterable[str]) -> None:
-    if MANIFEST in names:
+    if MANIFEST_FILE in names:
         raise UsageError(
             f"`{reference}` is already quantized",
             f"`localdiff run -m {shell_word(reference)}` runs it; `localdiff quantize` starts from published weights",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from localdiff import __version__, model_store, paths
+from localdiff import __version__, paths
 from localdiff.hub.problems import UnreachableError
 from localdiff.memory_account import MemoryAccount, held_by_plan
 from localdiff.quantizing.card import documents
@@ -19,7 +19,7 @@ from localdiff.quantizing.origin import Origin
 from localdiff.quantizing.plan_summary import Download, PlanSummary
 from localdiff.quantizing.space import Mount, mounts
 from localdiff.sizes import counted, shown_size
-from quant import RECIPES
+from quant import MANIFEST_FILE, RECIPES
 from quant.errors import RecipeError
 from quant.files.disk import Disk
 from quant.files.source import SourceFile
@@ -139,7 +139,7 @@ class PlannedJob:
         remarks = [f"Damaged, will be rebuilt: {problem}." for problem in self.damaged.values()]
         if self.origin.repository is not None and self.origin.repository.offline_reason is not None:
             remarks.append("The Hub was not asked: this is the model as it is in the cache.")
-        if (self.target / model_store.MANIFEST).is_file() and not self.damaged:
+        if (self.target / MANIFEST_FILE).is_file() and not self.damaged:
             remarks.append(
                 f"`{self.target}` exists and will be replaced once the new one is verified."
                 if self.force

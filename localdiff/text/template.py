@@ -7,7 +7,6 @@ beyond passing the text on, and nothing about the model.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +24,8 @@ FILE_NAME = "chat_template.jinja"
 CONFIG_NAME = "tokenizer_config.json"
 MAX_FILE_BYTES = 1_000_000
 MAX_DEPTH = 64
+SPARE_CHARACTERS = 1_000_000
+"""What a template may write beyond eight times the conversation."""
 
 # Names of the family; `tokenizer_config.json` may say otherwise.
 _TOKENS = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
@@ -37,7 +38,7 @@ class ChatTemplate:
     """The chat template of one checkpoint.
 
     It is `chat_template.jinja`, or else the key `chat_template` of `tokenizer_config.json`. It is downloaded
-    text, so it runs in a sandbox that bounds its work and its output; see `sandbox.py`.
+    text, so it runs in a sandbox; see `sandbox.py`.
 
     Args:
         directory: the checkpoint.
@@ -48,16 +49,16 @@ class ChatTemplate:
     """
 
     def __init__(self, directory: Path, now: Callable[[], datetime] = datetime.now) -> None:
-        from .sandbox import BoundedEnvironment
+        from .sandbox import environment
 
         directory = Path(directory)
         config = _read_config(directory / CONFIG_NAME)
         self._path, source = _find_template(directory, config)
         self._tokens = _special_tokens(config)
-        self._environment = BoundedEnvironment()
-        self._environment.globals["strftime_now"] = lambda form: now().strftime(_without_widths(form))
+        sandbox = environment()
+        sandbox.globals["strftime_now"] = lambda form: now().strftime(form)
         try:
-            self._template = self._environment.from_string(source)
+            self._template = sandbox.from_string(source)
         except Exception as error:  # any error from compiling or running it is the template's fault
             raise self._failure("cannot be used", error) from error
 
@@ -83,20 +84,22 @@ class ChatTemplate:
 
         Raises:
             UsageError: the messages are not what a template can take, or the template rejects them.
-            WeightsError: the template fails, or does not end.
+            WeightsError: the template fails, or writes without end.
         """
-        from .sandbox import RefusedError
+        from .sandbox import RefusedError, render
 
         turns = [_check_message(message) for message in messages]
         if not turns:
             raise UsageError("the conversation is empty", hint="give a prompt")
         offered = None if tools is None else [_plain(tool, "tools") for tool in tools]
-        self._environment.refill(_characters(turns) + _characters(offered))
+        given = len(json.dumps([turns, offered], ensure_ascii=False))
         if shield is not None:
             turns = [_cover(turn, shield) for turn in turns]
             offered = shield.cover(offered)
         try:
-            return self._template.render(
+            return render(
+                self._template,
+                8 * given + SPARE_CHARACTERS,
                 **self._tokens,
                 messages=turns,
                 tools=offered,
@@ -230,21 +233,6 @@ def _plain(value: Any, place: str, depth: int = 0) -> Any:
 def _cover(turn: dict[str, Any], shield: Shield) -> dict[str, Any]:
     keep = _ASSISTANT_KEEPS if turn["role"] == "assistant" else ()
     return {key: shield.cover(value, keep if key == "content" else ()) for key, value in turn.items()}
-
-
-def _characters(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(_characters(key) + _characters(item) for key, item in value.items())
-    if isinstance(value, list):
-        return sum(map(_characters, value))
-    return 24
-
-
-def _without_widths(form: Any) -> str:
-    """A date format without field widths, which the C library would pad to."""
-    return re.sub(r"%[-_0^#]*\d+", "%", str(form))
 
 
 def _one_line(error: BaseException) -> str:

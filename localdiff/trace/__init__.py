@@ -6,7 +6,7 @@
     opening, example                    by the name that a user gives; the one that ships with the package
     hashing                             of weights and vocabulary
     repeat, probe                       what a rerun must give, and the rerun
-    timeline, player, stage             moments of a run, playback, and the screen of it
+    timeline, player, replay_view       moments of a run, playback, and the screen of it
     exports, page, comparison           other forms: text, animations, pages; two traces side by side
 
 Knows events; only `probe` knows an engine, and so needs torch.

@@ -7,17 +7,15 @@ manifest holds the hashes of the shards it lists, and the Hub's cache names larg
 from __future__ import annotations
 
 import hashlib
-import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 
-MANIFEST = "quant.json"
-TOKENIZER = "tokenizer.json"
-ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
+from localdiff.hub.cache import linked_sha256
+from localdiff.hub.reference import TOKENIZER
+from quant import MANIFEST_FILE
+from quant.hashing import file_sha256
 
-_CHUNK = 1 << 22
-_HASH = re.compile(r"[0-9a-f]{64}")
+ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 
 
 def weights_digest(directory: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> str:
@@ -32,15 +30,15 @@ def weights_digest(directory: Path, progress: Callable[[int, int], None] = lambd
     Raises:
         OSError: a file cannot be read.
     """
-    manifest = directory / MANIFEST
+    manifest = directory / MANIFEST_FILE
     files = [manifest] if manifest.is_file() else sorted(directory.glob("*.safetensors"))
-    unknown = [file for file in files if _known_hash(file) is None]
+    unknown = [file for file in files if linked_sha256(file) is None]
     total, done = sum(file.stat().st_size for file in unknown), 0
     lines: list[str] = []
     for file in files:
-        digest = _known_hash(file)
+        digest = linked_sha256(file)
         if digest is None:
-            digest = file_digest(file, lambda size, before=done: progress(before + size, total))  # type: ignore[misc]
+            digest = file_sha256(file, lambda size, before=done: progress(before + size, total))  # type: ignore[misc]
             done += file.stat().st_size
         lines.append(f"{digest}  {file.name}\n")
     return hashlib.sha256("".join(lines).encode()).hexdigest()
@@ -48,29 +46,10 @@ def weights_digest(directory: Path, progress: Callable[[int, int], None] = lambd
 
 def adapter_digest(directory: Path) -> str:
     """SHA-256 over a line `HASH  NAME` for the two files of an adapter, in hex; raises OSError where one is missing."""
-    lines = "".join(f"{file_digest(directory / name)}  {name}\n" for name in ADAPTER)
+    lines = "".join(f"{file_sha256(directory / name)}  {name}\n" for name in ADAPTER)
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def tokenizer_digest(directory: Path) -> str:
     """SHA-256 of `tokenizer.json` in hex; raises OSError where there is none."""
-    return file_digest(directory / TOKENIZER)
-
-
-def file_digest(file: Path, progress: Callable[[int], None] = lambda done: None) -> str:
-    """SHA-256 of a file's content in hex, read in pieces."""
-    state, done = hashlib.sha256(), 0
-    with open(file, "rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            state.update(chunk)
-            done += len(chunk)
-            progress(done)
-    return state.hexdigest()
-
-
-def _known_hash(file: Path) -> str | None:
-    """The hash in the target of a link in the Hub's cache; git's shorter hashes of small files do not count."""
-    if not file.is_symlink():
-        return None
-    name = os.path.basename(os.path.realpath(file))
-    return name if _HASH.fullmatch(name) else None
+    return file_sha256(directory / TOKENIZER)

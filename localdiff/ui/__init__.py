@@ -3,13 +3,15 @@
     observer                                the interface that all of them have
     watch                                   how a run is watched
     live, painter, region, mailbox          the live canvas: thread, frames, rows on the screen, what passes between
-    plain, text_writer, footer              the answer as text, with remarks and figures
+    reply                                   what a run has brought so far
+    plain, text_writer, footer, ending      the answer as text, with figures, and how it ended
     jsonl, summary                          every event as a line of JSON; a whole run as one object
     output                                  both streams, and what may be written to them
     standard_streams                        that nothing is lost there, on full disks and pipes that do not block
     status, log, progress, rate             one line that moves, lines above it, bars, time that is left
     terminal, capabilities, console         what is known of a terminal, what it can do; that of Windows
     terminal_guard, terminal_signals        how it is restored, whatever ends the process
+    interrupt, question                     Ctrl-C while a model is loaded or answers; yes or no
     progress_terminal                       the same where bars are drawn
     keyboard_echo                           that keys are not echoed into what is drawn
     replay_screen                           the terminal during a replay

@@ -110,11 +110,15 @@ class Stream:
 
     def dot(self) -> str:
         """The separator of status and footer, in what the stream can encode."""
+        return "·" if self.encodes("·") else "-"
+
+    def encodes(self, text: str) -> bool:
+        """Whether the stream's encoding has every character of a text."""
         try:
-            "·".encode(getattr(self.file, "encoding", None) or "utf-8")
+            text.encode(getattr(self.file, "encoding", None) or "utf-8")
         except UnicodeEncodeError:
-            return "-"
-        return "·"
+            return False
+        return True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,19 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from localdiff.events import (
-    BlockCommitted,
-    BlockStarted,
-    DenoiseStep,
-    Event,
-    RunFinished,
-    RunStarted,
-    RunStats,
-    TextCommitted,
-)
+from localdiff.events import BlockCommitted, Event, RunFinished, RunStarted, RunStats, TextCommitted
 from localdiff.sizes import counted
+from localdiff.ui.ending import context_full, limit_reached, stopped
 from localdiff.ui.footer import CROWDED, footer, rounded
 from localdiff.ui.output import DIM, YELLOW, Output, Stream
+from localdiff.ui.reply import Collector, Reply
 from localdiff.ui.text_writer import TextWriter
 
 
@@ -30,6 +23,7 @@ class Plain:
     Args:
         output: the streams.
         above: prints a line that stays on stderr, above whatever moves there.
+        collector: is told each event first.
         context: maximum tokens of prompt and answer together.
         max_context: the largest context that the model takes.
         answer: where the answer goes; None where something else prints it, or takes its place.
@@ -42,6 +36,7 @@ class Plain:
         output: Output,
         above: Callable[[str], None],
         *,
+        collector: Collector,
         context: int,
         max_context: int,
         answer: Stream | None,
@@ -50,6 +45,7 @@ class Plain:
     ) -> None:
         self._output = output
         self._above = above
+        self._collector = collector
         self._context, self._max_context = context, max_context
         self._slowed = slowed
         one_screen = output.stderr.terminal
@@ -57,27 +53,21 @@ class Plain:
         thinking = output.stderr if thoughts and output.notes else None
         self._thought = None if thinking is None else TextWriter(thinking, whole_lines=one_screen, style=DIM)
         self._dot = output.stderr.dot()
-        self._position = "while reading the prompt"
-        self._limits: RunStarted | None = None
-        self._answered = False
 
     def on_event(self, event: Event) -> None:
         """Print what the event adds."""
         match event:
             case RunStarted():
-                self._limits = event
                 if self._output.logs:
                     self._above(f"seed {event.seed}")
-            case BlockStarted():
-                self._position = f"in block {event.block}"
-            case DenoiseStep():
-                self._position = f"in block {event.block} at step {event.step}"
             case BlockCommitted():
                 self._committed(event)
             case TextCommitted():
                 self._text(event)
             case RunFinished():
-                self._finished(event)
+                self.close()
+                if (reply := self._collector.reply) is not None:
+                    self._finished(reply, event.stats)
 
     def close(self) -> None:
         """End an answer that was cut short; for use when a run fails."""
@@ -97,31 +87,26 @@ class Plain:
             if self._thought is not None:
                 self._thought.add(event.text)
         else:
-            self._answered = self._answered or bool(event.text.strip())
             if self._thought is not None:
                 self._thought.end()
             if self._answer is not None:
                 self._answer.add(event.text)
 
-    def _finished(self, event: RunFinished) -> None:
-        self.close()
-        output, stats = self._output, event.stats
-        if event.reason == "cancelled" and output.notes:
-            kept = f"kept {counted(stats.tokens, 'token')}" if stats.tokens else "nothing was kept"
-            output.stderr.write(f"Stopped {self._position}; {kept}.\n")
-        elif not self._answered and output.notes:
+    def _finished(self, reply: Reply, stats: RunStats) -> None:
+        output = self._output
+        if reply.reason == "cancelled" and output.notes:
+            output.stderr.write(stopped(reply.where, stats.tokens) + "\n")
+        elif not reply.is_kept and output.notes:
             output.stderr.write("The reply is empty.\n")
-        nothing = event.reason == "cancelled" and not stats.tokens
+        nothing = reply.reason == "cancelled" and not stats.tokens
         if output.stats or (output.notes and not nothing):
             self._footer(stats)
-        if output.notes and event.reason == "length" and self._limits is not None:
-            output.hint(f"reached --max-tokens {self._limits.max_tokens}; raise it to get the rest")
-        if output.notes and event.reason == "context_full":
-            full = f"the context of {self._context:,} tokens is full"
+        if output.notes and reply.reason == "length":
+            output.hint(limit_reached("--max-tokens", reply.max_tokens, "raise it to get the rest"))
+        if output.notes and reply.reason == "context_full":
             more = self._context < self._max_context
-            output.hint(
-                f"{full}; raise `--context` to get the rest" if more else f"{full}, and this model takes no more"
-            )
+            remedy = "raise `--context` to get the rest" if more else "this model takes no more"
+            output.hint(context_full(self._context, remedy))
 
     def _footer(self, stats: RunStats) -> None:
         stream = self._output.stderr

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from .. import MANIFEST_FILE
 from ..codecs import CODECS
 from ..codecs.codec import codes_shape, scales_shape
 from ..dtypes import HEADER_DTYPES, HEADER_NAMES
@@ -22,7 +23,6 @@ from ..recipe import Recipe, Rule
 from .source import is_file_name
 from .writer import Part
 
-MANIFEST_FILE = "quant.json"
 FORMAT = "localdiff-quant"
 VERSION = 2
 _HASH = re.compile(r"[0-9a-f]{64}")

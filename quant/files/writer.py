@@ -6,7 +6,6 @@ before the first weight, so parts are written to their places as they come, and 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,11 +18,11 @@ import torch
 from torch import Tensor
 
 from ..dtypes import HEADER_DTYPES
+from ..hashing import file_sha256
 from .disk import Disk
 
 ALIGNMENT = 64
 PARTIAL = ".partial"
-_READ_BYTES = 8_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,12 +125,3 @@ def tensor_bytes(values: Tensor) -> memoryview:
     """The bytes of a tensor, without a copy where it lies on the CPU in one piece."""
     flat = values.detach().cpu().contiguous().view(-1).view(torch.uint8)
     return flat.numpy().data
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_READ_BYTES):
-            digest.update(block)
-    return digest.hexdigest()

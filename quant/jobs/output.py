@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .. import MANIFEST_FILE
 from ..errors import DamagedError, OutputError
 from ..files.disk import Disk, write_atomically
-from ..files.manifest import MANIFEST_FILE, Manifest, ShardEntry, read_manifest
+from ..files.manifest import Manifest, ShardEntry, read_manifest
 from ..files.writer import PARTIAL
 from .events import FileChecked
 from .job import JOB_FILE, Job, Note

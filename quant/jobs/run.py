@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
+from .. import MANIFEST_FILE
 from ..files.disk import Disk, write_atomically
-from ..files.manifest import MANIFEST_FILE, FileEntry, Manifest, read_manifest
+from ..files.manifest import FileEntry, Manifest, read_manifest
 from ..files.source import INDEX_FILE, SourceStoppedError
-from ..files.writer import file_sha256
+from ..hashing import file_sha256
 from ..planning.plan import shard_layout
 from .events import JobEvent, JobFinished, JobStarted, JobStopped, ShardStarted, ShardWritten
 from .job import Content, Job

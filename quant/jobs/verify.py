@@ -18,7 +18,8 @@ from ..files.manifest import FileEntry, Manifest, ShardEntry, read_manifest
 from ..files.reader import SourceReader
 from ..files.slices import row_slices
 from ..files.source import SourceFile, StoredTensor, parse_header, read_start
-from ..files.writer import Part, file_sha256
+from ..files.writer import Part
+from ..hashing import file_sha256
 from .events import FileChecked
 
 _WORST_COUNT = 5

@@ -34,7 +34,7 @@ from localdiff.engine import Engine
 from localdiff.model_store import DEMO
 from localdiff.options import GenerateOptions
 from quant.files.disk import Disk, write_atomically
-from quant.files.writer import file_sha256
+from quant.hashing import file_sha256
 from quant.jobs.pool import available_workers
 from tests.bench.batching import run_batched
 from tests.bench.quality_variants import write_variants

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from localdiff.trace.example import example_path
 from localdiff.trace.reader import read_trace
-from localdiff.trace.stage import Stage
+from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Timeline
 from localdiff.trace.trace import Trace
 from localdiff.view.canvas_view import Drawn
@@ -42,11 +42,11 @@ def render(trace: Trace | None = None) -> str:
 def _shots(trace: Trace) -> Iterator[tuple[list[Row], float]]:
     """Rows from the top of a screen on, and for how long they stand."""
     timeline = Timeline(trace.events)
-    stage = Stage(trace.header, pieces=trace, palette=DARK)
+    view = ReplayView(trace.header, pieces=trace, palette=DARK)
     step_seconds = min(STEP_SECONDS, LONGEST / len(timeline))
     drawn: Drawn | None = None
     for moment in timeline.moments:
-        rows, drawn = stage.frame(moment, SIZE, drawn)
+        rows, drawn = view.frame(moment, SIZE, drawn)
         yield rows, END_SECONDS if moment.is_final else step_seconds if moment.step else NOISE_SECONDS
 
 

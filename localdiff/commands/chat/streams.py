@@ -16,10 +16,10 @@ from localdiff.chat.interfaces import Reader
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.state import ChatState
 from localdiff.chat.typeahead import typed_ahead, typing_ahead, typing_as_usual
-from localdiff.commands.question import asker
 from localdiff.errors import LocaldiffError
 from localdiff.quoting import printable
 from localdiff.ui.output import Output
+from localdiff.ui.question import asker
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

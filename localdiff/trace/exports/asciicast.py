@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from localdiff.trace.exports.frames import frames
-from localdiff.trace.stage import Stage
+from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Timeline
 from localdiff.view.ansi import encode_row
 from localdiff.view.layout import Size
@@ -17,7 +17,7 @@ _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
 _ERASE_ROW = "\x1b[K"
 
 
-def asciicast(timeline: Timeline, stage: Stage, size: Size, *, title: str, speed: float = 1.0) -> str:
+def asciicast(timeline: Timeline, view: ReplayView, size: Size, *, title: str, speed: float = 1.0) -> str:
     """The recording, one JSON value a line; only rows that changed are drawn again."""
     header = {
         "version": 2,
@@ -29,7 +29,7 @@ def asciicast(timeline: Timeline, stage: Stage, size: Size, *, title: str, speed
     lines = [json.dumps(header)]
     clock, shown = 0.0, [""] * size.rows
     start = "\x1b[2J" + _HIDE
-    for rows, seconds in frames(timeline, stage, size, speed=speed):
+    for rows, seconds in frames(timeline, view, size, speed=speed):
         blank = [""] * (size.rows - len(rows))
         screen = blank + [encode_row(row) for row in rows]
         changed = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from localdiff.trace.stage import Stage
+from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Moment
 from localdiff.trace.trace import Trace
 from localdiff.view.layout import Size
@@ -14,7 +14,7 @@ def answer(trace: Trace) -> str:
     return trace.text("answer")
 
 
-def picture(stage: Stage, moment: Moment, size: Size) -> str:
+def picture(view: ReplayView, moment: Moment, size: Size) -> str:
     """What a terminal of this size shows at a moment, without trailing blanks."""
-    rows, _ = stage.frame(moment, size)
+    rows, _ = view.frame(moment, size)
     return "".join(row_text(row).rstrip() + "\n" for row in rows)

@@ -16,11 +16,12 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from localdiff.chat import loop, session, session_store, state
-from localdiff.chat.interrupts import IMPATIENCE, Interrupts, LeaveAtOnce
+from localdiff.chat.interrupts import Interrupts, LeaveAtOnce
 from localdiff.chat.keyboard import KeyboardReader
 from localdiff.chat.piped import LineReader
 from localdiff.events import RunFinished
 from localdiff.private_file import write_private
+from localdiff.ui.interrupt import IMPATIENCE
 from tests.fakes.chat_model import ScriptedChatModel
 from tests.fakes.clock import FakeClock
 from tests.localdiff.chat.conftest import Room

@@ -11,8 +11,9 @@ import pytest
 
 from localdiff.cli import weights as cli_weights
 from localdiff.commands.model_choice import ModelChoice
-from localdiff.commands.quantize import QuantizeRequest
+from localdiff.commands.quantize.command import QuantizeRequest
 from localdiff.commands.run import RunRequest
+from localdiff.view.widths import text_width
 from quant.cpu.native.build import cache_dir as native_cache_dir
 from tests.fakes.engine import ScriptedEngine
 from tests.screens.processes import Cli
@@ -195,6 +196,13 @@ def test_an_error_about_what_is_not_here_says_where_it_was_asked_for(
     assert "is set in" not in cli("run", "-m", "no/such", "--offline", "hi").stderr
 
 
+def test_a_recipe_in_an_error_is_not_taken_for_the_dtype(cli: Cli, home: Path) -> None:
+    (home / "config.toml").write_text('max_memory = "1KB"\ndtype = "bf16"\n')
+    result = cli("run", "-m", "demo", "--device", "cpu", "hi")
+    assert result.stderr.startswith("error: `bf16` takes ")
+    assert "`max_memory` is set in" in result.stderr and "`dtype` is set in" not in result.stderr
+
+
 @pytest.mark.parametrize("arguments", [["run", "hi"], ["config"]])
 def test_a_file_that_is_wrong_stops_the_commands_that_take_it(cli: Cli, home: Path, arguments: list[str]) -> None:
     (home / "config.toml").write_text("stepps = 3\n")
@@ -220,6 +228,18 @@ def test_every_setting_is_listed_with_its_origin(cli: Cli, home: Path, monkeypat
     assert rows["context"] == ["8192", "default"]
     assert rows["generate.system"] == ["a\\x1b[2Jb", f"{home}/config.toml:3"]
     assert rows["generate.cap"] == ["(none)", "default"]
+
+
+def test_the_list_counts_columns_and_not_characters(cli: Cli, home: Path) -> None:
+    (home / "config.toml").write_text(f'model = "{"模" * 15}"\n', encoding="utf-8")
+    origins = [text_width(line[: line.rindex("default")]) for line in listed(cli) if line.endswith("default")]
+    place = f"{home / 'config.toml'}:1"
+    (model,) = (line for line in listed(cli) if line.startswith("model "))
+    assert {text_width(model[: model.index(place)]), *origins} == {origins[0]}
+
+
+def listed(cli: Cli) -> list[str]:
+    return cli("config").stdout.splitlines()
 
 
 def test_the_list_as_json(cli: Cli, home: Path) -> None:

@@ -328,7 +328,7 @@ def test_a_limit_is_no_failure_but_is_said(cli: Cli) -> None:
     cli.engine = ScriptedEngine(reason="context_full", max_positions=1200)
     shown = cli("run", "-m", "demo", "--context", "9000", "--color", "never", "hi", terminals="stderr").stderr
     assert "ctx 12/1,200\n" in shown
-    assert shown.endswith("hint: the context of 1,200 tokens is full, and this model takes no more\n")
+    assert shown.endswith("hint: the context of 1,200 tokens is full; this model takes no more\n")
 
 
 def test_what_other_rooms_log(cli: Cli) -> None:

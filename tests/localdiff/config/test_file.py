@@ -32,7 +32,8 @@ live = "off"
 def read(tmp_path: Path, text: str) -> dict[str, tuple[object, int]]:
     path = tmp_path / "config.toml"
     path.write_bytes(text.encode())
-    return {name: (entry.value, entry.line) for name, entry in read_file(path, "config.toml").items()}
+    entries = read_file(path, "config.toml")
+    return {name: (entry.value, int(entry.where.removeprefix("config.toml:"))) for name, entry in entries.items()}
 
 
 def test_entries_and_their_lines(tmp_path: Path) -> None:

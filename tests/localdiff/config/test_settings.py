@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.config import KEYS, is_set, load_settings, strange_variables
+from localdiff.config import KEYS, file, is_set, load_settings, strange_variables
 from localdiff.errors import UsageError
 
 
@@ -37,6 +37,20 @@ def test_a_variable_wins_over_the_file(env: dict[str, str]) -> None:
     assert (settings["generate.steps"].value, settings["generate.steps"].where) == (9, "LOCALDIFF_STEPS")
     assert (settings["ui.live"].value, settings["ui.live"].origin) == ("off", "file")
     assert settings.said("generate.steps") == 9
+
+
+def test_no_line_is_looked_for_until_it_is_asked_for(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_for: list[tuple[str, ...]] = []
+
+    def line_of(_text: str, key_path: tuple[str, ...]) -> int:
+        looked_for.append(key_path)
+        return 2
+
+    write(env, "[generate]\nsteps = 8\nseed = 1\n")
+    monkeypatch.setattr(file, "line_of", line_of)
+    settings = load_settings(env)
+    assert settings["generate.steps"].value == 8 and not looked_for
+    assert settings["generate.steps"].where.endswith(":2") and looked_for == [("generate", "steps")]
 
 
 def test_a_variable_that_makes_no_sense(env: dict[str, str]) -> None:

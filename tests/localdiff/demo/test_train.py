@@ -14,8 +14,8 @@ from localdiff.demo.train import begin_from, prepare
 from localdiff.demo.training import TrainingOptions
 from localdiff.demo.vocabulary import SPECIAL
 from localdiff.engine import Engine
-from localdiff.hub.reference import DEMO_DIRECTORY
 from localdiff.model.diffusion_gemma import DiffusionGemma
+from localdiff.model_reference import DEMO_DIRECTORY
 
 SHIPPED, _ = load_vocabulary(DEMO_DIRECTORY)
 

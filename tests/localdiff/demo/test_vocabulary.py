@@ -28,7 +28,7 @@ from localdiff.demo.vocabulary import (
     write_vocabulary,
     written_words,
 )
-from localdiff.hub.reference import DEMO_DIRECTORY
+from localdiff.model_reference import DEMO_DIRECTORY
 
 Vocabulary = tuple[Tokenizer, Render]
 TOKENIZER = build_tokenizer()

@@ -10,12 +10,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from localdiff import model_reference
 from localdiff.demo.vocabulary import VOCABULARY_SIZE
 from localdiff.doctor import denoise, write_values
 from localdiff.doctor.denoise import FixedNoise, check_denoise, first_step
 from localdiff.doctor.values import Values, demo_digest, load_values
-from localdiff.hub import reference
-from localdiff.hub.reference import DEMO_DIRECTORY
+from localdiff.model_reference import DEMO_DIRECTORY
 from tests.checkpoints.layouts import Spec, write_checkpoint
 
 
@@ -55,21 +55,21 @@ def test_a_model_that_computes_something_else_is_found(
     name = next(name for name in tensors if name.endswith("layers.0.self_attn.q_proj.weight"))
     tensors[name] = tensors[name].flip(0).contiguous()
     save_file(tensors, directory / "model.safetensors")
-    monkeypatch.setattr(reference, "DEMO_DIRECTORY", directory)
+    monkeypatch.setattr(model_reference, "DEMO_DIRECTORY", directory)
     monkeypatch.setattr(denoise, "demo_digest", lambda _directory: values.denoise.digest)
     (finding,) = check_denoise(values.denoise, ["cpu"])
     assert finding.status == "fail", finding.text
 
 
 def test_another_demo_has_no_values(values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "DEMO_DIRECTORY", write_checkpoint(Spec(canvas=16), tmp_path / "demo"))
+    monkeypatch.setattr(model_reference, "DEMO_DIRECTORY", write_checkpoint(Spec(canvas=16), tmp_path / "demo"))
     (finding,) = check_denoise(values.denoise, ["cpu"])
     assert (finding.status, finding.exit_code) == ("fail", 3)
     assert "python -m localdiff.doctor.write_values" in (finding.advice or "")
 
 
 def test_no_demo_at_all(values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "DEMO_DIRECTORY", tmp_path / "none")
+    monkeypatch.setattr(model_reference, "DEMO_DIRECTORY", tmp_path / "none")
     (finding,) = check_denoise(values.denoise, ["cpu"])
     assert (finding.status, finding.exit_code) == ("fail", 3)
     assert finding.text == "this installation has no demo model"

@@ -156,7 +156,7 @@ def test_weights_in_every_state(env: dict[str, str]) -> None:
 
 @pytest.mark.usefixtures("no_hub")
 def test_the_advice_for_weights_is_a_command_that_works(env: dict[str, str]) -> None:
-    from localdiff.commands.quantize import QuantizeRequest
+    from localdiff.commands.quantize.command import QuantizeRequest
 
     directory = make(env, "my own")
     (finding, _) = check_weights(stored_models(env))

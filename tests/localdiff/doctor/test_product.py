@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from localdiff.doctor import write_values
-from localdiff.doctor.pattern import uniform, words
+from localdiff.doctor.pattern import integers, uniform
 from localdiff.doctor.product import (
     LIMIT,
     PRODUCTS,
@@ -45,7 +45,7 @@ def test_words_are_the_same_everywhere() -> None:
             value = ((value ^ (value >> shift)) * factor) & 0xFFFFFFFF
         return value ^ (value >> 15)
 
-    assert words(500, 3).tolist() == [word(place + 3_000_009) for place in range(500)]
+    assert integers(500, 3).tolist() == [word(place + 3_000_009) for place in range(500)]
 
 
 def test_numbers_are_spread() -> None:

@@ -11,7 +11,7 @@ import torch
 from localdiff.conversation import Conversation
 from localdiff.engine import Engine
 from localdiff.errors import UsageError, WeightsError
-from localdiff.hub.reference import DEMO_DIRECTORY
+from localdiff.model_reference import DEMO_DIRECTORY
 from tests.models import tiny
 
 

@@ -19,9 +19,10 @@ from localdiff.events import BlockCommitted, RunFinished
 from localdiff.load import LoadedModel, load_model, open_weights
 from localdiff.load.stored import BitsandbytesWeights, QuantizedWeights
 from localdiff.options import GenerateOptions
+from quant import MANIFEST_FILE
 from quant.codecs import CODECS
 from quant.codecs.codec import Encoded
-from quant.files.manifest import MANIFEST_FILE, Manifest, read_manifest
+from quant.files.manifest import Manifest, read_manifest
 from quant.modules import QuantEmbedding, QuantExperts
 from quant.recipe import RECIPES
 from tests.checkpoints.layouts import Spec, write_checkpoint

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from localdiff.hub.reference import DEMO_DIRECTORY
+from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.trace.example import example_path
 from localdiff.trace.hashing import tokenizer_digest, weights_digest
 from localdiff.trace.page.page import page

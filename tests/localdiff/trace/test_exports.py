@@ -13,7 +13,7 @@ from localdiff.trace.exports import animation, plain
 from localdiff.trace.exports.asciicast import asciicast
 from localdiff.trace.exports.frames import LAST, SHORTEST, frames
 from localdiff.trace.exports.unpacked import unpacked
-from localdiff.trace.stage import Stage
+from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Timeline
 from localdiff.view.layout import Size
 from localdiff.view.palette import DARK
@@ -23,7 +23,7 @@ from tests.screens import hostile
 
 TRACE = condensed(blocks=2, steps=4, length=40)
 LINE = Timeline(TRACE.events)
-STAGE = Stage(TRACE.header, pieces=TRACE, palette=DARK)
+VIEW = ReplayView(TRACE.header, pieces=TRACE, palette=DARK)
 SIZE = Size(80, 20)
 
 
@@ -34,7 +34,7 @@ def test_text_is_the_answer_exactly() -> None:
 def test_a_picture_in_text_is_the_moment() -> None:
     index = LINE.find(2, 1)
     assert index is not None
-    rows = plain.picture(STAGE, LINE.moments[index], SIZE).splitlines()
+    rows = plain.picture(VIEW, LINE.moments[index], SIZE).splitlines()
     assert len(rows) <= SIZE.rows
     assert any(row.startswith(" block 2/≤2 · step  1/48") for row in rows)
     assert all(row == row.rstrip() and len(row) < SIZE.columns for row in rows)
@@ -52,7 +52,7 @@ def test_json_has_every_event_written_out() -> None:
 
 @pytest.mark.parametrize("speed", [0.5, 1.0, 4.0])
 def test_frames_last_as_long_as_the_run_did(speed: float) -> None:
-    seconds = [length for _, length in frames(LINE, STAGE, SIZE, speed=speed)]
+    seconds = [length for _, length in frames(LINE, VIEW, SIZE, speed=speed)]
     assert len(seconds) == len(LINE)
     assert seconds[-1] == LAST
     assert seconds[0] == pytest.approx(max(SHORTEST, 0.05 / speed))
@@ -60,10 +60,10 @@ def test_frames_last_as_long_as_the_run_did(speed: float) -> None:
 
 
 def test_svg_is_well_formed_and_moves() -> None:
-    animated = animation.animated(LINE, STAGE, SIZE, DARK)
+    animated = animation.animated(LINE, VIEW, SIZE, DARK)
     ElementTree.fromstring(animated)
     assert animated.count("@keyframes") > 10
-    still = animation.picture(STAGE, LINE.moments[3], SIZE, DARK)
+    still = animation.picture(VIEW, LINE.moments[3], SIZE, DARK)
     ElementTree.fromstring(still)
     assert "@keyframes" not in still
     for picture in (animated, still):
@@ -72,13 +72,13 @@ def test_svg_is_well_formed_and_moves() -> None:
 
 
 def test_a_recording_draws_the_same_screens() -> None:
-    lines = [json.loads(line) for line in asciicast(LINE, STAGE, SIZE, title="t").splitlines()]
+    lines = [json.loads(line) for line in asciicast(LINE, VIEW, SIZE, title="t").splitlines()]
     assert lines[0] == {"version": 2, "width": 80, "height": 20, "title": "t", "env": {"TERM": "xterm-256color"}}
     screen = pyte.Screen(80, 20)
     stream = pyte.Stream(screen)
     times = [line[0] for line in lines[1:]]
     assert times == sorted(times)
-    for (rows, _), (_, kind, data) in zip(frames(LINE, STAGE, SIZE), lines[1:], strict=False):
+    for (rows, _), (_, kind, data) in zip(frames(LINE, VIEW, SIZE), lines[1:], strict=False):
         assert kind == "o"
         stream.feed(data)
         shown = [row.rstrip() for row in screen.display]
@@ -96,11 +96,11 @@ def test_hostile_text_stays_text_in_every_form() -> None:
     ]
     trace = trace_of(events, pieces=pieces)
     line = Timeline(trace.events)
-    stage = Stage(trace.header, pieces=trace, palette=DARK)
-    animated = animation.animated(line, stage, SIZE, DARK)
+    view = ReplayView(trace.header, pieces=trace, palette=DARK)
+    animated = animation.animated(line, view, SIZE, DARK)
     root = ElementTree.fromstring(animated)
     assert {element.tag.rpartition("}")[2] for element in root.iter()} == {"svg", "style", "rect", "g", "text"}
-    for line_of_json in asciicast(line, stage, SIZE, title=hostile.TEXT).splitlines()[1:]:
+    for line_of_json in asciicast(line, view, SIZE, title=hostile.TEXT).splitlines()[1:]:
         data = json.loads(line_of_json)[2]
         assert "\x1b]" not in data and "\x9b" not in data and "\u202e" not in data and "\x07" not in data
     assert plain.answer(trace) == hostile.TEXT * 2

@@ -97,6 +97,8 @@ def test_the_dot_is_what_the_stream_can_encode() -> None:
     assert Stream(file=io.TextIOWrapper(io.BytesIO(), encoding="ascii")).dot() == "-"
     assert Stream(file=io.TextIOWrapper(io.BytesIO(), encoding="utf-8")).dot() == "·"
     assert Stream(file=io.StringIO()).dot() == "·"
+    assert Stream(file=io.TextIOWrapper(io.BytesIO(), encoding="latin-1")).encodes("·")
+    assert not Stream(file=io.TextIOWrapper(io.BytesIO(), encoding="latin-1")).encodes("→")
 
 
 def test_errors_have_one_form() -> None:

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 import pytest
 
 from localdiff.options import GenerateOptions
-from localdiff.ui.summary import Summary
+from localdiff.ui.reply import Collector, Reply
+from localdiff.ui.summary import summary
 from tests.fakes.engine import IDENTITY, Block, ScriptedEngine
 from tests.screens.processes import ROOT
 
 
-def summarized(engine: ScriptedEngine) -> Summary:
-    summary = Summary()
-    for event in engine.generate("hi", GenerateOptions(seed=5)):
-        summary.on_event(event)
-    return summary
+def reply_of(engine: ScriptedEngine, events: int | None = None) -> Reply:
+    collector = Collector()
+    for event in islice(engine.generate("hi", GenerateOptions(seed=5)), events):
+        collector.on_event(event)
+    assert collector.reply is not None
+    return collector.reply
 
 
 def test_the_page_lists_exactly_the_keys() -> None:
     page = (ROOT / "docs" / "json.md").read_text()
     documented = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
-    assert documented == list(summarized(ScriptedEngine()).to_object(IDENTITY))
+    assert documented == list(summary(reply_of(ScriptedEngine()), IDENTITY))
 
 
 def test_the_text_is_the_answer_alone() -> None:
-    summary = summarized(ScriptedEngine(blocks=(Block(thought="let me see", text="four"), Block(text=" is it"))))
-    assert summary.text == "four is it"
+    engine = ScriptedEngine(blocks=(Block(thought="let me see", text="four"), Block(text=" is it")))
+    assert summary(reply_of(engine), IDENTITY)["text"] == "four is it"
 
 
 def test_an_unfinished_run_has_no_object() -> None:
-    with pytest.raises(RuntimeError):
-        Summary().to_object(IDENTITY)
+    with pytest.raises(ValueError, match="finished"):
+        summary(reply_of(ScriptedEngine(), events=3), IDENTITY)

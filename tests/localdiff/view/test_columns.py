@@ -23,3 +23,10 @@ def test_a_wide_character_takes_two_columns() -> None:
 
 def test_no_rows_are_no_lines() -> None:
     assert aligned([], "") == []
+
+
+def test_a_cell_longer_than_any_column_pushes_its_own_row_aside() -> None:
+    assert aligned([("model", "a/very/long/path", "file"), ("live", "off", "default")], "<<<", widest=5) == [
+        "model  a/very/long/path  file",
+        "live   off    default",
+    ]

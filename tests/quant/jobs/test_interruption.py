@@ -12,9 +12,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from quant import MANIFEST_FILE
 from quant.errors import OutputError
 from quant.files.disk import Disk
-from quant.files.manifest import MANIFEST_FILE, read_manifest
+from quant.files.manifest import read_manifest
 from quant.files.source import SourceFile, read_source
 from quant.jobs.job import Job
 from quant.jobs.output import SCRATCH, partial_directory

@@ -15,11 +15,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from quant import MANIFEST_FILE
 from quant.codecs import CODECS
 from quant.codecs.codec import Encoded
 from quant.errors import DamagedError, OutputError, SourceError
 from quant.files.disk import Disk
-from quant.files.manifest import MANIFEST_FILE, read_manifest
+from quant.files.manifest import read_manifest
 from quant.files.source import SourceFile, read_source
 from quant.jobs.events import (
     BytesDone,

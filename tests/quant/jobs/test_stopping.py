@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from quant import MANIFEST_FILE
 from quant.files.disk import Disk
-from quant.files.manifest import MANIFEST_FILE
 from quant.files.source import SourceFile, SourceStoppedError, read_source
 from quant.jobs.events import FileChecked, JobFinished, JobStarted, JobStopped, ShardStarted
 from quant.jobs.job import Job

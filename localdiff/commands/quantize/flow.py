@@ -14,15 +14,13 @@ from functools import partial
 from pathlib import Path
 
 from localdiff import model_store, paths
-from localdiff.commands import quantize_verification as verification
-from localdiff.commands.interrupt import cancel_on_interrupt
-from localdiff.commands.quantize_display import Display
-from localdiff.commands.quantize_encoder import encoder_named
-from localdiff.commands.question import AskUser
+from localdiff.commands.quantize import verification
+from localdiff.commands.quantize.display import Display
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.hub.downloads import Downloads
 from localdiff.hub.problems import UnreachableError
-from localdiff.hub.reference import WORKERS
+from localdiff.hub.reference import TOKENIZER, WORKERS
+from localdiff.load.devices import resolve_device
 from localdiff.quantizing.fetching import WeightFetcher
 from localdiff.quantizing.finished import difference
 from localdiff.quantizing.lock import locked
@@ -32,12 +30,13 @@ from localdiff.quantizing.planned_job import PlannedJob, offline_summary
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.quoting import printable, shell_word
 from localdiff.sizes import shown_size
-from localdiff.trace.hashing import TOKENIZER
+from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output
 from localdiff.ui.progress import progress_display
+from localdiff.ui.question import AskUser
 from localdiff.ui.rate import shown_time
 from localdiff.ui.status import StatusLine
-from quant import recipe_named
+from quant import MANIFEST_FILE, recipe_named
 from quant.errors import DamagedError, OutputError
 from quant.files.manifest import read_manifest
 from quant.jobs.events import JobFinished, JobStopped
@@ -65,7 +64,7 @@ class Quantization:
         self._target = request.target
 
     def run(self) -> int:
-        """See `commands.quantize.quantize`."""
+        """See `quantize`."""
         recipe = recipe_named(self._request.recipe)
         # 1. what is there
         exists = self._exists()
@@ -127,7 +126,7 @@ class Quantization:
         if self._request.dry_run:
             return False
         require_free(self._target, force=self._request.force)
-        return (self._target / model_store.MANIFEST).is_file() and not self._request.force
+        return (self._target / MANIFEST_FILE).is_file() and not self._request.force
 
     def _damage(self) -> dict[str, str]:
         """What is wrong with the files of a finished output.
@@ -284,6 +283,16 @@ class Quantization:
         """How to run the result, and what it lacks before that: a fine-tune may have been saved without a tokenizer."""
         lacks = "" if (self._target / TOKENIZER).is_file() else f"Copy a `{TOKENIZER}` into it first. "
         return f"{lacks}Run it: {run_command(self._target)}"
+
+
+def encoder_named(name: str) -> Encoder:
+    """The encoder for a value of `--device`: with `auto` the first GPU that has room, or else the CPU.
+
+    Raises:
+        UsageError: no such kind of device.
+        ResourceError: this machine has no such device.
+    """
+    return Encoder.automatic() if name == "auto" else Encoder.on(resolve_device(name))
 
 
 def run_command(directory: Path) -> str:

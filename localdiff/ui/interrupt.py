@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TypeAlias
 
-# A second Ctrl-C within this many seconds does not wait for the step to end.
 IMPATIENCE = 2.0
+"""Seconds in which a second Ctrl-C does not wait until a run has stopped."""
 
 Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
@@ -34,7 +34,7 @@ def interruptible() -> Iterator[None]:
         raise KeyboardInterrupt
 
     try:
-        with _handled_by(handle):
+        with handled_by(handle):
             yield
     except Exception as error:
         if came:
@@ -50,9 +50,16 @@ def cancel_on_interrupt(cancel: threading.Event, *, clock: Callable[[], float] =
 
     Off the main thread, where no handler may be installed, it does nothing.
     """
+    press = canceller(cancel, clock)
+    with handled_by(lambda _signal, _frame: press()):
+        yield
+
+
+def canceller(cancel: threading.Event, clock: Callable[[], float] = time.monotonic) -> Callable[[], None]:
+    """What Ctrl-C does during a run: it sets `cancel`, and a second one in a hurry raises `KeyboardInterrupt`."""
     last: float | None = None
 
-    def handle(_signal: int, _frame: FrameType | None) -> None:
+    def press() -> None:
         nonlocal last
         now = clock()
         if last is not None and now - last < IMPATIENCE:
@@ -60,12 +67,11 @@ def cancel_on_interrupt(cancel: threading.Event, *, clock: Callable[[], float] =
         last = now
         cancel.set()
 
-    with _handled_by(handle):
-        yield
+    return press
 
 
 @contextmanager
-def _handled_by(handler: Handler) -> Iterator[None]:
+def handled_by(handler: Handler) -> Iterator[None]:
     """Installs a handler of Ctrl-C for a while; does nothing off the main thread, where none may be installed."""
     if threading.current_thread() is not threading.main_thread():
         yield

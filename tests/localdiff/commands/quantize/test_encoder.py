@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from localdiff.commands.quantize_encoder import encoder_named
+from localdiff.commands.quantize.flow import encoder_named
 from localdiff.errors import ArgumentError, ResourceError
 from localdiff.quantizing.planned_job import encoder_words
 from quant.jobs import pool

@@ -9,8 +9,8 @@ from threading import Timer
 
 import pytest
 
-from localdiff.commands.question import asker
 from localdiff.ui.output import Stream
+from localdiff.ui.question import asker
 
 
 class Keyboard(io.StringIO):

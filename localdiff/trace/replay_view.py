@@ -35,7 +35,7 @@ _KEYS = (
 _KEYS_ASCII = tuple(keys.replace("←→", "left/right").replace("↑↓", "up/down") for keys in _KEYS)
 
 
-class Stage:
+class ReplayView:
     """Draws moments of one trace.
 
     Args:

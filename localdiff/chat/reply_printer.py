@@ -14,7 +14,7 @@ from localdiff.view.paragraphs import Passage, Transcript, finished_length
 from localdiff.view.sanitize import safe_text
 
 
-class Page:
+class ReplyPrinter:
     """Observer that prints text as it becomes final: whole paragraphs where they are rendered, else at once.
 
     Args:

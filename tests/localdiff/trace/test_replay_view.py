@@ -8,7 +8,7 @@ import pytest
 
 from localdiff.trace.header import Message
 from localdiff.trace.player import Player
-from localdiff.trace.stage import Stage
+from localdiff.trace.replay_view import ReplayView
 from localdiff.trace.timeline import Timeline
 from localdiff.trace.trace import Trace
 from localdiff.view.ansi import encode_row
@@ -22,22 +22,22 @@ TRACE = condensed(blocks=3, steps=4, length=40)
 SIZES = [Size(20, 5), Size(24, 6), Size(40, 8), Size(76, 24), Size(120, 60), Size(3, 2)]
 
 
-def stage_of(trace: Trace, palette: Palette = DARK, *, complete: bool = True) -> Stage:
-    return Stage(trace.header, pieces=trace, palette=palette, complete=complete)
+def view_of(trace: Trace, palette: Palette = DARK, *, complete: bool = True) -> ReplayView:
+    return ReplayView(trace.header, pieces=trace, palette=palette, complete=complete)
 
 
-def texts(stage: Stage, player: Player, size: Size) -> list[str]:
-    rows, _ = stage.rows(player, size)
+def texts(view: ReplayView, player: Player, size: Size) -> list[str]:
+    rows, _ = view.rows(player, size)
     return [row_text(row) for row in rows]
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("palette", [DARK, MONO, ASCII], ids=lambda palette: palette.name)
 def test_every_moment_fits_every_screen(size: Size, palette: Palette) -> None:
-    stage, line = stage_of(TRACE, palette), Timeline(TRACE.events)
+    view, line = view_of(TRACE, palette), Timeline(TRACE.events)
     drawn = None
     for index in range(len(line)):
-        rows, drawn = stage.rows(Player(timeline=line, index=index), size, drawn)
+        rows, drawn = view.rows(Player(timeline=line, index=index), size, drawn)
         assert len(rows) == size.rows if size.rows >= 8 else len(rows) <= size.rows
         assert all(row_width(row) < size.columns for row in rows)
         assert palette is not ASCII or all(row_text(row).isascii() for row in rows)
@@ -47,7 +47,7 @@ def test_title_text_canvas_and_controls_stand_in_their_order() -> None:
     line = Timeline(TRACE.events)
     place = line.find(2, 3)
     assert place is not None
-    shown = texts(stage_of(TRACE), Player(timeline=line, index=place, playing=False), Size(100, 24))
+    shown = texts(view_of(TRACE), Player(timeline=line, index=place, playing=False), Size(100, 24))
     assert shown[0] == " scripted, bf16 · seed 0 · “Say hello.”"
     assert shown[-1].startswith(f" paused        1×  {place + 1:2}/16  ")
     assert shown[-1].endswith("space play  ←→ step  ↑↓ block  +- speed  home end  q quit")
@@ -57,7 +57,7 @@ def test_title_text_canvas_and_controls_stand_in_their_order() -> None:
 
 
 def test_a_title_in_ascii_has_signs_of_its_own() -> None:
-    shown = texts(stage_of(TRACE, ASCII), Player(timeline=Timeline(TRACE.events)), Size(100, 24))
+    shown = texts(view_of(TRACE, ASCII), Player(timeline=Timeline(TRACE.events)), Size(100, 24))
     assert shown[0] == f' scripted, bf16 {ASCII.glyphs.dot} seed 0 {ASCII.glyphs.dot} "Say hello."'
 
 
@@ -73,19 +73,19 @@ def test_a_title_in_ascii_has_signs_of_its_own() -> None:
 def test_a_title_that_is_cut_says_so(palette: Palette, question: str, title: str) -> None:
     header = dataclasses.replace(HEADER, messages=(Message(role="user", content=question),))
     trace = trace_of(TRACE.events, header)
-    shown = texts(stage_of(trace, palette), Player(timeline=Timeline(trace.events)), Size(40, 24))
+    shown = texts(view_of(trace, palette), Player(timeline=Timeline(trace.events)), Size(40, 24))
     assert shown[0].replace(palette.glyphs.dot, "-" if palette is ASCII else "·") == title
 
 
 @pytest.mark.parametrize(("speed", "words"), [(0.3, "0.3×"), (0.125, "1/8×"), (0.5, "1/2×"), (1, "1×"), (2.5, "2.5×")])
 def test_a_speed_is_short(speed: float, words: str) -> None:
     player = Player(timeline=Timeline(TRACE.events), speed=speed, playing=False)
-    assert f" {words} " in texts(stage_of(TRACE), player, Size(100, 24))[-1]
+    assert f" {words} " in texts(view_of(TRACE), player, Size(100, 24))[-1]
 
 
 def test_at_the_end_the_text_and_the_figures_remain() -> None:
     line = Timeline(TRACE.events)
-    shown = texts(stage_of(TRACE), Player(timeline=line, index=len(line) - 1, playing=False), Size(100, 30))
+    shown = texts(view_of(TRACE), Player(timeline=line, index=len(line) - 1, playing=False), Size(100, 30))
     assert shown[-2].startswith(f" {len(TRACE.token_ids)} tokens · 3 blocks · 12 steps · ")
     assert " ".join(shown[1:-2]).split() == TRACE.text().split()
     assert shown[-1].startswith(" at the end")
@@ -94,7 +94,7 @@ def test_at_the_end_the_text_and_the_figures_remain() -> None:
 def test_a_demo_is_called_one_and_a_torn_trace_too() -> None:
     demo = dataclasses.replace(HEADER, model=dataclasses.replace(HEADER.model, name="demo"))
     trace = dataclasses.replace(TRACE, header=demo)
-    title = texts(stage_of(trace, complete=False), Player(timeline=Timeline(trace.events)), Size(120, 24))[0]
+    title = texts(view_of(trace, complete=False), Player(timeline=Timeline(trace.events)), Size(120, 24))[0]
     assert title.startswith(" ends early · the demo model (a small one, not DiffusionGemma)")
 
 
@@ -110,9 +110,9 @@ def test_hostile_pieces_text_and_questions_do_nothing() -> None:
         for event in condensing()
     ]
     trace = trace_of(events, header, pieces=pieces)
-    stage, line = stage_of(trace, MONO), Timeline(trace.events)
+    view, line = view_of(trace, MONO), Timeline(trace.events)
     for index in range(len(line)):
-        rows, _ = stage.rows(Player(timeline=line, index=index), Size(90, 30))
+        rows, _ = view.rows(Player(timeline=line, index=index), Size(90, 30))
         for row in rows:
             assert hostile.is_tame(row_text(row))
             assert "\u202e" not in row_text(row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 
-from localdiff.chat.page import Page
+from localdiff.chat.reply_printer import ReplyPrinter
 from localdiff.events import Event, TextCommitted
 from localdiff.ui.output import Stream
 
@@ -25,10 +25,10 @@ def everything(reader: int) -> str:
 def test_a_thought_is_printed_to_its_end_before_the_answer() -> None:
     paper = io.StringIO()
     stream = Stream(file=paper, terminal=True, width=80, color=False)
-    page = Page(answers=stream, thoughts=stream)
+    printer = ReplyPrinter(answers=stream, thoughts=stream)
     for event in (committed("thought", "first\n\nsecond\nlast"), committed("answer", "The answer.")):
-        page.on_event(event)
-    page.close()
+        printer.on_event(event)
+    printer.close()
     assert paper.getvalue().split() == ["first", "second", "last", "The", "answer."]
     assert paper.getvalue().endswith("last\nThe answer.\n")
 
@@ -38,13 +38,13 @@ def test_a_pipe_gets_whole_lines_where_its_reader_may_share_the_screen() -> None
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         with open(writer, "w") as file:
-            page = Page(answers=Stream(file=file), thoughts=None, whole_lines=whole_lines)
+            printer = ReplyPrinter(answers=Stream(file=file), thoughts=None, whole_lines=whole_lines)
             seen = [""]
             for text in ("on", "e\ntw", "o"):
-                page.on_event(committed("answer", text))
+                printer.on_event(committed("answer", text))
                 seen.append(seen[-1] + everything(reader))
             assert seen[1:] == written
-            page.close()
-            page.close()
+            printer.close()
+            printer.close()
             assert seen[-1] + everything(reader) == "one\ntwo\n"
         os.close(reader)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from localdiff.commands.quantize import QuantizeRequest, quantize
-from localdiff.hub.reference import DEMO_DIRECTORY
+from localdiff.commands.quantize.command import QuantizeRequest, quantize
+from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.model_store import MODEL
 from localdiff.quantizing import space
 from localdiff.ui.output import Output, Stream

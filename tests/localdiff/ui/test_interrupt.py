@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from localdiff.commands.interrupt import IMPATIENCE, cancel_on_interrupt, interruptible
+from localdiff.ui.interrupt import IMPATIENCE, cancel_on_interrupt, interruptible
 from tests.fakes.clock import FakeClock
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from localdiff.commands.quantize_display import Display
+from localdiff.commands.quantize.display import Display
 from quant.jobs.events import BytesDone, FileChecked, JobStarted, ShardStarted, ShardWritten, TensorDone
 
 

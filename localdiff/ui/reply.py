@@ -19,7 +19,6 @@ from localdiff.events import (
     RunStats,
     TextCommitted,
 )
-from localdiff.options import MAX_SEED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +30,7 @@ class Reply:
         answer: the text.
         ids: what the model wrote, without the end token.
         seed: of the noise.
+        max_tokens: the most tokens that it could have.
         reason: how it ended.
         where: how far it got, for a reply that was stopped.
         new_tokens: tokens of the prompt that had to be encoded.
@@ -43,6 +43,7 @@ class Reply:
     answer: str
     ids: tuple[int, ...]
     seed: int
+    max_tokens: int
     reason: FinishReason
     where: str
     new_tokens: int
@@ -62,10 +63,9 @@ class Reply:
 
 
 class Collector:
-    """Observer that collects the reply so far and the events of the run."""
+    """Observer that collects the reply so far."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
         self._texts: dict[str, list[str]] = {"answer": [], "thought": []}
         self._ids: list[int] = []
         self._unsettled: list[int] = []
@@ -86,6 +86,7 @@ class Collector:
             answer="".join(self._texts["answer"]),
             ids=tuple(self._ids) if finished is None else finished.token_ids,
             seed=self._started.seed,
+            max_tokens=self._started.max_tokens,
             reason="cancelled" if finished is None else finished.reason,
             where=self._where,
             new_tokens=self._started.prompt_tokens - self._cached_tokens,
@@ -96,7 +97,6 @@ class Collector:
 
     def on_event(self, event: Event) -> None:
         """Take note."""
-        self.events.append(event)
         match event:
             case RunStarted():
                 self._started = event
@@ -116,8 +116,3 @@ class Collector:
                 self._texts[event.channel].append(event.text)
             case RunFinished():
                 self._finished = event
-
-
-def next_seed(seed: int) -> int:
-    """The next seed, wrapping around."""
-    return 0 if seed >= MAX_SEED else seed + 1

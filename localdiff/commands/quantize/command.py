@@ -1,6 +1,6 @@
 """`localdiff quantize`: published weights in, verified quantized model out.
 
-Knows which requests are contradictory; the steps are in `quantize_flow`. Nothing heavy is imported before it is needed.
+Knows which requests are contradictory; the steps are in `flow`. Nothing heavy is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from localdiff import model_store, paths
-from localdiff.commands.interrupt import interruptible
-from localdiff.commands.question import AskUser
+from localdiff import paths
 from localdiff.errors import UsageError
-from localdiff.hub.reference import quantized_directory
+from localdiff.model_store import quantized_directory
 from localdiff.quantizing.request import QuantizeRequest
+from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
+from localdiff.ui.question import AskUser
+from quant import MANIFEST_FILE
 
 __all__ = ["QuantizeRequest", "quantize"]
 
@@ -34,8 +35,8 @@ def quantize(request: QuantizeRequest, output: Output, *, ask: AskUser | None) -
         LocaldiffError, QuantError: any error that a user can act on.
     """
     with interruptible():
-        from localdiff.commands.quantize_flow import Quantization
-        from localdiff.commands.quantize_verification import verify_alone
+        from localdiff.commands.quantize.flow import Quantization
+        from localdiff.commands.quantize.verification import verify_alone
 
     _refuse_contradictions(request)
     _refuse_mount_point(request.target)
@@ -64,7 +65,7 @@ def _existing(request: QuantizeRequest) -> Path:
     """The directory that `--verify-only` checks: the named one, or what the same command would have written."""
     if request.output is None:
         named = paths.expanded(request.model)
-        if (named / model_store.MANIFEST).is_file():
+        if (named / MANIFEST_FILE).is_file():
             return named.absolute()
         if (directory := quantized_directory(request.model)) is not None:
             return directory

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from localdiff import model_store
-from localdiff.commands.quantize_display import CHECK
+from localdiff.commands.quantize.display import CHECK
 from localdiff.errors import WeightsError
 from localdiff.quoting import printable
 from localdiff.sizes import shown_size
 from localdiff.ui.output import Output
 from localdiff.ui.progress import ProgressDisplay, progress_display
+from quant import MANIFEST_FILE
 from quant.codecs import CODECS
 from quant.errors import DamagedError
 from quant.files.manifest import Manifest, read_manifest
@@ -32,7 +33,7 @@ def verify_alone(directory: Path, output: Output) -> int:
         WeightsError: it does not exist.
         DamagedError: it does not match its manifest.
     """
-    if not (directory / model_store.MANIFEST).is_file():
+    if not (directory / MANIFEST_FILE).is_file():
         raise WeightsError(
             f"there is no quantized model in `{directory}`",
             "`localdiff models` lists those that are here; `localdiff quantize` makes one",

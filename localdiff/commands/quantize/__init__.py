@@ -1,0 +1,9 @@
+"""The command `localdiff quantize`, assembled from its parts.
+
+    command         the command, and which requests are contradictory
+    flow            its steps, from a request to a verified directory
+    display         progress of a job, and of the downloads that feed it
+    verification    `--verify-only`, and the messages of any verification
+
+They know the order of the steps and the user's answers; `localdiff.quantizing` and `quant.jobs` carry them out.
+"""

@@ -1,0 +1,117 @@
+"""Finds a model's directory by the user's name of it, where that needs no Hub.
+
+Knows the kinds of reference: `demo`, a directory, a quantized model by its name, an id on the Hub. Knows nothing about
+what is in the files, and needs no torch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from localdiff import paths
+from localdiff.errors import ArgumentError, WeightsError
+from localdiff.model_store import DEMO, PARTIAL, quantized_directory, stored_models
+
+DEMO_DIRECTORY = Path(__file__).parent / "demo" / "checkpoint"
+KINDS = (
+    "a model is `demo`, a name of `localdiff models`, the path of a directory, or a Hub id such as "
+    "`google/diffusiongemma-26B-A4B-it`"
+)
+
+# A Hub id is `owner/name`, each part of letters, digits, `-`, `_` and `.`; the Hub itself refuses `--` and `..`.
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSource:
+    """Where a model's files are.
+
+    Attributes:
+        directory: a directory on this machine.
+        name: what the user called it.
+        revision: the commit, for a model from the Hub.
+    """
+
+    directory: Path
+    name: str
+    revision: str | None = None
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the name is a path or local to this machine, so that it does not identify the weights."""
+        return self.revision is None and self.name != DEMO
+
+
+def resolve_local(reference: str, *, revision: str | None = None) -> ModelSource | None:
+    """Find a model's files if the reference is of a kind that needs no Hub; None for the id of a repository.
+
+    Raises:
+        WeightsError: nothing exists under that name.
+        UsageError: a revision of something that has none.
+    """
+    path = paths.expanded(reference)
+    named = quantized_directory(reference)
+    if reference == DEMO:
+        source = ModelSource(directory=_demo_directory(), name=DEMO)
+    elif reference and os.path.isdir(path):
+        source = ModelSource(directory=path, name=reference)
+    elif os.path.isfile(path):
+        is_near = (path.parent / "config.json").is_file()
+        hint = f"did you mean `--model {path.parent}`?" if is_near else KINDS
+        raise WeightsError(f"`{reference}` is a file, not the directory of a model", hint)
+    elif named is not None:
+        source = ModelSource(directory=named, name=reference)
+    elif (refusal := _refusal(path)) is not None:
+        raise WeightsError(f"`{reference}` cannot be read: {refusal}", "check the permissions of its folders")
+    elif _HUB_ID.fullmatch(reference):
+        return None
+    elif "/" in reference or os.sep in reference or reference.startswith((".", "~")):
+        raise WeightsError(f"no such directory: `{reference}`", KINDS)
+    elif _is_unfinished(reference):
+        raise WeightsError(
+            f"`{reference}` is an unfinished quantized model", "the `localdiff quantize` that began it finishes it"
+        )
+    else:
+        names = (DEMO, *(model.name for model in stored_models() if model.state == "finished"))
+        near = get_close_matches(reference, names, 1)
+        raise WeightsError(
+            f"`{reference}` is neither `demo`, nor a quantized model, a directory or a Hub id",
+            f"did you mean `{near[0]}`?" if near else KINDS,
+        )
+    if revision is not None:
+        raise ArgumentError(
+            "{revision} is for a model from the Hub, and {model} is not one",
+            "leave it out",
+            revision=revision,
+            model=reference,
+        )
+    return source
+
+
+def _refusal(path: Path) -> str | None:
+    """Why the system does not say whether a path exists; None where it does."""
+    try:
+        path.stat()
+    except PermissionError as error:
+        return error.strerror
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def _is_unfinished(name: str) -> bool:
+    """Whether a job has begun to make the quantized model of this name; `localdiff models` lists it with a suffix."""
+    return bool(name) and (paths.models_dir() / (name.removesuffix(PARTIAL) + PARTIAL)).is_dir()
+
+
+def _demo_directory() -> Path:
+    if not DEMO_DIRECTORY.is_dir():
+        raise WeightsError(
+            "this installation has no demo model",
+            "it is part of the package: install localdiff again",
+        )
+    return DEMO_DIRECTORY

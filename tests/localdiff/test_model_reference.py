@@ -1,0 +1,121 @@
+"""From a name to a directory: the packaged model, directories, quantized models, and what is none of them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from localdiff import model_reference
+from localdiff.errors import UsageError, WeightsError
+from localdiff.model_reference import KINDS, ModelSource, resolve_local
+from localdiff.model_store import quantized_directory
+
+
+def test_demo_is_in_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_reference, "DEMO_DIRECTORY", tmp_path)
+    assert resolve_local("demo") == ModelSource(directory=tmp_path, name="demo", revision=None)
+    monkeypatch.setattr(model_reference, "DEMO_DIRECTORY", tmp_path / "missing")
+    with pytest.raises(WeightsError, match="this installation has no demo model"):
+        resolve_local("demo")
+
+
+def test_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "owner" / "model").mkdir(parents=True)
+    (tmp_path / "demo").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for reference, directory in (
+        (str(tmp_path), tmp_path),
+        ("owner/model", Path("owner/model")),
+        ("./demo", Path("demo")),
+        ("~/demo", tmp_path / "demo"),
+    ):
+        assert resolve_local(reference) == ModelSource(directory=directory, name=reference)
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("./missing", "no such directory: `./missing`"),
+        ("/no/such/place", "no such directory: `/no/such/place`"),
+        ("a/b/c", "no such directory: `a/b/c`"),
+        ("~/missing", "no such directory: `~/missing`"),
+        ("owner/", "no such directory: `owner/`"),
+        ("omed", "`omed` is neither `demo`, nor a quantized model, a directory or a Hub id"),
+        ("", "`` is neither `demo`, nor a quantized model, a directory or a Hub id"),
+    ],
+)
+def test_what_is_no_model(reference: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WeightsError) as raised:
+        resolve_local(reference)
+    assert raised.value.message == message
+    assert "a model is `demo`, a name of `localdiff models`, the path of a directory, or a Hub id" in (
+        raised.value.hint or ""
+    )
+
+
+def test_a_file_is_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.touch()
+    with pytest.raises(WeightsError) as raised:
+        resolve_local(str(path))
+    assert raised.value.message == f"`{path}` is a file, not the directory of a model"
+    assert raised.value.hint == KINDS
+    (tmp_path / "config.json").touch()
+    with pytest.raises(WeightsError) as raised:
+        resolve_local(str(path))
+    assert raised.value.hint == f"did you mean `--model {tmp_path}`?"
+
+
+def test_a_name_that_was_mistyped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WeightsError, match="`dmeo` is neither `demo`, nor") as raised:
+        resolve_local("dmeo")
+    assert raised.value.hint == "did you mean `demo`?"
+
+
+def test_a_folder_that_may_not_be_looked_into_is_no_hub_id(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(_path: Path) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(WeightsError) as raised:
+        resolve_local("locked/model")
+    assert raised.value.message == "`locked/model` cannot be read: Permission denied"
+    assert raised.value.hint == "check the permissions of its folders"
+
+
+def test_a_quantized_model_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    directory = tmp_path / "models" / "small-4bit"
+    directory.mkdir(parents=True)
+    with pytest.raises(WeightsError, match="`small-4bit` is neither"):
+        resolve_local("small-4bit")
+    (directory.parent / "small-4bit.partial").mkdir()
+    for name in ("small-4bit", "small-4bit.partial"):
+        with pytest.raises(WeightsError, match=f"`{name}` is an unfinished quantized model"):
+            resolve_local(name)
+    (directory.parent / "small-4bit.partial").rmdir()
+    (directory / "quant.json").touch()
+    assert resolve_local("small-4bit") == ModelSource(directory=directory, name="small-4bit")
+    for suffix in (".partial", ".discarded"):
+        (directory.parent / f"small-4bit{suffix}").mkdir()
+        (directory.parent / f"small-4bit{suffix}" / "quant.json").touch()
+    for name in ("..", ".", "../models/small-4bit", "", "small-4bit.partial", "small-4bit.discarded"):
+        assert quantized_directory(name) is None
+
+
+def test_a_revision_is_for_the_hub_only(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="revision='v1' is for a model from the Hub, and model=.* is not one"):
+        resolve_local(str(tmp_path), revision="v1")
+
+
+def test_a_hub_id_is_of_no_local_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert resolve_local("owner/model", revision="v1") is None
