@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -115,7 +116,8 @@ ALLOWED: dict[str, set[str]] = {
     "adapter": {"adapter_reference", "model"},
     "adapter_reference": set(),
     "kernels": {"diffusion", "quant.cuda"},
-    "demo": {"adapter", "model", "diffusion", "load", "conversation", "engine", "events"},
+    "demo": {"conversation", "engine", "events"},
+    "demo.training": {"adapter", "demo", "diffusion", "engine", "load", "model"},
     "bench": {
         "demo",
         "engine",
@@ -372,6 +374,21 @@ def test_a_file_begins_with_what_it_knows_and_does_not_know() -> None:
     texts = {name(path): path.read_text() for path in sources()}
     silent = {file for file, text in texts.items() if text.strip() and not ast.get_docstring(ast.parse(text))}
     assert not silent, listed(silent)
+
+
+def test_what_is_not_in_the_wheel_is_imported_by_nothing_in_it() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (left_out,) = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["exclude"]
+    package = ".".join(Path(left_out).parts)
+    assert package == "localdiff.demo.training"
+    wrong = {
+        f"{name(path)} imports {module}"
+        for path in sources()
+        if not path.is_relative_to(ROOT / left_out)
+        for module, _ in imports(path)
+        if f"{module}.".startswith(f"{package}.")
+    }
+    assert not wrong, listed(wrong)
 
 
 def test_what_several_tests_use_is_in_none_of_them() -> None:
