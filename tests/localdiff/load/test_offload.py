@@ -21,22 +21,14 @@ from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
 from quant.cuda import choice
 from quant.cuda.experts import CudaExperts
-from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
 from tests.checkpoints.quantized import quantize
 from tests.gpu.kernels import needs_interpreter
 from tests.models.steps import denoiser_of
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 GPU = pytest.param("cuda:0", marks=pytest.mark.gpu)
-SPEC = Spec(
-    layers="sfsf",
-    mlp=64,
-    expert_mlp=64,
-    head_dim=32,
-    full_head_dim=32,
-    stored=torch.bfloat16,
-    settings={"max_denoising_steps": 6, "eos_token_id": [1]},
-)
+SPEC = replace(QUANTIZABLE, layers="sfsf", settings={"max_denoising_steps": 6, "eos_token_id": [1]})
 PROMPT = [3, 14, 15, 9, 26, 5]
 OPTIONS = GenerateOptions(seed=5, max_tokens=24, context_size=64)
 
