@@ -13,6 +13,7 @@
     caches          what was read in pieces against what was read at once
     held            what a model holds, for comparison with its plan
     allocations     bytes that a computation holds at once
+    process_memory  bytes that this process holds
 
 `reference` knows nothing of localdiff, so that it cannot agree with it by accident.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from quant.codecs import CODECS
 from quant.cpu.experts import CpuExperts
 from quant.cpu.products import DecodedProduct
 from quant.modules import QuantExperts, QuantLinear, QuantTensor
-from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
 from tests.checkpoints.quantized import quantize
 from tests.gpu.kernels import DEVICE
 from tests.models import tiny
@@ -35,7 +36,7 @@ from tests.models.numberless import on_card, run_step
 from tests.models.steps import denoiser_of
 
 CPU = torch.device("cpu")
-SPEC = Spec(layers="ssf", mlp=64, expert_mlp=64, head_dim=32, full_head_dim=32, stored=torch.bfloat16, seed=31)
+SPEC = replace(QUANTIZABLE, layers="ssf", seed=31)
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ def test_one_moment(cli: Cli, file: Path) -> None:
         (["--to", "html", "--speed", "2"], "`--speed` and `--to html` exclude each other"),
         (["--columns", "10"], "`--columns 10` must be from 24 to 500"),
         (["-o", "somewhere"], "`somewhere` does not say what to write"),
-        (["--to", "gif"], "gif"),
+        (["--to", "gif"], "`--to`: 'gif' is not one of 'html', 'text', 'json', 'svg', 'cast'"),
     ],
 )
 def test_what_cannot_be(cli: Cli, file: Path, arguments: list[str], words: str) -> None:

@@ -23,15 +23,16 @@ def parameters(command: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("command", ["run", "chat"])
-@pytest.mark.parametrize("name", [*GENERATING, "ui.live"])
-def test_every_setting_is_an_option_with_the_same_default_and_choices(name: str, command: str) -> None:
-    key, options = KEYS[name], parameters(command)
-    assert key.flag in options
-    option = options[key.flag]
-    if key.choices and option.type_descriptor.choices is not None:
-        assert key.choices == option.type_descriptor.choices
-    if option.default is not None:
-        assert key.default == option.default
+def test_every_setting_is_an_option_with_the_same_default_and_choices(command: str) -> None:
+    options = parameters(command)
+    for name in (*GENERATING, "ui.live"):
+        key = KEYS[name]
+        assert key.flag in options
+        option = options[key.flag]
+        if key.choices and option.type_descriptor.choices is not None:
+            assert key.choices == option.type_descriptor.choices, name
+        if option.default is not None:
+            assert key.default == option.default, name
 
 
 def test_recipes_are_those_of_quant() -> None:

@@ -23,7 +23,7 @@ from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.modules import experts
 from tests.checkpoints.released import released_config
-from tests.models.allocations import Allocations
+from tests.models.allocations import Allocations, one_crowd
 
 META = torch.device("meta")
 CONTEXT = 8192
@@ -46,13 +46,7 @@ def cache(model: DiffusionGemma) -> KVCache:
 @pytest.fixture(autouse=True)
 def _one_crowd(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Stands in for the one step that needs values: which rows go to which expert."""
-
-    def crowd(index: Tensor, num_experts: int) -> list[tuple[int, Tensor, Tensor]]:
-        rows, top_k = index.shape
-        everybody = torch.empty(rows, dtype=torch.int64, device=META)
-        return [(expert, everybody, everybody) for expert in range(top_k)]
-
-    monkeypatch.setattr(experts, "rows_by_expert", crowd)
+    monkeypatch.setattr(experts, "rows_by_expert", one_crowd)
     with torch.inference_mode():
         yield
 

@@ -25,7 +25,7 @@ from quant.modules import experts, swap_modules
 from quant.recipe import RECIPES
 from quant.released import released_shapes
 from tests.checkpoints.released import released_config
-from tests.models.allocations import Allocations
+from tests.models.allocations import Allocations, one_crowd
 
 META = torch.device("meta")
 LAYERS = 6
@@ -35,13 +35,7 @@ CONTEXT = 8192
 @pytest.fixture(autouse=True)
 def _one_crowd(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Stands in for the one step that needs values: which rows go to which expert."""
-
-    def crowd(index: Tensor, num_experts: int) -> list[tuple[int, Tensor, Tensor]]:
-        rows, top_k = index.shape
-        everybody = torch.empty(rows, dtype=torch.int64, device=META)
-        return [(expert, everybody, everybody) for expert in range(top_k)]
-
-    monkeypatch.setattr(experts, "rows_by_expert", crowd)
+    monkeypatch.setattr(experts, "rows_by_expert", one_crowd)
     with torch.inference_mode():
         yield
 

@@ -18,7 +18,7 @@ from localdiff.bench.step.released import released_config
 from localdiff.bench.step.run import Measurement, run
 from localdiff.bench.step.subject import Subject, random_subject, real_subject
 from localdiff.bench.step.words import table
-from localdiff.demo.architecture import CANVAS_LENGTH
+from localdiff.demo.training.architecture import CANVAS_LENGTH
 from localdiff.denoising import Denoiser, denoiser
 from localdiff.denoising.static.reading import read_through_torch
 from localdiff.errors import ResourceError, UsageError

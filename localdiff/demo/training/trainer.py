@@ -21,11 +21,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..model.batched import batched_logits, batched_soft_embedding
-from ..model.config import ModelConfig
-from ..model.diffusion_gemma import DiffusionGemma
-from ..model.layer_ops import set_layer_ops
-from ..model.moe import Router
+from ...model.batched import batched_logits, batched_soft_embedding
+from ...model.config import ModelConfig
+from ...model.diffusion_gemma import DiffusionGemma
+from ...model.layer_ops import set_layer_ops
+from ...model.moe import Router
 from .batches import Batch, Batches
 from .muon import Muon
 from .rollout import next_canvases

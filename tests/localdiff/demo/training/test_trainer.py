@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff.demo.architecture import CANVAS_LENGTH, config_json
-from localdiff.demo.batches import Batches
-from localdiff.demo.rollout import next_canvases
-from localdiff.demo.team import Team
-from localdiff.demo.training import Trainer, TrainingOptions, corrupt, initialise, position_weights
+from localdiff.demo.training.architecture import CANVAS_LENGTH, config_json
+from localdiff.demo.training.batches import Batches
+from localdiff.demo.training.rollout import next_canvases
+from localdiff.demo.training.team import Team
+from localdiff.demo.training.trainer import Trainer, TrainingOptions, corrupt, initialise, position_weights
 from localdiff.diffusion.sampler import accept
 from localdiff.model.batched import batched_logits, batched_soft_embedding
 from localdiff.model.cache import KVCache

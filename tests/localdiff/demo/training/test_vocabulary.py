@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from localdiff.demo.corpus import load_vocabulary
 from localdiff.demo.skills.words import COMMON
-from localdiff.demo.turns import Render, compile_template
-from localdiff.demo.vocabulary import (
+from localdiff.demo.training.rendering import load_vocabulary
+from localdiff.demo.training.turns import Render, compile_template
+from localdiff.demo.training.vocabulary import (
     BYTES,
     SPECIAL,
     VOCABULARY_SIZE,

@@ -9,10 +9,10 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models
 
-from localdiff.demo.corpus import load_vocabulary
-from localdiff.demo.train import begin_from, prepare
-from localdiff.demo.training import TrainingOptions
-from localdiff.demo.vocabulary import SPECIAL
+from localdiff.demo.training.rendering import load_vocabulary
+from localdiff.demo.training.train import begin_from, prepare
+from localdiff.demo.training.trainer import TrainingOptions
+from localdiff.demo.training.vocabulary import SPECIAL
 from localdiff.engine import Engine
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from localdiff.model_reference import DEMO_DIRECTORY

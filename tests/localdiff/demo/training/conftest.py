@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from localdiff.demo.corpus import load_vocabulary
-from localdiff.demo.turns import Render
-from localdiff.demo.vocabulary import write_vocabulary
+from localdiff.demo.training.rendering import load_vocabulary
+from localdiff.demo.training.turns import Render
+from localdiff.demo.training.vocabulary import write_vocabulary
 
 
 @pytest.fixture(scope="session")

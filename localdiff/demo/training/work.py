@@ -10,12 +10,12 @@ from pathlib import Path
 
 import torch
 
-from ..model.diffusion_gemma import DiffusionGemma
+from ...model.diffusion_gemma import DiffusionGemma
 from .architecture import CANVAS_LENGTH
 from .batches import Batches, Draw
 from .journal import journal
 from .team import Team
-from .training import Trainer, TrainingOptions
+from .trainer import Trainer, TrainingOptions
 
 STATE = "state.pt"
 

@@ -9,14 +9,13 @@ import pytest
 import torch
 
 from localdiff.adapter import save_adapter
-from localdiff.demo import adapt
-from localdiff.demo.journal import journal
 from localdiff.demo.skills import large_sudoku
-from localdiff.demo.training import Trainer, TrainingOptions
-from localdiff.demo.work import STATE
+from localdiff.demo.training import adapt
+from localdiff.demo.training.journal import journal
+from localdiff.demo.training.trainer import Trainer, TrainingOptions
+from localdiff.demo.training.work import STATE
 from localdiff.engine import Engine
-
-BASE = Path(adapt.__file__).parent / "checkpoint"
+from localdiff.model_reference import DEMO_DIRECTORY
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +33,7 @@ PATTERNS = (
 
 def make_trainer(work: Path, updates: int = 4) -> Trainer:
     options = TrainingOptions(updates=updates, decay=2, warmup=1, batch_size=2, batch_rows=200, save_every=2)
-    return adapt.prepare(work, "sudoku6", BASE, options)
+    return adapt.prepare(work, "sudoku6", DEMO_DIRECTORY, options)
 
 
 def factors(trainer: Trainer) -> dict[str, torch.Tensor]:
@@ -57,7 +56,7 @@ def test_a_training_starts_from_an_adapter_of_another_base(tmp_path: Path) -> No
         first.model.norm.weight += 0.5
     save_adapter(first.model, tmp_path / "adapter", base=None)
     options = TrainingOptions(updates=4)
-    second = adapt.prepare(tmp_path / "second", "sudoku6", BASE, options, initial=str(tmp_path / "adapter"))
+    second = adapt.prepare(tmp_path / "second", "sudoku6", DEMO_DIRECTORY, options, initial=str(tmp_path / "adapter"))
     assert second.update == 0
     for name, factor in factors(first).items():
         assert torch.equal(factor, factors(second)[name]), name
@@ -83,7 +82,7 @@ def test_what_is_written_is_small_and_computes_the_same_beside_the_base(tmp_path
     trainer.run(tmp_path / STATE, lambda *_: None)
     save_adapter(trainer.model, tmp_path / "adapter", base="demo", dtype=torch.bfloat16)
     assert sum(path.stat().st_size for path in (tmp_path / "adapter").iterdir()) < 3e6
-    loaded = Engine.load(str(BASE), device="cpu", dtype="fp32", adapter=str(tmp_path / "adapter")).model
+    loaded = Engine.load(str(DEMO_DIRECTORY), device="cpu", dtype="fp32", adapter=str(tmp_path / "adapter")).model
     for name, factor in factors(trainer).items():
         torch.testing.assert_close(loaded.state_dict()[name].float(), factor, atol=1e-2, rtol=1e-2)
 

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff.demo.architecture import config_json
-from localdiff.demo.evaluate import evaluate, held_out
-from localdiff.demo.export import export
-from localdiff.demo.skills import SKILLS
-from localdiff.demo.training import initialise
-from localdiff.demo.vocabulary import VOCABULARY_SIZE
+from localdiff.demo.evaluate import evaluate
+from localdiff.demo.training.architecture import config_json
+from localdiff.demo.training.export import export
+from localdiff.demo.training.trainer import initialise
+from localdiff.demo.training.vocabulary import VOCABULARY_SIZE
 from localdiff.engine import Engine
 from localdiff.load import load_model, open_weights
 from localdiff.load.checkpoint import Checkpoint
@@ -79,14 +78,6 @@ def test_transformers_loads_the_export_and_gives_the_same_logits(exported: Path)
     torch.testing.assert_close(torch.tanh(ours / config.softcap) * config.softcap, theirs, atol=1e-4, rtol=0)
 
 
-def test_evaluation_asks_the_same_held_out_prompts_every_time(exported: Path) -> None:
-    for skill in SKILLS:
-        assert held_out(skill, 3) == held_out(skill, 3)
-        prompts = [example.messages[-1][1] for example in held_out(skill, 20)]
-        assert len(set(prompts)) == len(prompts)
-    assert len(held_out("sudoku", 200)) == 200
-
-
 def test_evaluation_counts_what_an_untrained_model_does(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # It never ends a turn.
     monkeypatch.setattr("localdiff.demo.evaluate.GenerateOptions", partial(GenerateOptions, max_tokens=96))
@@ -96,15 +87,3 @@ def test_evaluation_counts_what_an_untrained_model_does(exported: Path, monkeypa
     assert result.accuracy == 0.0
     assert 1 <= result.steps <= 48
     assert 0.0 <= result.converged <= 1.0
-
-
-def test_a_question_may_be_asked_behind_others() -> None:
-    """The shipped model answers those first; what is counted is the last answer."""
-    (alone,), (behind,) = held_out("add", 1), held_out("add", 1, ["spelling", "dates"])
-    assert (alone.key, alone.answer, alone.earlier) == (behind.key, behind.answer, ())
-    assert [exchange.skill for exchange in behind.earlier] == ["spelling", "dates"]
-    assert held_out("add", 1, ["spelling", "dates"]) == [behind]
-    engine = Engine.load("demo", device="cpu", dtype="fp32")
-    result = evaluate(engine, "add", prompts=2, seeds=(0,), behind=["spelling"])
-    assert (result.skill, result.runs) == ("add", 2)
-    assert result.accuracy == 1.0

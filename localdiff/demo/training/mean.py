@@ -1,6 +1,6 @@
 """Writes the mean of checkpoints of one training.
 
-    python -m localdiff.demo.mean OUT CHECKPOINT CHECKPOINT …
+    python -m localdiff.demo.training.mean OUT CHECKPOINT CHECKPOINT …
 
 Checkpoints of one training, each after a decay of the learning rate, differ mostly by the examples that were frequent
 between them; their mean answers better than each of them (Izmailov et al., "Averaging Weights Leads to Wider Optima
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import torch
 
-from ..errors import LocaldiffError
-from ..load import load_model, open_weights
-from ..model.diffusion_gemma import DiffusionGemma
+from ...errors import LocaldiffError
+from ...load import load_model, open_weights
+from ...model.diffusion_gemma import DiffusionGemma
+from ..leaving import leave
 from .export import VOCABULARY_FILES, export
-from .leaving import leave
 
 
 def write_mean(directory: Path, checkpoints: Sequence[Path]) -> None:
@@ -53,9 +53,9 @@ def _network(checkpoint: Path) -> DiffusionGemma:
 
 def main() -> None:
     """Average and write."""
-    parser = argparse.ArgumentParser(prog="python -m localdiff.demo.mean", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m localdiff.demo.training.mean", description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, help="folder for the mean")
-    parser.add_argument("checkpoints", type=Path, nargs="+", help="folders that localdiff.demo.train exported")
+    parser.add_argument("checkpoints", type=Path, nargs="+", help="folders that localdiff.demo.training.train exported")
     arguments = parser.parse_args()
     try:
         write_mean(arguments.out, arguments.checkpoints)

@@ -10,7 +10,7 @@ to go wrong, so answers that copy nothing are written in whole words: those that
 
 Written as `tokenizer.json`:
 
-    python -m localdiff.demo.vocabulary DIR
+    python -m localdiff.demo.training.vocabulary DIR
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from string import ascii_lowercase
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from .skills import IN_WORDS, SKILLS, story, unknown
-from .skills.cast import HEROES, PLACES
-from .skills.essays import ESSAYS
-from .skills.example import in_small_letters
-from .skills.fact import expand, questions
-from .skills.facts import FACTS
-from .skills.fields import CITIES, COLORS, COUNTRIES, JOBS, PEOPLE
-from .skills.words import COMMON
+from ..skills import IN_WORDS, SKILLS, story, unknown
+from ..skills.cast import HEROES, PLACES
+from ..skills.essays import ESSAYS
+from ..skills.example import in_small_letters
+from ..skills.fact import expand, questions
+from ..skills.facts import FACTS
+from ..skills.fields import CITIES, COLORS, COUNTRIES, JOBS, PEOPLE
+from ..skills.words import COMMON
 from .turns import CHAT_TEMPLATE
 
 VOCABULARY_SIZE = 1792
@@ -201,5 +201,5 @@ def write_vocabulary(directory: Path) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m localdiff.demo.vocabulary DIR")
+        sys.exit("usage: python -m localdiff.demo.training.vocabulary DIR")
     write_vocabulary(Path(sys.argv[1]))

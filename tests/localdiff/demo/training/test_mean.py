@@ -12,11 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from localdiff.demo.architecture import config_json
-from localdiff.demo.export import export
-from localdiff.demo.mean import write_mean
-from localdiff.demo.training import initialise
-from localdiff.demo.vocabulary import VOCABULARY_SIZE
+from localdiff.demo.training.architecture import config_json
+from localdiff.demo.training.export import export
+from localdiff.demo.training.mean import write_mean
+from localdiff.demo.training.trainer import initialise
+from localdiff.demo.training.vocabulary import VOCABULARY_SIZE
 from localdiff.errors import WeightsError
 from localdiff.model.config import ModelConfig
 from tests.screens.processes import ROOT
@@ -97,7 +97,7 @@ def test_no_checkpoint_is_written_over(make: Make, tmp_path: Path) -> None:
 
 def test_an_error_is_two_lines(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    command = [sys.executable, "-m", "localdiff.demo.mean", str(tmp_path / "mean"), str(tmp_path / "empty")]
+    command = [sys.executable, "-m", "localdiff.demo.training.mean", str(tmp_path / "mean"), str(tmp_path / "empty")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (3, "")
     assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["error", "hint"]

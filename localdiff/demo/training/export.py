@@ -9,9 +9,9 @@ from pathlib import Path
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
-from ..model.diffusion_gemma import DiffusionGemma
+from ...model.diffusion_gemma import DiffusionGemma
 from .architecture import config_json, generation_config_json
-from .corpus import END_OF_TURN
+from .rendering import END_OF_TURN
 
 VOCABULARY_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 _ENCODER_SCALAR = "encoder_layer_scalar"

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localdiff.demo.muon import Muon, orthogonalize
-from localdiff.demo.team import Team
+from localdiff.demo.training.muon import Muon, orthogonalize
+from localdiff.demo.training.team import Team
 
 
 @settings(deadline=None)

@@ -1,9 +1,9 @@
 """Trains the demo model and writes it as a checkpoint in the released layout.
 
-    python -m localdiff.demo.train WORK --updates 3000        train, or continue what WORK holds
-    python -m localdiff.demo.train WORK --base DIR            from the weights of a checkpoint
-    python -m localdiff.demo.train WORK --export DIR          write WORK's model to DIR
-    torchrun --standalone --nproc-per-node 2 -m localdiff.demo.train WORK …      with two processes
+    python -m localdiff.demo.training.train WORK --updates 3000        train, or continue what WORK holds
+    python -m localdiff.demo.training.train WORK --base DIR            from the weights of a checkpoint
+    python -m localdiff.demo.training.train WORK --export DIR          write WORK's model to DIR
+    torchrun --standalone --nproc-per-node 2 -m localdiff.demo.training.train WORK …      with two processes
 
 WORK keeps the vocabulary, the state after every hundred updates, and a log line for each.
 """
@@ -17,14 +17,15 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
-from ..engine import Engine
-from ..model.config import ModelConfig
-from ..model.diffusion_gemma import DiffusionGemma
+from ...engine import Engine
+from ...model.config import ModelConfig
+from ...model.diffusion_gemma import DiffusionGemma
+from ..corpus import sample_example
 from .architecture import config_json
-from .corpus import load_vocabulary, render, sample_example
 from .export import end_of_turn_id, export
+from .rendering import load_vocabulary, render
 from .team import Team, join
-from .training import Trainer, TrainingOptions, initialise
+from .trainer import Trainer, TrainingOptions, initialise
 from .vocabulary import write_vocabulary
 from .work import STATE, make_parser, make_trainer, train
 
@@ -91,7 +92,7 @@ def _spellings(piece: str) -> tuple[str, ...]:
 def main() -> None:
     """Train, or export what was trained."""
     parser = make_parser(
-        "localdiff.demo.train",
+        "localdiff.demo.training.train",
         __doc__.splitlines()[0],
         updates=TrainingOptions.updates,
         decay=TrainingOptions.decay,

@@ -1,6 +1,6 @@
 """Data-parallel training: processes that train one network, each on its own rows of every batch.
 
-    torchrun --standalone --nproc-per-node 2 -m localdiff.demo.train WORK
+    torchrun --standalone --nproc-per-node 2 -m localdiff.demo.training.train WORK
 
 On a CPU two processes of one thread each are nearly twice as fast as one: the operations of so small a network are too
 short to be split between threads. Knows tensors; knows no batches and no networks.

@@ -1,9 +1,9 @@
 """Trains an adapter on one skill and writes it in PEFT's layout.
 
-    python -m localdiff.demo.adapt WORK --skill sudoku9 --updates 5000      train, or continue what WORK holds
-    python -m localdiff.demo.adapt WORK --initial DIR                       from an adapter's factors, of any base
-    python -m localdiff.demo.adapt WORK --export DIR                        write WORK's adapter to DIR
-    torchrun --standalone --nproc-per-node 2 -m localdiff.demo.adapt WORK …      with two processes
+    python -m localdiff.demo.training.adapt WORK --skill sudoku9 --updates 5000   train, or continue what WORK holds
+    python -m localdiff.demo.training.adapt WORK --initial DIR                    from an adapter's factors, of any base
+    python -m localdiff.demo.training.adapt WORK --export DIR                     write WORK's adapter to DIR
+    torchrun --standalone --nproc-per-node 2 -m localdiff.demo.training.adapt WORK …   with two processes
 
 The base's weights are frozen; only low-rank factors are trained, by the loop that trained the base. WORK keeps
 the state after every hundred updates, and a log line for each.
@@ -17,12 +17,12 @@ from pathlib import Path
 
 import torch
 
-from ..adapter import add_adapter, copy_factors, open_adapter, save_adapter
-from ..engine import Engine
-from .corpus import load_vocabulary, render
-from .skills import ALL_SKILLS
+from ...adapter import add_adapter, copy_factors, open_adapter, save_adapter
+from ...engine import Engine
+from ..skills import ALL_SKILLS
+from .rendering import load_vocabulary, render
 from .team import Team, join
-from .training import Trainer, TrainingOptions
+from .trainer import Trainer, TrainingOptions
 from .work import STATE, make_parser, make_trainer, train
 
 RANKS: Mapping[int, Sequence[str]] = {
@@ -65,9 +65,11 @@ def prepare(
 
 def main() -> None:
     """Train an adapter, or export one."""
-    parser = make_parser("localdiff.demo.adapt", __doc__.splitlines()[0], updates=5000, decay=1000)
+    parser = make_parser("localdiff.demo.training.adapt", __doc__.splitlines()[0], updates=5000, decay=1000)
     parser.add_argument("--skill", choices=sorted(ALL_SKILLS), default="sudoku9")
-    parser.add_argument("--base", type=Path, default=Path(__file__).parent / "checkpoint", help="checkpoint to adapt")
+    parser.add_argument(
+        "--base", type=Path, default=Path(__file__).parents[1] / "checkpoint", help="checkpoint to adapt"
+    )
     parser.add_argument("--initial", help="adapter to start from, where WORK is new: a directory, or a name")
     parser.add_argument("--export", type=Path, help="write the adapter to this folder and stop")
     arguments = parser.parse_args()
