@@ -48,14 +48,14 @@ class Denoiser:
 
     @classmethod
     def for_device(
-        cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True, stays: bool = True
+        cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True, resident: bool = True
     ) -> Denoiser:
         """One that takes `StepPath.for_device`, and prepares the model for it.
 
         Raises:
             SwitchError: an environment variable has an invalid value.
         """
-        path = StepPath.for_device(model, device, one_device=one_device, stays=stays).prepare(model)
+        path = StepPath.for_device(model, device, one_device=one_device, resident=resident).prepare(model)
         if device.type == "cuda":
             _log.info("steps: %s", path)
         return cls(model, path)
@@ -72,7 +72,7 @@ class Denoiser:
         began = time.perf_counter()
         config, weight, noise = self._model.config, self._model.norm.weight, SeededNoise(0)
         length = config.canvas_length
-        cache = KVCache(config, 4 * length, weight.dtype, weight.device, canvas=self.canvas_room)
+        cache = KVCache(config, 4 * length, weight.dtype, weight.device)
         kinds = ((0, False), (length, False), (2 * length, False), (0, True))
         with shielded_children():
             for done, (rows, greedy) in enumerate(kinds):
@@ -105,11 +105,6 @@ class Denoiser:
         """The path, without graphs where one could not be captured: such steps are launched kernel by kernel."""
         return self.path if self._static is None else replace(self.path, captured=self._static.are_captured)
 
-    @property
-    def canvas_room(self) -> int:
-        """Rows that a cache must leave room for, see `KVCache`; Triton attention needs none."""
-        return self._model.config.canvas_length if self.path.static and not self.path.attention else 0
-
     def denoise_block(
         self,
         cache: KVCache,
@@ -124,7 +119,7 @@ class Denoiser:
             commit_ids: a block, or the end of a prompt, that the first step also writes into the cache.
         """
         static = self._static
-        fits = cache.canvas >= self.canvas_room and len(canvas) == self._model.config.canvas_length
+        fits = len(canvas) == self._model.config.canvas_length
         if static is not None and fits and isinstance(noise, SeededNoise) and not block.record_top_k:
             if self._busy.acquire(blocking=False):
                 try:
@@ -151,7 +146,6 @@ class Denoiser:
         return StaticSteps(
             self._model,
             read=read_through_triton if path.logits else read_through_torch,
-            attention=path.attention,
             sparse=None if embedding is None else SparseSoft(embedding),
             capturer=GraphCapturer(self._model.norm.weight.device) if path.captured else None,
             ahead=path.ahead,

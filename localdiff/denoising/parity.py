@@ -29,7 +29,7 @@ from ..kernels.decision import (
     TEMPERATURE,
     bits_of,
 )
-from ..model.attention import attend_cached
+from ..model.attention import attend_cached, attend_through_triton
 from ..model.block import Layer
 from ..model.cache import LayerCache
 from ..model.config import LayerConfig
@@ -37,7 +37,6 @@ from ..model.diffusion_gemma import DiffusionGemma
 from ..model.fused_layer_ops import FusedLayerOps
 from ..model.layer_ops import PLAIN, LayerOps
 from ..model.projections import Projections
-from ..model.static_attention import attend_through_triton
 from .path import StepPath
 from .static.buffers import StepBuffers
 from .static.reading import Read, read_through_torch, read_through_triton

@@ -140,5 +140,5 @@ def _that_runs(
 def _denoiser(loaded: LoadedModel) -> Denoiser:
     placement = loaded.placement
     return Denoiser.for_device(
-        loaded.network, placement.main, one_device=placement.is_on_one_device, stays=placement.is_whole
+        loaded.network, placement.main, one_device=placement.is_on_one_device, resident=placement.is_whole
     )

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..kernels.attention import attend_rows, write_cached
 from .cache import LayerCache
 from .config import LayerConfig, ModelConfig
 from .layer_ops import PLAIN, LayerOps
@@ -97,6 +98,30 @@ def attend_cached(cache: LayerCache, length: int, commit_rows: int) -> Attend:
             values = torch.cat((past_v, v[:, commit_rows:]), dim=1)
             parts.append(attention(q[:, commit_rows:], keys, values, None))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    return attend
+
+
+def attend_through_triton(cache: LayerCache, length: Tensor, commit_rows: int) -> Attend:
+    """What `attend_cached` does, in kernels that read the length on the device: their launches do not depend on it.
+
+    Args:
+        length: integer scalar on the device: positions in the cache before this pass.
+    """
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        y = attend_rows(
+            q,
+            k,
+            v,
+            keys=cache.keys,
+            values=cache.values,
+            length=length,
+            commit_rows=commit_rows,
+            window=cache.window,
+        )
+        write_cached(k, v, keys=cache.keys, values=cache.values, length=length, commit_rows=commit_rows)
+        return y
 
     return attend
 

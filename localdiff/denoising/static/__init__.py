@@ -5,7 +5,7 @@
 
     buffers      the tensors that a step reads and writes
     reading      statistics and decision, in Triton or in torch
-    program      a step over one bucket of the cache
+    program      a step over these buffers and a cache
     cuda_graphs  captured steps, which a program's runs replay from the second one on
     outcome      what the host reads of a step
     steps        the steps of a block: sent, run and asked for, each before the last one is over

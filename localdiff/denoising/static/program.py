@@ -16,15 +16,12 @@ from torch import Tensor
 from quant.cuda.soft import SparseSoft
 
 from ...kernels.decision import LENGTH, OVERFLOW, TAIL
-from ...model.attention import Attend
-from ...model.cache import KVCache, LayerCache
+from ...model.attention import attend_through_triton
+from ...model.cache import KVCache
 from ...model.diffusion_gemma import DiffusionGemma
-from ...model.static_attention import attend_static, attend_through_triton
 from .buffers import StepBuffers
 from .cuda_graphs import CapturedWork, GraphCapturer
 from .reading import Read
-
-LEAST_BUCKET = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,20 +29,13 @@ class Shape:
     """What a program is specialized for.
 
     Attributes:
-        bucket: most positions in the cache that its canvas rows see; Triton attention reads that on the device.
         commit_rows: rows of a committed block, or of the end of a prompt, that it writes first; it is then the first
             step of the block after them.
         sampled: whether ids are drawn, rather than the most probable ones taken.
     """
 
-    bucket: int
     commit_rows: int
     sampled: bool
-
-
-def bucket_of(length: int, capacity: int) -> int:
-    """The bucket for a number of positions: a power of 2, or all there is room for."""
-    return min(capacity, max(LEAST_BUCKET, 1 << max(length - 1, 0).bit_length()))
 
 
 class Program:
@@ -53,7 +43,6 @@ class Program:
 
     Args:
         read: statistics and decision.
-        attention: whether attention runs in Triton.
         sparse: the sparse form of self-conditioning; None takes the exact one.
         capturer: captures it; None where it always runs eagerly.
 
@@ -68,12 +57,10 @@ class Program:
         shape: Shape,
         *,
         read: Read,
-        attention: bool = False,
         sparse: SparseSoft | None = None,
         capturer: GraphCapturer | None = None,
     ) -> None:
         self._model, self._buffers, self._shape, self._read, self._sparse = model, buffers, shape, read, sparse
-        self._attention = attention
         if shape.commit_rows == len(buffers.commit):
             self.commit = buffers.commit
         else:
@@ -105,7 +92,7 @@ class Program:
             buffers.canvas,
             None if shape.commit_rows else buffers.soft,
             length + torch.arange(rows, device=length.device),
-            (self._attend(layer, length) for layer in cache.layers),
+            (attend_through_triton(layer, length, shape.commit_rows) for layer in cache.layers),
         )
         logits = model.embed_tokens.logits(hidden)
         normalizer = self._read(logits, buffers, model.config.softcap, shape.sampled)
@@ -117,11 +104,6 @@ class Program:
         buffers.soft.copy_(model.scale(soft.embedding))
         buffers.outcome[OVERFLOW] = soft.overflow.any()
         buffers.outcome[TAIL] = soft.tail.max().view(torch.int32)
-
-    def _attend(self, layer: LayerCache, length: Tensor) -> Attend:
-        if self._attention:
-            return attend_through_triton(layer, length, self._shape.commit_rows)
-        return attend_static(layer, length, self._shape.commit_rows, self._shape.bucket)
 
     def _exact_soft(self) -> None:
         if self._kept is None:

@@ -31,7 +31,7 @@ from ..plain import BlockSettings, Step, not_numbers
 from .buffers import Exchange, StepBuffers
 from .cuda_graphs import GraphCapturer
 from .outcome import event_of, may_end
-from .program import Program, Shape, bucket_of
+from .program import Program, Shape
 from .reading import Read
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class StaticSteps:
     """Denoises the blocks of one model, one at a time: the buffers are those of one block.
 
     Args:
-        read, attention, sparse: as a `Program` takes them.
+        read, sparse: as a `Program` takes them.
         capturer: captures the steps; None launches them kernel by kernel.
         ahead: whether a step is launched before the outcome of the last one is read.
     """
@@ -51,14 +51,12 @@ class StaticSteps:
         model: DiffusionGemma,
         *,
         read: Read,
-        attention: bool,
         sparse: SparseSoft | None,
         capturer: GraphCapturer | None,
         ahead: bool,
     ) -> None:
         self._model = model
         self._read = read
-        self._attention = attention
         self._sparse = sparse
         self._capturer = capturer
         self._launches_ahead = ahead and sparse is None
@@ -126,7 +124,6 @@ class StaticSteps:
 
     def _launch(self, shared: _Shared, step: int, commit_ids: Sequence[int] = ()) -> Program:
         """Sends a step, runs it, and asks for its outcome; the host waits for none of that."""
-        commit_rows = len(commit_ids)
         cache, noise, block = shared.cache, shared.noise, shared.block
         settings, config = block.sampler, self._model.config
         controls = (
@@ -142,11 +139,7 @@ class StaticSteps:
         noise.at(block.number, step)
         uniforms = None if settings.greedy else noise.uniforms(config.canvas_length)
         shared.exchange.send(step, controls, uniforms, noise.canvas(config.canvas_length, config.vocab_size))
-        shape = Shape(
-            bucket=cache.capacity if self._attention else bucket_of(cache.length + commit_rows, cache.capacity),
-            commit_rows=commit_rows,
-            sampled=not settings.greedy,
-        )
+        shape = Shape(commit_rows=len(commit_ids), sampled=not settings.greedy)
         program = self._program(shared, shape)
         if commit_ids:
             shared.exchange.send_commit(commit_ids, program.commit)
@@ -165,7 +158,6 @@ class StaticSteps:
                 shared.buffers,
                 shape,
                 read=self._read,
-                attention=self._attention,
                 sparse=self._sparse,
                 capturer=self._capturer if keeps else None,
             )
