@@ -20,7 +20,7 @@ from ...model.attention import attend_through_triton
 from ...model.cache import KVCache
 from ...model.diffusion_gemma import DiffusionGemma
 from .buffers import StepBuffers
-from .cuda_graphs import CapturedWork, GraphCapturer
+from .cuda_graphs import GraphCapturer
 from .reading import Read
 
 
@@ -65,12 +65,29 @@ class Program:
             self.commit = buffers.commit
         else:
             self.commit = torch.zeros(shape.commit_rows, dtype=torch.int64, device=buffers.commit.device)
-        self._kept: tuple[Tensor, Tensor] | None = None
-        self._captured, self._exactly = CapturedWork(capturer), CapturedWork(capturer)
+        self._capturer = capturer
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._has_run = False
+        self._soft_inputs: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether there is a graph, which every run from now on replays."""
+        return self._graph is not None
 
     def run(self, cache: KVCache) -> None:
         """Computes a step, its soft embedding included; the cache must be the same every time."""
-        self._captured(partial(self._step, cache))
+        # Captured just before its first replay, not just after the eager run: `make_soft_exact` reads tensors that the
+        # last call of `_step` made, and those that a capture makes hold no numbers until it is replayed.
+        if self._has_run and self._graph is None and self._capturer is not None:
+            self._graph = self._capturer.capture(partial(self._step, cache))
+            if self._graph is None:
+                self._capturer = None  # it goes on running eagerly
+        if self._graph is not None:
+            self._graph.replay()
+        else:
+            self._step(cache)
+        self._has_run = True
 
     def make_soft_exact(self) -> None:
         """Recomputes the soft embedding of the last `run` exactly, where that was sparse.
@@ -78,10 +95,9 @@ class Program:
         Raises:
             RuntimeError: it was not.
         """
-        if self._captured.is_captured:
-            self._exactly(self._exact_soft)
-        else:  # the logits of every run are at another address
-            self._exactly.plainly(self._exact_soft)
+        if self._soft_inputs is None:
+            raise RuntimeError("a soft embedding is made exact after a step that made a sparse one")
+        self._buffers.soft.copy_(self._model.soft_embedding(*self._soft_inputs))
 
     def _step(self, cache: KVCache) -> None:
         model, buffers, shape = self._model, self._buffers, self._shape
@@ -99,13 +115,8 @@ class Program:
         if self._sparse is None:
             buffers.soft.copy_(model.soft_embedding(logits, normalizer))
             return
-        self._kept = logits, normalizer  # captured memory is not reused while it is referenced
+        self._soft_inputs = logits, normalizer  # captured memory is not reused while it is referenced
         soft = self._sparse(logits, normalizer)
         buffers.soft.copy_(model.scale(soft.embedding))
         buffers.outcome[OVERFLOW] = soft.overflow.any()
         buffers.outcome[TAIL] = soft.tail.max().view(torch.int32)
-
-    def _exact_soft(self) -> None:
-        if self._kept is None:
-            raise RuntimeError("a soft embedding is made exact after a step that made a sparse one")
-        self._buffers.soft.copy_(self._model.soft_embedding(*self._kept))

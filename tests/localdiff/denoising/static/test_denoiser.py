@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from localdiff.denoising import BlockSettings
-from localdiff.denoising.static import outcome
+from localdiff.denoising.static import steps
 from localdiff.denoising.static.steps import StaticSteps
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.paired import PairedNoise
@@ -67,7 +67,7 @@ def test_a_ring_that_fills_up_on_the_way(tmp_path: Path, how: Any) -> None:
 def test_it_really_is_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = engine(tmp_path, static=True, fuses_commits=True)
     monkeypatch.setattr(type(made.model), "denoise", None)
-    monkeypatch.setattr("localdiff.denoising.denoiser.denoise_block", None)
+    monkeypatch.setattr("localdiff.denoising.denoiser.denoise_plainly", None)
     finished = list(made.generate(PROMPT, options()))[-1]
     assert isinstance(finished, RunFinished)
     assert len(finished.stats.blocks) == 5
@@ -151,19 +151,19 @@ def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path, caplog: pyte
     assert warning.startswith("another answer of this model is still being generated")
 
 
-@pytest.mark.parametrize("near", [0.0, outcome.NEAR])
+@pytest.mark.parametrize("near", [0.0, steps.NEAR])
 def test_a_step_is_sent_for_nothing_only_where_nothing_told_of_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, near: float
 ) -> None:
     launches: list[int] = []
 
-    def counted(steps: StaticSteps, block: Any, step: int, *commit: Any) -> Any:
+    def counted(owner: StaticSteps, cache: Any, noise: Any, block: Any, step: int, *commit: Any) -> Any:
         launches.append(step)
-        return launch(steps, block, step, *commit)
+        return launch(owner, cache, noise, block, step, *commit)
 
     launch = StaticSteps._launch
     monkeypatch.setattr(StaticSteps, "_launch", counted)
-    monkeypatch.setattr(outcome, "NEAR", near)
+    monkeypatch.setattr(steps, "NEAR", near)
     values = options(stability=0, confidence=1.6)
     found = list(engine(tmp_path, static=True).generate(PROMPT, values))
     assert_same(found, list(engine(tmp_path).generate(PROMPT, values)))
