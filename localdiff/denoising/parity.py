@@ -16,7 +16,7 @@ from torch import Tensor
 
 from quant.cuda.parity import Draws, ParityError, assert_parity
 
-from ..kernels.decision import (
+from ..kernels.decision_layout import (
     BOUND,
     CONFIDENCE,
     CONTROLS,

@@ -175,7 +175,7 @@ class TestTheCard:
         exchange = Exchange(buffers)
         buffers.outcome.fill_(7)
         exchange.ask(1)
-        assert not (exchange._told[1] == 7).any()
+        assert not (exchange._outcomes[1] == 7).any()
         assert (exchange.take(1) == 7).all()
 
     def test_what_is_sent_stays_until_it_was_read(self, queue: Queue) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_torch
-from localdiff.kernels.decision import CONTROLS
+from localdiff.kernels.decision_layout import CONTROLS
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma

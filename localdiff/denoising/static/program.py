@@ -15,7 +15,7 @@ from torch import Tensor
 
 from quant.cuda.soft import SparseSoft
 
-from ...kernels.decision import LENGTH, OVERFLOW, TAIL
+from ...kernels.decision_layout import LENGTH, OVERFLOW, TAIL
 from ...model.attention import attend_through_triton
 from ...model.cache import KVCache
 from ...model.diffusion_gemma import DiffusionGemma

@@ -23,7 +23,7 @@ from quant.cuda.soft import SparseSoft
 from ...children import shielded_children
 from ...diffusion.noise import SeededNoise
 from ...diffusion.schedule import temperature_at
-from ...kernels.decision import (
+from ...kernels.decision_layout import (
     CONFIDENT,
     FINITE,
     HEADER,

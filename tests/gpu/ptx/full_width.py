@@ -28,7 +28,7 @@ from localdiff.denoising.path import StepPath
 from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_torch, read_through_triton
-from localdiff.kernels.decision import (
+from localdiff.kernels.decision_layout import (
     BOUND,
     CONFIDENCE,
     CONTROLS,
