@@ -32,7 +32,8 @@ Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 # Scores of one pass over the keys stay under 8 M elements (32 MB in fp32), whatever the context.
 _MAX_SCORES = 8 * 1024 * 1024
-# Rows of a block that leaves out what none of them sees. Fewer rows leave out little more, and take more calls.
+# Rows of a block from which keys are left out that none of them sees. Fewer rows would leave out little more, and take
+# more calls.
 _NARROW_ROWS = 256
 
 
@@ -88,7 +89,7 @@ def attend_cached(cache: LayerCache, length: int, commit_rows: int) -> Attend:
             new_k, new_v = k[:, :commit_rows], v[:, :commit_rows]
             mask = causal_mask(cache, length, commit_rows)
             keys, values = torch.cat((past_k, new_k), dim=1), torch.cat((past_v, new_v), dim=1)
-            # To ask a GPU which keys these are would make the host wait in each layer.
+            # Asking a GPU which keys these are would make the host wait in each layer.
             narrowed = keys.device.type == "cpu"
             parts.append(attention(q[:, :commit_rows], keys, values, mask, narrowed=narrowed))
             cache.write(new_k, new_v, length)
