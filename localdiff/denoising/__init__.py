@@ -15,7 +15,7 @@ from quant.cuda.parity import ParityError
 
 from .denoiser import Denoiser
 from .path import StepPath
-from .plain import BlockSettings, Step, denoise_block
+from .plain import BlockSettings, Step, denoise_plainly
 from .trial import try_kernels
 
-__all__ = ["BlockSettings", "Denoiser", "ParityError", "Step", "StepPath", "denoise_block", "try_kernels"]
+__all__ = ["BlockSettings", "Denoiser", "ParityError", "Step", "StepPath", "denoise_plainly", "try_kernels"]

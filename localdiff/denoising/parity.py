@@ -16,7 +16,7 @@ from torch import Tensor
 
 from quant.cuda.parity import Draws, ParityError, assert_parity
 
-from ..kernels.decision import (
+from ..kernels.decision_layout import (
     BOUND,
     CONFIDENCE,
     CONTROLS,
@@ -29,14 +29,13 @@ from ..kernels.decision import (
     TEMPERATURE,
     bits_of,
 )
-from ..model.attention import attend_cached
+from ..model.attention import attend_cached, attend_through_triton
 from ..model.block import Layer
 from ..model.cache import LayerCache
 from ..model.config import LayerConfig
 from ..model.diffusion_gemma import DiffusionGemma
 from ..model.layer_ops import PLAIN, LayerOps
 from ..model.projections import Projections
-from ..model.static_attention import attend_through_triton
 from .fused_layer_ops import FusedLayerOps
 from .path import StepPath
 from .static.buffers import StepBuffers

@@ -174,7 +174,7 @@ class Engine:
 
     def new_prefix_cache(self) -> PrefixCache:
         """An empty prefix cache for `generate`."""
-        return PrefixCache(self.model, self.layer_devices, canvas_room=self.denoiser.canvas_room)
+        return PrefixCache(self.model, self.layer_devices)
 
     def _answer(self, run: Run, cancel: threading.Event) -> Iterator[Event]:
         # 2. The encoder writes them into the cache; the last ones may be left to the first denoise step.

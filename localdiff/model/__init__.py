@@ -5,7 +5,7 @@
     config                           its shape, from `config.json`
     embedding, self_conditioning     what comes before the layers; the embedding is the head, too
     block                            one layer
-    attention, static_attention      attention with all masks, and with static shapes
+    attention                        attention with all masks, in torch and in Triton
     cache                            keys and values of a sequence
     moe                              router and experts
     layers, projections, formulas    norm and gated MLP; projections of the same rows; RMSNorm, GELU, RoPE

@@ -148,9 +148,10 @@ def _rounds_rows(device: torch.device) -> bool:
 def _decodes(codec: str, device: torch.device) -> bool:
     from .launch_arguments import is_interpreted
     from .linear import Weight
+    from .linear_kernels import linear_kernel
 
     # Other instructions make bf16 of int8 than fp16; the interpreter multiplies fp16 alone correctly.
-    dtype = torch.float16 if is_interpreted() else torch.bfloat16
+    dtype = torch.float16 if is_interpreted(linear_kernel) else torch.bfloat16
     # Eight groups, so that copies to shared memory are ahead of the products that take them.
     tensor = QuantTensor.of(CODECS[codec], torch.linspace(-1, 1, 64 * 512, device=device).sin().view(64, 512))
     expected = tensor.decode(dtype)

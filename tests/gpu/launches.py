@@ -106,11 +106,11 @@ def count(
         fuse_projections(network)
     launches = Launches()
     buffers = StepBuffers(length, config.hidden_size, torch.bfloat16, CPU)
-    shape = Shape(bucket=64, commit_rows=length if commit else 0, sampled=True)
-    cache = KVCache(config, 64, torch.bfloat16, CPU, canvas=length)
+    shape = Shape(commit_rows=length if commit else 0, sampled=True)
+    cache = KVCache(config, 64, torch.bfloat16, CPU)
     # Operations are seen whole under `inference_mode`, and in the pieces that are launched under `no_grad`.
     with torch.no_grad(), _counted_kernels(launches):
-        program = Program(network, buffers, shape, read=read_through_torch, attention=True)
+        program = Program(network, buffers, shape, read=read_through_torch)
         program.run(cache)  # makes what is made once: nf4's tables
         for layer in network.layers:
             launches.watch(layer)

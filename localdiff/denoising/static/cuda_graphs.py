@@ -18,12 +18,12 @@ Work: TypeAlias = Callable[[], None]
 
 _log = logging.getLogger(__name__)
 _capturing = threading.Lock()
-"""One capture at a time: to wait for a device, as each does first, breaks those that others have begun on it."""
+"""One capture at a time: each waits for the device first, which breaks what another thread is capturing there."""
 _KEEPS_MEMORY = torch.__version__.split("+")[0] == "2.13.0"
-"""Whether a graph whose capture broke off keeps the memory of its pool. To release a pool twice breaks the allocator,
-so this is one version, and not all from there on."""
+"""Whether a graph whose capture broke off keeps the memory of its pool. Releasing a pool twice breaks the allocator, so
+this is about one version, and not about all later ones."""
 _broken_off: list[torch.cuda.CUDAGraph] = []
-"""Graphs that torch may still point at, as long as the process runs."""
+"""Graphs that torch may point at for as long as the process runs."""
 
 
 class GraphCapturer:
@@ -52,14 +52,14 @@ class GraphCapturer:
             with (
                 _capturing,
                 torch.cuda.device(self._device),
-                # Comes back to it if Ctrl-C breaks off the way to the other one.
+                # Comes back to this stream even if Ctrl-C comes while the other one is being entered.
                 torch.cuda.stream(torch.cuda.current_stream(self._device)),
                 torch.cuda.stream(self._stream),
             ):
-                # A thread's first product makes a cuBLAS handle, which allocates: within a capture it would break it.
+                # A thread's first matmul makes a cuBLAS handle, and what that allocates would break a capture.
                 torch.cuda.current_blas_handle()  # type: ignore[no-untyped-call]
                 torch.cuda.synchronize()
-                torch.cuda.empty_cache()  # memory that others have cached is none that a capture could take
+                torch.cuda.empty_cache()  # what the allocator caches for others, a capture cannot use
                 self._capture(graph, work)
         except RuntimeError as error:
             self.has_failed = True
@@ -70,9 +70,9 @@ class GraphCapturer:
         return graph
 
     def _capture(self, graph: torch.cuda.CUDAGraph, work: Work) -> None:
-        """Captures on the current stream; raises what went wrong first.
+        """Captures on the current stream; raises the first error.
 
-        `torch.cuda.graph` would raise what the end of a broken capture says, that it is broken, even over Ctrl-C.
+        `torch.cuda.graph` would raise the last one instead, even over Ctrl-C: that the capture to be ended is broken.
         """
         has_begun = False
         try:
@@ -89,9 +89,9 @@ class GraphCapturer:
     def _give_up(self, graph: torch.cuda.CUDAGraph, *, has_begun: bool) -> None:
         """Makes torch's allocator end a capture that broke off and give back its memory, and takes another pool.
 
-        Up to torch 2.12, `capture_end` fails before it tells the allocator. That one would refuse from then on to give
-        back cached memory, even where memory runs out, and to capture into this pool again. torch 2.13.0 tells it, but
-        keeps the memory (pytorch#190348 has it given back by `reset`).
+        Up to torch 2.12, `capture_end` fails before it tells the allocator, which would refuse from then on to give
+        back cached memory, even where memory runs out, and to capture into this pool again. In torch 2.13.0 the
+        allocator is told, but keeps the memory (since pytorch#190348, `reset` gives it back).
         """
         pool, self._pool = self._pool, torch.cuda.graph_pool_handle()
         device = self._device.index or 0
@@ -124,40 +124,3 @@ def _has_ended(graph: torch.cuda.CUDAGraph) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-class CapturedWork:
-    """Work that runs eagerly once, and from then on as a CUDA graph.
-
-    It is captured before the second run and not after the first: what it leaves in memory of its own is, after
-    either, what that run computed.
-
-    Args:
-        capturer: None where nothing is captured.
-    """
-
-    def __init__(self, capturer: GraphCapturer | None) -> None:
-        self._capturer = capturer
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._has_run = False
-
-    @property
-    def is_captured(self) -> bool:
-        """Whether there is a graph, which every run from now on replays."""
-        return self._graph is not None
-
-    def __call__(self, work: Work) -> None:
-        """Runs or replays; the work must be the same every time."""
-        if self._has_run and self._graph is None and self._capturer is not None:
-            self._graph = self._capturer.capture(work)
-            if self._graph is None:
-                self._capturer = None  # it goes on running eagerly
-        if self._graph is not None:
-            self._graph.replay()
-        else:
-            self.plainly(work)
-
-    def plainly(self, work: Work) -> None:
-        """Runs eagerly, whether captured or not."""
-        work()
-        self._has_run = True

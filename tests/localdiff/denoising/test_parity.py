@@ -12,7 +12,7 @@ from localdiff.denoising import StepPath
 from localdiff.denoising.fused_layer_ops import FusedLayerOps
 from localdiff.denoising.parity import step_parity
 from localdiff.denoising.static import reading
-from localdiff.model import static_attention
+from localdiff.model import attention
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda import choice
 from quant.cuda.fused_projections import StackedCudaLinear
@@ -55,7 +55,7 @@ def test_kernels_agree(model: DiffusionGemma) -> None:
 
 def test_what_a_path_leaves_to_torch_is_not_tried(model: DiffusionGemma) -> None:
     assert step_parity(model, StepPath()) == {}
-    assert set(step_parity(model, StepPath(static=True, logits=True))) == {"statistics of logits"}
+    assert set(step_parity(model, StepPath(logits=True))) == {"statistics of logits"}
     assert set(step_parity(model, StepPath(attention=True))) == {"attention"}
 
 
@@ -112,12 +112,12 @@ def test_a_wrong_number_is_noticed(
 
 
 def test_attention_that_forgets_the_window_is_noticed(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = static_attention.attend_rows
+    right = attention.attend_rows
 
     def unbounded(*arguments: Any, window: int | None, **options: Any) -> Tensor:
         return right(*arguments, window=None, **options)
 
-    monkeypatch.setattr(static_attention, "attend_rows", unbounded)
+    monkeypatch.setattr(attention, "attend_rows", unbounded)
     with pytest.raises(ParityError, match="a layer of sliding attention: attention: "):
         step_parity(model, StepPath(attention=True))
 
@@ -125,7 +125,7 @@ def test_attention_that_forgets_the_window_is_noticed(model: DiffusionGemma, mon
 def test_a_block_that_is_not_written_into_the_cache_is_noticed(
     model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(static_attention, "write_cached", lambda *_, **__: None)
+    monkeypatch.setattr(attention, "write_cached", lambda *_, **__: None)
     with pytest.raises(ParityError, match="attention: "):
         step_parity(model, StepPath(attention=True))
 
@@ -138,7 +138,7 @@ def test_wrong_statistics_are_noticed(model: DiffusionGemma, monkeypatch: pytest
 
     monkeypatch.setattr(reading, "statistics", hotter)
     with pytest.raises(ParityError, match="^statistics of logits: "):
-        step_parity(model, StepPath(static=True, logits=True))
+        step_parity(model, StepPath(logits=True))
 
 
 def test_a_wrong_decision_is_noticed(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,4 +149,4 @@ def test_a_wrong_decision_is_noticed(model: DiffusionGemma, monkeypatch: pytest.
 
     monkeypatch.setattr(reading, "decide", stale)
     with pytest.raises(ParityError, match=r"^decision of a step: \d+% of the ids differ"):
-        step_parity(model, StepPath(static=True, logits=True))
+        step_parity(model, StepPath(logits=True))

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from localdiff.denoising import BlockSettings, denoise_block, plain
+from localdiff.denoising import BlockSettings, denoise_plainly, plain
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.memory_account import PREFILL_CHUNK
@@ -80,7 +80,7 @@ def test_denoise_steps_stay_within_the_limit_and_carry_no_logits(
     carried: list[int] = []
     watched = Allocations([canvas, *held_before(model, cache)])
     with watched, model.register_forward_pre_hook(lambda *_: carried.append(watched.live)):
-        steps = len(list(denoise_block(model, cache, canvas, SeededNoise(0), block)))
+        steps = len(list(denoise_plainly(model, cache, canvas, SeededNoise(0), block)))
     logits = length * config.vocab_size * 2
     assert logits < watched.peak < LIMIT
     assert watched.largest == logits, "nothing is larger than the logits in bf16"

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from localdiff.denoising import BlockSettings, denoise_block, plain
+from localdiff.denoising import BlockSettings, denoise_plainly, plain
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.load.matching import match_tensors
@@ -85,5 +85,5 @@ def test_denoise_steps(model: DiffusionGemma, buffers: int, monkeypatch: pytest.
     canvas = torch.empty(length, dtype=torch.int64, device=META)
     block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=2), stop_rule="both", pad_id=0)
     with watched_from(model, cache, canvas) as watched:
-        assert len(list(denoise_block(model, cache, canvas, SeededNoise(0), block))) == 2
+        assert len(list(denoise_plainly(model, cache, canvas, SeededNoise(0), block))) == 2
     assert 0.5 * buffers < watched.peak < buffers
