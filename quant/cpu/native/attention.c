@@ -1,6 +1,6 @@
-// Softmax attention in bf16: products of pairs, summed in fp32, over blocks of keys with a running maximum and a running
-// sum, as in FlashAttention. For CPUs that multiply vectors of bf16 (AVX-512 BF16: Cooper Lake, Zen 4). `build.py`
-// compiles this together with `product.c`, `attention.py` calls it.
+// Softmax attention in bf16: products of pairs, summed in fp32, over blocks of keys with a running maximum and a
+// running sum, as in FlashAttention. For CPUs that multiply vectors of bf16 (AVX-512 BF16: Cooper Lake, Zen 4).
+// `build.py` compiles this together with `product.c`, `attention.py` calls it.
 //
 //     block of rows    ROWS query rows of a key-value head: all its query heads at a position, then at the next one
 //     block of keys    the next KEYS keys that at least one of these rows sees
@@ -8,8 +8,8 @@
 //     p                exp(score - row_max) in bf16, a row's for two keys in a word
 //
 // A product takes two neighbours along its sum from one word. Queries and keys are stored like that; the values of two
-// keys are interleaved, once for each block of rows. Threads take the next block of rows from one counter; each block is
-// computed in the same order by whichever thread takes it, so the same inputs give the same bits.
+// keys are interleaved, once for each block of rows. Threads take the next block of rows from one counter; each block
+// is computed in the same order by whichever thread takes it, so the same inputs give the same bits.
 
 #include <stdint.h>
 
