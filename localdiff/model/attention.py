@@ -13,8 +13,8 @@ Shape letters: N rows (C commit + L canvas), H query heads, K key-value heads, G
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +28,26 @@ from .projections import Projections
 
 Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(q [..., H, N, d], k [..., K, N, d], v like k) -> [..., H, N, d], with a mask and perhaps a cache bound to it."""
+
+KeysValues: TypeAlias = tuple[Tensor, Tensor]
+"""Keys and values [K, T, d]."""
+
+
+class AttentionKernel(Protocol):
+    """What computes attention in place of torch, from keys where they lie.
+
+    Attributes:
+        path: how, in words.
+    """
+
+    path: str
+
+    def takes(self, q: Tensor, parts: Sequence[KeysValues]) -> bool:
+        """Whether it computes these; torch does where it does not."""
+
+    def __call__(self, q: Tensor, parts: Sequence[KeysValues], mask: Tensor | None) -> Tensor:
+        """As `attention`, over the keys of all parts in order."""
+
 
 # Scores of one pass over the keys stay under 8 M elements (32 MB in fp32), whatever the context.
 _MAX_SCORES = 8 * 1024 * 1024
@@ -69,7 +89,7 @@ class Attention(Projections):
         return q, k, v[0] if v else None
 
 
-def attend_cached(cache: LayerCache, length: int, commit_rows: int) -> Attend:
+def attend_cached(cache: LayerCache, length: int, commit_rows: int, kernel: AttentionKernel | None = None) -> Attend:
     """Attention of `[commit rows | canvas rows]` through one layer's cache, for a single sequence.
 
     Commit rows read the cache before they are written into it: a ring would otherwise lose what the first of them
@@ -78,24 +98,19 @@ def attend_cached(cache: LayerCache, length: int, commit_rows: int) -> Attend:
     Args:
         length: positions in the cache before this pass.
         commit_rows: how many of the N rows are written into the cache; the rest are canvas rows.
+        kernel: takes the place of torch where it can.
     """
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         parts = []
         if commit_rows:
-            past_k, past_v = cache.read(length)
             new_k, new_v = k[:, :commit_rows], v[:, :commit_rows]
             mask = causal_mask(cache, length, commit_rows)
-            keys, values = torch.cat((past_k, new_k), dim=1), torch.cat((past_v, new_v), dim=1)
-            # Asking a GPU which keys these are would make the host wait in each layer.
-            narrowed = keys.device.type == "cpu"
-            parts.append(attention(q[:, :commit_rows], keys, values, mask, narrowed=narrowed))
+            parts.append(_attend_parts(q[:, :commit_rows], (cache.read(length), (new_k, new_v)), mask, kernel))
             cache.write(new_k, new_v, length)
         if commit_rows < q.shape[1]:
-            past_k, past_v = cache.read(length + commit_rows)
-            keys = torch.cat((past_k, k[:, commit_rows:]), dim=1)
-            values = torch.cat((past_v, v[:, commit_rows:]), dim=1)
-            parts.append(attention(q[:, commit_rows:], keys, values, None))
+            canvas = k[:, commit_rows:], v[:, commit_rows:]
+            parts.append(_attend_parts(q[:, commit_rows:], (cache.read(length + commit_rows), canvas), None, kernel))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     return attend
@@ -123,6 +138,16 @@ def attend_through_triton(cache: LayerCache, length: Tensor, commit_rows: int) -
         return y
 
     return attend
+
+
+def _attend_parts(
+    q: Tensor, parts: Sequence[KeysValues], mask: Tensor | None, kernel: AttentionKernel | None
+) -> Tensor:
+    if kernel is not None and kernel.takes(q, parts):
+        return kernel(q, parts, mask)
+    keys, values = (torch.cat(tensors, dim=1) for tensors in zip(*parts, strict=True))
+    # Asking a GPU which keys these are would make the host wait in each layer.
+    return attention(q, keys, values, mask, narrowed=mask is not None and keys.device.type == "cpu")
 
 
 def causal_mask(cache: LayerCache, length: int, commit_rows: int) -> Tensor:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
-from .attention import Attend, attend_cached, attend_through_triton
+from .attention import Attend, AttentionKernel, attend_cached, attend_through_triton
 from .block import Layer
 from .cache import KVCache
 from .config import LayerConfig, ModelConfig
@@ -36,6 +36,7 @@ class DiffusionGemma(nn.Module):
 
     Attributes:
         attends_through_triton: whether attention runs in Triton, on one GPU; never in training or on other devices.
+        attention_kernel: what attends in bf16 on a CPU instead of torch; None where torch does. Never in training.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -46,6 +47,7 @@ class DiffusionGemma(nn.Module):
         self.layers = nn.ModuleList(Layer(config, layer) for layer in config.layers)
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.attends_through_triton = False
+        self.attention_kernel: AttentionKernel | None = None
 
     def forward(self, commit_ids: Tensor, canvas_ids: Tensor, cache: KVCache, soft: Tensor | None = None) -> Tensor:
         """One pass over commit rows and canvas rows; either may be empty.
@@ -72,7 +74,7 @@ class DiffusionGemma(nn.Module):
 
     def _attends(self, cache: KVCache, commit_rows: int) -> Iterator[Attend]:
         if not self.attends_through_triton:
-            return (attend_cached(layer, cache.length, commit_rows) for layer in cache.layers)
+            return (attend_cached(layer, cache.length, commit_rows, self.attention_kernel) for layer in cache.layers)
         length = torch.tensor(cache.length, dtype=torch.int32, device=cache.layers[0].keys.device)
         return (attend_through_triton(layer, length, commit_rows) for layer in cache.layers)
 

@@ -9,7 +9,7 @@
 
 The kernel is taken where it compiles and computes what it should (`native.support`), oneDNN's int8 where the CPU has
 instructions for it, and they are exact. For many rows and no decoding, which is what linear layers have, oneDNN is the
-faster of the two.
+faster of the two. Attention in bf16 is not a module: `attention_kernel` says what computes it.
 
 A weight is never held twice: a module's stored parts are freed before the next module is replaced. The kernel reads the
 stored parts, int8 by rows takes as much memory as they do, and the bf16 matrix twice as much; a module for which too
@@ -20,7 +20,7 @@ are always the same (reference code is slower than real instructions by a factor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
@@ -39,6 +39,7 @@ from .embedding import Bf16Embedding
 from .experts import CpuExperts
 from .int8_weight import has_int8_matmul, row_bytes
 from .linear import Int8Linear, LastRows
+from .native.attention import NativeAttention
 from .native.library import NativeLibrary
 from .native.products import NativeLinear, NativeProduct
 from .native.support import native_library
@@ -105,6 +106,26 @@ def prepare(
             progress(done, len(found))
     missed = any(isinstance(module, CpuExperts) and module.decodes for module in model.modules())
     return Prepared(extra_bytes=extra_bytes, warning=_warning() if missed else None)
+
+
+def attention_kernel(head_sizes: Iterable[int], weights: int) -> NativeAttention | None:
+    """What computes a model's attention in bf16, or None where torch is to.
+
+    Args:
+        head_sizes: those of all layers.
+        weights: number of weights in a layer's projection of queries; models with smaller ones are left to torch, like
+            small modules.
+
+    Raises:
+        SwitchError: an environment variable has an invalid value.
+    """
+    path = cpu_path()
+    # With AMX torch multiplies bf16 in tiles, several times as fast as vectors do.
+    if path == "plain" or (path == "auto" and weights < MIN_WEIGHTS) or _has_amx():
+        return None
+    library = native_library()
+    attention = None if isinstance(library, Unsupported) else library.attention
+    return attention if attention is not None and all(map(attention.supports, head_sizes)) else None
 
 
 def _warning() -> str | None:
@@ -197,3 +218,9 @@ def has_bf16_matmul() -> bool:
         for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported")
         if hasattr(torch.cpu, name)
     )
+
+
+@cache
+def _has_amx() -> bool:
+    is_there = getattr(torch.cpu, "_is_amx_tile_supported", None)
+    return is_there is not None and bool(is_there())

@@ -56,14 +56,18 @@ def paths_of(network: DiffusionGemma, dtype: torch.dtype, steps: str = "") -> Pa
     soft = getattr(network.embed_tokens, "soft_path", None)
     if isinstance(soft, str):
         words["self-conditioning"] += f"; {soft}"
-    words["attention core"] = (
-        f"Triton, {short_name(dtype)}"
-        if network.attends_through_triton
-        else f"torch, scaled_dot_product_attention in {short_name(dtype)}"
-    )
+    words["attention core"] = _attention_core(network, dtype)
     words["norms, residuals"] = _words(_layer_ops(layer, dtype) for layer in layers)
     words["sampling"] = steps or "torch, fp32"
     return Paths(words)
+
+
+def _attention_core(network: DiffusionGemma, dtype: torch.dtype) -> str:
+    if network.attends_through_triton:
+        return f"Triton, {short_name(dtype)}"
+    if network.attention_kernel is not None and dtype == torch.bfloat16:
+        return network.attention_kernel.path
+    return f"torch, scaled_dot_product_attention in {short_name(dtype)}"
 
 
 def _layer_ops(layer: nn.Module, dtype: torch.dtype) -> str:

@@ -1,9 +1,12 @@
-"""Products of int8 activations with stored codes, in C, compiled on the machine that runs them.
+"""Kernels in C, compiled on the machine that runs them: products of int8 activations with stored codes, and attention.
 
-    product.c, avx512.h, avx2.h    the kernel: tiles of a weight decoded in registers, and integer products
-    build                          compiles it with the system's C compiler, once
-    library                        calls it; the layouts of its arguments
-    support                        whether it runs here, by trying
+    product.c, avx512.h, avx2.h    products: tiles of a weight decoded in registers, and integer products
+    attention.c                    softmax attention in bf16, where the CPU multiplies vectors of bf16
+    build                          compiles them with the system's C compiler, once
+    library                        calls the products; the layouts of their arguments
+    attention                      calls attention, the same
+    calls                          what both share: functions of the library, in several threads
+    support                        whether they run here, by trying
     products                       the products of experts and of linear layers
 
 The weights stay as they are stored, and mapped from their files; nothing is converted when a model is loaded.

@@ -1,6 +1,6 @@
-"""Compiles the kernel for the CPU of this machine, with the system's C compiler, and keeps the result.
+"""Compiles the kernels for the CPU of this machine, with the system's C compiler, and keeps the result.
 
-Knows compilers, flags and files; knows nothing about what the kernel computes.
+Knows compilers, flags and files; knows nothing about what they compute.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("product.c", "avx512.h", "avx2.h"))
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("product.c", "attention.c", "avx512.h", "avx2.h"))
 FLAGS = ("-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC")
 """Without contraction a number is rounded as the expression says, by every compiler alike."""
 NAMES = ("cc", "gcc", "clang")
@@ -58,11 +58,11 @@ def build_library(command: Sequence[str], folder: Path, flags: Sequence[str] = F
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not _is_ours(folder):  # what lies there is run
         raise PermissionError(f"others may write to `{folder}`")
-    path = folder / f"product-{_fingerprint(command, flags)}.so"
+    path = folder / f"kernel-{_fingerprint(command, flags)}.so"
     if not _is_intact(path):
         with tempfile.TemporaryDirectory(dir=folder) as beside:  # of the same file system, so that it can be renamed
             made = Path(beside, path.name)
-            _compile([*command, *flags, str(SOURCES[0]), "-o", str(made)])
+            _compile([*command, *flags, *(str(path) for path in SOURCES if path.suffix == ".c"), "-o", str(made)])
             _seal(made)
             made.replace(path)  # at once, whoever else is compiling
     return path

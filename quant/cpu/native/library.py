@@ -1,13 +1,13 @@
 """The compiled kernel as functions of tensors.
 
-Knows the layouts of its arguments, which are those of the structures in `product.c`, and distributes work over threads.
+Knows the layouts of its arguments, which are those of the structures in `product.c`.
 Shape letters: R rows, P products of a row with a weight, E weights, in, out.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -17,7 +17,8 @@ from torch import Tensor
 
 from ...codecs.codec import GROUP, Encoded
 from ...codecs.nf4 import LEVELS
-from ..parallel import MAX_THREADS, parallel_for
+from .attention import NativeAttention
+from .calls import function_of, run
 
 STEPS = 127
 """Levels of nf4 are rounded to this many steps on each side of zero, activations as well."""
@@ -87,17 +88,20 @@ class NativeLibrary:
         instructions: the vector instructions that it was compiled for.
         lanes: the number of rows of a weight must be a multiple of it.
         max_inputs: maximum number of inputs of a weight.
+        attention: its attention; None where the CPU lacks the instructions.
     """
 
     def __init__(self, path: Path) -> None:
         library = ctypes.CDLL(str(path))
-        self._quantize = _function(library.quantize, _Rows)
-        self._multiply = _function(library.multiply, _Product)
+        self._quantize = function_of(library.quantize, _Rows)
+        self._multiply = function_of(library.multiply, _Product)
         library.instructions.restype = ctypes.c_char_p
         library.lanes.restype = library.max_inputs.restype = ctypes.c_int64
         self.instructions = str(library.instructions().decode())
         self.lanes = int(library.lanes())
         self.max_inputs = int(library.max_inputs())
+        attention = NativeAttention(library)
+        self.attention = attention if attention.instructions else None
         self._levels = torch.tensor(LEVELS).mul(STEPS).round().to(torch.int8)
 
     def supports(self, shape: Sequence[int]) -> bool:
@@ -116,7 +120,7 @@ class NativeLibrary:
             raise ValueError(f"rows of {width} inputs do not divide into groups of {GROUP}")
         groups = torch.empty(count, width // GROUP, GROUP_BYTES, dtype=torch.uint8)
         arguments = _Rows(x.data_ptr(), groups.data_ptr(), count, width, x.dtype == torch.bfloat16, nf4, 0)
-        _run(self._quantize, arguments, (x, groups), max_threads=1 + x.numel() // MIN_ACTIVATIONS_PER_THREAD)
+        run(self._quantize, arguments, (x, groups), max_threads=1 + x.numel() // MIN_ACTIVATIONS_PER_THREAD)
         return NativeRows(groups, x.dtype, nf4)
 
     def multiply(self, rows: NativeRows, weights: Encoded, chosen: Tensor | None, counts: Sequence[int]) -> Tensor:
@@ -156,33 +160,8 @@ class NativeLibrary:
             rows.dtype == torch.bfloat16,
             0,
         )
-        _run(self._multiply, arguments, (codes, scales, self._levels, rows, chosen, starts, result))
+        run(self._multiply, arguments, (codes, scales, self._levels, rows, chosen, starts, result))
         return result
-
-
-def _function(function: Callable[..., None], of: type[ctypes.Structure]) -> Callable[[ctypes.Structure], None]:
-    function.argtypes, function.restype = [ctypes.POINTER(of)], None  # type: ignore[attr-defined]
-    return function
-
-
-def _run(
-    function: Callable[[ctypes.Structure], None],
-    arguments: ctypes.Structure,
-    tensors: tuple[object, ...],
-    max_threads: int = MAX_THREADS,
-) -> None:
-    """Calls a function in several threads; they take parts of the same work from a counter in its arguments.
-
-    Args:
-        tensors: what the arguments point to. Threads hold them too: after Ctrl-C they are still computing when the
-            caller is gone.
-    """
-
-    def work(_: int, held: tuple[object, ...] = tensors) -> None:
-        function(arguments)
-
-    threads = min(torch.get_num_threads(), max_threads, MAX_THREADS)
-    parallel_for([work] * threads, range(threads))
 
 
 def _check(

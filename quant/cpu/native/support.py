@@ -1,4 +1,4 @@
-"""Whether the kernel runs on this machine: it is compiled, opened and tried on small products.
+"""Whether the kernels run on this machine: they are compiled, opened and tried on small inputs.
 
 Knows what is tried and what to say where that fails; knows nothing about models.
 """
@@ -28,6 +28,9 @@ NO_INSTRUCTIONS = "no instructions for products of int8"
 LIMIT = 1e-5
 """Maximum relative difference from the same sums in fp64."""
 
+ATTENTION_LIMIT = 5e-3
+"""The same of attention, which is rounded to bf16 twice: `p`, and the result."""
+
 _INSTALL = "install a C compiler (`sudo apt install gcc` on Debian and Ubuntu, `sudo dnf install gcc` on Fedora)"
 _ANOTHER = "another compiler, named by `CC`, may do; `LOCALDIFF_CPU_NATIVE=off` hides this message"
 
@@ -54,7 +57,7 @@ def _tried() -> NativeLibrary | Unsupported:
         if NO_INSTRUCTIONS in str(error):
             return Unsupported("this CPU has neither AVX2 nor AVX-512", "")
         return Unsupported(f"the native kernel cannot be compiled and opened ({error})", _ANOTHER)
-    if not all(is_correct(library, codec) for codec in CODECS):
+    if not (all(is_correct(library, codec) for codec in CODECS) and is_attention_correct(library)):
         return Unsupported("the native kernel computes wrong numbers here", _ANOTHER)
     return library
 
@@ -77,6 +80,34 @@ def is_correct(library: NativeLibrary, codec: str) -> bool:
     result = library.multiply(library.rows(x, nf4=codec == "nf4"), encoded, chosen, [rows, rows])
     expected = (rounded(x) @ decoded(codec, encoded).mT).flatten(0, 1)
     return bool((result.double() - expected).norm() <= LIMIT * expected.norm())
+
+
+def is_attention_correct(library: NativeLibrary) -> bool:
+    """Whether attention, where there is any, equals the same in fp64: two blocks of keys, two parts, half masked."""
+    attention = library.attention
+    if attention is None:
+        return True
+    generator = torch.Generator().manual_seed(0)
+    heads, kv_heads, rows, total, d = 4, 2, 30, 200, 128
+    q, k, v = (
+        torch.randn(number, length, d, generator=generator).to(torch.bfloat16)
+        for number, length in ((heads, rows), (kv_heads, total), (kv_heads, total))
+    )
+    q /= d**0.5
+    mask = torch.rand(rows, total, generator=generator) < 0.5
+    mask[:, 0], mask[0] = True, False
+    result = attention(q, [(k[:, :90], v[:, :90]), (k[:, 90:], v[:, 90:])], mask).double()
+    expected = attended(q, k, v, mask)
+    return bool((result - expected).norm() <= ATTENTION_LIMIT * expected.norm())
+
+
+def attended(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Attention [H, N, d] in fp64; zeros for a row that sees no key."""
+    group = q.shape[0] // k.shape[0]
+    scores = q.double() @ k.double().repeat_interleave(group, dim=0).mT
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return scores.softmax(dim=-1).nan_to_num(0.0) @ v.double().repeat_interleave(group, dim=0)
 
 
 def random_weights(codec: str, shape: tuple[int, int, int], generator: torch.Generator) -> Encoded:

@@ -1,7 +1,8 @@
-"""Fast modules on a CPU: which models get them, and how much memory they may take for it."""
+"""Fast modules and attention on a CPU: which models get them, and how much memory they may take for it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,14 @@ from safetensors.torch import load_file
 
 from localdiff.load import load_model, loader, open_weights
 from localdiff.load.placement import Demand, Placement
+from localdiff.model.cache import KVCache
 from quant.cpu import choice
 from quant.cpu.experts import CpuExperts
 from quant.modules import QuantExperts
 from quant.unsupported import Unsupported
 from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
 from tests.checkpoints.quantized import quantize
+from tests.models.native import needs_native_attention
 
 CPU = torch.device("cpu")
 
@@ -59,6 +62,24 @@ def test_a_missing_compiler_is_told_once(
     monkeypatch.setenv("LOCALDIFF_CPU_PATH", "auto")
     experts(quantized)  # too small for any of it
     assert not [record for record in caplog.records if "compiler" in record.getMessage()]
+
+
+@needs_native_attention
+def test_attention_goes_through_the_kernel_and_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = replace(QUANTIZABLE, head_dim=64, full_head_dim=128, canvas=16)
+    weights = open_weights(write_checkpoint(spec, tmp_path / "source"))
+    monkeypatch.setenv("LOCALDIFF_CPU_PATH", "fast")
+    logits = []
+    for value in ("auto", "off"):
+        monkeypatch.setenv("LOCALDIFF_CPU_NATIVE", value)
+        network = load_model(weights, CPU, torch.bfloat16).network
+        assert (network.attention_kernel is None) == (value == "off")
+        cache = KVCache(network.config, 64, torch.bfloat16, CPU)
+        with torch.inference_mode():
+            network.encode(torch.arange(30), cache)
+            logits.append(network.denoise(torch.arange(16), cache).float())
+    fast, plain = logits
+    assert 0 < float((fast - plain).norm()) < 0.03 * float(plain.norm()), "both round to bf16, in another order"
 
 
 @pytest.mark.parametrize("more", [None, -1, 0, 12_345])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from hypothesis import given
@@ -10,7 +12,10 @@ from hypothesis import strategies as st
 from localdiff.model import attention
 from localdiff.model.cache import KVCache, LayerCache
 from localdiff.model.config import LayerConfig, RopeConfig
+from quant.cpu.native.library import NativeLibrary
+from quant.cpu.native.support import native_library
 from tests.models import tiny
+from tests.models.native import needs_native_attention
 
 ROPE = RopeConfig(theta=1e4, rotary_fraction=1.0, proportional=False)
 
@@ -133,6 +138,57 @@ def assert_attention_as_defined(window: int | None, length: int, commit: int, ca
     held = cache.positions(border)
     assert torch.equal(cache.read(border)[0], k[:, held])
     assert torch.equal(cache.read(border)[1], v[:, held])
+
+
+@needs_native_attention
+@given(
+    window=st.one_of(st.none(), st.sampled_from([1, 2, 70, 300])),
+    length=st.integers(0, 200),
+    commit=st.sampled_from([0, 1, 5, 40, 100]),
+    canvas=st.sampled_from([1, 30]),
+    seed=st.integers(0, 99),
+)
+def test_a_kernel_attends_as_torch_does_and_writes_the_same_cache(
+    window: int | None, length: int, commit: int, canvas: int, seed: int
+) -> None:
+    library = native_library()
+    assert isinstance(library, NativeLibrary) and library.attention is not None
+    generator = torch.Generator().manual_seed(seed)
+    q = (torch.randn(commit + canvas, 4, 64, generator=generator) / 4).bfloat16().transpose(0, 1)
+    k, v = torch.randn(2, commit + canvas, 2, 64, generator=generator).bfloat16().transpose(1, 2)
+    kind = "full" if window is None else "sliding"
+    layer = LayerConfig(kind=kind, head_dim=64, num_kv_heads=2, window=window, rope=ROPE)
+    caches = [LayerCache(layer, 300, torch.bfloat16, torch.device("cpu")) for _ in range(2)]
+    before = torch.randn(2, 2, length, 64, generator=generator).bfloat16()
+    for cache in caches:
+        cache.write(*before, 0)
+    plain, fast = (
+        attention.attend_cached(cache, length, commit, kernel)(q, k, v)
+        for cache, kernel in zip(caches, (None, library.attention), strict=True)
+    )
+    torch.testing.assert_close(fast, plain, atol=0.03, rtol=0.02)
+    assert torch.equal(caches[0].keys, caches[1].keys) and torch.equal(caches[0].values, caches[1].values)
+
+
+def test_torch_attends_to_what_a_kernel_does_not_take() -> None:
+    class Refuses:
+        path = ""
+
+        def takes(self, q: torch.Tensor, parts: Sequence[attention.KeysValues]) -> bool:
+            return False
+
+        def __call__(
+            self, q: torch.Tensor, parts: Sequence[attention.KeysValues], mask: torch.Tensor | None
+        ) -> torch.Tensor:
+            pytest.fail("it takes nothing")
+
+    q, k, v = torch.randn(4, 7, 8), torch.randn(2, 7, 8), torch.randn(2, 7, 8)
+    layer = LayerConfig(kind="full", head_dim=8, num_kv_heads=2, window=None, rope=ROPE)
+    results = []
+    for kernel in (None, Refuses()):
+        cache = LayerCache(layer, 16, torch.float32, torch.device("cpu"))
+        results.append(attention.attend_cached(cache, 0, 3, kernel)(q, k, v))
+    assert torch.equal(*results)
 
 
 @pytest.mark.parametrize("before", [0, 3, 17])

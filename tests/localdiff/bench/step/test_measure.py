@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -226,6 +227,10 @@ def test_paths_are_named() -> None:
     assert plain.of("sampling") == "torch, fp32", "logits are read in fp32, whatever the activations are"
     assert paths_of(small_subject("4bit").network, torch.float32, "CUDA graph").of("sampling") == "CUDA graph"
     assert all(paths.of(part) for paths in (quantized, plain) for part in PARTS)
+    network = small_subject("bf16", dtype="bf16").network
+    network.attention_kernel = SimpleNamespace(path="bf16, native")
+    assert paths_of(network, torch.bfloat16).of("attention core") == "bf16, native"
+    assert paths_of(network, torch.float32).of("attention core").startswith("torch"), "it takes bf16 only"
 
 
 def test_products_in_one_are_named_and_timed_in_the_place_of_theirs() -> None:

@@ -178,7 +178,7 @@ def test_threads_hold_what_they_work_on_when_the_caller_is_gone(
         raise KeyboardInterrupt
 
     rows = library.rows(normal(4, GROUP), nf4=True)
-    monkeypatch.setattr("quant.cpu.native.library.parallel_for", interrupted)
+    monkeypatch.setattr("quant.cpu.native.calls.parallel_for", interrupted)
     with pytest.raises(KeyboardInterrupt):
         library.multiply(rows, weights, None, [4])
     alive = weakref.ref(rows.groups), weakref.ref(weights.codes)

@@ -16,7 +16,7 @@ from quant.cpu.native.support import native_library
 from quant.cpu.switches import CPU_NATIVE
 from quant.switch import SwitchError
 from quant.unsupported import Unsupported
-from tests.models.native import needs_native
+from tests.models.native import needs_native, needs_native_attention
 
 
 @pytest.fixture(autouse=True)
@@ -148,6 +148,27 @@ def test_wrong_numbers_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for header in build.SOURCES[1:]:
         (tmp_path / header.name).write_bytes(header.read_bytes())
     monkeypatch.setattr(build, "SOURCES", (broken, *build.SOURCES[1:]))
+    assert unsupported().reason == "the native kernel computes wrong numbers here"
+
+
+@needs_native_attention
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("? ~(uint64_t)0 : 0;", "? ~(uint64_t)0 : 1;"),  # the first row of a block sees what another one sees
+        ("first + bit, seen);", "first, seen);"),
+        ("sum == 0 ? 0 : 1 / sum", "1 / sum"),
+        ("_mm512_sub_ps(before, row_max)", "_mm512_setzero_ps()"),
+        ("part < a->parts + 2", "part < a->parts + 1"),
+    ],
+)
+def test_wrong_attention_is_noticed(right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for source in build.SOURCES:
+        text = source.read_text()
+        assert source.name != "attention.c" or right in text
+        (tmp_path / source.name).write_text(text.replace(right, wrong) if source.name == "attention.c" else text)
+    monkeypatch.setattr(build, "SOURCES", tuple(tmp_path / source.name for source in build.SOURCES))
     assert unsupported().reason == "the native kernel computes wrong numbers here"
 
 

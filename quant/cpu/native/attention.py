@@ -1,0 +1,153 @@
+"""Softmax attention in bf16 as a function of tensors.
+
+Knows the layouts of its arguments, which are those of the structures in `attention.c`; knows nothing about caches or
+canvases. Differs from exact attention by what torch's differs by, too: `p` and results are rounded to bf16, sums are
+fp32. Shape letters: N rows, H query heads, K key-value heads, T keys, d head size.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from .calls import function_of, run
+
+KeysValues: TypeAlias = tuple[Tensor, Tensor]
+"""Keys and values [K, T, d] that lie together."""
+
+MAX_PARTS = 2
+MIN_PRODUCTS_PER_THREAD = 1 << 24
+"""Fewer multiplications take less time than it takes to wake up a thread."""
+
+
+class _Part(ctypes.Structure):
+    _fields_ = (
+        ("keys", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("key_head", ctypes.c_int64),
+        ("key_row", ctypes.c_int64),
+        ("value_head", ctypes.c_int64),
+        ("value_row", ctypes.c_int64),
+    )
+
+
+class _Attention(ctypes.Structure):
+    _fields_ = (
+        ("q", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("mask", ctypes.c_void_p),
+        ("parts", _Part * MAX_PARTS),
+        ("heads", ctypes.c_int64),
+        ("kv_heads", ctypes.c_int64),
+        ("rows", ctypes.c_int64),
+        ("d", ctypes.c_int64),
+        ("q_head", ctypes.c_int64),
+        ("q_row", ctypes.c_int64),
+        ("mask_row", ctypes.c_int64),
+        ("next", ctypes.c_int64),
+    )
+
+
+class NativeAttention:
+    """The kernel of attention in a compiled library.
+
+    Raises:
+        AttributeError: the library lacks a function.
+
+    Attributes:
+        instructions: the vector instructions that it was compiled for; empty where this CPU lacks them.
+        path: how it computes, in words.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._attend = function_of(library.attend, _Attention)
+        library.attention_instructions.restype = ctypes.c_char_p
+        library.attention_panel.restype = library.attention_max_head.restype = ctypes.c_int64
+        self.instructions = str(library.attention_instructions().decode())
+        self.path = f"bf16, native, {self.instructions}"
+        self._panel = int(library.attention_panel())
+        self._max_head = int(library.attention_max_head())
+
+    def supports(self, d: int) -> bool:
+        """Whether a head size divides into panels, and is not too large; none is supported without instructions."""
+        return d % self._panel == 0 and 0 < d <= self._max_head
+
+    def takes(self, q: Tensor, parts: Sequence[KeysValues]) -> bool:
+        """Whether tensors can be read as they are: bf16 in host memory, numbers of a head together, no gradients."""
+        tensors = [q, *(tensor for part in parts for tensor in part)]
+        return self.supports(q.shape[-1]) and all(map(_is_readable, tensors))
+
+    def __call__(self, q: Tensor, parts: Sequence[KeysValues], mask: Tensor | None) -> Tensor:
+        """Attends queries [H, N, d] to the keys of one or two parts, unscaled; heads H share key-value heads in order.
+
+        Args:
+            parts: T keys in all, such as the cached ones and those of the rows themselves.
+            mask: bool [N, T], or [1, T] for all rows, true where a row may attend, or None for everywhere.
+
+        Returns:
+            [H, N, d], a view of a contiguous [N, H, d]; zeros for a row that sees no key.
+
+        Raises:
+            ValueError: arguments that do not belong together, or that `takes` is false for.
+        """
+        heads, rows, d = q.shape
+        total = sum(keys.shape[1] for keys, _ in parts)
+        if not self.takes(q, parts):
+            raise ValueError("queries, keys and values should be bf16 in host memory, of a head size that is supported")
+        _check(q, parts, mask, total)
+        out = torch.empty(rows, heads, d, dtype=torch.bfloat16)
+        arguments = _Attention(
+            q.data_ptr(),
+            out.data_ptr(),
+            None if mask is None else mask.data_ptr(),
+            (_Part * MAX_PARTS)(*(_part(keys, values) for keys, values in parts)),
+            heads,
+            parts[0][0].shape[0],
+            rows,
+            d,
+            q.stride(0),
+            q.stride(1),
+            0 if mask is None or len(mask) == 1 else mask.stride(0),
+            0,
+        )
+        products = heads * rows * total * d
+        run(self._attend, arguments, (q, parts, mask, out), max_threads=1 + products // MIN_PRODUCTS_PER_THREAD)
+        return out.transpose(0, 1)
+
+
+def _is_readable(tensor: Tensor) -> bool:
+    return (
+        tensor.dtype == torch.bfloat16
+        and tensor.device.type == "cpu"
+        and tensor.stride(-1) == 1
+        and not (tensor.requires_grad and torch.is_grad_enabled())
+    )
+
+
+def _part(keys: Tensor, values: Tensor) -> _Part:
+    strides = (keys.stride(0), keys.stride(1), values.stride(0), values.stride(1))
+    return _Part(keys.data_ptr(), values.data_ptr(), keys.shape[1], *strides)
+
+
+def _check(q: Tensor, parts: Sequence[KeysValues], mask: Tensor | None, total: int) -> None:
+    """The kernel reads where it is told to."""
+    heads, rows, d = q.shape
+    if not 1 <= len(parts) <= MAX_PARTS:
+        raise ValueError(f"keys should come in 1 to {MAX_PARTS} parts, not {len(parts)}")
+    kv_heads = parts[0][0].shape[0]
+    for keys, values in parts:
+        if keys.shape != values.shape or keys.shape != (kv_heads, keys.shape[1], d):
+            raise ValueError(f"keys {list(keys.shape)} and values {list(values.shape)} should be [{kv_heads}, T, {d}]")
+    if kv_heads < 1 or heads % kv_heads:
+        raise ValueError(f"{heads} query heads do not share {kv_heads} key-value heads")
+    if mask is None:
+        return
+    if mask.dtype != torch.bool or mask.device.type != "cpu" or mask.shape not in ((rows, total), (1, total)):
+        raise ValueError(f"mask should be bool [{rows}, {total}] or [1, {total}], in host memory")
+    if total > 1 and mask.stride(1) != 1:
+        raise ValueError("the keys of a row of the mask should lie together")

@@ -1,0 +1,40 @@
+"""Calls functions of the compiled library in several threads.
+
+Knows that a function takes one structure, and that threads take parts of the same work from a counter in it; knows
+nothing about what is computed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+
+from ..parallel import MAX_THREADS, parallel_for
+
+Function: TypeAlias = Callable[[ctypes.Structure], None]
+
+
+def function_of(function: Callable[..., None], arguments: type[ctypes.Structure]) -> Function:
+    """A function of the library, which takes a pointer to a structure."""
+    function.argtypes, function.restype = [ctypes.POINTER(arguments)], None  # type: ignore[attr-defined]
+    return function
+
+
+def run(
+    function: Function, arguments: ctypes.Structure, tensors: tuple[object, ...], max_threads: int = MAX_THREADS
+) -> None:
+    """Calls a function in as many threads as torch has, or as are allowed.
+
+    Args:
+        tensors: what the arguments point to. Threads hold them too: after Ctrl-C they are still computing when the
+            caller is gone.
+    """
+
+    def work(_: int, held: tuple[object, ...] = tensors) -> None:
+        function(arguments)
+
+    threads = min(torch.get_num_threads(), max_threads, MAX_THREADS)
+    parallel_for([work] * threads, range(threads))

@@ -1,0 +1,58 @@
+"""Which models attend through the native kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+from quant.cpu import choice
+from quant.cpu.choice import MIN_WEIGHTS, attention_kernel
+from quant.cpu.switches import CPU_NATIVE, CPU_PATH
+from quant.switch import SwitchError
+from quant.unsupported import Unsupported
+from tests.models.native import needs_native_attention
+
+SIZES = (256, 512)
+
+
+@needs_native_attention
+@pytest.mark.parametrize(
+    ("path", "sizes", "weights", "takes"),
+    [
+        ("auto", SIZES, MIN_WEIGHTS, True),
+        ("auto", SIZES, MIN_WEIGHTS - 1, False),
+        ("fast", SIZES, 1, True),
+        ("fast", (256, 32), 1, False),
+        ("plain", SIZES, MIN_WEIGHTS, False),
+    ],
+)
+def test_who_gets_it(
+    path: str, sizes: tuple[int, ...], weights: int, takes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "_has_amx", lambda: False)
+    monkeypatch.setenv(CPU_PATH, path)
+    assert (attention_kernel(sizes, weights) is not None) == takes
+    monkeypatch.setenv(CPU_NATIVE, "off")
+    assert attention_kernel(sizes, weights) is None
+
+
+def test_small_models_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "native_library", lambda: pytest.fail("nothing is to be compiled"))
+    assert attention_kernel(SIZES, MIN_WEIGHTS - 1) is None
+
+
+def test_torch_has_amx(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "native_library", lambda: pytest.fail("nothing is to be compiled"))
+    monkeypatch.setattr(choice, "_has_amx", lambda: True)
+    assert attention_kernel(SIZES, MIN_WEIGHTS) is None
+
+
+def test_a_machine_without_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "_has_amx", lambda: False)
+    monkeypatch.setattr(choice, "native_library", lambda: Unsupported("there is none", ""))
+    assert attention_kernel(SIZES, MIN_WEIGHTS) is None
+
+
+def test_a_switch_that_says_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CPU_PATH, "slow")
+    with pytest.raises(SwitchError):
+        attention_kernel(SIZES, MIN_WEIGHTS)
