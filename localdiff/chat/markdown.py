@@ -11,13 +11,13 @@ import io
 import re
 from typing import Any, ClassVar
 
-from markdown_it import MarkdownIt
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, ListItem, Markdown
 from rich.segment import Segment
 from rich.style import Style
 from rich.theme import Theme
 
+from localdiff.view.dialect import parser
 from localdiff.view.sanitize import safe_text
 
 _THEME = Theme(
@@ -93,10 +93,8 @@ class _Markdown(Markdown):
 
     def __init__(self, text: str) -> None:
         super().__init__("", hyperlinks=False)
-        parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-        parser.disable(["image", "autolink", "escape", "entity", "reference", "lheading", "html_block", "html_inline"])
         self.markup = text
-        self.parsed = parser.parse(text)
+        self.parsed = parser().parse(text)
         for token in self.parsed:
             for child in token.children or ():
                 if child.type == "softbreak":
