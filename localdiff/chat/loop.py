@@ -105,5 +105,5 @@ class Chat:
 
 
 def _unknown(word: str, meant: str | None) -> str:
-    rest = f"Did you mean /{meant}?" if meant else "/help lists commands; a line that begins with // sends one /."
+    rest = f"Did you mean /{meant}?" if meant else "/help lists commands; // instead of / sends the line."
     return f"Unknown command /{printable(word[:60])}. {rest}"

@@ -113,7 +113,7 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/delete gone", "error: there is no session `gone`\nhint: `/sessions` lists the saved sessions"),
         ("/delete ../x", "error: `../x` cannot name a session"),
         ("/sessions", "Nothing is saved yet."),
-        ("/?x", "Unknown command /?x. /help lists commands; a line that begins with // sends one /."),
+        ("/?x", "Unknown command /?x. /help lists commands; // instead of / sends the line."),
         ("/trace", "error: there is no answer to record yet"),
         ("/file", "No files are attached to the next message."),
         ('/file "a', 'error: unclosed quote in `"a`'),

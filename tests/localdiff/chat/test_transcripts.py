@@ -114,11 +114,11 @@ def test_a_mistyped_command_never_reaches_the_model(room: Room) -> None:
         >>> /svae notes
         Unknown command /svae. Did you mean /save?
         >>> /frobnicate
-        Unknown command /frobnicate. /help lists commands; a line that begins with // sends one /.
+        Unknown command /frobnicate. /help lists commands; // instead of / sends the line.
         >>> /
-        Unknown command /. /help lists commands; a line that begins with // sends one /.
+        Unknown command /. /help lists commands; // instead of / sends the line.
         >>> / help
-        Unknown command /. /help lists commands; a line that begins with // sends one /.
+        Unknown command /. /help lists commands; // instead of / sends the line.
         >>> //usr/bin is a folder
         Hello.
         >>>  /usr too
@@ -127,6 +127,33 @@ def test_a_mistyped_command_never_reaches_the_model(room: Room) -> None:
         END,
     )
     assert room.asked[-1] == ["/usr/bin is a folder", "Hello.", " /usr too"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [
+        ("//help", "/help"),
+        ("///help", "//help"),
+        ("//svae", "/svae"),
+        ("//help\nme", "/help\nme"),
+        ("// a comment", "// a comment"),
+        ("// a comment\nint x;", "// a comment\nint x;"),
+        ("//int x;\n//int y;", "//int x;\n//int y;"),
+        ("/// documents\nfn f() {}", "/// documents\nfn f() {}"),
+        ("//", "//"),
+        ("/* C */\nint x;", "/* C */\nint x;"),
+        ("/usr/bin/foo: error\nin line 1", "/usr/bin/foo: error\nin line 1"),
+    ],
+)
+def test_what_begins_with_slashes_and_is_no_command_is_sent_unchanged(room: Room, typed: str, sent: str) -> None:
+    room(typed)
+    assert room.asked == [[sent]]
+
+
+def test_several_lines_may_be_the_argument_of_a_command(room: Room) -> None:
+    room("/system Be brief.\nBe kind.", "Hi")
+    assert room.model.calls[0][1].system == "Be brief.\nBe kind."
+    assert "Unknown command" in room("/svae\n")
 
 
 def test_nothing_is_sent_for_nothing(room: Room) -> None:
