@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeAlias
 
 from localdiff import paths
@@ -139,16 +140,22 @@ def file(state: ChatState, argument: str) -> None:
         state.say("No files are attached to the next message.")
         return
     if not argument:
-        names = [printable(file.name) for file in state.attachments]
+        names = [printable(file.name) for file in state.attachments.values()]
         attached = f"Attached to the next message: {', '.join(names)}."
         state.say(attached if names else "No files are attached to the next message.")
         return
-    found = [read_attachment(path) for path in split_paths(argument)]
-    sizes = [state.model.count(attachment.quoted(), max_tokens=state.context) for attachment in found]
-    _require_room(state, found, sizes)
-    state.attachments += found
-    for attachment, size in zip(found, sizes, strict=True):
-        state.say(f"{printable(attachment.name)} {state.output.stderr.dot()} {counted(size, 'token')}")
+    found: dict[Path, Attachment] = {}
+    for path in split_paths(argument):
+        attachment = read_attachment(path)
+        found[path.resolve()] = attachment
+    sizes = [state.model.count(attachment.quoted(), max_tokens=state.context) for attachment in found.values()]
+    kept = {path: attachment for path, attachment in state.attachments.items() if path not in found}
+    _require_room(state, list(kept.values()), list(found.values()), sizes)
+    before, state.attachments = state.attachments, kept | found
+    dot = state.output.stderr.dot()
+    for (path, attachment), size in zip(found.items(), sizes, strict=True):
+        again = f" {dot} replaces the one attached before" if path in before else ""
+        state.say(f"{printable(attachment.name)} {dot} {counted(size, 'token')}{again}")
 
 
 def copy(state: ChatState, argument: str) -> None:
@@ -296,9 +303,9 @@ def _left(state: ChatState) -> str:
     return f"{counted(count, 'turn')} left" if count else "none is left"
 
 
-def _require_room(state: ChatState, found: list[Attachment], sizes: list[int]) -> None:
+def _require_room(state: ChatState, kept: list[Attachment], found: list[Attachment], sizes: list[int]) -> None:
     """Refuse files that cannot fit whatever the message is, stating the numbers."""
-    waiting = sum(state.model.count(attachment.quoted()) for attachment in state.attachments)
+    waiting = sum(state.model.count(attachment.quoted()) for attachment in kept)
     before = sum(state.model.count(message["content"]) for message in state.session.messages())
     wanted, room = sum(sizes), state.context - waiting - before
     if wanted < room:

@@ -67,7 +67,7 @@ class Chat:
         match parse(line):
             case Message(text):
                 self._hint_at_exit(text)
-                self._state.send(PendingMessage(text=text, files=tuple(self._state.attachments)))
+                self._state.send(PendingMessage(text=text, files=tuple(self._state.attachments.values())))
             case Command(name, argument):
                 if request := self._act(name, argument):
                     self._state.send(request)

@@ -73,7 +73,7 @@ class ChatState:
 
     Attributes:
         saves: whether turns are written to the session's file: always, or in a private chat once the user says so.
-        attachments: files that go with the next message.
+        attachments: files that go with the next message, by where they are.
         unanswered: the last message, if it got no answer that could be kept.
         line: initial text of the next input line.
         last_run: the last run that has begun, until it is taken back.
@@ -109,7 +109,7 @@ class ChatState:
         self.interrupts = interrupts
         self.lend_keyboard = lend_keyboard
         self.ask = ask
-        self.attachments: list[Attachment] = []
+        self.attachments: dict[Path, Attachment] = {}
         self.unanswered: PendingMessage | None = None
         self.line = ""
         self.failure = 0
@@ -240,7 +240,7 @@ class ChatState:
             )
         )
         self.unanswered = None
-        self.attachments = [file for file in self.attachments if file not in message.files]
+        self.attachments = {path: file for path, file in self.attachments.items() if file not in message.files}
         self.save()
 
     def _remarks(self, reply: Reply, options: GenerateOptions) -> list[Remark]:

@@ -229,6 +229,19 @@ def test_files_can_be_left_out_again(room: Room, tmp_path: Path) -> None:
     assert room.asked == [["What?"]]
 
 
+def test_a_file_again_replaces_itself(room: Room, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old")
+    (tmp_path / "b.txt").write_text("other")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.txt").write_text("else")
+    shown = room(f"/file {tmp_path}/a.txt {tmp_path}/a.txt", f"/file {tmp_path}/b.txt {tmp_path}/sub/../a.txt", "/file")
+    assert "a.txt · 4 tokens\n>>> " in shown
+    assert "b.txt · 4 tokens\na.txt · 4 tokens · replaces the one attached before\n" in shown
+    assert "Attached to the next message: b.txt, a.txt.\n" in shown
+    room(f"/file {tmp_path}/a.txt", f"/file {tmp_path}/sub/a.txt", "What?")
+    assert room.asked[-1] == ["a.txt\n```\nold\n```\n\na.txt\n```\nelse\n```\n\nWhat?"]
+
+
 def test_undo_of_more_than_there_is_says_so_however_long_the_number(room: Room) -> None:
     shown = room("Hi", f"/undo {'9' * 5000}", display=QUIET)
     assert f"error: there is 1 turn to take back, not {'9' * 60}\nhint: `/undo 1` takes back all\n" in shown
