@@ -70,9 +70,9 @@ def edit(state: ChatState, argument: str) -> PendingMessage | None:
 
 
 def undo(state: ChatState, argument: str) -> None:
-    """Undo turns, the one without an answer first."""
+    """Undo turns, the one without an answer first, unless it waits for room."""
     wanted = _whole("undo", argument, minimum=1) if argument else 1
-    lost = state.unanswered is not None and not state.unanswered.replaces
+    lost = state.unanswered is not None and not state.unanswered.replaces and not state.refused
     there = len(state.session.turns) + lost
     if not there:
         raise UsageError("there is nothing to undo", "`/load` opens an earlier session")
@@ -84,12 +84,13 @@ def undo(state: ChatState, argument: str) -> None:
     if not lost or wanted > 1 or state.runner.latest is not None:
         state.last_run = None  # a recording is of an answer that stands
     if lost:
-        state.unanswered, state.line = None, ""
+        state.forget_unanswered()
         state.say("Took back the message that has no answer.")
         wanted -= 1
         if not wanted:
             return
-    state.unanswered = None
+    if not state.refused:  # else room has been made for it
+        state.unanswered = None
     del state.session.turns[len(state.session.turns) - wanted :]
     state.save()
     state.say(f"Took back {counted(wanted, 'turn')}; {_left(state)}.")

@@ -15,7 +15,7 @@ from localdiff import paths
 from localdiff.chat import catalog
 from localdiff.chat.settings import DisplaySettings
 from localdiff.commands.record import RecordOptions
-from localdiff.errors import ContextError, ResourceError, UsageError
+from localdiff.errors import ResourceError, UsageError
 from localdiff.options import GenerateOptions
 from localdiff.trace.reader import read_trace
 from localdiff.utf8 import MAX_BYTES
@@ -170,7 +170,7 @@ def test_an_answer_that_was_taken_back_is_not_recorded(room: Room, tmp_path: Pat
 
 @pytest.mark.parametrize("then", ["/copy", "/undo"])
 def test_a_message_that_got_no_answer_leaves_the_recording_of_the_last(room: Room, tmp_path: Path, then: str) -> None:
-    failed = Said(blocks=(), error=ContextError("the prompt has 9 tokens, and 8 fit"))
+    failed = Said(blocks=(), error=ResourceError("the GPU failed"))
     room.model = ScriptedChatModel(replies=[said("Short."), failed])
     room("Hi", "Too long.", INTERRUPT, then, f"/trace {tmp_path}/a.jsonl")
     trace = read_trace(tmp_path / "a.jsonl")

@@ -303,7 +303,7 @@ def test_a_message_that_does_not_fit_comes_back(room: Room) -> None:
         """
         >>> Hi
         error: the prompt has 30 tokens and the context holds 20, the answer included
-        hint: `/undo` or `/clear` frees space, `/set context N` makes more
+        hint: shorten the message, `/set context N` makes more
         >>> Hi again
         Fine.
         """,
@@ -322,8 +322,30 @@ def test_no_more_context_is_offered_than_the_model_takes(room: Room) -> None:
     assert hints == [
         f"shorten the message: {limit}",
         f"the context of 20 tokens is full; `/undo` or `/clear` frees space: {limit}",
-        f"`/undo` or `/clear` frees space: {limit}",
+        f"`/undo` or `/clear` frees space: {limit}; Up brings the message back",
     ]
+
+
+@pytest.mark.parametrize("again", ["/retry", "more"])
+def test_the_commands_that_make_room_can_be_typed_at_once(room: Room, again: str) -> None:
+    error = ContextError("the prompt has 30 tokens and the context holds 20, the answer included", "raise `--context`")
+    room.model = ScriptedChatModel(replies=[said("One."), Said(blocks=(), error=error), said("Two.")])
+    shown = room("Hi", "more", "/undo", again, display=QUIET)
+    assert shown == paper(
+        f"""
+        >>> Hi
+        One.
+        >>> more
+        error: the prompt has 30 tokens and the context holds 20, the answer included
+        hint: `/undo` or `/clear` frees space, `/set context N` makes more; Up brings the message back
+        >>> /undo
+        Took back 1 turn; none is left.
+        >>> {again}
+        Two.
+        """,
+        END,
+    )
+    assert room.asked[-1] == ["more"]
 
 
 def test_a_run_that_breaks_off_keeps_what_was_committed(room: Room) -> None:
