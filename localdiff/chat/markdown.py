@@ -91,10 +91,10 @@ class _Markdown(Markdown):
         "list_item_open": _Item,
     }
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, strikes: bool) -> None:
         super().__init__("", hyperlinks=False)
         self.markup = text
-        self.parsed = parser().parse(text)
+        self.parsed = (parser() if strikes else parser().disable("strikethrough")).parse(text)
         for token in self.parsed:
             for child in token.children or ():
                 if child.type == "softbreak":
@@ -115,7 +115,8 @@ def render(text: str, columns: int, *, color: bool) -> str:
         color: whether to use escape codes.
     """
     safe = safe_text(text)
-    document = _Markdown(_TIMES.sub(_STAND_IN, safe))
+    # Without escape codes nothing but its marks says that a text is deleted.
+    document = _Markdown(_TIMES.sub(_STAND_IN, safe), strikes=color)
     file = io.StringIO()
     console = Console(
         file=file,

@@ -29,7 +29,7 @@ ITEMS = """\
         ("hello\n\n", "hello\n\n"),
         ("one\ntwo\n", "one\ntwo\n"),
         ("# Head\ntext", "Head\n\ntext\n"),
-        ("**bold** *it* `code` ~~no~~", "bold it code no\n"),
+        ("**bold** *it* `code` ~~old~~ new", "bold it code ~~old~~ new\n"),
         ("2*3*4 and a_b_c", "2*3*4 and a_b_c\n"),
         ("x < y > z & <div>HTML</div>", "x < y > z & <div>HTML</div>\n"),
         (r"\(x_1\) \[y\] a\_b &amp;", r"\(x_1\) \[y\] a\_b &amp;" + "\n"),
@@ -63,6 +63,7 @@ def test_lists_keep_their_numbers_and_hang() -> None:
 
 def test_colour_is_a_matter_of_the_terminal() -> None:
     assert render("**a** `b`", 40, color=True) == "\x1b[1ma\x1b[0m \x1b[36mb\x1b[0m\n"
+    assert render("~~old~~ new", 40, color=True) == "\x1b[9mold\x1b[0m new\n"
     assert "\x1b" not in render("# a\n**a** `b`\n> c\n\n| d |\n|---|\n| e |\n", 40, color=False)
 
 
