@@ -6,7 +6,7 @@
     interfaces                                    of the model that answers, of what draws and of what reads keys
     reply_runner, reply, page, markdown, remarks  a reply while it grows, as it is kept, printed and remarked on
     session, session_file, session_store          turns, their lines of JSON, the folder of such files
-    settings, catalog                             what `/set` changes; tables of settings and sessions
+    settings, catalog, earlier                    what `/set` changes; tables of settings and sessions; old turns
     keyboard, pastes, typeahead, piped            terminal input, folded pastes, keys typed early; input from a pipe
     interrupts                                    Ctrl-C, from the first line to the last
     completing, history, editor                   Tab, earlier input, the user's editor

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from localdiff import paths
 from localdiff.chat import catalog
 from localdiff.chat.clipboard import last_code, osc52, write_copy
+from localdiff.chat.earlier import earlier_turns
 from localdiff.chat.files import read_attachment, split_paths
 from localdiff.chat.help import help_page
 from localdiff.chat.reply import next_seed
@@ -192,6 +193,16 @@ def copy(state: ChatState, argument: str) -> None:
         state.say(f"Copied to {shown}")
 
 
+def show(state: ChatState, argument: str) -> None:
+    """Show the turns again, or the last of them."""
+    wanted = _whole("show", argument, minimum=1) if argument else len(state.session.turns)
+    if not state.session.turns:
+        raise UsageError("there is no turn to show", "`/load` opens an earlier session")
+    state.say(
+        earlier_turns(state.session.turns[-wanted:], state.output.stderr, markdown=state.settings.display.markdown)
+    )
+
+
 def save(state: ChatState, argument: str) -> None:
     """Give the session a name."""
     if not argument:
@@ -271,6 +282,7 @@ ACTIONS: Mapping[str, Action] = {
     "set": set_,
     "file": file,
     "copy": copy,
+    "show": show,
     "save": save,
     "load": load,
     "delete": delete,

@@ -15,6 +15,9 @@ from typing import Literal, TypeAlias
 
 Completes: TypeAlias = Literal["nothing", "settings", "files", "sessions", "all", "code"]
 
+PROMPT, CONTINUATION = ">>> ", "... "
+"""Stand before the first line of a message, and before its other lines."""
+
 QUOTES = '"""'
 """A message that begins with these goes on over any number of lines until one ends with them."""
 
@@ -55,6 +58,7 @@ COMMANDS: tuple[CommandName, ...] = (
     CommandName(
         name="copy", argument="[code]", help="copy the last answer, or its last code block", group=2, completes="code"
     ),
+    CommandName(name="show", argument="[N]", help="show all turns so far, or the last N", group=3),
     CommandName(name="save", argument="NAME", help="give this session a name", group=3),
     CommandName(name="load", argument="NAME", help="continue another session", group=3, completes="sessions"),
     CommandName(name="delete", argument="NAME", help="delete a saved session", group=3, completes="sessions"),

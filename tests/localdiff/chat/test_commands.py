@@ -430,7 +430,7 @@ def test_save_load_and_list(room: Room) -> None:
     room.model = ScriptedChatModel(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
     shown = room("First", "/save plans", "More", "/clear", "Other", "/load plans", "Last", "/sessions", display=QUIET)
     assert "Saved as `plans`; `localdiff chat --session plans` continues it.\n" in shown
-    assert "Session `plans`, 2 turns; the last message was: More\n" in shown
+    assert "Session `plans`, 2 turns; the last message was: More\n`/show` shows the conversation.\n" in shown
     assert room.asked[-1] == ["First", "One.", "More", "Two.", "Last"]
     assert sorted(path.name for path in room.sessions.iterdir())[1] == "plans.jsonl"
     listing = shown.partition(">>> /sessions\n")[2].split("\n")
@@ -570,3 +570,19 @@ def test_a_full_disk_costs_the_recording_and_no_reply(room: Room) -> None:
     warning = "warning: `/dev/full` cannot be written: No space left on device; the run continues without it\n"
     assert room.paper.getvalue().count(warning) == 2
     assert room.asked == [["Hi"], ["Hi", "Hello.", "There"]]
+
+
+def test_a_session_that_is_continued_can_be_shown(room: Room, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    answer = "Use **this**:\n\n- a\n\n- b\n\x1b[2J\n\n"
+    room.model = ScriptedChatModel(replies=[said(answer, thought="secret"), said("Two.")])
+    room(f"/file {tmp_path}/a.txt", "Hi\nthere", "More", "/save plans", display=QUIET)
+    shown = room("/show", "/show 1", "/show 9", "/show 0", session="plans", display=QUIET)
+    first = ">>> Hi\n... there\nwith a.txt\nUse this:\n\n- a\n- b\n  ▯[2J\n"
+    last = ">>> More\nTwo.\n"
+    assert f">>> /show\n{first}{last}>>> /show 1\n{last}>>> /show 9\n{first}{last}>>> /show 0\nerror: " in shown
+    shown = room("/show 1", session="plans", display=DisplaySettings(markdown=False))
+    assert ">>> /show 1\n>>> More\nTwo.\n" in shown
+    shown = room("/load plans", "/show 2", display=DisplaySettings(markdown=False))
+    assert "Use **this**:\n\n- a\n\n- b\n▯[2J\n>>> More\n" in shown
+    assert "error: there is no turn to show\n" in room("/show")
