@@ -56,7 +56,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 run: setup  ## run the demo model: make run PROMPT="…" SEED=N
-	@$(BIN)/localdiff run --model demo $(if $(SEED),--seed $(call quoted,$(SEED))) $(SHOW) $(call quoted,$(PROMPT))
+	@$(BIN)/localdiff run --model demo $(if $(SEED),--seed $(call quoted,$(SEED))) $(SHOW) $(call quoted,$(value PROMPT))
 
 test: setup  ## run the tests, without the slow ones and those that need a GPU or a network
 	$(PYTEST)

@@ -23,6 +23,7 @@ from .engine.prefix_cache import common_length
 from .errors import UsageError
 from .events import Event
 from .options import GenerateOptions
+from .sizes import whole
 from .text.prompt import IDS, as_messages
 from .text.tokenizer import Tokenizer
 
@@ -109,8 +110,10 @@ def _own_ids(message: Mapping[str, Any], vocab_size: int) -> Sequence[int] | Non
     own = message.get(IDS)
     if own is None:
         return None
-    if isinstance(own, Sequence) and all(type(token) is int and token >= 0 for token in own):
-        return own if all(token < vocab_size for token in own) else None
+    ids = [whole(token) for token in own] if isinstance(own, Sequence) else [None]
+    if all(token is not None and token >= 0 for token in ids):
+        known = [token for token in ids if token is not None and token < vocab_size]
+        return known if len(known) == len(ids) else None
     raise UsageError(
         f"`{IDS}` of a message should be a list of token ids",
         "give the `token_ids` of the `RunFinished` event, or leave it out",

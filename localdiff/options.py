@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from localdiff.errors import ArgumentError, UsageError
-from localdiff.sizes import is_finite
+from localdiff.sizes import is_finite, whole
 
 NoiseKind: TypeAlias = Literal["seeded", "reference"]
 
@@ -101,11 +101,13 @@ class GenerateOptions:
             ) from None
 
     def _require_integer(self, name: str, *, at_least: int, at_most: int) -> None:
-        value = getattr(self, name)
-        if value is None and name not in ("max_tokens", "context_size", "record_top_k"):
+        given = getattr(self, name)
+        if given is None and name not in ("max_tokens", "context_size", "record_top_k"):
             return
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise _bad(name, value, "a whole number")
+        value = whole(given)
+        if value is None:
+            raise _bad(name, given, "a whole number")
+        object.__setattr__(self, name, value)  # one of numpy would fail where it is written as JSON
         if value < at_least:
             raise _bad(name, value, f">= {at_least}")
         if value > at_most:

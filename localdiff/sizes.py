@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import sys
 
@@ -9,6 +10,16 @@ from localdiff.errors import UsageError
 
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*([KMGT]i?B)", re.IGNORECASE)
+
+
+def whole(value: object) -> int | None:
+    """The whole number that a value is, be it one of Python, numpy or torch; None if it is none, as `True` is."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def is_finite(number: float) -> bool:

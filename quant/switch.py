@@ -17,7 +17,7 @@ class SwitchError(QuantError):
 
     def __init__(self, message: str) -> None:
         super().__init__(
-            message, "it is an environment variable; `docs/configuration.md` says where its values are listed"
+            message, "it is an environment variable for comparisons; unset, it leaves the choice to the program"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Callable
@@ -97,3 +98,12 @@ def test_the_python_page_has_every_parameter_and_its_default(heading: str, funct
         if name != "self"
     ]
     assert [(name, default.strip('"')) for name, default in said] == expected
+
+
+def test_no_message_names_a_page_that_an_installed_package_does_not_have() -> None:
+    for file in (*(ROOT / "localdiff").rglob("*.py"), *(ROOT / "quant").rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in notes:
+                assert not re.search(r"docs/[\w-]+\.md", node.value), f"{file}, line {node.lineno}"

@@ -20,7 +20,10 @@ from ..sizes import is_finite
 
 CONFIG_FILE = "adapter_config.json"
 
-HINT = "localdiff reads plain LoRA as PEFT saves it: `docs/adapters.md` lists what that is"
+HINT = (
+    "localdiff reads plain LoRA as PEFT saves it, on attention, MLPs, experts, router and self-conditioning: "
+    "train it anew without what is named here"
+)
 
 _READ = {
     *("r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora", "target_modules", "target_parameters"),

@@ -7,7 +7,7 @@
     reply_runner, reply_printer                   a reply while it grows, and its text on the screen
     markdown, remarks                             how it is rendered, and remarked on
     session, session_file, session_store          turns, their lines of JSON, the folder of such files
-    settings, catalog                             what `/set` changes; tables of settings and sessions
+    settings, catalog, earlier                    what `/set` changes; tables of settings and sessions; old turns
     keyboard, pastes, typeahead, piped            terminal input, folded pastes, keys typed early; input from a pipe
     interrupts                                    Ctrl-C, from the first line to the last
     completing, history, editor                   Tab, earlier input, the user's editor

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeAlias
 
 from localdiff import paths
 from localdiff.chat import catalog
 from localdiff.chat.clipboard import last_code, osc52, write_copy
+from localdiff.chat.earlier import earlier_turns
 from localdiff.chat.files import read_attachment, split_paths
 from localdiff.chat.help import help_page
 from localdiff.chat.reply_runner import next_seed
@@ -69,9 +71,9 @@ def edit(state: ChatState, argument: str) -> PendingMessage | None:
 
 
 def undo(state: ChatState, argument: str) -> None:
-    """Undo turns, the one without an answer first."""
+    """Undo turns, the one without an answer first, unless it waits for room."""
     wanted = _whole("undo", argument, minimum=1) if argument else 1
-    lost = state.unanswered is not None and not state.unanswered.replaces
+    lost = state.unanswered is not None and not state.unanswered.replaces and not state.refused
     there = len(state.session.turns) + lost
     if not there:
         raise UsageError("there is nothing to undo", "`/load` opens an earlier session")
@@ -83,12 +85,13 @@ def undo(state: ChatState, argument: str) -> None:
     if not lost or wanted > 1 or state.runner.latest is not None:
         state.last_run = None  # a recording is of an answer that stands
     if lost:
-        state.unanswered, state.line = None, ""
+        state.forget_unanswered()
         state.say("Took back the message that has no answer.")
         wanted -= 1
         if not wanted:
             return
-    state.unanswered = None
+    if not state.refused:  # else room has been made for it
+        state.unanswered = None
     del state.session.turns[len(state.session.turns) - wanted :]
     state.save()
     state.say(f"Took back {counted(wanted, 'turn')}; {_left(state)}.")
@@ -139,16 +142,22 @@ def file(state: ChatState, argument: str) -> None:
         state.say("No files are attached to the next message.")
         return
     if not argument:
-        names = [printable(file.name) for file in state.attachments]
+        names = [printable(file.name) for file in state.attachments.values()]
         attached = f"Attached to the next message: {', '.join(names)}."
         state.say(attached if names else "No files are attached to the next message.")
         return
-    found = [read_attachment(path) for path in split_paths(argument)]
-    sizes = [state.model.count(attachment.quoted(), max_tokens=state.context) for attachment in found]
-    _require_room(state, found, sizes)
-    state.attachments += found
-    for attachment, size in zip(found, sizes, strict=True):
-        state.say(f"{printable(attachment.name)} {state.output.stderr.dot()} {counted(size, 'token')}")
+    found: dict[Path, Attachment] = {}
+    for path in split_paths(argument):
+        attachment = read_attachment(path)
+        found[path.resolve()] = attachment
+    sizes = [state.model.count(attachment.quoted(), max_tokens=state.context) for attachment in found.values()]
+    kept = {path: attachment for path, attachment in state.attachments.items() if path not in found}
+    _require_room(state, list(kept.values()), list(found.values()), sizes)
+    before, state.attachments = state.attachments, kept | found
+    dot = state.output.stderr.dot()
+    for (path, attachment), size in zip(found.items(), sizes, strict=True):
+        again = f" {dot} replaces the one attached before" if path in before else ""
+        state.say(f"{printable(attachment.name)} {dot} {counted(size, 'token')}{again}")
 
 
 def copy(state: ChatState, argument: str) -> None:
@@ -182,6 +191,16 @@ def copy(state: ChatState, argument: str) -> None:
         state.say(f"Too long for the terminal's clipboard; copied to {shown}")
     else:
         state.say(f"Copied to {shown}")
+
+
+def show(state: ChatState, argument: str) -> None:
+    """Show the turns again, or the last of them."""
+    wanted = _whole("show", argument, minimum=1) if argument else len(state.session.turns)
+    if not state.session.turns:
+        raise UsageError("there is no turn to show", "`/load` opens an earlier session")
+    state.say(
+        earlier_turns(state.session.turns[-wanted:], state.output.stderr, markdown=state.settings.display.markdown)
+    )
 
 
 def save(state: ChatState, argument: str) -> None:
@@ -263,6 +282,7 @@ ACTIONS: Mapping[str, Action] = {
     "set": set_,
     "file": file,
     "copy": copy,
+    "show": show,
     "save": save,
     "load": load,
     "delete": delete,
@@ -296,9 +316,9 @@ def _left(state: ChatState) -> str:
     return f"{counted(count, 'turn')} left" if count else "none is left"
 
 
-def _require_room(state: ChatState, found: list[Attachment], sizes: list[int]) -> None:
+def _require_room(state: ChatState, kept: list[Attachment], found: list[Attachment], sizes: list[int]) -> None:
     """Refuse files that cannot fit whatever the message is, stating the numbers."""
-    waiting = sum(state.model.count(attachment.quoted()) for attachment in state.attachments)
+    waiting = sum(state.model.count(attachment.quoted()) for attachment in kept)
     before = sum(state.model.count(message["content"]) for message in state.session.messages())
     wanted, room = sum(sizes), state.context - waiting - before
     if wanted < room:

@@ -63,11 +63,12 @@ def delete_question(store: SessionStore, name: str) -> str:
 
 
 def opened_line(session: Session) -> str:
-    """The line about a session that is continued."""
+    """What is said about a session that is continued."""
     if not session.turns:
         return f"Session `{session.name}`, no turns yet."
     last = _excerpt(session.turns[-1].text)
-    return f"Session `{session.name}`, {counted(len(session.turns), 'turn')}; the last message was: {last}"
+    line = f"Session `{session.name}`, {counted(len(session.turns), 'turn')}; the last message was: {last}"
+    return f"{line}\n`/show` shows the conversation."
 
 
 def damage_line(name: str, opened: Opened) -> str:

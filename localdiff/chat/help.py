@@ -14,7 +14,7 @@ KEYS = (
     ("Ctrl-C", "clears the line, stops the reply; again, before it stops: leaves"),
     ("Ctrl-D", "leaves, on an empty line. Ctrl-G: the line in your editor"),
     ("Tab", "completes. Up and Ctrl-R: earlier input"),
-    ("//", "at the beginning of a line sends one /"),
+    ("//", "instead of / sends what would be a command"),
 )
 GROUPS = ("Chat", "Answers", "Message", "Sessions")
 _LABEL, _USAGE = 10, 21

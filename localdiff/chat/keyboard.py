@@ -30,9 +30,8 @@ from prompt_toolkit.utils import is_dumb_terminal
 
 from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.pastes import Pastes
-from localdiff.chat.slash import is_command, is_open
+from localdiff.chat.slash import CONTINUATION, PROMPT, is_command, is_open
 
-PROMPT, CONTINUATION = ">>> ", "... "
 _INTERRUPTED, _EDITED = object(), object()
 
 

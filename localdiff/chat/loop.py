@@ -67,7 +67,7 @@ class Chat:
         match parse(line):
             case Message(text):
                 self._hint_at_exit(text)
-                self._state.send(PendingMessage(text=text, files=tuple(self._state.attachments)))
+                self._state.send(PendingMessage(text=text, files=tuple(self._state.attachments.values())))
             case Command(name, argument):
                 if request := self._act(name, argument):
                     self._state.send(request)
@@ -105,5 +105,5 @@ class Chat:
 
 
 def _unknown(word: str, meant: str | None) -> str:
-    rest = f"Did you mean /{meant}?" if meant else "/help lists commands; a line that begins with // sends one /."
+    rest = f"Did you mean /{meant}?" if meant else "/help lists commands; // instead of / sends the line."
     return f"Unknown command /{printable(word[:60])}. {rest}"

@@ -11,13 +11,13 @@ import io
 import re
 from typing import Any, ClassVar
 
-from markdown_it import MarkdownIt
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, ListItem, Markdown
 from rich.segment import Segment
 from rich.style import Style
 from rich.theme import Theme
 
+from localdiff.view.dialect import parser
 from localdiff.view.sanitize import safe_text
 
 _THEME = Theme(
@@ -91,12 +91,10 @@ class _Markdown(Markdown):
         "list_item_open": _Item,
     }
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, strikes: bool) -> None:
         super().__init__("", hyperlinks=False)
-        parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-        parser.disable(["image", "autolink", "escape", "entity", "reference", "lheading", "html_block", "html_inline"])
         self.markup = text
-        self.parsed = parser.parse(text)
+        self.parsed = (parser() if strikes else parser().disable("strikethrough")).parse(text)
         for token in self.parsed:
             for child in token.children or ():
                 if child.type == "softbreak":
@@ -117,7 +115,8 @@ def render(text: str, columns: int, *, color: bool) -> str:
         color: whether to use escape codes.
     """
     safe = safe_text(text)
-    document = _Markdown(_TIMES.sub(_STAND_IN, safe))
+    # Without escape codes nothing but its marks says that a text is deleted.
+    document = _Markdown(_TIMES.sub(_STAND_IN, safe), strikes=color)
     file = io.StringIO()
     console = Console(
         file=file,

@@ -1,7 +1,9 @@
 """Parsing of input lines: a message, a command, or a command that does not exist.
 
 Knows names, arguments and help texts of commands; knows nothing about what they do. Only a slash in the first column
-begins a command, and a line that begins with one never reaches the model; `//` sends one slash.
+begins a command. A line that begins with one never reaches the model, so that a mistyped command does not; several
+lines do, unless they begin with the name of a command. With a second slash before it, whatever would be a command is
+sent with one.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ from difflib import get_close_matches
 from typing import Literal, TypeAlias
 
 Completes: TypeAlias = Literal["nothing", "settings", "files", "sessions", "all", "code"]
+
+PROMPT, CONTINUATION = ">>> ", "... "
+"""Stand before the first line of a message, and before its other lines."""
 
 QUOTES = '"""'
 """A message that begins with these goes on over any number of lines until one ends with them."""
@@ -53,6 +58,7 @@ COMMANDS: tuple[CommandName, ...] = (
     CommandName(
         name="copy", argument="[code]", help="copy the last answer, or its last code block", group=2, completes="code"
     ),
+    CommandName(name="show", argument="[N]", help="show all turns so far, or the last N", group=3),
     CommandName(name="save", argument="NAME", help="give this session a name", group=3),
     CommandName(name="load", argument="NAME", help="continue another session", group=3, completes="sessions"),
     CommandName(name="delete", argument="NAME", help="delete a saved session", group=3, completes="sessions"),
@@ -95,7 +101,7 @@ def parse(line: str) -> Message | Command | Unknown | None:
     if not line.strip():
         return None
     if line.startswith("//"):
-        return Message(line[1:])
+        return Message(line if _is_comment(line) else line[1:])
     matched = re.fullmatch(r"/(\S*)(.*)", line, re.DOTALL)
     if matched is None:
         text = unquoted(line)
@@ -103,8 +109,16 @@ def parse(line: str) -> Message | Command | Unknown | None:
     word, argument = matched[1], matched[2].strip()
     if command := BY_WORD.get(word.lower()):
         return Command(command.name, argument)
+    if "\n" in line.strip():
+        return Message(line)
     near = get_close_matches(word.lower(), filter(str.isalpha, BY_WORD), 1)
     return Unknown(word, near[0] if near else None)
+
+
+def _is_comment(line: str) -> bool:
+    """Whether what begins with two slashes does not have to: without the first it would be no command either."""
+    rest = line[1:]
+    return re.match(r"/+(\s|\Z)", rest) is not None or parse(rest) == Message(rest)
 
 
 def is_command(text: str) -> bool:

@@ -74,8 +74,9 @@ class ChatState:
 
     Attributes:
         saves: whether turns are written to the session's file: always, or in a private chat once the user says so.
-        attachments: files that go with the next message.
+        attachments: files that go with the next message, by where they are.
         unanswered: the last message, if it got no answer that could be kept.
+        refused: whether that message did not fit, and a command has to make room before it is sent again.
         line: initial text of the next input line.
         last_run: the last run that has begun, until it is taken back.
         failure: exit code of the last error shown, 0 before there is one.
@@ -110,8 +111,9 @@ class ChatState:
         self.interrupts = interrupts
         self.lend_keyboard = lend_keyboard
         self.ask = ask
-        self.attachments: list[Attachment] = []
+        self.attachments: dict[Path, Attachment] = {}
         self.unanswered: PendingMessage | None = None
+        self.refused = False
         self.line = ""
         self.failure = 0
         self.last_run: LastRun | None = None
@@ -134,9 +136,9 @@ class ChatState:
     @property
     def room_hint(self) -> str:
         """The hint that says what makes room in a context that is full."""
-        if self.context < self.max_context:
-            return "`/undo` or `/clear` frees space, `/set context N` makes more"
         free = "`/undo` or `/clear` frees space" if self.session.turns else "shorten the message"
+        if self.context < self.max_context:
+            return f"{free}, `/set context N` makes more"
         return f"{free}: {self.context:,} is the maximum for this model"
 
     def say(self, text: str) -> None:
@@ -169,8 +171,12 @@ class ChatState:
         self.session = session
         self.saves = not self._private
         self.attachments.clear()
-        self.unanswered, self.line = None, ""
+        self.forget_unanswered()
         self.last_run = None
+
+    def forget_unanswered(self) -> None:
+        """Take back the message that got no answer, also where it is on the input line."""
+        self.unanswered, self.refused, self.line = None, False, ""
 
     def save(self) -> None:
         """Writes the session to its file, if it is saved at all; an error is printed and has no other effect."""
@@ -193,11 +199,14 @@ class ChatState:
         content = content_of(message.text, message.files)
         messages = [*self.session.messages(kept), {"role": "user", "content": content}]
         options = self.options if message.seed is None else replace(self.options, seed=message.seed)
-        self.unanswered = message
+        self.unanswered, self.refused = message, False
         try:
             reply = self.runner.run(messages, options, self.settings.display)
         except ContextError as error:
-            self.show_error(ContextError(error.message, self.room_hint))
+            # What is on the input line would have to be cleared before a command can be typed.
+            self.refused = bool(self.session.turns) and not message.replaces
+            back = "; Up brings the message back" if self.refused else ""
+            self.show_error(ContextError(error.message, self.room_hint + back))
             return
         except LocaldiffError as error:
             self.show_error(error)
@@ -224,7 +233,7 @@ class ChatState:
         if reply is not None:
             self.last_run = LastRun(messages, options, self.runner.events)
         if reply is None or not reply.is_kept:
-            if not message.replaces:
+            if not message.replaces and not self.refused:
                 self.line = message.text
             return
         del self.session.turns[kept:]
@@ -241,7 +250,7 @@ class ChatState:
             )
         )
         self.unanswered = None
-        self.attachments = [file for file in self.attachments if file not in message.files]
+        self.attachments = {path: file for path, file in self.attachments.items() if file not in message.files}
         self.save()
 
     def _remarks(self, reply: Reply) -> list[Remark]:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from difflib import get_close_matches
+from pathlib import Path
 
 import typer
 
+from localdiff import paths
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, gpu_failure, is_out_of_memory
-from localdiff.quoting import printable
+from localdiff.quoting import printable, shell_word
 from localdiff.ui.output import STDOUT
-from quant import QuantError
+from quant import MANIFEST_FILE, QuantError
 
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}
 """File system errors caused by a path that a user gave, not by a fault of this program."""
@@ -82,8 +85,25 @@ def _usage(error: typer.TyperException) -> UsageError:
     elif (option := _of_run(error)) is not None:
         hint = f"options follow the command: `localdiff run {option} …`"
     elif "unexpected extra argument" in message and context is not None and context.info_name == "run":
-        hint = 'a prompt of several words needs quotes: `localdiff run "several words"`'
+        hint = _before_a_prompt(context.params.get("prompt"))
+    elif re.match(r"no such command '\S+\s", message):
+        hint = '`localdiff run "…"` answers a prompt'
     return UsageError(message, hint)
+
+
+def _before_a_prompt(first: str | None) -> str:
+    """The hint where `run` was given more than one argument: the first may be the model."""
+    if first is not None and _is_model(first):
+        return f"a model is named with `-m`: `localdiff run -m {shell_word(first)} …`"
+    return 'a prompt of several words needs quotes: `localdiff run "several words"`'
+
+
+def _is_model(word: str) -> bool:
+    """Whether a word names a model on this machine."""
+    try:
+        return word == "demo" or (word == Path(word).name and (paths.models_dir() / word / MANIFEST_FILE).is_file())
+    except (OSError, ValueError, UsageError):  # no name of a file, or a folder that is not named in full
+        return False
 
 
 def _continued(error: typer.TyperException) -> list[str]:

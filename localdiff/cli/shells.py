@@ -11,15 +11,23 @@ from types import MappingProxyType
 
 BASH = """\
 _localdiff_completion() {
-    local kind value help
+    local kind value help files=
     COMPREPLY=()
     while IFS=$'\\t' read -r kind value help; do
         case $kind in
             plain) COMPREPLY+=("$value") ;;
-            file) compopt -o default 2>/dev/null ;;
+            file) files=1 ;;
             dir) compopt -o plusdirs 2>/dev/null ;;
         esac
     done < <(_LOCALDIFF_COMPLETE=bash "$1" "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+    if [[ $files && ${#COMPREPLY[@]} -eq 0 ]]; then
+        compopt -o default 2>/dev/null
+    elif [[ $files ]]; then
+        compopt -o filenames 2>/dev/null
+        while IFS= read -r value; do
+            COMPREPLY+=("$value")
+        done < <(compgen -f -- "$2")
+    fi
     if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]]; then
         compopt -o nospace 2>/dev/null
     fi

@@ -46,7 +46,7 @@ def quantize_command(
         str,
         typer.Option(
             metavar="RECIPE",
-            help=f"{', '.join(list(RECIPES)[:-1])} or {list(RECIPES)[-1]}; docs/quantization.md says what each costs.",
+            help=f"{', '.join(list(RECIPES)[:-1])} or {list(RECIPES)[-1]}; --dry-run shows what one takes.",
             rich_help_panel=_RESULT,
         ),
     ] = DEFAULT_RECIPE,

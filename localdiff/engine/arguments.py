@@ -14,6 +14,7 @@ import torch
 from ..diffusion.stopping import StopRule
 from ..errors import ArgumentError, UsageError, kind_of
 from ..options import GenerateOptions
+from ..sizes import whole
 
 
 def reference_of(name: str, value: object) -> str:
@@ -59,13 +60,14 @@ def positive(name: str, value: object) -> int:
     Raises:
         UsageError: it is something else.
     """
-    if type(value) is not int or value < 1:
+    number = whole(value)
+    if number is None or number < 1:
         raise ArgumentError(
             f"{{{name}}} must be a whole number >= 1",
             "`max_memory` counts bytes, `context_size` tokens",
             **{name: value},
         )
-    return value
+    return number
 
 
 def check_rule(stop_rule: object) -> None:

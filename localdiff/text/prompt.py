@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from ..errors import UsageError, WeightsError, kind_of
 from ..options import GenerateOptions
+from ..sizes import whole
 from .template import ChatTemplate
 from .tokenizer import Tokenizer
 
@@ -60,7 +61,7 @@ def prompt_ids(
         raise UsageError(f"a prompt is text, messages or token ids, not {kind_of(prompt)}")
     if isinstance(prompt, bytes | bytearray):
         raise UsageError("the prompt is bytes, not text", "`prompt.decode()` makes text of bytes in UTF-8")
-    ids = [] if isinstance(prompt, str) else [token for token in prompt if type(token) is int]
+    ids = [] if isinstance(prompt, str) else [token for token in map(whole, prompt) if token is not None]
     if ids and len(ids) == len(prompt):
         if options.system is not None or options.think:
             raise UsageError("`system` and `think` shape messages, and this prompt is token ids already")

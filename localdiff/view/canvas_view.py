@@ -17,10 +17,8 @@ from localdiff.view.palette import Palette
 from localdiff.view.pieces import Pieces
 from localdiff.view.scene import Scene
 from localdiff.view.style import Row, Span
-from localdiff.view.widths import split_columns, text_width
+from localdiff.view.widths import text_width
 from localdiff.view.words import footer_row, header_rows, legend_row, prompt_row, status_row
-
-PENDING_ROWS = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +34,19 @@ class Drawn:
     block: int = 0
     ids: tuple[int, ...] | None = None
     top: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Final:
+    """Final text before the canvas: its cells, and the first of each row."""
+
+    cells: tuple[Cell, ...] = ()
+    starts: tuple[int, ...] = ()
+
+    def last(self, rows: int) -> tuple[tuple[Cell, ...], int]:
+        """The cells of the last rows, and how many rows are before them."""
+        above = max(0, len(self.starts) - rows)
+        return self.cells[self.starts[above] :] if above else self.cells, above
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +69,7 @@ class CanvasView:
         self.palette = palette
         self._cells = CellMaker(pieces=pieces, palette=palette)
         self._layout: tuple[tuple[object, ...], Layout] | None = None
+        self._final = _Final()
 
     def picture(self, scene: Scene, size: Size, drawn: Drawn | None = None, *, one_line: bool = False) -> Picture:
         """The rows of a scene, none wider than the terminal minus one column.
@@ -75,7 +87,8 @@ class CanvasView:
         if scene.block is None:
             return Picture(rows=(prompt_row(scene, layout.columns, self.palette),), drawn=drawn)
         if drawn.block != scene.block.block:
-            drawn = Drawn(block=scene.block.block)
+            above = min(len(self._final.starts), layout.body_rows) - layout.pending_rows
+            drawn = Drawn(block=scene.block.block, top=max(0, above))
         state = state_of(scene)
         body, top = self._body(scene, state, layout, drawn)
         rows = [*header_rows(scene, state, layout, self.palette), *body]
@@ -91,26 +104,38 @@ class CanvasView:
         length = len(scene.block.canvas_ids) if scene.block else 0
         key = (size, length, scene.pending, scene.legend)
         if self._layout is None or self._layout[0] != key:
-            pending = min(text_width(scene.pending), PENDING_ROWS * size.columns)
-            layout = layout_of(size, palette=self.palette, canvas_length=length, pending=pending, legend=scene.legend)
+            layout = layout_of(size, palette=self.palette, canvas_length=length, legend=scene.legend)
+            self._final = _Final()
+            if scene.pending and layout.tier is not Tier.LINE:
+                self._final = self._final_text(scene.pending, layout.body_columns)
+                layout = layout_of(
+                    size,
+                    palette=self.palette,
+                    canvas_length=length,
+                    pending=text_width(scene.pending),
+                    pending_rows=len(self._final.starts),
+                    legend=scene.legend,
+                )
             self._layout = (key, layout)
         return self._layout[1]
 
+    def _final_text(self, text: str, columns: int) -> _Final:
+        """Laid out once a block: there may be much of it, and no step changes it."""
+        cells = self._cells.committed(text)
+        return _Final(cells=cells, starts=lay_out(cells, range(len(cells)), columns).first_positions)
+
     def _body(self, scene: Scene, state: CanvasState, layout: Layout, drawn: Drawn) -> tuple[list[Row], int]:
-        page = self._page(scene, state, layout, drawn)
+        final, above = self._final.last(layout.body_rows)
+        page = self._page(scene, state, layout, drawn, final)
         total, rows = len(page.rows), layout.body_rows
         unsettled = next((position for position, stage in enumerate(state.stages[: state.end]) if stage), None)
         focus = total - 1 if unsettled is None else page.row_of(unsettled)
         top = window(total, focus, rows, drawn.top)
         prefix = Span(layout.prefix, text_width(layout.prefix), self.palette.chrome)
-        shown = self._in_sight(page, top, rows)
+        shown = self._in_sight(page, top, rows, above)
         return [(prefix, *row) if layout.prefix else row for row in shown], top
 
-    def _page(self, scene: Scene, state: CanvasState, layout: Layout, drawn: Drawn) -> Page:
-        cells: list[Cell] = []
-        if scene.pending:
-            cells += self._cells.committed(_tail(scene.pending, PENDING_ROWS * layout.body_columns))
-        owners = [COMMITTED] * len(cells)
+    def _page(self, scene: Scene, state: CanvasState, layout: Layout, drawn: Drawn, final: tuple[Cell, ...]) -> Page:
         draft, positions = draft_cells(
             scene.step.argmax_ids if scene.step else (),
             state,
@@ -119,14 +144,17 @@ class CanvasView:
             pad_id=scene.run.pad_id if scene.run else None,
             cells=self._cells,
         )
-        return lay_out(cells + draft, owners + positions, layout.body_columns)
+        return lay_out([*final, *draft], [COMMITTED] * len(final) + positions, layout.body_columns)
 
-    def _in_sight(self, page: Page, top: int, rows: int) -> list[Row]:
-        """`rows` rows from `top` on, blank ones below a short page; notes say how many are hidden."""
+    def _in_sight(self, page: Page, top: int, rows: int, above: int) -> list[Row]:
+        """`rows` rows from `top` on, blank ones below a short page; notes say how many are hidden.
+
+        The page itself begins with what is left of final text, of which `above` rows are cut off.
+        """
         shown = list(page.rows[top : top + rows])
         below = len(page.rows) - top - rows
-        if rows >= 4 and top > 0:
-            shown[0] = self._note(f"{top + 1} rows above")
+        if rows >= 4 and top + above > 0:
+            shown[0] = self._note(f"{above + top + 1} rows above")
         if rows >= 4 and below > 0:
             shown[-1] = self._note(f"{below + 1} rows below")
         return shown + [()] * (rows - len(shown))
@@ -134,13 +162,3 @@ class CanvasView:
     def _note(self, text: str) -> Row:
         text = f"{self.palette.glyphs.ellipsis} {text}"
         return (Span(text, text_width(text), self.palette.chrome),)
-
-
-def _tail(text: str, columns: int) -> str:
-    """The end of a long text, cut at a line or a word; at most `columns` columns."""
-    lines = text.split("\n")[-PENDING_ROWS:]
-    tail = "\n".join(lines)
-    if text_width(tail) <= columns:
-        return tail
-    cut = split_columns(tail[::-1], columns)[0][::-1]
-    return cut.partition(" ")[2] or cut

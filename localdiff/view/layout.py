@@ -2,7 +2,7 @@
 
 Knows sizes and numbers of rows; knows nothing about what the rows say. The height depends only on the size,
 the canvas and the text before it, none of which change within a block, so the region never grows or shrinks
-while a block condenses.
+while a block condenses. Final text that has not left the canvas yet gets all rows that the screen has.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from localdiff.view.palette import Palette
 from localdiff.view.widths import text_width
 
 MAX_BODY_ROWS = 12
+"""Rows of a body, final text of more than `PENDING_ROWS` rows left out."""
+PENDING_ROWS = 3
 MIN_BODY_ROWS = 3
 LEGEND_ROWS = 16
 
@@ -47,6 +49,7 @@ class Layout:
         tier: which layout.
         columns: columns that any row may fill: one less than the terminal has.
         header_rows, body_rows, footer_rows, legend_rows: rows of each part; 0 where the part is left out.
+        pending_rows: rows of the body that final text has at first; more where the draft needs fewer than expected.
         prefix: start of every body row.
         map_columns: glyphs of the position map.
         spark_steps: steps that the sparkline shows.
@@ -59,6 +62,7 @@ class Layout:
     body_rows: int
     footer_rows: int
     legend_rows: int
+    pending_rows: int
     prefix: str
     map_columns: int
     spark_steps: int
@@ -81,14 +85,17 @@ def tier_of(size: Size) -> Tier:
     return Tier.WIDE if size.columns >= 110 else Tier.NORMAL
 
 
-def layout_of(size: Size, *, palette: Palette, canvas_length: int, pending: int = 0, legend: bool = False) -> Layout:
+def layout_of(
+    size: Size, *, palette: Palette, canvas_length: int, pending: int = 0, pending_rows: int = 0, legend: bool = False
+) -> Layout:
     """The layout for a canvas.
 
     Args:
         size: of the terminal.
         palette: for the sign at the left edge.
         canvas_length: positions in the canvas.
-        pending: columns of committed text that is shown before the canvas.
+        pending: columns of the final text that is shown before the canvas.
+        pending_rows: rows of that text.
         legend: whether the legend is wanted; it is left out where it would take rows from the page.
     """
     tier = tier_of(size)
@@ -97,7 +104,7 @@ def layout_of(size: Size, *, palette: Palette, canvas_length: int, pending: int 
     if tier is Tier.LINE:
         return Layout(
             tier=tier, columns=columns, header_rows=1, body_rows=0, footer_rows=0, legend_rows=0,
-            prefix="", map_columns=0, spark_steps=0, earlier_blocks=0,
+            pending_rows=0, prefix="", map_columns=0, spark_steps=0, earlier_blocks=0,
         )  # fmt: skip
     header_rows = 2 if tier is Tier.NARROW else 1
     footer_rows = 0 if tier is Tier.SMALL else 1
@@ -108,14 +115,18 @@ def layout_of(size: Size, *, palette: Palette, canvas_length: int, pending: int 
     text_columns = max(1, columns - text_width(prefix))
     # Line breaks cost rows that the estimate does not include; a taller terminal has more to spare.
     spare = size.rows // 10
-    wanted = int((pending + canvas_length * _COLUMNS_PER_TOKEN) // text_columns) + spare
+    little = min(pending, PENDING_ROWS * size.columns)
+    wanted = int((little + canvas_length * _COLUMNS_PER_TOKEN) // text_columns) + spare
+    base = max(1, min(MAX_BODY_ROWS, room, max(MIN_BODY_ROWS, wanted)))
+    more = max(0, min(pending_rows - PENDING_ROWS, room - base))
     return Layout(
         tier=tier,
         columns=columns,
         header_rows=header_rows,
-        body_rows=max(1, min(MAX_BODY_ROWS, room, max(MIN_BODY_ROWS, wanted))),
+        body_rows=base + more,
         footer_rows=footer_rows,
         legend_rows=legend_rows,
+        pending_rows=PENDING_ROWS + more,
         prefix=prefix,
         map_columns=64 if tier is Tier.WIDE else 32,
         spark_steps={Tier.WIDE: 24, Tier.NORMAL: 16}.get(tier, 12),

@@ -1,20 +1,24 @@
 """Decides which committed text may leave the canvas for good.
 
-Knows lines, blank lines, code fences and channels; knows nothing about terminals. Plain text is finished line by line:
-the next block may still add to the last one. Where Markdown is rendered, a paragraph is finished at a blank line
-outside a fence.
+Knows lines, blocks of Markdown and channels; knows nothing about terminals. Plain text is finished line by line: the
+next canvas may still add to the last one. Where Markdown is rendered, text is finished at a blank line between blocks,
+so that what is rendered piece by piece looks like the whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from localdiff.events import Channel, TextCommitted
-from localdiff.view.fences import Fences
 
-_INDENTED = "    "
-"""Begins a line of code itself, which is no fence."""
+if TYPE_CHECKING:
+    from localdiff.view.dialect import Block
+
+_CONTINUED = {"bullet_list", "ordered_list", "code_block"}
+"""Blocks that go on after a blank line, if the next line is another item or is indented."""
+_BLANKS = " \t\r"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,16 +42,25 @@ def finished_lines(text: str) -> int:
 
 
 def finished_length(text: str) -> int:
-    """Characters of `text` up to and with its last blank line outside a code fence; 0 where there is none."""
-    finished = position = 0
-    fences = Fences()
-    for line in text.split("\n")[:-1]:
-        position += len(line) + 1
-        if not line.startswith(_INDENTED):
-            fences.take(line)
-        if not fences.is_open and not line.strip():
-            finished = position
-    return finished
+    """Characters of `text` whose looks no later line can change: up to and with the last blank line between blocks.
+
+    A blank line within a fence, a list or indented code is none, nor is one behind a list that may go on.
+    """
+    from localdiff.view.dialect import blocks  # imports a parser, which plain text does without
+
+    lines = text.split("\n")[:-1]
+    found = blocks("".join(f"{line}\n" for line in lines))
+    begins = [block.start for block in found[1:]]
+    if not found or not _goes_on(found[-1], len(lines)):
+        begins.append(len(lines))
+    ends = [start for start in begins if start and not lines[start - 1].strip(_BLANKS)]
+    return sum(len(line) + 1 for line in lines[: ends[-1]]) if ends else 0
+
+
+def _goes_on(block: Block, lines: int) -> bool:
+    """Whether the last block of so many lines may go on behind a blank one."""
+    # A fence up to the last line is not closed, or no blank line is behind it.
+    return block.type in _CONTINUED or (block.type == "fence" and block.end == lines)
 
 
 class Transcript:

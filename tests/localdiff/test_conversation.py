@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -138,6 +139,14 @@ def test_ids_of_another_tokenizer_do_no_harm(chat: Dialogue) -> None:
     assert chat.conversation.prompt_ids([*chat.messages, {"role": "user", "content": "?"}], OPTIONS) == chat.rendered(
         [*chat.messages, {"role": "user", "content": "?"}]
     )
+
+
+def test_ids_may_be_numbers_of_numpy(chat: Dialogue) -> None:
+    chat.say("hi", "the model.")
+    expected = chat.conversation.prompt_ids([*chat.messages, {"role": "user", "content": "?"}], OPTIONS)
+    chat.messages[-1]["ids"] = [numpy.int64(token) for token in chat.messages[-1]["ids"]]
+    given = chat.conversation.prompt_ids([*chat.messages, {"role": "user", "content": "?"}], OPTIONS)
+    assert given == expected and {type(token) for token in given} == {int}
 
 
 @pytest.mark.parametrize("ids", ["three", [1.0], [None], [-1], 3])

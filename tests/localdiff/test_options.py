@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
+import numpy
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +26,16 @@ def test_defaults_leave_the_sampler_to_the_model() -> None:
 def test_options_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         GenerateOptions().steps = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("number", [numpy.int64(5), numpy.uint8(5), torch.tensor(5)])
+def test_a_whole_number_may_be_one_of_numpy_or_torch(number: Any) -> None:
+    options = GenerateOptions(max_tokens=number, seed=number, stability=number)
+    assert [type(value) for value in (options.max_tokens, options.seed, options.stability)] == [int] * 3
+    assert options == GenerateOptions(max_tokens=5, seed=5, stability=5)
+    for bad in (numpy.float64(5), numpy.bool_(True), torch.tensor(5.0), torch.tensor([5, 6]), "5"):
+        with pytest.raises(UsageError, match="must be a whole number"):
+            GenerateOptions(max_tokens=bad)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from quant.codecs.codec import stored_bytes
 from quant.recipe import Recipe, recipe_named
 from quant.released import LAYERS, MODEL
 
-from ...errors import ResourceError
+from ...errors import ResourceError, UsageError
 from ...hub import resolve
 from ...load import limit_threads, load_model, match_tensors, open_weights, resolve_device, resolve_dtype
 from ...load.cpu import prepare_cpu
@@ -133,12 +133,18 @@ def real_subject(*, model: str, revision: str | None, offline: bool, context: in
 
     Raises:
         WeightsError: no usable model was found.
+        UsageError: it was made for less context.
         ResourceError: there is no such device; the maker also raises it where the model does not fit.
     """
     where = resolve_device(device)
     source = resolve(model, revision=revision, offline=offline)
     weights = open_weights(source.directory)
     kind = resolve_dtype(dtype, where, weights)
+    most = ModelConfig.from_dict(weights.checkpoint.config()).max_positions
+    if most is not None and context > most:
+        raise UsageError(
+            f"`--context {context}` should be from 1 to {most:,}", "that is the most that this model takes"
+        )
 
     def make(progress: Progress) -> Subject:
         progress(f"loading {source.name}")

@@ -15,7 +15,7 @@ from localdiff import paths
 from localdiff.chat import catalog
 from localdiff.chat.settings import DisplaySettings
 from localdiff.commands.record import RecordOptions
-from localdiff.errors import ContextError, ResourceError, UsageError
+from localdiff.errors import ResourceError, UsageError
 from localdiff.options import GenerateOptions
 from localdiff.trace.reader import read_trace
 from localdiff.utf8 import MAX_BYTES
@@ -113,7 +113,7 @@ def test_every_setting_of_the_sampler_can_be_set(room: Room) -> None:
         ("/delete gone", "error: there is no session `gone`\nhint: `/sessions` lists the saved sessions"),
         ("/delete ../x", "error: `../x` cannot name a session"),
         ("/sessions", "Nothing is saved yet."),
-        ("/?x", "Unknown command /?x. /help lists commands; a line that begins with // sends one /."),
+        ("/?x", "Unknown command /?x. /help lists commands; // instead of / sends the line."),
         ("/trace", "error: there is no answer to record yet"),
         ("/file", "No files are attached to the next message."),
         ('/file "a', 'error: unclosed quote in `"a`'),
@@ -170,7 +170,7 @@ def test_an_answer_that_was_taken_back_is_not_recorded(room: Room, tmp_path: Pat
 
 @pytest.mark.parametrize("then", ["/copy", "/undo"])
 def test_a_message_that_got_no_answer_leaves_the_recording_of_the_last(room: Room, tmp_path: Path, then: str) -> None:
-    failed = Said(blocks=(), error=ContextError("the prompt has 9 tokens, and 8 fit"))
+    failed = Said(blocks=(), error=ResourceError("the GPU failed"))
     room.model = ScriptedChatModel(replies=[said("Short."), failed])
     room("Hi", "Too long.", INTERRUPT, then, f"/trace {tmp_path}/a.jsonl")
     trace = read_trace(tmp_path / "a.jsonl")
@@ -227,6 +227,19 @@ def test_files_can_be_left_out_again(room: Room, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     room(f"/file {tmp_path}/a.txt", "/file off", "What?")
     assert room.asked == [["What?"]]
+
+
+def test_a_file_again_replaces_itself(room: Room, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old")
+    (tmp_path / "b.txt").write_text("other")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.txt").write_text("else")
+    shown = room(f"/file {tmp_path}/a.txt {tmp_path}/a.txt", f"/file {tmp_path}/b.txt {tmp_path}/sub/../a.txt", "/file")
+    assert "a.txt · 4 tokens\n>>> " in shown
+    assert "b.txt · 4 tokens\na.txt · 4 tokens · replaces the one attached before\n" in shown
+    assert "Attached to the next message: b.txt, a.txt.\n" in shown
+    room(f"/file {tmp_path}/a.txt", f"/file {tmp_path}/sub/a.txt", "What?")
+    assert room.asked[-1] == ["a.txt\n```\nold\n```\n\na.txt\n```\nelse\n```\n\nWhat?"]
 
 
 def test_undo_of_more_than_there_is_says_so_however_long_the_number(room: Room) -> None:
@@ -417,7 +430,7 @@ def test_save_load_and_list(room: Room) -> None:
     room.model = ScriptedChatModel(replies=[said("One."), said("Two."), said("Three."), said("Four.")])
     shown = room("First", "/save plans", "More", "/clear", "Other", "/load plans", "Last", "/sessions", display=QUIET)
     assert "Saved as `plans`; `localdiff chat --session plans` continues it.\n" in shown
-    assert "Session `plans`, 2 turns; the last message was: More\n" in shown
+    assert "Session `plans`, 2 turns; the last message was: More\n`/show` shows the conversation.\n" in shown
     assert room.asked[-1] == ["First", "One.", "More", "Two.", "Last"]
     assert sorted(path.name for path in room.sessions.iterdir())[1] == "plans.jsonl"
     listing = shown.partition(">>> /sessions\n")[2].split("\n")
@@ -557,3 +570,19 @@ def test_a_full_disk_costs_the_recording_and_no_reply(room: Room) -> None:
     warning = "warning: `/dev/full` cannot be written: No space left on device; the run continues without it\n"
     assert room.paper.getvalue().count(warning) == 2
     assert room.asked == [["Hi"], ["Hi", "Hello.", "There"]]
+
+
+def test_a_session_that_is_continued_can_be_shown(room: Room, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    answer = "Use **this**:\n\n- a\n\n- b\n\x1b[2J\n\n"
+    room.model = ScriptedChatModel(replies=[said(answer, thought="secret"), said("Two.")])
+    room(f"/file {tmp_path}/a.txt", "Hi\nthere", "More", "/save plans", display=QUIET)
+    shown = room("/show", "/show 1", "/show 9", "/show 0", session="plans", display=QUIET)
+    first = ">>> Hi\n... there\nwith a.txt\nUse this:\n\n- a\n- b\n  ▯[2J\n"
+    last = ">>> More\nTwo.\n"
+    assert f">>> /show\n{first}{last}>>> /show 1\n{last}>>> /show 9\n{first}{last}>>> /show 0\nerror: " in shown
+    shown = room("/show 1", session="plans", display=DisplaySettings(markdown=False))
+    assert ">>> /show 1\n>>> More\nTwo.\n" in shown
+    shown = room("/load plans", "/show 2", display=DisplaySettings(markdown=False))
+    assert "Use **this**:\n\n- a\n\n- b\n▯[2J\n>>> More\n" in shown
+    assert "error: there is no turn to show\n" in room("/show")

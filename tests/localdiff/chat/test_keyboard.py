@@ -219,7 +219,7 @@ def test_tab_completes(typed: TypedReader, keys: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "length", "words"),
     [
-        ("/s", 2, ["/system", "/set", "/save", "/sessions"]),
+        ("/s", 2, ["/system", "/set", "/show", "/save", "/sessions"]),
         ("/sessions ", 0, ["all"]),
         ("/SE", 3, ["/set", "/sessions"]),
         ("/load pl", 2, ["plans", "plots"]),

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from localdiff.chat.markdown import render
+from localdiff.events import TextCommitted
+from localdiff.view.paragraphs import Transcript, finished_length
 
 ITEMS = """\
 1. first
@@ -27,7 +29,7 @@ ITEMS = """\
         ("hello\n\n", "hello\n\n"),
         ("one\ntwo\n", "one\ntwo\n"),
         ("# Head\ntext", "Head\n\ntext\n"),
-        ("**bold** *it* `code` ~~no~~", "bold it code no\n"),
+        ("**bold** *it* `code` ~~old~~ new", "bold it code ~~old~~ new\n"),
         ("2*3*4 and a_b_c", "2*3*4 and a_b_c\n"),
         ("x < y > z & <div>HTML</div>", "x < y > z & <div>HTML</div>\n"),
         (r"\(x_1\) \[y\] a\_b &amp;", r"\(x_1\) \[y\] a\_b &amp;" + "\n"),
@@ -61,6 +63,7 @@ def test_lists_keep_their_numbers_and_hang() -> None:
 
 def test_colour_is_a_matter_of_the_terminal() -> None:
     assert render("**a** `b`", 40, color=True) == "\x1b[1ma\x1b[0m \x1b[36mb\x1b[0m\n"
+    assert render("~~old~~ new", 40, color=True) == "\x1b[9mold\x1b[0m new\n"
     assert "\x1b" not in render("# a\n**a** `b`\n> c\n\n| d |\n|---|\n| e |\n", 40, color=False)
 
 
@@ -92,3 +95,66 @@ def test_no_letter_is_lost_and_no_laid_out_line_is_too_long(text: str, columns: 
     for line in shown.split("\n"):
         assert cell_len(line) < columns or line.strip() in text
     assert render(text, columns, color=True).count("\n") == shown.count("\n")
+
+
+LOOSE = """\
+*   **Install**: run:
+
+    ```bash
+    pip install foo
+
+    pip install bar
+    ```
+
+*   **Use**: then
+
+    a *continuation*
+"""
+
+
+def piecewise(text: str, step: int) -> str:
+    """What a chat prints of a text that is committed `step` characters at a time."""
+    transcript, printed = Transcript(finished_length), ""
+    for start in range(0, len(text), step):
+        transcript.add(TextCommitted(block=1, channel="answer", text=text[start : start + step]))
+        printed += "".join(render(passage.text, 40, color=False) for passage in transcript.take_finished())
+    return printed + "".join(render(passage.text, 40, color=False) for passage in transcript.take_all())
+
+
+@pytest.mark.parametrize("step", [1, 16, 1000])
+def test_a_list_is_one_however_many_blank_lines_it_has(step: int) -> None:
+    shown = "- Install: run:\n  pip install foo\n\n  pip install bar\n- Use: then\n  a continuation\n"
+    assert piecewise(LOOSE, step) == shown
+    assert piecewise(LOOSE + "\nAfterwards.\n", step) == f"{shown}\nAfterwards.\n"
+
+
+blocks = st.sampled_from(
+    [
+        "text\n*more*\n",
+        "# head\n",
+        "> quote\n",
+        "> quote\n>\n> more\n",
+        "```py\ncode\n\ncode\n```\n",
+        "~~~\ncode\n~~~\n",
+    ]
+    + [
+        "- item\n",
+        "*   item\n\n    text\n",
+        "1. one\n",
+        "2. two\n\n   ```\n   code\n\n   code\n   ```\n",
+        "- \n",
+        "---\n",
+    ]
+    + ["- a\n  - b\n\n    inner\n", "    indented\n", "  text\n", "| a | b |\n|---|---|\n| 1 | 2 |\n", "```\nopen\n"]
+)
+documents = st.lists(st.tuples(blocks, st.sampled_from(["", "\n", "\n\n"])).map("".join), max_size=8).map("".join)
+
+
+@settings(max_examples=200, deadline=None)
+@given(documents, st.integers(1, 40))
+def test_what_is_rendered_piece_by_piece_looks_like_the_whole(text: str, step: int) -> None:
+    # Around a table the whole has more than one blank line.
+    pieces, whole = (
+        re.sub("\n{3,}", "\n\n", shown) for shown in (piecewise(text, step), render(text, 40, color=False))
+    )
+    assert pieces.strip("\n") == whole.strip("\n")

@@ -114,11 +114,11 @@ def test_a_mistyped_command_never_reaches_the_model(room: Room) -> None:
         >>> /svae notes
         Unknown command /svae. Did you mean /save?
         >>> /frobnicate
-        Unknown command /frobnicate. /help lists commands; a line that begins with // sends one /.
+        Unknown command /frobnicate. /help lists commands; // instead of / sends the line.
         >>> /
-        Unknown command /. /help lists commands; a line that begins with // sends one /.
+        Unknown command /. /help lists commands; // instead of / sends the line.
         >>> / help
-        Unknown command /. /help lists commands; a line that begins with // sends one /.
+        Unknown command /. /help lists commands; // instead of / sends the line.
         >>> //usr/bin is a folder
         Hello.
         >>>  /usr too
@@ -127,6 +127,33 @@ def test_a_mistyped_command_never_reaches_the_model(room: Room) -> None:
         END,
     )
     assert room.asked[-1] == ["/usr/bin is a folder", "Hello.", " /usr too"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [
+        ("//help", "/help"),
+        ("///help", "//help"),
+        ("//svae", "/svae"),
+        ("//help\nme", "/help\nme"),
+        ("// a comment", "// a comment"),
+        ("// a comment\nint x;", "// a comment\nint x;"),
+        ("//int x;\n//int y;", "//int x;\n//int y;"),
+        ("/// documents\nfn f() {}", "/// documents\nfn f() {}"),
+        ("//", "//"),
+        ("/* C */\nint x;", "/* C */\nint x;"),
+        ("/usr/bin/foo: error\nin line 1", "/usr/bin/foo: error\nin line 1"),
+    ],
+)
+def test_what_begins_with_slashes_and_is_no_command_is_sent_unchanged(room: Room, typed: str, sent: str) -> None:
+    room(typed)
+    assert room.asked == [[sent]]
+
+
+def test_several_lines_may_be_the_argument_of_a_command(room: Room) -> None:
+    room("/system Be brief.\nBe kind.", "Hi")
+    assert room.model.calls[0][1].system == "Be brief.\nBe kind."
+    assert "Unknown command" in room("/svae\n")
 
 
 def test_nothing_is_sent_for_nothing(room: Room) -> None:
@@ -276,7 +303,7 @@ def test_a_message_that_does_not_fit_comes_back(room: Room) -> None:
         """
         >>> Hi
         error: the prompt has 30 tokens and the context holds 20, the answer included
-        hint: `/undo` or `/clear` frees space, `/set context N` makes more
+        hint: shorten the message, `/set context N` makes more
         >>> Hi again
         Fine.
         """,
@@ -295,8 +322,30 @@ def test_no_more_context_is_offered_than_the_model_takes(room: Room) -> None:
     assert hints == [
         f"shorten the message: {limit}",
         f"the context of 20 tokens is full; `/undo` or `/clear` frees space: {limit}",
-        f"`/undo` or `/clear` frees space: {limit}",
+        f"`/undo` or `/clear` frees space: {limit}; Up brings the message back",
     ]
+
+
+@pytest.mark.parametrize("again", ["/retry", "more"])
+def test_the_commands_that_make_room_can_be_typed_at_once(room: Room, again: str) -> None:
+    error = ContextError("the prompt has 30 tokens and the context holds 20, the answer included", "raise `--context`")
+    room.model = ScriptedChatModel(replies=[said("One."), Said(blocks=(), error=error), said("Two.")])
+    shown = room("Hi", "more", "/undo", again, display=QUIET)
+    assert shown == paper(
+        f"""
+        >>> Hi
+        One.
+        >>> more
+        error: the prompt has 30 tokens and the context holds 20, the answer included
+        hint: `/undo` or `/clear` frees space, `/set context N` makes more; Up brings the message back
+        >>> /undo
+        Took back 1 turn; none is left.
+        >>> {again}
+        Two.
+        """,
+        END,
+    )
+    assert room.asked[-1] == ["more"]
 
 
 def test_a_run_that_breaks_off_keeps_what_was_committed(room: Room) -> None:

@@ -106,6 +106,12 @@ def test_help_of_run_says_what_each_limit_does(cli: Cli) -> None:
             "did you mean `--t-max` or `--t-min` or `--temperature` or `--think`?",
         ),
         (["run", "two", "words"], "got unexpected extra argument(s) (words)", "a prompt of several words needs quotes"),
+        (
+            ["run", "demo", "Spell the word moon."],
+            "got unexpected extra argument(s) (Spell the word moon.)",
+            "a model is named with `-m`: `localdiff run -m demo …`",
+        ),
+        (["Why is the sky blue?"], "no such command 'Why is the sky blue?'", '`localdiff run "…"` answers a prompt'),
         (["rum"], "no such command 'rum'", "did you mean 'run'?"),
         (["run", "--steps", "many", "hi"], "`--steps many` should be a whole number", "`localdiff run --help`"),
         (["run", "--t-min", "low", "hi"], "`--t-min low` should be a number", "`localdiff run --help`"),
@@ -146,6 +152,16 @@ def test_what_was_mistyped(cli: Cli, arguments: list[str], error: str, hint: str
     assert lines[0].startswith(f"error: {error}")
     assert not lines[0].endswith(".")
     assert lines[1].startswith(f"hint: {hint}")
+
+
+def test_a_model_of_this_machine_before_the_prompt_is_taken_for_one(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path))
+    (tmp_path / "models" / "a model").mkdir(parents=True)
+    assert "a prompt of several words needs quotes" in cli("run", "a model", "hi").stderr, "it is not finished"
+    (tmp_path / "models" / "a model" / "quant.json").touch()
+    assert "hint: a model is named with `-m`: `localdiff run -m 'a model' …`" in cli("run", "a model", "hi").stderr
 
 
 def test_what_is_no_file_may_come_twice_and_help_comes_first(cli: Cli) -> None:

@@ -169,6 +169,7 @@ def program(tmp_path: Path) -> Path:
     (files / "folder").mkdir(parents=True)
     (files / "prompt one.txt").touch()
     (files / "prompt-two.txt").touch()
+    (files / "exams of mine.jsonl").touch()
     return bin_dir
 
 
@@ -188,6 +189,8 @@ printf '%s\n' "${COMPREPLY[@]}"
         (["localdiff", "run", "--palette", "=", "he"], ["heat"]),
         (["localdiff", "run", "-f", "pro"], ["compopt -o default", ""]),
         (["localdiff", "run", "-m", "d"], ["compopt -o plusdirs", "demo"]),
+        (["localdiff", "replay", "exa"], ["compopt -o filenames", "example", "exams of mine.jsonl"]),
+        (["localdiff", "replay", "pro"], ["compopt -o default", ""]),
         (["localdiff", "run", "$(touch pwned)", "--pal"], ["--palette"]),
     ],
 )

@@ -13,6 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -228,6 +229,12 @@ def test_what_is_no_sequence_is_no_prompt(tmp_path: Path, prompt: Any) -> None:
 def test_amounts_that_are_none_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="must be a whole number >= 1"):
         Engine.load("demo", **given)
+
+
+def test_ids_may_be_numbers_of_numpy(tmp_path: Path) -> None:
+    engine = tiny.engine(tmp_path)
+    ids = engine.prompt_ids([numpy.int64(2), numpy.int32(5)], options())
+    assert ids == [2, 5] and {type(token) for token in ids} == {int}
 
 
 @pytest.mark.parametrize("beyond", [64, -1])

@@ -67,6 +67,13 @@ def test_no_generation_prompt(templates: dict[str, ChatTemplate], generation: st
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
+def test_a_reply_at_the_end_is_not_continued(templates: dict[str, ChatTemplate], generation: str) -> None:
+    assert templates[generation].render([USER, SUNNY]) == (
+        f"<bos><|turn>user\nHi<turn|>\n<|turn>model\nSunny.<turn|>\n<|turn>model\n{EMPTY_THOUGHT[generation]}"
+    )
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
 def test_a_tool_is_declared_in_the_system_turn(templates: dict[str, ChatTemplate], generation: str) -> None:
     text = templates[generation].render([SYSTEM, USER], tools=[WEATHER])
     assert text.startswith(f"<bos><|turn>system\nYou are terse.{DECLARATION}<turn|>\n<|turn>user\nHi<turn|>\n")

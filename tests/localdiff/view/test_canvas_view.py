@@ -215,9 +215,39 @@ def test_the_unfinished_paragraph_stands_before_the_canvas() -> None:
     rows = view_of(made, DARK).picture(replace(scene, pending="Once upon a \x1b[2J time"), Size(80, 24)).rows
     assert row_text(rows[1]).startswith(" ┃ Once upon a ▯[2J time ·· ··")
     assert rows[1][1].style == PLAIN
-    long = view_of(made, DARK).picture(replace(scene, pending="word " * 400 + "last"), Size(80, 24)).rows
-    assert [row_text(row).count("word") > 9 for row in long[1:5]] == [True, True, True, False]
-    assert "last" in row_text(long[3])
+
+
+def test_final_text_has_the_rows_that_the_screen_has() -> None:
+    made, found = frames("latin")
+    scene, _ = found[1, 0]
+    view = view_of(made, DARK)
+    code = "".join(f"line {number}\n" for number in range(1, 31))
+
+    def rows(pending: str, height: int) -> list[str]:
+        picture = view.picture(replace(scene, pending=pending), Size(80, height))
+        return [row_text(row) for row in picture.rows[1:-2]]
+
+    high = rows(code, 60)
+    assert high[:30] == [f" ┃ line {number}" for number in range(1, 31)]
+    assert high[30].startswith(" ┃ ·· ··") and len(high) == 39, "and the canvas is below"
+    low = rows(code, 24)
+    assert low[:2] == [" ┃ … 15 rows above", " ┃ line 16"]
+    assert " ┃ line 30" in low and low[-1].startswith(" ┃ ··")
+    assert len(low) == 24 - 1 - 3, "a row stays free above the region"
+
+
+def test_a_short_draft_leaves_its_rows_to_final_text() -> None:
+    made, found = frames("latin")
+    scene, _ = found[1, 6]
+    assert scene.step is not None and scene.run is not None
+    ended = replace(scene.step, argmax_ids=scene.run.end_ids[:1] * 96, entropies=(0.0,) * 96)
+    code = "".join(f"line {number}\n" for number in range(1, 31))
+    rows = view_of(made, DARK).picture(replace(scene, step=ended, pending=code), Size(80, 24)).rows[1:-2]
+    assert [row_text(row) for row in rows] == [
+        " ┃ … 12 rows above",
+        *(f" ┃ line {number}" for number in range(13, 31)),
+        " ┃ ⟨end⟩",
+    ]
 
 
 def test_before_the_first_canvas_there_is_one_row() -> None:

@@ -53,6 +53,18 @@ def test_a_short_canvas_gets_a_low_region() -> None:
     assert layout(80, 24, canvas=96, pending=150).body_rows == 9
 
 
+def test_final_text_gets_every_row_that_is_free() -> None:
+    def rows(height: int, pending: int) -> tuple[int, int]:
+        found = layout_of(Size(80, height), palette=DARK, canvas_length=256, pending=79 * pending, pending_rows=pending)
+        return found.body_rows, found.pending_rows
+
+    assert rows(24, 3) == (12, 3)
+    assert rows(24, 10) == (19, 10)
+    assert rows(24, 100) == (21, 12)
+    assert rows(60, 40) == (49, 40)
+    assert rows(8, 100) == (5, 3)
+
+
 def test_the_border_costs_columns_only_where_there_are_some() -> None:
     assert (layout(80, 24).prefix, layout(60, 24).prefix, layout(40, 24).prefix) == (" ┃ ", "┃ ", "")
     assert layout_of(Size(80, 24), palette=ASCII, canvas_length=9).prefix == " | "

@@ -26,13 +26,25 @@ from localdiff.view.paragraphs import Passage, Transcript, finished_length, fini
         ("````\n```\na\n\nb\n```\n\n````\n\nafter", "````\n```\na\n\nb\n```\n\n````\n\n"),
         ("```\na\n\n````\n\nafter", "```\na\n\n````\n\n"),
         ("```ls -la``` lists\n\nafter", "```ls -la``` lists\n\n"),
-        ("    ```\n\nan indented block", "    ```\n\n"),
+        ("    ```\n\nno fence\n", "    ```\n\n"),
+        ("    code\n\n", ""),
+        ("- one\n\n", ""),
+        ("- one\n\n- two\n\n  more\n", ""),
+        ("- one\n\ntext", ""),
+        ("- one\n\ntext\n", "- one\n\n"),
+        ("- one\n\n* another\n", "- one\n\n"),
+        ("1. one\n\n   ```\n   code\n\n   code\n   ```\n\n2. two\n\n# Head\n\n", None),
+        ("1. one\n```\ncode\n\ncode\n", ""),
+        ("1. one\n```\ncode\n```\n\n2. two\n", "1. one\n```\ncode\n```\n\n"),
+        ("> said\n\n", "> said\n\n"),
+        ("| a |\n|---|\n| b |\n\ntext", "| a |\n|---|\n| b |\n\n"),
         ("\n\ntext", "\n\n"),
-        ("a\x0c\n\x0b\nb", "a\x0c\n\x0b\n"),
+        ("a\r\n\r\nb", "a\r\n\r\n"),
+        ("a\x0c\n\x0b\nb", ""),
     ],
 )
-def test_a_paragraph_ends_at_a_blank_line_outside_a_fence(text: str, finished: str) -> None:
-    assert text[: finished_length(text)] == finished
+def test_text_is_finished_at_a_blank_line_between_blocks(text: str, finished: str | None) -> None:
+    assert text[: finished_length(text)] == (text if finished is None else finished)
 
 
 @pytest.mark.parametrize(

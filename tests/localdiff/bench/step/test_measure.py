@@ -266,6 +266,12 @@ def test_the_demo_model_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None
     assert threads == [1], "as `localdiff run` computes it"
 
 
+def test_more_context_than_the_model_takes_is_refused_before_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subjects, "load_model", lambda *_, **__: pytest.fail("loaded"))
+    with pytest.raises(UsageError, match="`--context 8193` should be from 1 to 8,192"):
+        real_subject(model="demo", revision=None, offline=True, context=8193, device="cpu", dtype="auto")
+
+
 def test_what_does_not_fit_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subjects, "free_bytes", lambda device: 8_000_000_000)
     monkeypatch.setattr(subjects, "random_model", lambda *_, **__: pytest.fail("made although it does not fit"))

@@ -1,0 +1,38 @@
+"""The Markdown that models write: which of its constructs are recognized, and the blocks of a text.
+
+Knows markdown-it; knows nothing about how anything looks. Line breaks stay, and what would vanish when it is rendered,
+be it HTML, LaTeX or a definition, is text.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from markdown_it import MarkdownIt
+
+
+class Block(NamedTuple):
+    """A paragraph, a list, a fence or the like that no other contains: its type and its lines."""
+
+    type: str
+    start: int
+    end: int
+
+
+def parser() -> MarkdownIt:
+    """A parser of the dialect."""
+    found = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+    return found.disable(
+        ["image", "autolink", "escape", "entity", "reference", "lheading", "html_block", "html_inline"]
+    )
+
+
+def blocks(text: str) -> list[Block]:
+    """The blocks of a text, in order; blank lines may be between them, or at the end of one."""
+    # A carriage return alone would count as the end of a line.
+    tokens = parser().disable("inline").parse(text.replace("\r", " "))
+    return [
+        Block(token.type.removesuffix("_open"), *token.map)
+        for token in tokens
+        if token.level == 0 and token.map is not None
+    ]
