@@ -19,8 +19,8 @@ from localdiff.commands.quantize.display import Display
 from localdiff.disk_space import shortage
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.hub.downloads import Downloads
+from localdiff.hub.files import TOKENIZER, WORKERS
 from localdiff.hub.problems import UnreachableError
-from localdiff.hub.reference import TOKENIZER, WORKERS
 from localdiff.load.devices import resolve_device
 from localdiff.quantizing.fetching import WeightFetcher
 from localdiff.quantizing.finished import difference
