@@ -25,8 +25,8 @@ quoted      = '$(subst ','\'',$(1))'
 PYTHON     ?=
 CANDIDATES := $(or $(PYTHON),python3 python3.11 python3.12 python3.13 python3.14 python)
 
-# A process a core, of one thread; who runs out of tests takes some of the other's. A GPU is not seen, so that a run means the same
-# everywhere: the tests that want one are those of bench-gpu.
+# One process per core, each of one thread; a process that runs out of tests takes some of another's. The GPU is hidden, so that
+# a run means the same everywhere: the tests that need one are run by bench-gpu.
 PYTEST      = CUDA_VISIBLE_DEVICES= OMP_NUM_THREADS=1 TERM=dumb COLUMNS=80 $(BIN)/python -m pytest -q --numprocesses logical --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help

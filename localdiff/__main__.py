@@ -1,4 +1,4 @@
-"""`localdiff` and `python -m localdiff`: the command line, interruptible from its first import."""
+"""`localdiff` and `python -m localdiff`: the command line; Ctrl-C while it is imported ends it without a traceback."""
 
 from __future__ import annotations
 

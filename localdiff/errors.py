@@ -38,7 +38,7 @@ class UsageError(LocaldiffError):
 class ArgumentError(UsageError):
     """A value that an argument cannot take, or that it cannot take beside another.
 
-    It says `steps=0`, as Python does. Who knows what was typed instead says that: `--steps 0`.
+    Its message has `steps=0`, as in Python. The command line, which knows what was typed, has it say `--steps 0`.
 
     Args:
         form: the message, with `{steps}` where the argument and its value belong.

@@ -1,1 +1,5 @@
-"""Benchmarks that a user can repeat: `quality` runs `localdiff run`'s engine, `step` only its model and denoiser."""
+"""Benchmarks that a user can repeat.
+
+step       the time of a denoise step and of its parts: the model and the denoiser alone
+quality    how the answers of models differ: the engine of `localdiff run`
+"""

@@ -133,11 +133,16 @@ def _by_parameter(command: Configured) -> dict[str, str]:
 
 
 def _blamed(command: Configured, context: Any, error: LocaldiffError) -> Iterator[str]:
-    """The settings that an error is about: it quotes the value, or says what else the option could be."""
+    """The settings that an error is about: it quotes the value, or says what else the option could be.
+
+    Errors about a model or a device come from many places that know no settings, and quote what they were given. Other
+    values are words that mean something else as well: `bf16` is a recipe too.
+    """
     text = f"{error.message} {error.hint or ''}"
     for name in command.settings:
         key = KEYS[name]
-        if f"`{settings_of(context).said(name)}`" in error.message or re.search(rf"`{key.flag}[ `]", text):
+        is_quoted = key.kind in ("text", "device") and f"`{settings_of(context).said(name)}`" in error.message
+        if is_quoted or re.search(rf"`{key.flag}[ `]", text):
             yield key.word
 
 

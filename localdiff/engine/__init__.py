@@ -1,13 +1,13 @@
 """The engine: a prompt goes in, events come out.
 
-    engine       the numbered phases of every run
-    opening      from the user's name of a model to all that an engine needs
-    arguments    checks of what a Python program passes
-    run          one run: what was decided at its start, and what it has committed
-    prefill      encodes the prompt by chunks
-    draft        one block: from a canvas of noise to the last draft
-    prefix_cache the ids that a model has encoded, and their KV cache
-    stats        the figures of a run
+    engine        the numbered phases of every run
+    opening       from the user's name of a model to all that an engine needs
+    arguments     checks of what a Python program passes
+    run           one run: what was decided at its start, and what it has committed
+    prefill       encodes the prompt by chunks
+    draft         one block: from a canvas of noise to the last draft
+    prefix_cache  the ids that a model has encoded, and their KV cache
+    stats         the figures of a run
 
 Knows tokens, the cache and the order of phases; knows nothing about terminals, output files, or how to draw.
 """

@@ -30,7 +30,7 @@ _POLL = 0.1
 
 
 class DownloadObserver(Protocol):
-    """Is notified of progress, from other threads than the one that waits."""
+    """Observes downloads; called from threads other than the one that waits for them."""
 
     def on_bytes(self, name: str, done: int) -> None:
         """`done` bytes of a file are there; fewer than before if it started over."""

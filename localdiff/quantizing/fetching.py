@@ -1,4 +1,4 @@
-"""WeightFetcher of weight files for a job: from a directory, or from the Hub while the job works on the one before.
+"""Fetches weight files for a job: from a directory, or from the Hub while the job works on the file before.
 
 Knows when a file is fetched and when it may be deleted: only what this run has fetched for itself, and only where
 nobody else would look for it.

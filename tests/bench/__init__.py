@@ -7,7 +7,8 @@
     gpu_results                             its figures as they are written, and the tables of `docs/` made of them
     inner_loops                             instructions of the kernels' inner loops, without a GPU
 
-    against_transformers, reference_weights one forward both ways, on random weights in the released shapes
+    against_transformers                    one forward both ways, on random weights in the released shapes
+    reference_weights                       those weights in the model of `transformers`
     expert_decode                           experts on a processor: where time goes, and by which kernel
     load_parts                              a load on a processor, by its parts
 

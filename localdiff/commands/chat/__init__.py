@@ -6,5 +6,5 @@
     streams     where it is held: streams, and the keyboard
     trace       traces of replies
 
-Know files and streams; what is said is known to `localdiff.chat`.
+They know files and streams; the conversation itself is in `localdiff.chat`.
 """

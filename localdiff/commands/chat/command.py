@@ -1,7 +1,7 @@
 """`localdiff chat`: an interactive conversation, assembled from its parts.
 
-Knows which part reads and which one draws; knows nothing about what is typed or how anything display. Errors in the
-request itself are found before a model is loaded.
+Knows which part reads and which one draws; knows nothing about what is typed, or how anything is displayed. Errors in
+the request itself are found before a model is loaded.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from localdiff.ui.watch import Watch
 
 
 class LoadedChatModel(ChatModel, RecordableChatModel, Protocol):
-    """A model with a model behind it, whose replies can be recorded."""
+    """A model whose replies can be recorded."""
 
 
 Load: TypeAlias = Callable[[ChatRequest, Loading], LoadedChatModel]

@@ -5,5 +5,5 @@
     display         progress of a job, and of the downloads that feed it
     verification    `--verify-only`, and the messages of any verification
 
-Know the order of steps and the user's answers; `localdiff.quantizing` and `quant.jobs` carry the steps out.
+They know the order of the steps and the user's answers; `localdiff.quantizing` and `quant.jobs` carry them out.
 """

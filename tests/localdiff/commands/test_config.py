@@ -157,6 +157,13 @@ def test_an_error_about_what_is_not_here_says_where_it_was_asked_for(
     assert "is set in" not in cli("run", "-m", "no/such", "--offline", "hi").stderr
 
 
+def test_a_recipe_in_an_error_is_not_taken_for_the_dtype(cli: Cli, home: Path) -> None:
+    (home / "config.toml").write_text('max_memory = "1KB"\ndtype = "bf16"\n')
+    result = cli("run", "-m", "demo", "--device", "cpu", "hi")
+    assert result.stderr.startswith("error: `bf16` takes ")
+    assert "`max_memory` is set in" in result.stderr and "`dtype` is set in" not in result.stderr
+
+
 @pytest.mark.parametrize("arguments", [["run", "hi"], ["config"]])
 def test_a_file_that_is_wrong_stops_the_commands_that_take_it(cli: Cli, home: Path, arguments: list[str]) -> None:
     (home / "config.toml").write_text("stepps = 3\n")
