@@ -86,13 +86,13 @@ docs: setup  ## write the generated pages and pictures of docs/
 	$(BIN)/python -m tests.pages.canvas_picture > docs/canvas.svg.partial && mv docs/canvas.svg.partial docs/canvas.svg
 
 demo-model: setup  ## train the small model that ships further, a quarter of an hour on two cores
-	$(BIN)/python -m localdiff.demo.train build/demo-work --base localdiff/demo/checkpoint --updates 600 --decay 1500
-	$(BIN)/python -m localdiff.demo.train build/demo-work --updates 600 --decay 1500 --export build/demo-model
+	$(BIN)/python -m localdiff.demo.training.train build/demo-work --base localdiff/demo/checkpoint --updates 600 --decay 1500
+	$(BIN)/python -m localdiff.demo.training.train build/demo-work --updates 600 --decay 1500 --export build/demo-model
 	$(BIN)/python -m localdiff.demo.evaluate --model build/demo-model --prompts 50
 
 sudoku-adapter: setup  ## train an adapter like the one that ships, on two cores
-	$(BIN)/torchrun --standalone --nproc-per-node 2 -m localdiff.demo.adapt build/sudoku-work
-	$(BIN)/python -m localdiff.demo.adapt build/sudoku-work --export build/sudoku
+	$(BIN)/torchrun --standalone --nproc-per-node 2 -m localdiff.demo.training.adapt build/sudoku-work
+	$(BIN)/python -m localdiff.demo.training.adapt build/sudoku-work --export build/sudoku
 	$(BIN)/python -m localdiff.demo.evaluate --adapter build/sudoku --skills sudoku9
 
 sudoku-pair: setup  ## record a puzzle without and with the adapter that ships, for docs/sudoku.md

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -21,6 +20,7 @@ from typing import Any, Literal
 from localdiff import paths
 from localdiff.errors import ResourceError, UsageError, WeightsError
 from localdiff.private_file import make_private_folder, write_private
+from localdiff.quoting import shell_word
 from quant import MANIFEST_FILE, RECIPES, released
 
 MODEL = released.MODEL
@@ -141,7 +141,7 @@ def find(name: str, env: Mapping[str, str] = os.environ) -> StoredModel:
 
 def remedy(model: StoredModel) -> str:
     """What to do about a model that is not finished: commands to type."""
-    deletes = f"`localdiff models rm {shlex.quote(model.name)}` deletes it"
+    deletes = f"`localdiff models rm {shell_word(model.name)}` deletes it"
     if model.state == "unfinished" and not model.name.endswith(PARTIAL):
         return deletes  # `localdiff quantize` replaces nothing that it did not make
     continues = "rebuilds what is damaged" if model.state == "damaged" else "continues it"
@@ -248,11 +248,11 @@ def _command(directory: Path, recipe: str | None) -> str | None:
                 model, recipe = known, made
     if model is None or recipe is None or not (model == DEMO or "/" in model):
         return None
-    words = ["localdiff quantize", *([] if model == MODEL else [shlex.quote(model)]), "--recipe", recipe]
+    words = ["localdiff quantize", *([] if model == MODEL else [shell_word(model)]), "--recipe", recipe]
     if (revision := _manifest_value(directory, "source", "revision")) is not None:
-        words += ["--revision", shlex.quote(revision)]
+        words += ["--revision", shell_word(revision)]
     if name != output_name(model, recipe):
-        words += ["-o", shlex.quote(str(directory.with_name(name)))]
+        words += ["-o", shell_word(directory.with_name(name))]
     is_readable = directory.name != name or _manifest_value(directory, "recipe", "name") is not None
     return " ".join([*words, *([] if is_readable else ["--force"])])
 

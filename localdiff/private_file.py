@@ -21,8 +21,11 @@ def make_private_folder(path: Path) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def write_private(path: Path, data: bytes) -> None:
+def write_private(path: Path, data: bytes) -> os.stat_result:
     """Writes a file atomically, for its owner alone.
+
+    Returns:
+        The status of what was written, which another program cannot have changed before it was taken.
 
     Raises:
         OSError: it cannot be written; an existing file is unchanged.
@@ -36,8 +39,10 @@ def write_private(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        status = partial.stat()
         replace(partial, path)
     except BaseException:
         with suppress(OSError):
             partial.unlink()
         raise
+    return status

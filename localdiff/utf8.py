@@ -47,7 +47,7 @@ def decoded(data: bytes, what: str, hint: str) -> str:
     if b"\0" in data:
         raise UsageError(f"{what} is not text: it contains a null byte", hint)
     try:
-        return data.decode("utf-8-sig")
+        return data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{what} is not text: byte {error.start} is not UTF-8", f"{hint}; `iconv` converts other encodings"

@@ -1,7 +1,7 @@
-"""The released checkpoint, tensors_of_shapes: every tensor's name and shape, from the numbers in its `config.json`.
+"""The released checkpoint: every tensor's name and shape, from the numbers in its `config.json`.
 
 Knows the published layout of google/diffusiongemma-26B-A4B-it; reads no file. A plan can be made from it without a
-network, and a checkpoint of its widths with fewer layers can be tensors_of_shapes with it.
+network, and a checkpoint of its widths with fewer layers described by it.
 """
 
 from __future__ import annotations

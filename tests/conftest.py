@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,15 @@ def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
     from tests.screens.processes import Cli  # which imports what only the command line needs
 
     return Cli(monkeypatch)
+
+
+@pytest.fixture
+def attention_in_torch() -> Iterator[None]:
+    """Attention of static steps through a stand-in for its kernels, which Triton's interpreter need not run."""
+    from tests.fakes.attention import patched
+
+    with patched():
+        yield
 
 
 @pytest.fixture

@@ -1,22 +1,23 @@
 """The directions in which rooms may import each other, and the size of a file.
 
 The source is parsed, nothing is imported. A room is a package or module directly under `localdiff`, or a package of
-`quant`, whose other modules are one room. A module with rules of its own is a room beside the one that it is in.
+`quant`, whose other modules are one room. A module with rules of its own is a room beside the one that it is in. A test
+that fails lists all offenders of its rule.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent
 HARD_CAP = 400
 
-EVERYWHERE = {"errors", "config", "paths", "options", "sizes", "utf8", "__init__"}
+EVERYWHERE = {"errors", "config", "paths", "options", "sizes", "utf8", "quoting", "__init__"}
 
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"conversation", "engine", "events"},
@@ -61,7 +62,6 @@ ALLOWED: dict[str, set[str]] = {
         "quant.files",
         "quant.jobs",
         "quant.planning",
-        "ui",
         "view",
     },
     "chat": {"ui", "view", "strict_json", "events", "private_file"},
@@ -144,7 +144,8 @@ ALLOWED: dict[str, set[str]] = {
     "adapter": {"adapter_reference", "model"},
     "adapter_reference": set(),
     "kernels": {"diffusion", "quant.cuda"},
-    "demo": {"adapter", "model", "diffusion", "load", "conversation", "engine", "events"},
+    "demo": {"conversation", "engine", "events"},
+    "demo.training": {"adapter", "demo", "diffusion", "engine", "load", "model"},
     "bench": {
         "demo",
         "download_plan",
@@ -188,6 +189,7 @@ ALLOWED: dict[str, set[str]] = {
     "options": set(),
     "sizes": set(),
     "utf8": set(),
+    "quoting": set(),
     "events": set(),
     "load_progress": set(),
     "download_plan": set(),
@@ -224,6 +226,7 @@ TORCH_FREE = {
     "private_file",
     "options",
     "utf8",
+    "quoting",
     "errors",
     "config",
     "paths",
@@ -264,8 +267,13 @@ def _room_of(parts: Sequence[str]) -> str:
     return module if module in ALLOWED else parts[1]
 
 
-def imports(path: Path) -> Iterator[tuple[str, bool]]:
+@cache
+def imports(path: Path) -> list[tuple[str, bool]]:
     """Modules that a file imports, absolute, and whether that happens inside a function."""
+    return list(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[str, bool]]:
     package = list(path.relative_to(ROOT).parts[:-1])
     tree = ast.parse(path.read_text())
     late = {
@@ -298,23 +306,39 @@ def rooms_of(path: Path) -> Iterator[tuple[str, bool]]:
                 yield _room_of(parts), late
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_directions(path: Path) -> None:
-    here = room(path)
-    assert here in ALLOWED, f"`{here}` is a new room: say in ALLOWED what it may import"
-    own = {here} if here.split(".")[0] == "quant" else {here, here.split(".")[0], *EVERYWHERE}
-    for other, late in rooms_of(path):
-        allowed = own | ALLOWED[here] | (ALLOWED_LATE.get(here, set()) if late else set())
-        assert other in allowed, f"{here} must not import {other}"
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def listed(offenders: Iterable[str]) -> str:
+    """The offenders of a rule, one a line: all that there are."""
+    return "\n".join(sorted({*offenders}))
+
+
+def test_every_room_has_its_permissions() -> None:
+    new = {f"{name(path)}: `{room(path)}`" for path in sources() if room(path) not in ALLOWED}
+    assert not new, f"a new room: say in ALLOWED what it may import\n{listed(new)}"
+
+
+def test_directions() -> None:
+    wrong = []
+    for path in sources():
+        here = room(path)
+        own = {here} if here.split(".")[0] == "quant" else {here, here.split(".")[0], *EVERYWHERE}
+        for other, late in rooms_of(path):
+            allowed = own | ALLOWED.get(here, set()) | (ALLOWED_LATE.get(here, set()) if late else set())
+            if other not in allowed:
+                wrong.append(f"{name(path)}: {here} must not import {other}")
+    assert not wrong, listed(wrong)
 
 
 def test_every_permission_is_used() -> None:
     found: dict[str, set[str]] = {}
     for path in sources():
         found.setdefault(room(path), set()).update(other for other, _ in rooms_of(path))
-    for here, allowed in ALLOWED.items():
-        idle = (allowed | ALLOWED_LATE.get(here, set())) - found[here]
-        assert not idle, f"{here} imports nothing of {idle}"
+    permitted = {here: allowed | ALLOWED_LATE.get(here, set()) for here, allowed in ALLOWED.items()}
+    idle = {f"{here} imports nothing of {other}" for here in permitted for other in permitted[here] - found[here]}
+    assert not idle, listed(idle)
 
 
 def test_the_page_about_the_code_has_every_room_above_what_it_imports() -> None:
@@ -322,50 +346,104 @@ def test_the_page_about_the_code_has_every_room_above_what_it_imports() -> None:
     level = {name: number for number, row in enumerate(rows) for name in re.findall(r"`(.+?)`", row)}
     row_of = {room: room if room in level else room.split(".")[0] for room in ALLOWED if room[0] != "_"}
     assert set(row_of.values()) == level.keys(), "docs/code.md says what every room knows"
-    for here, row in row_of.items():
-        for other in {row_of[other] for other in ALLOWED[here]} - {row}:
-            assert level[row] < level[other], f"{row} imports {other}, which stands above it in docs/code.md"
+    above = {
+        f"{row} imports {other}"
+        for here, row in row_of.items()
+        for other in {row_of[other] for other in ALLOWED[here]} - {row}
+        if level[row] >= level[other]
+    }
+    assert not above, f"docs/code.md has above what imports it:\n{listed(above)}"
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.parent.relative_to(ROOT)))
-def test_the_first_page_of_a_package_lists_its_modules(page: Path) -> None:
+def test_the_first_page_of_a_package_lists_its_modules() -> None:
     """At the beginning of a line, two blanks before what is said of them: in prose a name may be just a word."""
-    text = ast.get_docstring(ast.parse(page.read_text())) or ""
-    listed = {name for names in re.findall(r"^ *(\w[\w, ]*?) {2,}\S", text, re.M) for name in names.split(", ")}
-    modules = {path.stem for path in page.parent.glob("*.py") if path.stem not in ("__init__", "conftest")}
-    modules |= {path.parent.name for path in page.parent.glob("*/__init__.py")}
-    modules -= {name for name in modules if name.startswith("test_")}
-    if len(modules) > 1:
-        assert not {name for name in modules if not {name, name.removesuffix("_kernels")} & listed}
+    unlisted = []
+    for page in pages():
+        text = ast.get_docstring(ast.parse(page.read_text())) or ""
+        names = {word for words in re.findall(r"^ *(\w[\w, ]*?) {2,}\S", text, re.M) for word in words.split(", ")}
+        modules = {path.stem for path in page.parent.glob("*.py") if path.stem not in ("__init__", "conftest")}
+        modules |= {path.parent.name for path in page.parent.glob("*/__init__.py")}
+        modules = {module for module in modules if not module.startswith("test_")}
+        if len(modules) > 1:
+            unlisted += [
+                f"{name(page)}: {module}" for module in modules if not {module, module.removesuffix("_kernels")} & names
+            ]
+    assert not unlisted, listed(unlisted)
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_each_library_has_its_rooms(path: Path) -> None:
-    here = room(path).split(".")[0]
-    libraries = {module.split(".")[0] for module, _ in imports(path)}
-    if room(path) in TORCH_FREE:
-        assert "torch" not in libraries
-    assert "transformers" not in libraries, "it is the referee of the tests, never part of the product"
-    for library, rooms in ONLY_IMPORTER.items():
-        assert library not in libraries or here in rooms, f"only {rooms} may import {library}"
+def test_torch_is_imported_only_where_there_are_tensors() -> None:
+    wrong = {
+        f"{name(path)} imports {module}"
+        for path in sources()
+        if room(path) in TORCH_FREE
+        for module, _ in imports(path)
+        if module.split(".")[0] == "torch"
+    }
+    assert not wrong, listed(wrong)
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_file_fits_the_head(path: Path) -> None:
-    text = path.read_text()
-    assert len(text.splitlines()) <= HARD_CAP, "split it along a noun"
-    assert not text.strip() or ast.get_docstring(ast.parse(text)), "say what the module knows and does not know"
+def test_each_library_has_its_rooms() -> None:
+    wrong = []
+    for path in sources():
+        libraries = {module.split(".")[0] for module, _ in imports(path)}
+        wrong += [
+            f"{name(path)}: only {sorted(rooms)} may import {library}"
+            for library, rooms in ONLY_IMPORTER.items()
+            if library in libraries and room(path).split(".")[0] not in rooms
+        ]
+    assert not wrong, listed(wrong)
+
+
+def test_transformers_is_the_referee_of_the_tests_and_never_part_of_the_product() -> None:
+    wrong = {name(path) for path in sources() for module, _ in imports(path) if module.split(".")[0] == "transformers"}
+    assert not wrong, listed(wrong)
+
+
+def test_a_file_fits_the_head() -> None:
+    long = {name(path) for path in sources() if len(path.read_text().splitlines()) > HARD_CAP}
+    assert not long, f"more than {HARD_CAP} lines: split it along a noun\n{listed(long)}"
+
+
+def test_a_file_begins_with_what_it_knows_and_does_not_know() -> None:
+    texts = {name(path): path.read_text() for path in sources()}
+    silent = {file for file, text in texts.items() if text.strip() and not ast.get_docstring(ast.parse(text))}
+    assert not silent, listed(silent)
+
+
+def test_what_is_not_in_the_wheel_is_imported_by_nothing_in_it() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (left_out,) = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["exclude"]
+    package = ".".join(Path(left_out).parts)
+    assert package == "localdiff.demo.training"
+    wrong = {
+        f"{name(path)} imports {module}"
+        for path in sources()
+        if not path.is_relative_to(ROOT / left_out)
+        for module, _ in imports(path)
+        if f"{module}.".startswith(f"{package}.")
+    }
+    assert not wrong, listed(wrong)
 
 
 def test_what_several_tests_use_is_in_none_of_them() -> None:
     """So that one of them can be read, run and deleted by itself."""
     modules = {path.stem for path in ROOT.glob("tests/**/test_*.py")}
     assert modules
-    for path in ROOT.glob("tests/**/*.py"):
-        taken = {part for module, _ in imports(path) for part in module.split(".") if part in modules}
-        assert not taken, f"{path.relative_to(ROOT)} imports from {taken}: what both need has a package of tests/"
+    wrong = {
+        f"{name(path)} imports from {part}"
+        for path in ROOT.glob("tests/**/*.py")
+        for module, _ in imports(path)
+        for part in module.split(".")
+        if part in modules
+    }
+    assert not wrong, f"what both need has a package of tests/\n{listed(wrong)}"
 
 
 def test_quant_stands_alone() -> None:
-    for path in ROOT.glob("quant/**/*.py"):
-        assert not any(module.split(".")[0] == "localdiff" for module, _ in imports(path)), path
+    wrong = {
+        f"{name(path)} imports {module}"
+        for path in ROOT.glob("quant/**/*.py")
+        for module, _ in imports(path)
+        if module.split(".")[0] == "localdiff"
+    }
+    assert not wrong, listed(wrong)

@@ -28,20 +28,20 @@ def attach(network: DiffusionGemma, terms: Mapping[tuple[Side, str], LowRank]) -
     Raises:
         ValueError: a key is not a target, or a module has an adapter already or cannot take one.
     """
-    found = targets(network.config)
-    paths: dict[str, list[Target]] = {}
+    known = targets(network.config)
+    by_module: dict[str, list[Target]] = {}
     for side, path in terms:
-        if path not in found or side not in found[path].sides:
+        if path not in known or side not in known[path].sides:
             raise ValueError(f"{path=} of {side=} is no target")
-        of_module = paths.setdefault(found[path].module, [])
-        if found[path] not in of_module:
-            of_module.append(found[path])
+        of_module = by_module.setdefault(known[path].module, [])
+        if known[path] not in of_module:
+            of_module.append(known[path])
     kinds = RowKinds()
-    made = {module: _adapted(network, module, of_module, terms, kinds) for module, of_module in paths.items()}
-    for path, module in made.items():
+    adapted = {module: _adapted(network, module, of_module, terms, kinds) for module, of_module in by_module.items()}
+    for path, module in adapted.items():
         parent, _, attribute = path.rpartition(".")
         setattr(network.get_submodule(parent), attribute, module)
-    for path in _layers_that_tell(made):
+    for path in _layers_to_watch(adapted):
         kinds.watch(network.get_submodule(path))
 
 
@@ -71,10 +71,10 @@ def _terms(target: Target, terms: Mapping[tuple[Side, str], LowRank]) -> Terms:
     return Terms(encoder, decoder)
 
 
-def _layers_that_tell(made: Mapping[str, nn.Module]) -> list[str]:
-    """Layers with a module that must know the kinds of its rows."""
-    found: dict[str, None] = {}
-    for path, module in made.items():
-        if any(isinstance(part, Terms) and part.tell_rows_apart for part in module.modules()):
-            found[".".join(path.split(".")[:2])] = None
-    return list(found)
+def _layers_to_watch(adapted: Mapping[str, nn.Module]) -> list[str]:
+    """Paths of layers with a module that must know the kinds of its rows."""
+    layers: dict[str, None] = {}
+    for path, module in adapted.items():
+        if any(isinstance(part, Terms) and part.differ_by_kind for part in module.modules()):
+            layers[".".join(path.split(".")[:2])] = None
+    return list(layers)

@@ -54,15 +54,15 @@ class Terms(nn.Module):
         self.decoder = None if is_shared else decoder
 
     @property
-    def tell_rows_apart(self) -> bool:
-        """Whether the kinds of rows get different terms."""
+    def differ_by_kind(self) -> bool:
+        """Whether encoder rows and canvas rows get different terms."""
         return self.shared is None
 
     def forward(self, x: Tensor, is_canvas: Tensor | None, expert: int | None = None) -> Tensor:
         """The term of rows [..., M, in].
 
         Args:
-            is_canvas: bool [M]; needed only where rows are told apart.
+            is_canvas: bool [M]; needed only where `differ_by_kind`.
         """
         if self.shared is not None:
             out: Tensor = self.shared(x, expert)

@@ -23,7 +23,7 @@ class AdaptedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[..., in]` to `[..., out]`."""
-        is_canvas = self._kinds.are_canvas(x.shape[-2], x.device) if self.terms.tell_rows_apart else None
+        is_canvas = self._kinds.are_canvas(x.shape[-2], x.device) if self.terms.differ_by_kind else None
         out: Tensor = self.base(x) + self.terms(x, is_canvas)
         return out
 
@@ -40,14 +40,14 @@ class AdaptedExperts(nn.Module):
 
     def forward(self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor) -> Tensor:
         """Sums the chosen experts' outputs: rows [N, D], expert ids and routing weights [N, K], to [N, D]."""
-        apart = any(terms is not None and terms.tell_rows_apart for terms in (self.gate_up, self.down))
-        is_canvas = self._kinds.are_canvas(len(x), x.device) if apart else None
-        out: Tensor = self.base(x, expert_ids, routing_weights, _Beside(self.gate_up, self.down, is_canvas))
+        differ = any(terms is not None and terms.differ_by_kind for terms in (self.gate_up, self.down))
+        is_canvas = self._kinds.are_canvas(len(x), x.device) if differ else None
+        out: Tensor = self.base(x, expert_ids, routing_weights, _ExpertHook(self.gate_up, self.down, is_canvas))
         return out
 
 
-class _Beside:
-    """The adapter hook of one pass."""
+class _ExpertHook:
+    """The `AdapterHook` of one pass."""
 
     def __init__(self, gate_up: Terms | None, down: Terms | None, is_canvas: Tensor | None) -> None:
         self._gate_up, self._down, self._is_canvas = gate_up, down, is_canvas

@@ -20,8 +20,9 @@ from localdiff.chat.session import Attachment
 from localdiff.chat.state import ChatState, PendingMessage
 from localdiff.errors import UsageError
 from localdiff.options import MAX_SEED
+from localdiff.quoting import printable
 from localdiff.sizes import counted
-from localdiff.ui.output import DIM, printable
+from localdiff.ui.output import DIM
 from localdiff.view.sanitize import safe_text
 
 
@@ -151,7 +152,10 @@ def file(state: ChatState, argument: str) -> None:
 
 
 def copy(state: ChatState, argument: str) -> None:
-    """Copy the last answer, or its last code block, to the clipboard and to a file."""
+    """Copy the last answer, or its last code block, to the clipboard and to a file.
+
+    A chat that is not saved leaves no file where the terminal is asked for its clipboard.
+    """
     if argument.lower() not in ("", "code"):
         raise UsageError(
             f"unknown argument in `/copy {argument:.60}`", "`/copy` copies the answer, `/copy code` its code"
@@ -164,16 +168,20 @@ def copy(state: ChatState, argument: str) -> None:
         if code is None:
             raise UsageError("the last answer has no code block", "`/copy` copies all of it")
         text = code
-    path = write_copy(state.folder, text)
-    sequence = osc52(text)
-    shown = printable(paths.shown(path))
-    if not state.output.stderr.terminal:
-        state.say(f"Copied to {shown}")
-    elif sequence is None:
+    stream = state.output.stderr
+    sequence = osc52(text) if stream.terminal else None
+    if sequence is not None and not state.saves:
+        stream.write(sequence)
+        state.say("Copied, if this terminal allows it; to no file, since this chat is not saved")
+        return
+    shown = printable(paths.shown(write_copy(state.folder, text)))
+    if sequence is not None:
+        stream.write(sequence)
+        state.say(f"Copied, if this terminal allows it; also to {shown}")
+    elif stream.terminal:
         state.say(f"Too long for the terminal's clipboard; copied to {shown}")
     else:
-        state.output.stderr.write(sequence)
-        state.say(f"Copied, if this terminal allows it; also to {shown}")
+        state.say(f"Copied to {shown}")
 
 
 def save(state: ChatState, argument: str) -> None:

@@ -12,8 +12,8 @@ from localdiff.chat.session_file import Opened
 from localdiff.chat.session_store import SessionStore, missing_session
 from localdiff.chat.settings import ChatSettings
 from localdiff.errors import UsageError
+from localdiff.quoting import printable
 from localdiff.sizes import counted
-from localdiff.ui.output import printable
 from localdiff.view.columns import aligned
 from localdiff.view.widths import shortened
 

@@ -1,21 +1,20 @@
 """Copying the last answer, or its last code block, to the clipboard of the user's terminal.
 
-Knows OSC 52 and code fences; knows nothing about sessions. Terminals may silently ignore OSC 52, so there is a
+Knows OSC 52; knows nothing about sessions. Terminals may silently ignore OSC 52, so there is a
 file too.
 """
 
 from __future__ import annotations
 
 import base64
-import re
 from pathlib import Path
 
 from localdiff.errors import ResourceError
 from localdiff.private_file import make_private_folder, write_private
+from localdiff.view.fences import Fences
 
 # What xterm accepts; some terminals accept less, and none says so.
 MAX_OSC_BYTES = 74_994
-_FENCE = re.compile(r"`{3,}(?=[^`]*$)|~{3,}")
 
 
 def osc52(text: str) -> str | None:
@@ -26,18 +25,14 @@ def osc52(text: str) -> str | None:
 
 def last_code(text: str) -> str | None:
     """The content of the last fenced block in a text, closed or not."""
-    found: str | None = None
-    fence, lines = "", list[str]()
+    found: list[str] | None = None
+    fences = Fences()
     for line in text.split("\n"):
-        mark = line.strip()
-        if not fence:
-            opening = _FENCE.match(mark)
-            fence, lines = (opening[0], []) if opening else ("", [])
-        elif mark.startswith(fence) and not mark.strip(fence[0]):
-            found, fence = "".join(lines), ""
-        else:
-            lines.append(line + "\n")
-    return "".join(lines) if fence else found
+        if fences.take(line):
+            found = [] if fences.is_open else found
+        elif fences.is_open and found is not None:
+            found.append(line + "\n")
+    return None if found is None else "".join(found)
 
 
 def write_copy(directory: Path, text: str) -> Path:

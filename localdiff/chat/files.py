@@ -5,6 +5,7 @@ Knows what is text and what is not; knows nothing about how many tokens fit.
 
 from __future__ import annotations
 
+import os
 import shlex
 import stat
 import sys
@@ -72,4 +73,6 @@ def read_attachment(path: Path) -> Attachment:
     text = decoded(data, f"`{path}`", "`/file` takes UTF-8 text")
     if not text.strip():
         raise UsageError(f"`{path}` is empty", "`/file` takes text files")
-    return Attachment(name=path.name, text=text.replace("\r\n", "\n"))
+    # The bytes of a name need not be text, but what the model reads has to be.
+    name = os.fsencode(path.name).decode(errors="backslashreplace")
+    return Attachment(name=name, text=text.replace("\r\n", "\n"))

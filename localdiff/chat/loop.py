@@ -13,7 +13,7 @@ from localdiff.chat.interrupts import LeaveAtOnce
 from localdiff.chat.slash import BY_WORD, Command, Message, Unknown, parse
 from localdiff.chat.state import ChatState, PendingMessage
 from localdiff.errors import LocaldiffError, ResourceError, UsageError
-from localdiff.ui.output import printable
+from localdiff.quoting import printable
 
 # A hint that was just given is not given again.
 _PATIENCE = 2.0

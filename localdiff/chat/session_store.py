@@ -139,9 +139,7 @@ class SessionStore:
             elif self._is_somebody_elses(session.name):
                 taken, session.name = session.name, self._unused(session.name)
             make_private_folder(self._directory)
-            path = self.path(session.name)
-            write_private(path, encode(session))
-            self._written[session.name] = _identity(path.stat())
+            self._written[session.name] = _identity(write_private(self.path(session.name), encode(session)))
         except OSError as error:
             session.name = before
             raise ResourceError(

@@ -42,7 +42,8 @@ def chat_command(
         bool,
         typer.Option(
             "--no-history",
-            help="Save neither what is typed nor the answers, except with /save. LOCALDIFF_NO_HISTORY=1 does the same.",
+            help="Save neither what is typed nor the answers, unless asked to: by /save, /trace, --record, or a /copy "
+            "that the terminal's clipboard cannot take. LOCALDIFF_NO_HISTORY=1 does the same.",
             rich_help_panel=_SESSION,
         ),
     ] = False,

@@ -14,13 +14,19 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType, MappingProxyType
-from typing import NoReturn, TextIO
+from typing import NoReturn, TextIO, cast
 
 import typer
 
 from localdiff.cli.problems import worded
-from localdiff.config import is_set
-from localdiff.errors import INTERRUPTED, ResourceError, TraceError, UsageError, WeightsError
+from localdiff.config import is_set, load_settings
+from localdiff.errors import (
+    INTERRUPTED,
+    ResourceError,
+    TraceError,
+    UsageError,
+    WeightsError,
+)
 from localdiff.ui.output import Color, Output, decide
 
 DONE, BUG, HUNG_UP, CLOSED_PIPE, TERMINATED = 0, 1, 129, 141, 143
@@ -110,7 +116,7 @@ class Invocation:
         shown = worded(error)
         if isinstance(shown, UsageError) and shown.hint is None:
             shown.hint = f"`{self.command} --help` says what each option takes"
-        (self.output or decide()).error(shown.message, shown.hint)
+        (self.output or decide(_set_color())).error(shown.message, shown.hint)
         return shown.exit_code
 
 
@@ -124,14 +130,24 @@ def decide_streams(
 ) -> Output:
     """The streams of a command, from `ui.output.decide`; from now on its errors go there too.
 
+    Colour that was not typed is that of the settings, for every command.
+
     Raises:
         UsageError: the working directory was deleted.
     """
-    decided = decide(color, quiet=quiet, verbose=verbose, stats=stats)
+    decided = decide(color or _set_color(), quiet=quiet, verbose=verbose, stats=stats)
     if isinstance(context.obj, Invocation):
         context.obj.output, context.obj.command = decided, context.command_path
     _require_working_directory()
     return decided
+
+
+def _set_color() -> Color | None:
+    """The value of `ui.color`, if a file or a variable gives it."""
+    try:
+        return cast("Color | None", load_settings().said("ui.color"))  # the key has the same choices
+    except UsageError:
+        return None  # for a command to report that needs settings: others, `config unset` among them, work without
 
 
 def _require_working_directory() -> None:

@@ -12,7 +12,8 @@ from difflib import get_close_matches
 import typer
 
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, gpu_failure, is_out_of_memory
-from localdiff.ui.output import STDOUT, printable
+from localdiff.quoting import printable
+from localdiff.ui.output import STDOUT
 from quant import QuantError
 
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR}

@@ -19,8 +19,9 @@ from localdiff.commands.status_line import status_line
 from localdiff.errors import ArgumentError, UsageError
 from localdiff.model_reference import resolve_local
 from localdiff.options import GenerateOptions
+from localdiff.quoting import printable
 from localdiff.ui.interrupt import interruptible
-from localdiff.ui.output import Output, printable
+from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from localdiff.ui.status import StatusLine
 

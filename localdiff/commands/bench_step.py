@@ -14,8 +14,9 @@ from localdiff.commands.loading import Loading
 from localdiff.commands.status_line import status_line
 from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.errors import UsageError
+from localdiff.quoting import shell_word
 from localdiff.ui.interrupt import interruptible
-from localdiff.ui.output import Output, shell_word
+from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from localdiff.config import (
     strange_variables,
 )
 from localdiff.errors import ResourceError, UsageError
-from localdiff.ui.output import DIM, Output, printable
+from localdiff.quoting import printable
+from localdiff.ui.output import DIM, Output
 from localdiff.view.columns import aligned
 
 _WIDEST = 40

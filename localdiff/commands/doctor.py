@@ -16,7 +16,8 @@ from localdiff.doctor.checks import Examination
 from localdiff.doctor.field_report import field_report
 from localdiff.doctor.finding import Finding, Status, exit_code
 from localdiff.errors import UsageError
-from localdiff.ui.output import DIM, GREEN, RED, YELLOW, Output, Stream, printable
+from localdiff.quoting import printable
+from localdiff.ui.output import DIM, GREEN, RED, YELLOW, Output, Stream
 from localdiff.ui.status import StatusLine
 
 _STYLES: Mapping[Status, str] = {"ok": GREEN, "warn": YELLOW, "fail": RED, "skip": DIM}

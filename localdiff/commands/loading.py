@@ -9,8 +9,9 @@ from localdiff import model_store, paths
 from localdiff.download_plan import DownloadPlan
 from localdiff.errors import UsageError
 from localdiff.load_progress import LoadStage
+from localdiff.quoting import printable, shell_word
 from localdiff.sizes import counted, shown_size
-from localdiff.ui.output import Output, printable, shell_word
+from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from localdiff.ui.rate import Rate, shown_amount
 from localdiff.ui.status import StatusLine

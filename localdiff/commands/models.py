@@ -11,8 +11,9 @@ from localdiff import model_store, paths
 from localdiff.errors import INTERRUPTED, UsageError
 from localdiff.model_store import DISCARDED, PARTIAL, StoredModel, remedy
 from localdiff.quantizing.lock import is_locked, locked
+from localdiff.quoting import printable
 from localdiff.sizes import shown_size
-from localdiff.ui.output import Output, printable
+from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from localdiff.view.columns import aligned
 
@@ -28,9 +29,8 @@ def list_models(output: Output, *, as_json: bool = False) -> int:
         return 0
     if not models:
         if not output.quiet:
-            output.stderr.write(
-                f"There is no quantized model in {paths.models_dir()}; `localdiff quantize` makes one.\n"
-            )
+            folder = printable(str(paths.models_dir()))
+            output.stderr.write(f"There is no quantized model in {folder}; `localdiff quantize` makes one.\n")
         return 0
     rows = [HEAD, *(_row(model) for model in models)]
     output.stdout.write("".join(f"{line}\n" for line in aligned(rows, "<<><")))

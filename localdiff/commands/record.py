@@ -16,10 +16,11 @@ from localdiff.commands.trace_header import Recordable, conversation, digests_of
 from localdiff.errors import UsageError
 from localdiff.events import RunStarted
 from localdiff.options import GenerateOptions
+from localdiff.quoting import printable
 from localdiff.trace.header import Header
 from localdiff.trace.recorder import Recorder
 from localdiff.ui.observer import Observer
-from localdiff.ui.output import Output, printable
+from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
 
 # Bytes; less than this is hashed before anybody could read a message about it.

@@ -44,6 +44,8 @@ _SUFFIXES: Mapping[str, Form] = {
     ".cast": "cast",
 }
 _FRAME_SECONDS = 1 / 30
+MIN_SPEED = 0.001
+"""A second of the run then takes a quarter of an hour; much slower, no clock waits so long."""
 EXAMPLE_SPEED = 0.125
 """As recorded the example is over within a second; so slow, a step is seen for about as long as with `make run`."""
 
@@ -79,8 +81,8 @@ class ReplayRequest:
     color: Color | None = None
 
     def __post_init__(self) -> None:
-        if self.speed is not None and not (math.isfinite(self.speed) and self.speed > 0):
-            raise ArgumentError("{speed} must be a finite number > 0", speed=self.speed)
+        if self.speed is not None and not (math.isfinite(self.speed) and self.speed >= MIN_SPEED):
+            raise ArgumentError(f"{{speed}} must be a finite number >= {MIN_SPEED}", speed=self.speed)
         for name, minimum, maximum in (("columns", 24, 500), ("rows", 6, 200)):
             value = getattr(self, name)
             if value is not None and not minimum <= value <= maximum:

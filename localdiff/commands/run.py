@@ -28,10 +28,11 @@ from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.events import Channel, Event
 from localdiff.identity import ModelIdentity
 from localdiff.options import MAX_TOKENS, GenerateOptions
+from localdiff.quoting import printable
 from localdiff.ui.footer import rounded
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.observer import Observer
-from localdiff.ui.output import Output, printable
+from localdiff.ui.output import Output
 from localdiff.ui.plain import Plain
 from localdiff.ui.question import AskUser
 from localdiff.ui.reply import Collector, Reply

@@ -19,13 +19,14 @@ from localdiff.commands.trace_header import Digests, digests_of
 from localdiff.errors import INTERRUPTED, TraceError, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.identity import ModelIdentity
+from localdiff.quoting import printable
 from localdiff.sizes import counted
 from localdiff.trace.header import Header
 from localdiff.trace.opening import open_trace
 from localdiff.trace.repeat import before_stop, first_difference
 from localdiff.trace.trace import Trace
 from localdiff.ui.interrupt import cancel_on_interrupt
-from localdiff.ui.output import Output, printable
+from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from localdiff.ui.status import StatusLine
 

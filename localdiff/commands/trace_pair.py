@@ -29,10 +29,11 @@ from localdiff.events import DenoiseStep, Event
 from localdiff.model_store import quantized_directory
 from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
 from localdiff.paths import expanded
+from localdiff.quoting import printable, shell_word
 from localdiff.trace.reader import read_trace
 from localdiff.trace.trace import Trace
 from localdiff.ui.interrupt import cancel_on_interrupt
-from localdiff.ui.output import Output, printable
+from localdiff.ui.output import Output
 from localdiff.ui.question import AskUser
 from localdiff.ui.status import StatusLine
 from quant import recipe_named
@@ -220,6 +221,6 @@ def _quantized(choice: ModelChoice, recipe: str) -> Side:
     if recipe != PUBLISHED and quantized_directory(name) is None:
         raise WeightsError(
             f"there are no `{recipe}` weights of `{model}` here",
-            f"`localdiff quantize {model} --recipe {recipe}` makes them",
+            f"`localdiff quantize {shell_word(model)} --recipe {recipe}` makes them",
         )
     return Side(recipe, replace(choice, model=name))

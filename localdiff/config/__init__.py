@@ -11,11 +11,12 @@ Knows strings, numbers and where they came from; knows no command and nothing th
 
 from localdiff.config.environment import is_set, strange_variables
 from localdiff.config.file import config_path, holds_unknown, read_text
-from localdiff.config.keys import KEYS, Key, key_named, name_settings
+from localdiff.config.keys import KEYS, MIN_FPS, Key, key_named, name_settings
 from localdiff.config.settings import Setting, Settings, check_file, load_settings
 
 __all__ = [
     "KEYS",
+    "MIN_FPS",
     "Key",
     "Setting",
     "Settings",

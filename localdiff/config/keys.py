@@ -22,6 +22,8 @@ Kind: TypeAlias = Literal["text", "choice", "whole", "number", "switch", "size",
 
 PREFIX = "LOCALDIFF_"
 SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+MIN_FPS = 0.1
+"""Of the canvas: more seldom than every ten seconds nobody watches, and no clock waits for ever."""
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
@@ -37,6 +39,7 @@ class Key:
         otherwise: what decides then, in words.
         choices: the values of a choice.
         option: name of the field of `GenerateOptions` that knows its range, or None.
+        minimum: of a number without such a field.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Key:
     otherwise: str = ""
     choices: tuple[str, ...] = ()
     option: str | None = None
+    minimum: float = 0.0
 
     @property
     def word(self) -> str:
@@ -113,8 +117,8 @@ class Key:
         elif self.kind == "number":
             if not isinstance(value, (int, float)) or isinstance(value, bool):
                 raise self._bad(value, "must be a number")
-            if not (is_finite(value) and value > 0):
-                raise self._bad(value, "must be a finite number > 0")
+            if not (is_finite(value) and value >= self.minimum):
+                raise self._bad(value, f"must be a finite number >= {self.minimum:g}")
 
     def _bad(self, value: object, why: str, hint: str | None = None) -> ArgumentError:
         return ArgumentError(f"{{{self.word}}} {why}", hint, **{self.word: value})
@@ -177,7 +181,7 @@ _ALL = (
         default="auto",
         choices=("auto", "dark", "light", "16", "mono", "ascii", "heat"),
     ),
-    Key(name="ui.fps", kind="number", what="maximum frames per second", default=20.0),
+    Key(name="ui.fps", kind="number", what="maximum frames per second", default=20.0, minimum=MIN_FPS),
     Key(
         name="ui.color",
         kind="choice",

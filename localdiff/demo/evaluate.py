@@ -126,7 +126,7 @@ def whole_number(text: str) -> int:
 def main() -> None:
     """Evaluate and print."""
     parser = argparse.ArgumentParser(prog="python -m localdiff.demo.evaluate", description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="demo", help="`demo`, or a directory that localdiff.demo.train exported")
+    parser.add_argument("--model", default="demo", help="`demo`, or the directory of an exported training")
     parser.add_argument("--adapter", help="beside its weights: a directory, or the name of one that ships")
     parser.add_argument("--skills", nargs="+", choices=sorted(ALL_SKILLS), default=list(SKILLS))
     parser.add_argument(

@@ -1,11 +1,12 @@
 """Denoises one block: from a canvas of noise to a draft that is stable and confident.
 
-    plain        the loop step by step, which everything else is held against
-    static       steps of fixed shape, launched ahead and captured as CUDA graphs
-    path         the parts of a step that are static, captured, fused or in Triton, and how that is chosen
-    denoiser     blocks on that path, or on the plain one
-    trial        whether the path's kernels run here
-    parity       whether they compute what the plain path does
+    plain              the loop step by step, which everything else is held against
+    static             steps of fixed shape, launched ahead and captured as CUDA graphs
+    path               the parts of a step that are static, captured, fused or in Triton, and how that is chosen
+    fused_layer_ops    the ops between a layer's GEMMs in Triton
+    denoiser           blocks on that path, or on the plain one
+    trial              whether the path's kernels run here
+    parity             whether they compute what the plain path does
 
 Knows the model, its cache and the sampler; knows nothing about text or about what came before a block.
 """
@@ -14,7 +15,7 @@ from quant.cuda.parity import ParityError
 
 from .denoiser import Denoiser
 from .path import StepPath
-from .plain import BlockSettings, Step, denoise_block
+from .plain import BlockSettings, Step, denoise_plainly
 from .trial import try_kernels
 
-__all__ = ["BlockSettings", "Denoiser", "ParityError", "Step", "StepPath", "denoise_block", "try_kernels"]
+__all__ = ["BlockSettings", "Denoiser", "ParityError", "Step", "StepPath", "denoise_plainly", "try_kernels"]

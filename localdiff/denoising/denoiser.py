@@ -1,11 +1,12 @@
 """Denoises blocks step by step: in static steps where they are supported, on the plain path elsewhere.
 
-Knows which blocks can be denoised in static steps; how is known to `static` and `plain`.
+Knows which blocks can be denoised in static steps; `static` and `plain` know how.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from ..model.cache import KVCache
 from ..model.diffusion_gemma import DiffusionGemma
 from .parity import step_parity
 from .path import StepPath, int8_embedding
-from .plain import BlockSettings, Step, denoise_block
+from .plain import BlockSettings, Step, denoise_plainly
 from .static.cuda_graphs import GraphCapturer
 from .static.reading import read_through_torch, read_through_triton
 from .static.steps import StaticSteps
@@ -42,18 +43,19 @@ class Denoiser:
         self.path = path or StepPath()
         self._model = model
         self._static = self._static_steps() if self.path.static else None
-        self._is_busy = self._has_warned = False
+        self._busy = threading.Lock()
+        self._has_warned = False
 
     @classmethod
     def for_device(
-        cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True, stays: bool = True
+        cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True, resident: bool = True
     ) -> Denoiser:
-        """One that takes `StepPath.for_device`, and prepares the model for it.
+        """A denoiser on the path of `StepPath.for_device`, for which it prepares the model.
 
         Raises:
             SwitchError: an environment variable has an invalid value.
         """
-        path = StepPath.for_device(model, device, one_device=one_device, stays=stays).prepare(model)
+        path = StepPath.for_device(model, device, one_device=one_device, resident=resident).prepare(model)
         if device.type == "cuda":
             _log.info("steps: %s", path)
         return cls(model, path)
@@ -61,19 +63,19 @@ class Denoiser:
     def warm_up(self, progress: LoadProgress = tell_nobody) -> None:
         """Takes a step of each kind that a run has, so that kernels are compiled before its clock starts.
 
-        The rows beside the canvas are none, a committed block, and the end of a prompt, which is another number; ids
-        are drawn, or the most probable ones taken.
+        A step of a run commits nothing, or a whole block, or the end of a prompt, which has any number of rows; and it
+        draws ids, or takes the most probable ones.
 
         Args:
-            progress: is told how many of the steps are taken.
+            progress: called with the share of these steps that is done.
         """
         began = time.perf_counter()
         config, weight, noise = self._model.config, self._model.norm.weight, SeededNoise(0)
         length = config.canvas_length
-        cache = KVCache(config, 4 * length, weight.dtype, weight.device, canvas=self.canvas_room)
-        kinds = ((0, False), (length, False), (2 * length, False), (0, True))
+        cache = KVCache(config, 4 * length, weight.dtype, weight.device)
+        kinds = ((0, False), (length, False), (2 * length, False), (0, True))  # commit rows, whether greedy
         with shielded_children():
-            for done, (rows, greedy) in enumerate(kinds):
+            for done, (commit_rows, greedy) in enumerate(kinds):
                 progress("kernels", done / len(kinds))
                 block = BlockSettings(
                     number=1,
@@ -83,7 +85,7 @@ class Denoiser:
                     pad_id=config.pad_token_id,
                 )
                 canvas = noise.canvas(length, config.vocab_size).to(weight.device)
-                for _ in self.denoise_block(cache, canvas, noise, block, [config.pad_token_id] * rows):
+                for _ in self.denoise_block(cache, canvas, noise, block, [config.pad_token_id] * commit_rows):
                     pass
         progress("kernels", 1.0)
         _log.info(
@@ -103,11 +105,6 @@ class Denoiser:
         """The path, without graphs where one could not be captured: such steps are launched kernel by kernel."""
         return self.path if self._static is None else replace(self.path, captured=self._static.are_captured)
 
-    @property
-    def canvas_room(self) -> int:
-        """Rows that a cache must leave room for, see `KVCache`; Triton attention needs none."""
-        return self._model.config.canvas_length if self.path.static and not self.path.attention else 0
-
     def denoise_block(
         self,
         cache: KVCache,
@@ -116,32 +113,37 @@ class Denoiser:
         block: BlockSettings,
         commit_ids: Sequence[int] = (),
     ) -> Iterator[Step]:
-        """Denoises `canvas` [L], as `localdiff.denoising.denoise_block` does.
+        """Denoises `canvas` [L] step by step, until the stop rule is met or the steps run out.
+
+        The draft of the last step yielded is what the block would commit; acceptance is decided anew in each step.
 
         Args:
             commit_ids: a block, or the end of a prompt, that the first step also writes into the cache.
-        """
-        fits = cache.canvas >= self.canvas_room and len(canvas) == self._model.config.canvas_length
-        static = self._static
-        if static is None or not fits or not isinstance(noise, SeededNoise) or block.record_top_k or self._is_taken():
-            commit = torch.tensor(commit_ids, dtype=torch.int64, device=canvas.device) if commit_ids else None
-            yield from denoise_block(self._model, cache, canvas, noise, block, commit)
-            return
-        self._is_busy = True
-        try:
-            yield from static.denoise_block(cache, canvas, noise, block, commit_ids)
-        finally:
-            self._is_busy = False
 
-    def _is_taken(self) -> bool:
-        """Whether another run is using the buffers, which serve one block at a time; warns once."""
-        if self._is_busy and not self._has_warned:
+        Raises:
+            WeightsError: the logits are NaN or infinite.
+        """
+        static = self._static
+        fits = len(canvas) == self._model.config.canvas_length
+        if static is not None and fits and isinstance(noise, SeededNoise) and not block.record_top_k:
+            if self._busy.acquire(blocking=False):
+                try:
+                    yield from static.denoise(cache, canvas, noise, block, commit_ids)
+                finally:
+                    self._busy.release()
+                return
+            self._warn_busy()
+        commit = torch.tensor(commit_ids, dtype=torch.int64, device=canvas.device) if commit_ids else None
+        yield from denoise_plainly(self._model, cache, canvas, noise, block, commit)
+
+    def _warn_busy(self) -> None:
+        """Says once that another run is using the buffers, which serve one block at a time."""
+        if not self._has_warned:
             self._has_warned = True
             _log.warning(
                 "another answer of this model is still being generated, or was left unfinished: meanwhile, steps take "
                 "the plain path, which is slower"
             )
-        return self._is_busy
 
     def _static_steps(self) -> StaticSteps:
         path = self.path
@@ -149,7 +151,6 @@ class Denoiser:
         return StaticSteps(
             self._model,
             read=read_through_triton if path.logits else read_through_torch,
-            attention=path.attention,
             sparse=None if embedding is None else SparseSoft(embedding),
             capturer=GraphCapturer(self._model.norm.weight.device) if path.captured else None,
             ahead=path.ahead,

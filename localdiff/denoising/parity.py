@@ -16,7 +16,7 @@ from torch import Tensor
 
 from quant.cuda.parity import Draws, ParityError, assert_parity
 
-from ..kernels.decision import (
+from ..kernels.decision_layout import (
     BOUND,
     CONFIDENCE,
     CONTROLS,
@@ -29,15 +29,14 @@ from ..kernels.decision import (
     TEMPERATURE,
     bits_of,
 )
-from ..model.attention import attend_cached
+from ..model.attention import attend_cached, attend_through_triton
 from ..model.block import Layer
 from ..model.cache import LayerCache
 from ..model.config import LayerConfig
 from ..model.diffusion_gemma import DiffusionGemma
-from ..model.fused_layer_ops import FusedLayerOps
 from ..model.layer_ops import PLAIN, LayerOps
 from ..model.projections import Projections
-from ..model.static_attention import attend_through_triton
+from .fused_layer_ops import FusedLayerOps
 from .path import StepPath
 from .static.buffers import StepBuffers
 from .static.reading import Read, read_through_torch, read_through_triton
@@ -105,13 +104,25 @@ class _Parity:
         rows, width = 2 * canvas, model.hidden_size
         x, y, dense = (self._normal(rows, width) for _ in range(3))
         self._hold_op("norm", lambda ops: (ops.norm(x, layer.input_layernorm.weight, layer.eps),))
-        self._hold_op("ops after attention", lambda ops: ops.add_attention_and_norm(layer, x, y))
+        self._hold_op(
+            "ops after attention",
+            lambda ops: ops.add_attention_and_norm(
+                x,
+                y,
+                attention_weight=layer.post_attention_layernorm.weight,
+                dense_weight=layer.pre_feedforward_layernorm.weight,
+                expert_weight=layer.pre_feedforward_layernorm_2.weight,
+                router_scale=layer.router.scale,
+                eps=layer.eps,
+            ),
+        )
 
         positions = torch.arange(rows, device=self._device)
         rotary = self._model.rotary_tables(positions, self._dtype)[config]
         q, k, v = self._heads(config, rows)
         values = None if config.keys_are_values else v
-        self._hold_op("heads", lambda ops: ops.qkv_norm_rope(layer.self_attn, q, k, values, rotary))
+        norms = layer.self_attn.q_norm.weight, layer.self_attn.k_norm.weight
+        self._hold_op("heads", lambda ops: ops.qkv_norm_rope(q, k, values, *norms, rotary, layer.eps))
 
         gate, up = (self._normal(rows, model.intermediate_size) for _ in range(2))
         self._hold_op("gate", lambda ops: (ops.gelu_mul(gate, up),))
@@ -122,16 +133,30 @@ class _Parity:
         scores = (order * (6 / model.num_experts) - 3).to(self._dtype)
 
         def routed(ops: LayerOps) -> tuple[Tensor, ...]:
-            index, weight = ops.route(router, scores)
+            index, weight = ops.route(scores, router.per_expert_scale, router.top_k)
             return (weight.new_zeros(rows, model.num_experts).scatter(1, index, weight),)
 
         self._hold_op("routing", routed)
         outputs = self._normal(rows, router.top_k, width)
-        _, routing_weights = PLAIN.route(router, scores)
-        is_canvas = positions >= canvas
-        self._hold_op(
-            "end of a layer", lambda ops: (ops.merge_branches(layer, x, dense, outputs, routing_weights, is_canvas),)
-        )
+        _, routing_weights = PLAIN.route(scores, router.per_expert_scale, router.top_k)
+
+        def merged(ops: LayerOps) -> tuple[Tensor, ...]:
+            x_out = ops.merge_branches(
+                x,
+                dense,
+                outputs,
+                routing_weights,
+                dense_weight=layer.post_feedforward_layernorm_1.weight,
+                expert_weight=layer.post_feedforward_layernorm_2.weight,
+                both_weight=layer.post_feedforward_layernorm.weight,
+                is_canvas=positions >= canvas,
+                canvas_scalar=layer.layer_scalar,
+                encoder_scalar=layer.encoder_layer_scalar,
+                eps=layer.eps,
+            )
+            return (x_out,)
+
+        self._hold_op("end of a layer", merged)
 
     def try_attention(self, config: LayerConfig) -> None:
         """A block that is committed and a canvas, behind more cached positions than a ring holds."""

@@ -12,9 +12,9 @@ from quant.modules import QuantEmbedding
 
 from ..kernels.attention import can_attend
 from ..model.diffusion_gemma import DiffusionGemma
-from ..model.fused_layer_ops import FusedLayerOps
 from ..model.layer_ops import set_layer_ops
 from ..model.projections import fuse_projections
+from .fused_layer_ops import FusedLayerOps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,11 +22,12 @@ class StepPath:
     """How denoise steps are computed; by default step by step on the plain path.
 
     Attributes:
-        static: whether steps have static shapes and buffers. `logits`, `captured`, `sparse` and `ahead` are parts of
-            static steps only.
+        static: whether steps have static shapes and buffers, which requires `attention`: shapes of torch's attention
+            follow the number of cached positions. `logits`, `captured`, `sparse` and `ahead` are parts of static steps
+            only.
         captured: whether they are captured as CUDA graphs; their torch ops must then not synchronize.
         logits: whether statistics and decision run in Triton.
-        attention: whether attention runs in Triton; one program then serves every number of positions.
+        attention: whether attention runs in Triton.
         layer_ops: whether the ops between a layer's GEMMs are fused in Triton.
         projections: whether projections of the same rows are fused, where weights allow it.
         fuses_commits: whether a committed block, or the end of a prompt, is written into the cache by the first step
@@ -46,6 +47,10 @@ class StepPath:
     sparse: bool = False
     ahead: bool = True
 
+    def __post_init__(self) -> None:
+        if self.static and not self.attention:
+            raise ValueError(f"{self.attention=} should be True where {self.static=}")
+
     @property
     def has_kernels(self) -> bool:
         """Whether a part of a step runs in Triton, apart from products with stored weights."""
@@ -53,14 +58,14 @@ class StepPath:
 
     @classmethod
     def for_device(
-        cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True, stays: bool = True
+        cls, model: DiffusionGemma, device: torch.device, *, one_device: bool = True, resident: bool = True
     ) -> StepPath:
         """The fastest path that works on a device; on anything but an NVIDIA GPU the plain path.
 
         Args:
             one_device: whether all layers compute on it.
-            stays: whether all of their weights are there between passes, too. Those that come and go can be neither
-                fused nor captured.
+            resident: whether all of their weights stay on it. Projections that are copied there for each pass cannot be
+                fused, and a CUDA graph would read freed memory.
 
         Raises:
             SwitchError: an environment variable has an invalid value.
@@ -70,14 +75,15 @@ class StepPath:
         if device.type != "cuda":
             return cls()
         triton = one_device and not plain["step"] and missing(device) is None
-        static = triton and stays
+        attention = triton and not plain["attention"] and _can_attend(model)
+        static = attention and resident
         return cls(
             static=static,
             captured=static and not plain["graph"] and not plain["logits"] and _can_be_captured(model),
             logits=static and not plain["logits"],
-            attention=triton and not plain["attention"] and _can_attend(model),
+            attention=attention,
             layer_ops=triton and not plain["layer-ops"],
-            projections=static and not plain["projections"],
+            projections=triton and resident and not plain["projections"],
             fuses_commits=not plain["commit"],
             sparse=static and is_sparse(),
         )

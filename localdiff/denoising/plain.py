@@ -55,7 +55,7 @@ class Step:
 
 
 @torch.inference_mode()
-def denoise_block(
+def denoise_plainly(
     model: DiffusionGemma,
     cache: KVCache,
     canvas: Tensor,
@@ -63,9 +63,7 @@ def denoise_block(
     block: BlockSettings,
     commit_ids: Tensor | None = None,
 ) -> Iterator[Step]:
-    """Denoises `canvas` [L] step by step, until the stop rule is met or the steps run out.
-
-    The draft of the last step yielded is what the block would commit; acceptance is decided anew in each step.
+    """Denoises `canvas` [L], as `Denoiser.denoise_block` does, on whatever device it is.
 
     Args:
         commit_ids: [C] the last block or end of the prompt, which the first step also writes into the cache.

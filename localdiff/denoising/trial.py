@@ -34,7 +34,7 @@ def try_kernels(
     """Whether kernels run and compute what they should; if not, models prepared from now on use none on this device.
 
     Args:
-        progress: is told how much of the trial is over.
+        progress: called with the share of the trial that is over.
         expectations: plain results that the model's fast modules must give, too.
 
     Raises:

@@ -12,8 +12,8 @@ from localdiff.doctor.finding import Finding, Status
 from localdiff.doctor.settings import unusable
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
 from localdiff.model_store import MODEL, StoredModel, is_demo, remedy
+from localdiff.quoting import shell_word
 from localdiff.sizes import shown_size
-from localdiff.ui.output import shell_word
 
 
 def check_weights(models: Sequence[StoredModel]) -> list[Finding]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -71,7 +72,7 @@ class Engine:
         self.layer_devices = layer_devices or self._device
         self.prefill_chunk = prefill_chunk
         self.denoiser = denoiser or Denoiser(model)
-        self._spare: PrefixCache | None = None
+        self._spare: deque[PrefixCache] = deque(maxlen=1)  # whose methods are safe between threads
 
     @classmethod
     def load(
@@ -175,11 +176,11 @@ class Engine:
                     )
         finally:
             if prefix_cache is None:
-                self._spare = run.prefix_cache  # for the next run; one that began in the meantime has made its own
+                self._spare.append(run.prefix_cache)  # for the next run; one that began meanwhile has its own
 
     def new_prefix_cache(self) -> PrefixCache:
         """An empty prefix cache for `generate`."""
-        return PrefixCache(self.model, self.layer_devices, canvas_room=self.denoiser.canvas_room)
+        return PrefixCache(self.model, self.layer_devices)
 
     def _answer(self, run: Run, cancel: threading.Event) -> Iterator[Event]:
         # 2. The encoder writes them into the cache; the last ones may be left to the first denoise step.
@@ -306,7 +307,10 @@ class Engine:
 
     def _take_spare(self) -> PrefixCache:
         """An empty prefix cache, in the buffers of an earlier run if there was one."""
-        prefix_cache, self._spare = self._spare or self.new_prefix_cache(), None
+        try:
+            prefix_cache = self._spare.pop()
+        except IndexError:
+            return self.new_prefix_cache()
         prefix_cache.clear()
         return prefix_cache
 

@@ -120,7 +120,7 @@ def open_model(
         progress=progress,
     )
     try:
-        loaded, denoiser = _that_runs(load, where, progress)
+        loaded, denoiser = _load_and_try(load, where, progress)
     except SwitchError as error:
         raise UsageError(error.message, error.hint) from error
     return OpenedModel(
@@ -143,14 +143,14 @@ def open_model(
     )
 
 
-def _that_runs(
+def _load_and_try(
     load: Callable[[], LoadedModel], device: torch.device, progress: LoadProgress
 ) -> tuple[LoadedModel, Denoiser]:
-    """A model and its denoiser, whose first steps have run; where one of its kernels fails in them, without kernels."""
+    """Loads a model and tries its kernels; loads it again, without any, where one of them fails."""
     loaded = load()
     denoiser = _denoiser(loaded)
     if not try_kernels(denoiser, device, progress, expectations=loaded.expectations):
-        # From now on, none is used on that device.
+        # `try_kernels` has excluded the device: the second model uses none.
         _log.warning("a GPU kernel failed while it was tried: the model is loaded again, without kernels")
         del loaded, denoiser  # there is no memory for a second model
         gc.collect()
@@ -163,5 +163,5 @@ def _that_runs(
 def _denoiser(loaded: LoadedModel) -> Denoiser:
     placement = loaded.placement
     return Denoiser.for_device(
-        loaded.network, placement.main, one_device=placement.is_on_one_device, stays=placement.is_whole
+        loaded.network, placement.main, one_device=placement.is_on_one_device, resident=placement.is_whole
     )

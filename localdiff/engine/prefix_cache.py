@@ -27,7 +27,6 @@ class PrefixCache:
     Args:
         model: the one that encodes.
         layer_devices: one device for all layers, or one per layer.
-        canvas_room: rows of a canvas that the cache leaves room for, see `KVCache`.
 
     Attributes:
         runs: how many runs have started on it, so that one of them can tell that another has started.
@@ -36,9 +35,7 @@ class PrefixCache:
         min_capacity: minimum number of positions that `start_run` makes room for, so that the prompts to come fit, too.
     """
 
-    def __init__(
-        self, model: DiffusionGemma, layer_devices: torch.device | Sequence[torch.device], *, canvas_room: int = 0
-    ) -> None:
+    def __init__(self, model: DiffusionGemma, layer_devices: torch.device | Sequence[torch.device]) -> None:
         self.runs = 0
         self.fork: int | None = None
         self.min_capacity = 0
@@ -46,7 +43,6 @@ class PrefixCache:
         self._device = model.norm.weight.device
         self._is_on_gpu = self._device.type == "cuda"
         self._layer_devices = layer_devices
-        self._canvas_room = canvas_room
         self._kv_cache: KVCache | None = None
         self._ids: list[int] = []
         self._is_whole = True
@@ -73,8 +69,9 @@ class PrefixCache:
             self._kv_cache = None  # frees the old buffers before the new ones are made
             self._ids.clear()
             dtype = self._model.norm.weight.dtype
-            self._kv_cache = KVCache(self._model.config, capacity, dtype, self._layer_devices, canvas=self._canvas_room)
+            self._kv_cache = KVCache(self._model.config, capacity, dtype, self._layer_devices)
 
+    @torch.inference_mode()
     def clear(self) -> None:
         """Forgets all positions; the room stays."""
         self.fork = None
@@ -82,6 +79,7 @@ class PrefixCache:
             self._kv_cache.rewind(0)
         self._ids.clear()
 
+    @torch.inference_mode()
     def start_run(self, prompt: Sequence[int], capacity: int) -> int:
         """Rewinds to where `prompt` diverges from what is held, and makes room for `capacity` positions.
 
@@ -104,7 +102,9 @@ class PrefixCache:
             with self.extending(part), shielded_children() if self._is_on_gpu else nullcontext():
                 self._model.encode(torch.tensor(part, device=self._device), self.kv_cache)
                 if self._is_on_gpu:
-                    torch.cuda.synchronize(self._device)  # so that seconds are the device's, not the launches'
+                    # So that seconds are the device's, not the launches'. To wait for more than this stream would
+                    # break the capture of a graph in another thread.
+                    torch.cuda.current_stream(self._device).synchronize()
 
     def before_fork(self, ids: Sequence[int]) -> list[int]:
         """Those of the next `ids` that need a pass of their own, because the fork comes after them."""

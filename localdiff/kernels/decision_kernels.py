@@ -1,6 +1,6 @@
 """Device code: the decision of a step, for all positions in one program.
 
-`localdiff.kernels.decision` has the layouts of `controls` and `outcome`.
+`localdiff.kernels.decision_layout` has the layouts of `controls` and `outcome`.
 Shape letters: L canvas.
 """
 
@@ -9,25 +9,25 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from . import decision
+from . import decision_layout as layout
 
-_BOUND = tl.constexpr(decision.BOUND)
-_CONFIDENCE = tl.constexpr(decision.CONFIDENCE)
-_STABILITY = tl.constexpr(decision.STABILITY)
-_RULE = tl.constexpr(decision.RULE)
-_PAD = tl.constexpr(decision.PAD)
-_STEP = tl.constexpr(decision.STEP)
+_BOUND = tl.constexpr(layout.BOUND)
+_CONFIDENCE = tl.constexpr(layout.CONFIDENCE)
+_STABILITY = tl.constexpr(layout.STABILITY)
+_RULE = tl.constexpr(layout.RULE)
+_PAD = tl.constexpr(layout.PAD)
+_STEP = tl.constexpr(layout.STEP)
 
-_STABLE = tl.constexpr(decision.STABLE)
-_CONFIDENT = tl.constexpr(decision.CONFIDENT)
-_STOP = tl.constexpr(decision.STOP)
-_FINITE = tl.constexpr(decision.FINITE)
-_MEAN_ENTROPY = tl.constexpr(decision.MEAN_ENTROPY)
-_HEADER = tl.constexpr(decision.HEADER)
+_STABLE = tl.constexpr(layout.STABLE)
+_CONFIDENT = tl.constexpr(layout.CONFIDENT)
+_STOP = tl.constexpr(layout.STOP)
+_FINITE = tl.constexpr(layout.FINITE)
+_MEAN_ENTROPY = tl.constexpr(layout.MEAN_ENTROPY)
+_HEADER = tl.constexpr(layout.HEADER)
 
-_NEEDS_STABLE = tl.constexpr(decision.NEEDS_STABLE)
-_NEEDS_CONFIDENT = tl.constexpr(decision.NEEDS_CONFIDENT)
-_NEVER = tl.constexpr(decision.NEVER)
+_NEEDS_STABLE = tl.constexpr(layout.NEEDS_STABLE)
+_NEEDS_CONFIDENT = tl.constexpr(layout.NEEDS_CONFIDENT)
+_NEVER = tl.constexpr(layout.NEVER)
 
 
 @triton.jit

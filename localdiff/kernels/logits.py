@@ -36,7 +36,7 @@ def statistics(
     blocks = -(-vocab_size // block)
     block_max, block_sum, block_dot, block_rounded_sum = (_empty(logits, (length, blocks)) for _ in range(4))
     block_argmax = logits.new_empty(length, blocks, dtype=torch.int32)
-    found = LogitStatistics(
+    stats = LogitStatistics(
         entropy=_empty(logits, (length,)),
         argmax=logits.new_empty(length, dtype=torch.int64),
         argmax_prob=_empty(logits, (length,)),
@@ -45,43 +45,44 @@ def statistics(
     )
     cap = 1.0 if softcap is None else softcap
     shape = (logits.stride(0), vocab_size, blocks)
-    partials_kernel[(length, blocks)](
-        logits,
-        temperature,
-        block_max,
-        block_argmax,
-        block_sum,
-        block_dot,
-        block_rounded_sum,
-        cap,
-        *shape,
-        CAPPED=softcap is not None,
-        BLOCK=block,
-        num_warps=WARPS,
-    )
-    summary_kernel[(length,)](
-        logits,
-        temperature,
-        temperature if uniforms is None else uniforms,
-        block_max,
-        block_argmax,
-        block_sum,
-        block_dot,
-        block_rounded_sum,
-        found.entropy,
-        found.argmax,
-        found.argmax_prob,
-        found.sampled,
-        found.log_normalizer,
-        cap,
-        *shape,
-        CAPPED=softcap is not None,
-        SAMPLED=uniforms is not None,
-        BLOCK=block,
-        BLOCKS=power_of_two(blocks),
-        num_warps=WARPS,
-    )
-    return found
+    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]  # Triton launches on the current device
+        partials_kernel[(length, blocks)](
+            logits,
+            temperature,
+            block_max,
+            block_argmax,
+            block_sum,
+            block_dot,
+            block_rounded_sum,
+            cap,
+            *shape,
+            CAPPED=softcap is not None,
+            BLOCK=block,
+            num_warps=WARPS,
+        )
+        summary_kernel[(length,)](
+            logits,
+            temperature,
+            temperature if uniforms is None else uniforms,
+            block_max,
+            block_argmax,
+            block_sum,
+            block_dot,
+            block_rounded_sum,
+            stats.entropy,
+            stats.argmax,
+            stats.argmax_prob,
+            stats.sampled,
+            stats.log_normalizer,
+            cap,
+            *shape,
+            CAPPED=softcap is not None,
+            SAMPLED=uniforms is not None,
+            BLOCK=block,
+            BLOCKS=power_of_two(blocks),
+            num_warps=WARPS,
+        )
+    return stats
 
 
 def process(logits: Tensor, *, softcap: float | None, temperature: Tensor, block: int = BLOCK) -> None:
@@ -89,16 +90,17 @@ def process(logits: Tensor, *, softcap: float | None, temperature: Tensor, block
     from .logits_kernels import process_kernel
 
     length, vocab_size = logits.shape
-    process_kernel[(length, -(-vocab_size // block))](
-        logits,
-        temperature,
-        1.0 if softcap is None else softcap,
-        logits.stride(0),
-        vocab_size,
-        CAPPED=softcap is not None,
-        BLOCK=block,
-        num_warps=min(WARPS, max(1, block // 32)),  # each number is read and overwritten by one thread
-    )
+    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+        process_kernel[(length, -(-vocab_size // block))](
+            logits,
+            temperature,
+            1.0 if softcap is None else softcap,
+            logits.stride(0),
+            vocab_size,
+            CAPPED=softcap is not None,
+            BLOCK=block,
+            num_warps=min(WARPS, max(1, block // 32)),  # each number is read and overwritten by one thread
+        )
 
 
 def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:

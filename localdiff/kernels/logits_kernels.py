@@ -127,8 +127,8 @@ def summary_kernel(
         # Summed again, a block may round to less than the target; then its last column of nonzero probability is taken.
         last_column = tl.max(tl.where(exponential > 0.0, column, 0), axis=0)
         within = (tl.cumsum(exponential, axis=0) > target - before) & (exponential > 0.0)
-        found = tl.minimum(tl.min(tl.where(within, column, BLOCK), axis=0), last_column)
-        tl.store(sampled + row, (chosen * BLOCK + found).to(tl.int64))
+        drawn = tl.minimum(tl.min(tl.where(within, column, BLOCK), axis=0), last_column)
+        tl.store(sampled + row, (chosen * BLOCK + drawn).to(tl.int64))
     else:
         tl.store(sampled + row, best.to(tl.int64))
 

@@ -138,7 +138,7 @@ def load_model(
         dtype: type of activations and of weights that are not quantized.
         further: devices for layers that do not fit the first one.
         context: positions of the KV cache that must fit beside the weights.
-        max_memory: maximum bytes to use on each device, instead of what is free there.
+        max_memory: maximum bytes to use on each device, and never more than is free there.
         may_offload: whether layers may stay in host memory; by default where `max_memory` is given.
         adapter: low-rank terms to add beside the weights.
         names: the names that identify the model, `demo` or an id on the Hub, to check whether the adapter is for it.

@@ -142,6 +142,7 @@ class Skeleton:
         state: dict[str, Tensor] = {}
         later: dict[str, tuple[str, str]] = {}
         done, total = 0, self.nbytes
+        device = placement.main
         try:
             for name, source in self.source_of.items():
                 progress("weights", done / total)
@@ -157,7 +158,7 @@ class Skeleton:
             progress("weights", 1.0)
         except torch.OutOfMemoryError as error:
             raise ResourceError(
-                f"the weights do not fit `{placement.main}`, although the estimate said they would",
+                f"the weights do not fit `{device}`, although the estimate said they would",
                 "`--max-memory` with a smaller amount keeps some layers in host memory",
             ) from error
         network.load_state_dict(state, strict=not later, assign=True)

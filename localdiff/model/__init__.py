@@ -5,11 +5,11 @@
     config                           its shape, from `config.json`
     embedding, self_conditioning     what comes before the layers; the embedding is the head, too
     block                            one layer
-    attention, static_attention      attention with all masks, and with static shapes
+    attention                        attention with all masks, in torch and in Triton
     cache                            keys and values of a sequence
     moe                              router and experts
     layers, projections, formulas    norm and gated MLP; projections of the same rows; RMSNorm, GELU, RoPE
-    layer_ops, fused_layer_ops       what a layer computes between its GEMMs, in torch and in Triton
+    layer_ops                        what a layer computes between its GEMMs
 
 Knows rows of activations; knows nothing about sampling or text.
 """

@@ -1,6 +1,6 @@
 """Attention and all attention masks.
 
-Knows queries, keys and values; which keys a row may see is decided here and nowhere else:
+Knows queries, keys and values, and which keys a row may see:
 
                       cached positions           commit rows        canvas rows
     commit rows       causal, within window      causal             never
@@ -20,9 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..kernels.attention import attend_rows, write_cached
 from .cache import LayerCache
 from .config import LayerConfig, ModelConfig
-from .layer_ops import PLAIN, LayerOps
 from .layers import RMSNorm
 from .projections import Projections
 
@@ -31,7 +31,8 @@ Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 # Scores of one pass over the keys stay under 8 M elements (32 MB in fp32), whatever the context.
 _MAX_SCORES = 8 * 1024 * 1024
-# Rows of a block that leaves out what none of them sees. Fewer rows leave out little more, and take more calls.
+# Rows of a block from which keys are left out that none of them sees. Fewer rows would leave out little more, and take
+# more calls.
 _NARROW_ROWS = 256
 
 
@@ -51,14 +52,13 @@ class Attention(Projections):
         self.k_norm = RMSNorm(d, config.rms_norm_eps)
         self._head_dim = d
         self.eps = config.rms_norm_eps
-        self.layer_ops: LayerOps = PLAIN
 
     def projections(self) -> tuple[nn.Module, ...]:
         return (self.q_proj, self.k_proj) if self.v_proj is None else (self.q_proj, self.k_proj, self.v_proj)
 
     def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
         """Attends rows [..., N, D] to what `attend` lets them see."""
-        q, k, v = self.layer_ops.qkv_norm_rope(self, *self._raw(x), rotary)
+        q, k, v = self.layer_ops.qkv_norm_rope(*self._raw(x), self.q_norm.weight, self.k_norm.weight, rotary, self.eps)
         y = attend(q.transpose(-3, -2), k.transpose(-3, -2), v.transpose(-3, -2))
         out: Tensor = self.o_proj(y.transpose(-3, -2).flatten(-2))
         return out
@@ -87,7 +87,7 @@ def attend_cached(cache: LayerCache, length: int, commit_rows: int) -> Attend:
             new_k, new_v = k[:, :commit_rows], v[:, :commit_rows]
             mask = causal_mask(cache, length, commit_rows)
             keys, values = torch.cat((past_k, new_k), dim=1), torch.cat((past_v, new_v), dim=1)
-            # To ask a GPU which keys these are would make the host wait in each layer.
+            # Asking a GPU which keys these are would make the host wait in each layer.
             narrowed = keys.device.type == "cpu"
             parts.append(attention(q[:, :commit_rows], keys, values, mask, narrowed=narrowed))
             cache.write(new_k, new_v, length)
@@ -97,6 +97,30 @@ def attend_cached(cache: LayerCache, length: int, commit_rows: int) -> Attend:
             values = torch.cat((past_v, v[:, commit_rows:]), dim=1)
             parts.append(attention(q[:, commit_rows:], keys, values, None))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    return attend
+
+
+def attend_through_triton(cache: LayerCache, length: Tensor, commit_rows: int) -> Attend:
+    """What `attend_cached` does, in kernels that read the length on the device: their launches do not depend on it.
+
+    Args:
+        length: integer scalar on the device: positions in the cache before this pass.
+    """
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        y = attend_rows(
+            q,
+            k,
+            v,
+            keys=cache.keys,
+            values=cache.values,
+            length=length,
+            commit_rows=commit_rows,
+            window=cache.window,
+        )
+        write_cached(k, v, keys=cache.keys, values=cache.values, length=length, commit_rows=commit_rows)
+        return y
 
     return attend
 

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from .attention import Attend, Attention
 from .config import LayerConfig, ModelConfig
-from .layer_ops import PLAIN, LayerOps
+from .layer_ops import UsesLayerOps
 from .layers import GatedMLP, RMSNorm
 from .moe import Experts, Router
 
 
-class Layer(nn.Module):
+class Layer(UsesLayerOps):
     """Attention, then a dense MLP and a mixture of experts side by side over the same residual.
 
     Attributes:
@@ -40,7 +40,6 @@ class Layer(nn.Module):
         self.layer_scalar = nn.Parameter(torch.ones(1))
         self.encoder_layer_scalar = nn.Parameter(torch.ones(1))
         self.eps = eps
-        self.layer_ops: LayerOps = PLAIN
 
     def forward(self, x: Tensor, is_canvas: Tensor, rotary: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
         """Runs rows [..., N, D] through the layer.
@@ -50,7 +49,39 @@ class Layer(nn.Module):
             rotary: cos, sin of this kind of layer, [N, d] each.
         """
         y = self.self_attn(self.input_layernorm(x), rotary, attend)
-        x, dense_in, expert_in, router_in = self.layer_ops.add_attention_and_norm(self, x, y)
+        x, dense_in, expert_in, router_in = self.layer_ops.add_attention_and_norm(
+            x,
+            y,
+            attention_weight=self.post_attention_layernorm.weight,
+            dense_weight=self.pre_feedforward_layernorm.weight,
+            expert_weight=self.pre_feedforward_layernorm_2.weight,
+            router_scale=self.router.scale,
+            eps=self.eps,
+        )
+        dense_out = self.mlp(dense_in)
         expert_ids, routing_weights = self.router(router_in.flatten(0, -2))
-        expert_out, pending_weights = self.layer_ops.experts(self, expert_in, expert_ids, routing_weights)
-        return self.layer_ops.merge_branches(self, x, self.mlp(dense_in), expert_out, pending_weights, is_canvas)
+        expert_out, left_weights = self._experts(expert_in, expert_ids, routing_weights)
+        return self.layer_ops.merge_branches(
+            x,
+            dense_out,
+            expert_out,
+            left_weights,
+            dense_weight=self.post_feedforward_layernorm_1.weight,
+            expert_weight=self.post_feedforward_layernorm_2.weight,
+            both_weight=self.post_feedforward_layernorm.weight,
+            is_canvas=is_canvas,
+            canvas_scalar=self.layer_scalar,
+            encoder_scalar=self.encoder_layer_scalar,
+            eps=self.eps,
+        )
+
+    def _experts(self, x: Tensor, expert_ids: Tensor, routing_weights: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Outputs of the experts for rows [..., N, D], as `merge_branches` takes them.
+
+        Returns:
+            Their sums [..., N, D] and None; or, if both the experts and `merge_branches` can leave them to the latter,
+            the outputs [N, k, D] of the single experts and the weights [N, k] to sum them with.
+        """
+        if self.layer_ops.sum_experts and getattr(self.experts, "can_leave_sum", False):
+            return self.experts(x, expert_ids, routing_weights, summed=False), routing_weights
+        return self.experts(x.flatten(0, -2), expert_ids, routing_weights).view(x.shape), None

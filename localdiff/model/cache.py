@@ -21,23 +21,14 @@ MAX_SNAPSHOTS = 4
 
 
 class LayerCache:
-    """Keys and values of one layer in static buffers [H, slots, d]; slot of position p is `p % slots`.
+    """Keys and values of one layer in static buffers [H, slots, d]; slot of position p is `p % slots`."""
 
-    Attributes:
-        with_canvas: keys and values [H, canvas + slots, d]: room for a canvas, then those buffers, so that a static
-            step reads both as one tensor.
-    """
-
-    def __init__(
-        self, layer: LayerConfig, capacity: int, dtype: torch.dtype, device: torch.device, canvas: int = 0
-    ) -> None:
+    def __init__(self, layer: LayerConfig, capacity: int, dtype: torch.dtype, device: torch.device) -> None:
         self.window = layer.window
         self.slots = capacity if layer.window is None else min(layer.window - 1, capacity)
-        shape = (layer.num_kv_heads, canvas + self.slots, layer.head_dim)
-        keys = torch.zeros(shape, dtype=dtype, device=device)
-        values = torch.zeros(shape, dtype=dtype, device=device)
-        self.with_canvas = keys, values
-        self.keys, self.values = keys[:, canvas:], values[:, canvas:]
+        shape = (layer.num_kv_heads, self.slots, layer.head_dim)
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.values = torch.zeros(shape, dtype=dtype, device=device)
 
     @property
     def is_ring(self) -> bool:
@@ -80,28 +71,19 @@ class KVCache:
     Args:
         capacity: most positions that can be held.
         device: one for all layers, or one per layer.
-        canvas: rows to leave room for before the positions, see `LayerCache.with_canvas`.
 
     Attributes:
         length: positions held now.
     """
 
     def __init__(
-        self,
-        config: ModelConfig,
-        capacity: int,
-        dtype: torch.dtype,
-        device: torch.device | Sequence[torch.device],
-        *,
-        canvas: int = 0,
+        self, config: ModelConfig, capacity: int, dtype: torch.dtype, device: torch.device | Sequence[torch.device]
     ) -> None:
         self.capacity = capacity
-        self.canvas = canvas
         self.length = 0
         devices = [device] * len(config.layers) if isinstance(device, torch.device) else device
         self.layers = [
-            LayerCache(layer, capacity, dtype, there, canvas)
-            for layer, there in zip(config.layers, devices, strict=True)
+            LayerCache(layer, capacity, dtype, there) for layer, there in zip(config.layers, devices, strict=True)
         ]
         self._snapshots: OrderedDict[int, list[tuple[Tensor, Tensor]]] = OrderedDict()
 

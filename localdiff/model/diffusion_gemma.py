@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
-from .attention import Attend, attend_cached
+from .attention import Attend, attend_cached, attend_through_triton
 from .block import Layer
 from .cache import KVCache
 from .config import LayerConfig, ModelConfig
@@ -29,7 +29,6 @@ from .embedding import TiedEmbedding
 from .formulas import rotary_table
 from .layers import RMSNorm
 from .self_conditioning import SelfConditioning
-from .static_attention import attend_through_triton
 
 
 class DiffusionGemma(nn.Module):

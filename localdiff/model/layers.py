@@ -9,18 +9,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .layer_ops import PLAIN, LayerOps
+from .layer_ops import UsesLayerOps
 from .projections import Projections
 
 
-class RMSNorm(nn.Module):
+class RMSNorm(UsesLayerOps):
     """`rms_norm` with a learned weight [D]."""
 
     def __init__(self, size: int, eps: float) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(size))
         self.eps = eps
-        self.layer_ops: LayerOps = PLAIN
 
     def forward(self, x: Tensor) -> Tensor:
         """Rows [..., D], in the dtype that they came in."""
@@ -35,7 +34,6 @@ class GatedMLP(Projections):
         self.gate_proj: nn.Module = nn.Linear(hidden_size, intermediate_size, bias=False)
         self.up_proj: nn.Module = nn.Linear(hidden_size, intermediate_size, bias=False)
         self.down_proj: nn.Module = nn.Linear(intermediate_size, hidden_size, bias=False)
-        self.layer_ops: LayerOps = PLAIN
 
     def projections(self) -> tuple[nn.Module, ...]:
         return self.gate_proj, self.up_proj

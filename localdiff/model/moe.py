@@ -14,10 +14,10 @@ from quant.modules.adapter_hook import AdapterHook
 from quant.modules.experts import sum_experts
 
 from .config import ModelConfig
-from .layer_ops import PLAIN, LayerOps
+from .layer_ops import UsesLayerOps
 
 
-class Router(nn.Module):
+class Router(UsesLayerOps):
     """Chooses K experts per row, from the residual stream under its own norm and scale, not from the experts' input.
 
     `LayerOps.add_attention_and_norm` computes its input.
@@ -29,7 +29,6 @@ class Router(nn.Module):
         self.scale = nn.Parameter(torch.ones(config.hidden_size))
         self.per_expert_scale = nn.Parameter(torch.ones(config.num_experts))
         self.top_k = config.top_k_experts
-        self.layer_ops: LayerOps = PLAIN
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Routes normed and scaled rows [N, D] to experts.
@@ -38,7 +37,7 @@ class Router(nn.Module):
             Expert ids [N, K], and routing weights [N, K] in fp32, renormalised over the chosen K, times the per-expert
             scale.
         """
-        return self.layer_ops.route(self, self.proj(x))
+        return self.layer_ops.route(self.proj(x), self.per_expert_scale, self.top_k)
 
 
 class Experts(nn.Module):

@@ -13,8 +13,10 @@ from torch import Tensor, nn
 
 from quant.cuda.fused_projections import FusedProjections, stack
 
+from .layer_ops import UsesLayerOps
 
-class Projections(nn.Module, ABC):
+
+class Projections(UsesLayerOps, ABC):
     """A module that begins with several projections of the same rows.
 
     Attributes:

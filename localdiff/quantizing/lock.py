@@ -2,18 +2,23 @@
 
 The lock ends with its process, however that ends. Knows nothing about what it guards. Whoever holds the lock
 deletes its file before releasing it, and a lock on a file that is deleted by then does not count. On Windows no file
-that is open can be deleted: that follows the release, unless the next one has it open already.
+that is open can be deleted: that follows the release, unless the next one has it open already. Some network file
+systems have no locks: jobs go on without one there.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from localdiff.errors import UsageError
+from localdiff.errors import ResourceError, UsageError
+
+_WITHOUT_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}
+"""What a file system without locks answers; over NFS also EBADF, to a file that is open for reading only."""
 
 
 def lock_path(output: Path) -> Path:
@@ -22,18 +27,20 @@ def lock_path(output: Path) -> Path:
 
 
 @contextmanager
-def locked(output: Path) -> Iterator[None]:
-    """Holds the lock of an output until the end of the block.
+def locked(output: Path) -> Iterator[bool]:
+    """Holds the lock of an output until the end of the block; false where its file system has no locks.
 
     Raises:
         UsageError: another process is working on it, or the folder is not writable.
+        ResourceError: the disk fails.
     """
     path = lock_path(output)
-    handle = _take(path)
-    if handle is None:
+    taken = _take(path)
+    if taken is None:
         raise UsageError(f"another process is working on `{output}`", "wait until it ends, or choose another directory")
+    handle, is_held = taken
     try:
-        yield
+        yield is_held
     finally:
         if sys.platform == "win32":
             os.close(handle)
@@ -44,27 +51,32 @@ def locked(output: Path) -> Iterator[None]:
 
 
 def is_locked(output: Path) -> bool:
-    """Whether a job is at work on this output."""
+    """Whether a job is at work on this output; false where that cannot be known."""
     try:
         handle = os.open(lock_path(output), os.O_RDONLY)
     except FileNotFoundError:
         return False
     try:
-        return not _lock(handle)
+        return _lock(handle, lock_path(output)) is False
     finally:
         os.close(handle)
 
 
-def _take(path: Path) -> int | None:
-    """An open, locked file that still has its name; None while another process holds it."""
+def _take(path: Path) -> tuple[int, bool] | None:
+    """An open file that still has its name, and whether it could be locked; None while another process holds it."""
     while True:
         handle = _open(path)
-        if not _lock(handle):
+        try:
+            is_held = _lock(handle, path)
+        except ResourceError:
+            os.close(handle)
+            raise
+        if is_held is False:
             os.close(handle)
             return None
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.stat(path)):
-                return handle
+                return handle, is_held is True
         os.close(handle)  # deleted by its last holder between opening and locking
 
 
@@ -78,8 +90,12 @@ def _open(path: Path) -> int:
         ) from error
 
 
-def _lock(handle: int) -> bool:
-    """Lock an open file unless another process has."""
+def _lock(handle: int, path: Path) -> bool | None:
+    """Lock an open file unless another process has; None where its file system has no locks.
+
+    Raises:
+        ResourceError: the disk fails.
+    """
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -91,4 +107,10 @@ def _lock(handle: int) -> bool:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):  # what either system says of a lock that is held
         return False
+    except OSError as error:
+        if error.errno in _WITHOUT_LOCKS:
+            return None
+        raise ResourceError(
+            f"`{path}` cannot be locked: {error.strerror}", "choose a directory on another disk"
+        ) from error
     return True

@@ -16,7 +16,7 @@ from localdiff.fetching.contents import headers, missing, model_config, weight_f
 from localdiff.hub.files import TEXT_FILES
 from localdiff.hub.repository import CONFIG, LEGAL_FILES, Repository, is_license, look_up
 from localdiff.model_reference import resolve_local
-from localdiff.ui.output import shell_word
+from localdiff.quoting import shell_word
 from quant import MANIFEST_FILE
 from quant.files.source import SourceFile, StoredTensor, check_complete, read_source
 from quant.recipe import Recipe

@@ -13,6 +13,7 @@
     terminal_guard, terminal_signals        how it is restored, whatever ends the process
     interrupt, question                     Ctrl-C while a model is loaded or answers; yes or no
     progress_terminal                       the same where bars are drawn
+    keyboard_echo                           that keys are not echoed into what is drawn
     replay_screen                           the terminal during a replay
     abandonable                             threads that the process may leave behind
 

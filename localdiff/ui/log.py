@@ -10,7 +10,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from localdiff.ui.output import Output, printable
+from localdiff.quoting import printable
+from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
 
 

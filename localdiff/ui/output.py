@@ -9,8 +9,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
-import shlex
 import stat
 import sys
 from collections.abc import Mapping
@@ -18,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO, TypeAlias
 
+from localdiff.quoting import printable
 from localdiff.ui.console import is_terminal, understands_codes
 from localdiff.ui.terminal import is_in_background
 
@@ -188,40 +187,6 @@ def decide(
         verbose=verbose,
         stats=stats,
     )
-
-
-def printable(text: str) -> str:
-    """One line that cannot control a terminal, for outside text such as file names.
-
-    A byte of a name that is not UTF-8 is shown as that byte, as in `shell_word`.
-    """
-    return "".join(character if character.isprintable() else _escaped(character) for character in text)
-
-
-def _escaped(character: str) -> str:
-    is_byte = 0xDC80 <= ord(character) <= 0xDCFF  # what Python makes of it: a lone surrogate
-    return f"\\x{ord(character) - 0xDC00:02x}" if is_byte else repr(character)[1:-1]
-
-
-def shell_word(text: str | Path) -> str:
-    """A word of a command line, fit to read and to copy: quoted where a shell would interpret it.
-
-    On Windows for PowerShell and, where `"` is enough, for cmd as well.
-    """
-    if sys.platform == "win32":
-        return _word_of_windows(printable(str(text)))
-    if str(text).isprintable():
-        return shlex.quote(str(text))
-    plain = frozenset(range(32, 127)) - frozenset(b"'\\")
-    return "$'" + "".join(chr(byte) if byte in plain else f"\\x{byte:02x}" for byte in os.fsencode(text)) + "'"
-
-
-def _word_of_windows(text: str) -> str:
-    if re.fullmatch(r"[\w.:/\\+=-]+", text):
-        return text
-    if not re.search(r'["`$%!“”„]', text):
-        return f'"{text}"'
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _stream(name: str, file: TextIO | None, color: Color | None, env: Mapping[str, str], *, exact: bool) -> Stream:

@@ -20,7 +20,8 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
 from rich.table import Column
 from rich.text import Text
 
-from localdiff.ui.output import Output, Stream, printable
+from localdiff.quoting import printable
+from localdiff.ui.output import Output, Stream
 from localdiff.ui.progress_terminal import ProgressTerminal
 from localdiff.ui.rate import Rate, shown_amount
 

@@ -1,4 +1,4 @@
-"""The terminal under progress bars: given back on Ctrl-Z and Ctrl-\\, and left alone while another job has it.
+"""The terminal under progress bars: no key is echoed, and Ctrl-Z, Ctrl-\\ and another job get it as it was.
 
 Knows how `rich` redraws rows in place, and signals; knows nothing about what the bars show.
 """
@@ -12,6 +12,7 @@ from typing import IO, cast
 
 from rich.live import Live
 
+from localdiff.ui.keyboard_echo import KeyboardEcho
 from localdiff.ui.output import Stream
 from localdiff.ui.region import CURSOR_OFF, ERASE_BELOW, RESTORE
 from localdiff.ui.terminal import takes_output
@@ -32,6 +33,7 @@ class ProgressTerminal:
         self._stream = stream
         self._live: Live | None = None
         self._dropped = False
+        self._echo = KeyboardEcho(stream.file)
         self._signals = TerminalSignals(give_back=self._give_back, take=self._take)
 
     @property
@@ -50,12 +52,14 @@ class ProgressTerminal:
         return self
 
     def __enter__(self) -> ProgressTerminal:
+        self._echo.silence()
         self._signals.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._echo.restore()
         self._signals.stop()
 
     def write(self, text: str) -> int:
@@ -75,10 +79,12 @@ class ProgressTerminal:
         height = 0 if self._live is None else self._live._live_render.last_render_height
         up = f"\x1b[{height - 1}A" if height > 1 else ""
         self._send(f"\r{up}{ERASE_BELOW}{RESTORE}")
+        self._echo.restore()
         self._forget()
 
     def _take(self) -> None:
         self._forget()
+        self._echo.silence()
         self._send(CURSOR_OFF)
 
     def _forget(self) -> None:

@@ -2,8 +2,9 @@
 
 Knows cursor movement, synchronized-update marks and what a terminal does with rows; knows nothing about
 canvases, files or threads: it turns rows into the text of one write. Nothing is erased before it is drawn
-over; only rows that changed are sent; no row reaches the last column. Between frames the cursor rests at the start of
-the region's first row: whatever a terminal does to the rows below when its size changes, it keeps that place.
+over, except below final text of uncertain width; only rows that changed are sent; no row reaches the last column.
+Between frames the cursor rests at the start of the region's first row: whatever a terminal does to the rows below when
+its size changes, it keeps that place.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rich.cells import cell_len
-
 from localdiff.view.ansi import RESET
 from localdiff.view.layout import Size
+from localdiff.view.widths import is_width_certain, split_columns, text_width
 
 SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"
 WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
@@ -119,10 +119,12 @@ def _lines(text: str, columns: int) -> str:
     """Final text over old rows: the terminal breaks long lines itself, so that they can be copied whole."""
     parts: list[str] = []
     for line in text.split("\n")[:-1]:
-        # A tab would leave what was there before between its ends.
-        line = line.expandtabs(8)
-        width = cell_len(_SGR.sub("", line))
+        bare = _SGR.sub("", line)
+        if "\t" in bare or not is_width_certain(bare):
+            # A tab writes nothing between its ends, and where the last row of this line ends, only the terminal knows.
+            parts += [_ERASE_FROM_FIRST_COLUMN, "\r", line, "\r\n"]
+            continue
         # After a row that is full to its last column the cursor is still on that column.
-        is_full = width > 0 and width % columns == 0
+        is_full = text_width(split_columns(bare, columns)[-1]) == columns if bare else False
         parts += [line, "" if is_full else ERASE_REST_OF_ROW, "\r\n"]
     return "".join(parts)

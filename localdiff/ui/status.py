@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from localdiff.ui.output import Stream
+from localdiff.view.widths import clip, text_width
 
 # What a terminal echoes for Ctrl-C comes after the line; clearing a little further removes it too.
 _ECHO = 4
@@ -26,14 +27,15 @@ class StatusLine:
         """Replace the text shown."""
         if not self.shown or self._stream.background:
             return
-        text = text[: max(self._stream.columns - 1, 0)]
-        self._stream.write("\r" + text + self._blank_after(len(text)))
+        text = clip(text, max(self._stream.columns - 1, 0))
+        self._stream.write("\r" + text + self._blank_after(text_width(text)))
         self._text = text
 
     def clear(self) -> None:
         """Remove the line and leave the cursor where it began."""
         if self._text and not self._stream.background:
-            self._stream.write("\r" + " " * len(self._text) + self._blank_after(len(self._text)) + "\r")
+            width = text_width(self._text)
+            self._stream.write("\r" + " " * width + self._blank_after(width) + "\r")
         self._text = ""
 
     def give_way(self, above: Callable[[str], None]) -> None:
@@ -53,8 +55,8 @@ class StatusLine:
         if text:
             self.show(text)
 
-    def _blank_after(self, length: int) -> str:
-        """Spaces over the rest of an earlier, longer text, and back over them so that an echo lands beside the text."""
-        wanted = max(len(self._text), length) + _ECHO
-        blanks = min(wanted, self._stream.columns - 1) - length
+    def _blank_after(self, width: int) -> str:
+        """Spaces over the rest of an earlier, wider text, and back over them so that an echo lands beside the text."""
+        wanted = max(text_width(self._text), width) + _ECHO
+        blanks = min(wanted, self._stream.columns - 1) - width
         return " " * blanks + "\b" * blanks if blanks > 0 else ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from localdiff import __version__
 from localdiff.identity import ModelIdentity
-from localdiff.ui.output import printable
+from localdiff.quoting import printable
 from localdiff.ui.reply import Reply
 
 

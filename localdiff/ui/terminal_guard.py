@@ -1,6 +1,6 @@
 """The terminal while something is drawn on it, and its restoration on every exit.
 
-Knows file descriptors and `termios`; knows nothing about what is drawn. Whatever ends the process, short of a signal
+Knows what restores it, and when; knows nothing about what is drawn. Whatever ends the process, short of a signal
 that cannot be caught, the cursor, auto-wrap, colours, synchronized updates and the echo are restored.
 """
 
@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TextIO
 
+from localdiff.ui.keyboard_echo import KeyboardEcho
 from localdiff.ui.region import LEAVE, PASTES_ON
 from localdiff.ui.terminal import is_in_background, takes_output
 from localdiff.ui.terminal_signals import TerminalSignals
-
-if TYPE_CHECKING or sys.platform != "win32":
-    import termios
 
 _PATIENCE = 0.2
 
@@ -46,11 +43,10 @@ class TerminalGuard:
         resumed: Callable[[], None] | None = None,
     ) -> None:
         self._stream = stream
-        self._keyboard = keyboard
         self._marks = marks
         self._resumed = resumed
         self._signals = TerminalSignals(give_back=self.restore, take=self._on_continued)
-        self._echo: list[Any] | None = None
+        self._echo = KeyboardEcho(keyboard, keeps_enter=marks)
         self._started = False
 
     def start(self) -> None:
@@ -59,7 +55,7 @@ class TerminalGuard:
             return
         self._started = True
         atexit.register(self.restore)
-        self._silence_keys()
+        self._echo.silence()
         self._signals.start()
 
     def stop(self) -> None:
@@ -67,13 +63,13 @@ class TerminalGuard:
         if not self._started:
             return
         self._started = False
-        self._echo_keys()
+        self._echo.restore()
         self._signals.stop()
         atexit.unregister(self.restore)
 
     def restore(self) -> None:
         """Remove the canvas and restore the terminal, now; never waits long for a terminal that is stuck."""
-        self._echo_keys()
+        self._echo.restore()
         self._write(LEAVE)
 
     def _write(self, codes: str) -> None:
@@ -87,38 +83,8 @@ class TerminalGuard:
             return
 
     def _on_continued(self) -> None:
-        self._silence_keys()
+        self._echo.silence()
         if self._marks:
             self._write(PASTES_ON)
         if self._resumed is not None:
             self._resumed()
-
-    def _silence_keys(self) -> None:
-        if self._keyboard is None or sys.platform == "win32":
-            return
-        try:
-            descriptor = self._keyboard.fileno()
-            # A background process that touches the terminal's settings would be stopped.
-            if not os.isatty(descriptor) or os.tcgetpgrp(descriptor) != os.getpgrp():
-                return
-            settings = termios.tcgetattr(descriptor)
-            if self._echo is None:
-                self._echo = list(settings)
-            # Ctrl-C would discard what a slow terminal has not read yet: text of the answer, and half a frame.
-            settings[3] = settings[3] & ~termios.ECHO | termios.NOFLSH
-            if self._marks:
-                settings[0] &= ~termios.ICRNL  # what is typed meanwhile is for a prompt, which Enter has to send
-            termios.tcsetattr(descriptor, termios.TCSANOW, settings)
-        except (OSError, ValueError, termios.error):
-            self._echo = None
-
-    def _echo_keys(self) -> None:
-        if self._echo is None or self._keyboard is None or sys.platform == "win32":
-            return
-        settings, self._echo = self._echo, None
-        if is_in_background(self._keyboard):
-            return  # whoever has taken it has set it up, and this process would be stopped
-        try:
-            termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, settings)
-        except (OSError, ValueError, termios.error):
-            return

@@ -6,7 +6,7 @@
     draft, cells, flow                   what each position shows, and how that is laid out in rows
     words, gauges                        the lines around it: figures, legend, gauges
     layout, palette, style               sizes of terminals; colours and glyphs; spans of a row
-    paragraphs                           which committed text may leave the canvas
+    paragraphs, fences                   which committed text may leave the canvas; blocks of code in it
     widths, sanitize, columns            columns of a character; text that is safe; tables
     ansi, svg                            rows for a terminal, and as a picture
 

@@ -1,7 +1,7 @@
 """The canvas as rows: a pure function of a scene, a size and a palette.
 
-Knows every part of the picture and their order; knows nothing about terminals. The terminal,
-rich, and pictures for documents all draw these rows.
+Knows every part of the picture and their order; knows nothing about terminals. The terminal and
+pictures for documents draw these rows.
 """
 
 from __future__ import annotations

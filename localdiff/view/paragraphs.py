@@ -11,6 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from localdiff.events import Channel, TextCommitted
+from localdiff.view.fences import Fences
+
+_INDENTED = "    "
+"""Begins a line of code itself, which is no fence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,17 +40,12 @@ def finished_lines(text: str) -> int:
 def finished_length(text: str) -> int:
     """Characters of `text` up to and with its last blank line outside a code fence; 0 where there is none."""
     finished = position = 0
-    fence = ""
+    fences = Fences()
     for line in text.split("\n")[:-1]:
         position += len(line) + 1
-        stripped = line.strip()
-        mark = stripped[:3]
-        if mark in {"```", "~~~"} and len(line) - len(line.lstrip(" ")) < 4:
-            if not fence:
-                fence = mark
-            elif mark == fence and not stripped.strip(mark[0]):
-                fence = ""
-        elif not fence and not stripped:
+        if not line.startswith(_INDENTED):
+            fences.take(line)
+        if not fences.is_open and not line.strip():
             finished = position
     return finished
 

@@ -1,7 +1,7 @@
 """Parts of a drawn row: spans of text with a width in columns and a style.
 
 Knows colours as xterm indices and attributes as flags; knows nothing about canvases, escape codes or files,
-so that a terminal, a rich console and an SVG picture can all be made from the same rows.
+so that a terminal and an SVG picture can be made from the same rows.
 """
 
 from __future__ import annotations

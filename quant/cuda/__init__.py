@@ -19,6 +19,6 @@
 
 Each computes what its plain counterpart computes, within an error that its module states, and describes how in `path`.
 None of them synchronizes with the host, so that a step over them can be captured in a CUDA graph. They know modules and
-shapes; they know no names, files or canvases. The files that end in `_kernels` are device code in Triton; nothing else
-imports it.
+shapes; they know no names, files or canvases. The files that end in `_kernels` are device code in Triton, and are
+imported where it is known to run.
 """

@@ -4,7 +4,8 @@
     linear, embedding       GEMMs in Triton from their codes; where that is switched off, and for weights that do not
                             divide into programs, decoded (nf4 in one launch), then multiplied through torch
 
-A weight is never held twice: a module's stored parts are freed before the next module is replaced.
+One weight at a time is held twice, while it is converted: a module's stored parts are freed before the next module is
+replaced.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class CudaEmbedding(QuantEmbedding):
                     GROUPS=tile.columns // GROUP,
                     IDS=IDS,
                     EVEN=vocab_size % IDS == 0,
-                    PACK=0 if is_interpreted() else 4,
+                    PACK=0 if is_interpreted(soft_kernel) else 4,
                     DECODE_ONCE=tiles.mma_kind(logits.device) == "mma.sync",
                     num_warps=tile.warps,
                     num_stages=STAGES,

@@ -45,6 +45,7 @@ class CudaExperts(nn.Module):
     """
 
     can_be_captured = True
+    can_leave_sum = True
 
     def __init__(self, experts: nn.Module, activations: Activations = "a16") -> None:
         super().__init__()
@@ -129,7 +130,7 @@ class CudaExperts(nn.Module):
             inner,
             COMPUTE=triton_type(x.dtype),
             COLUMNS=COLUMNS,
-            **self._constants(self._gate_up, block_rows),
+            **self._constants(kernels.gate_up_kernel, self._gate_up, block_rows),
         )
         outputs = x.new_empty(rows, top_k, width)
         columns = COLUMNS if isinstance(self._down, Unquantized) or width % DOWN_COLUMNS else DOWN_COLUMNS
@@ -143,7 +144,7 @@ class CudaExperts(nn.Module):
             width,
             inner,
             COLUMNS=columns,
-            **self._constants(self._down, block_rows),
+            **self._constants(kernels.down_kernel, self._down, block_rows),
         )
         return outputs
 
@@ -151,11 +152,11 @@ class CudaExperts(nn.Module):
         """Codes, scales (two in a word), and nf4's table in the compute type."""
         return part.codes, part.scale_words, levels(part.codes.device, self.activations)
 
-    def _constants(self, part: Tiled | Unquantized, block_rows: int) -> dict[str, Any]:
+    def _constants(self, kernel: object, part: Tiled | Unquantized, block_rows: int) -> dict[str, Any]:
         return {
             "NF4": part.is_nf4,
             "INT8": self.activations == "a8",
-            "PACK": pack(part.codes.device),
+            "PACK": pack(kernel, part.codes.device),
             "BY_LANES": part.by_lanes,
             "ROWS": block_rows,
             "num_warps": WARPS,

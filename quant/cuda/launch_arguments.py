@@ -31,18 +31,19 @@ def triton_type(dtype: torch.dtype) -> Any:
     return getattr(tl, str(dtype).removeprefix("torch."))
 
 
-def is_interpreted() -> bool:
-    """Whether kernels run in Triton's interpreter, which has no inline assembly."""
+def is_interpreted(kernel: object) -> bool:
+    """Whether a kernel runs in Triton's interpreter, which has no inline assembly.
+
+    What `triton.jit` makes otherwise is asked for, since the interpreter's class is in a module that needs NumPy.
+    """
     from triton import JITFunction
 
-    from .row_kernels import quantize_kernel
-
-    return not isinstance(quantize_kernel, JITFunction)
+    return not isinstance(kernel, JITFunction)
 
 
-def pack(device: torch.device) -> int:
+def pack(kernel: object, device: torch.device) -> int:
     """Adjacent bytes that a lane holds of a matrix instruction's operand: `PACK` of `weight_kernels`; 0 interpreted."""
-    if is_interpreted():
+    if is_interpreted(kernel):
         return 0
     return 4 if tiles.mma_kind(device) == "mma.sync" else 2
 

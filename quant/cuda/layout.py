@@ -86,7 +86,7 @@ class Unquantized:
 
 
 def tiled(codec: Codec, encoded: Encoded, activations: Activations) -> Tiled:
-    """A stored weight `[E, N, K]` on its GPU, converted expert by expert, so that little extra memory is needed."""
+    """A stored weight `[E, N, K]` on its GPU, converted: the whole of it once more, and one expert beside."""
     experts, rows, groups = encoded.scales.shape
     last = GROUP // codec.codes_per_byte
     codes = torch.empty(experts, groups, rows, last, dtype=codec.codes_dtype, device=encoded.codes.device)

@@ -156,7 +156,7 @@ class Weight:
                 NF4=self.is_nf4,
                 INT8=is_int8,
                 GATED=gated,
-                PACK=pack(x.device),
+                PACK=pack(linear_kernel, x.device),
                 BY_LANES=self.by_lanes,
                 ROWS=tile.rows,
                 COLUMNS=tile.columns,

@@ -46,7 +46,10 @@ _failed: dict[torch.device, Unsupported] = {}
 
 def missing(device: torch.device) -> Unsupported | None:
     """What keeps kernels from running on a device; None where nothing does."""
-    return _failed.get(device) or _tried(device)
+    try:
+        return _failed.get(device) or _tried(device)
+    except torch.OutOfMemoryError:  # another try may find room
+        return Unsupported("there is no memory to try a kernel in", "free memory of the GPU")
 
 
 def exclude(device: torch.device, error: Exception) -> None:
@@ -89,6 +92,8 @@ def _trial(device: torch.device, *, is_hopper: bool = False) -> Unsupported | No
             reason = f"Triton {version[0]}.{version[1]} compiles matrix products wrongly for {name}"
             return Unsupported(reason, "install torch 2.10 or newer, which brings Triton 3.6")
         exact = _computes_exactly(device)
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:  # any of the compiler's, whose errors have no class in common with others
         if _is_of_tools(error):
             return Unsupported("Triton cannot build its launcher here", _TOOLS)
@@ -143,9 +148,10 @@ def _rounds_rows(device: torch.device) -> bool:
 def _decodes(codec: str, device: torch.device) -> bool:
     from .launch_arguments import is_interpreted
     from .linear import Weight
+    from .linear_kernels import linear_kernel
 
     # Other instructions make bf16 of int8 than fp16; the interpreter multiplies fp16 alone correctly.
-    dtype = torch.float16 if is_interpreted() else torch.bfloat16
+    dtype = torch.float16 if is_interpreted(linear_kernel) else torch.bfloat16
     # Eight groups, so that copies to shared memory are ahead of the products that take them.
     tensor = QuantTensor.of(CODECS[codec], torch.linspace(-1, 1, 64 * 512, device=device).sin().view(64, 512))
     expected = tensor.decode(dtype)

@@ -28,8 +28,8 @@ nf4 decoded in one launch where it is decoded first (`decode`); projections of t
 (`projections`).
 
 Of the program: statistics of logits and the decision in Triton (`logits`); attention in Triton (`attention`); the ops
-between GEMMs in Triton (`layer-ops`); the step of fixed shape (`step`), its capture as a CUDA graph (`graph`), and its
-fused commit (`commit`)."""
+between GEMMs in Triton (`layer-ops`); the step of fixed shape, which requires that attention (`step`), its capture as a
+CUDA graph (`graph`), and its fused commit (`commit`)."""
 
 PARTS: tuple[Part, ...] = get_args(Part)
 PLAIN, SOFT = "LOCALDIFF_CUDA_PLAIN", "LOCALDIFF_CUDA_SOFT"

@@ -17,7 +17,7 @@
     batching                                several generations in one pass, for these tables
     first_prompts, live_prompts             what the demo model says to first prompts; which show best what a canvas is
 
-    live_cost, live_writer                  what the live canvas costs, and with which writer
+    live_cost                               what the live canvas costs
     page_open                               how large the page of a trace is, and how long it takes to open
 
 What they gave stands in `docs/`, with the machine. No test asserts a time.

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from localdiff.kernels.attention import attend_rows
+from localdiff.model.attention import attend_cached
 from localdiff.model.cache import LayerCache
 from localdiff.model.config import LayerConfig, RopeConfig
-from localdiff.model.static_attention import attend_static
 
 from .gpu_clock import REPEATS, clocked
 from .gpu_results import Results
@@ -65,9 +65,9 @@ def case_of(heads: Heads, context: int, commit: int, canvas: int, *, device: tor
         window=heads.window,
         rope=ROPE,
     )
-    cache = LayerCache(config, context + commit, dtype, device, canvas=canvas)
+    cache = LayerCache(config, context + commit, dtype, device)
     generator = torch.Generator(device).manual_seed(0)
-    for buffer in cache.with_canvas:
+    for buffer in (cache.keys, cache.values):
         buffer.normal_(generator=generator)
     rows, length = commit + canvas, torch.tensor(context, dtype=torch.int32, device=device)
     q, k, v = (
@@ -75,7 +75,7 @@ def case_of(heads: Heads, context: int, commit: int, canvas: int, *, device: tor
         for count in (heads.kv_heads * heads.group, heads.kv_heads, heads.kv_heads)
     )
     q = q * heads.size**-0.5
-    attend = attend_static(cache, length, commit, context + commit)
+    attend = attend_cached(cache, context, commit)
 
     def fast() -> Tensor:
         return attend_rows(

@@ -99,6 +99,10 @@ class Spec:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
+QUANTIZABLE = Spec(mlp=64, expert_mlp=64, head_dim=32, full_head_dim=32, stored=torch.bfloat16)
+"""Widths that every recipe divides into its groups."""
+
+
 def write_checkpoint(spec: Spec, directory: Path) -> Path:
     """Writes a complete checkpoint to `directory`, its weights and configuration by `save_pretrained`."""
     torch.manual_seed(spec.seed)

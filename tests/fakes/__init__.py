@@ -1,6 +1,7 @@
 """What answers where there is no model, and no network: scripted, and known beforehand.
 
     engine          real events of a script, without torch
+    attention       kernels of attention, in torch
     chat_model      of a chat, with a memory of what it was asked
     canvas, player  events that look like a condensing canvas; the same in real time, behind the command line
     cli             the real command line with any of them: `python -m tests.fakes.cli SCRIPT ARGUMENTS…`

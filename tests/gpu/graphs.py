@@ -33,16 +33,17 @@ class Graph:
 
     def __init__(self, card: Recorder) -> None:
         self.launches: list[Launch] = []
-        self.pool: object = None
+        self.used_pool: object = None
         self.replays = 0
         self.is_reset = False
+        self.has_ended = False
         self.card = card
         self._mode = _Recording(self)
 
     def capture_begin(self, *, pool: object, capture_error_mode: str) -> None:
         """Records what follows, in a memory pool that no other recording is using."""
-        assert capture_error_mode == "thread_local", "another thread may wait for the card meanwhile"
-        self.pool = pool
+        assert capture_error_mode == "thread_local", "another thread may allocate meanwhile"
+        self.used_pool = pool
         self.card.begin(self)
         self._mode.__enter__()
 
@@ -53,8 +54,17 @@ class Graph:
         self._mode.__exit__(None, None, None)
         self.card.recording = None
         if self._mode.is_broken:
+            if self.card.is_told_of_broken_ones:
+                self.card.end_allocating(0, self.used_pool)
             raise RuntimeError("operation failed due to a previous error during capture")
-        self.card.end_allocating(0, self.pool)
+        self.card.end_allocating(0, self.used_pool)
+        self.has_ended = True
+
+    def pool(self) -> object:
+        """The memory pool of a recording that ended."""
+        if not self.has_ended:
+            raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
+        return self.used_pool
 
     def break_off(self, what: str) -> NoReturn:
         """Refuses what cannot be recorded; after that the recording cannot be ended, either."""
@@ -83,7 +93,10 @@ class Recorder:
         graphs: all that were made.
         recording: the one that is being recorded.
         released: pools whose recording broke off, and that were given back.
+        is_told_of_broken_ones: whether the end of a broken recording reaches the allocator, as since torch 2.13.
     """
+
+    is_told_of_broken_ones = False
 
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
@@ -98,9 +111,9 @@ class Recorder:
 
     def begin(self, graph: Graph) -> None:
         """One recording at a time, and one at a time in a pool: the stream and the allocator refuse another."""
-        if self.recording is not None or graph.pool in self._allocating:
+        if self.recording is not None or graph.used_pool in self._allocating:
             raise RuntimeError("a recording is under way already")
-        self._allocating.append(graph.pool)
+        self._allocating.append(graph.used_pool)
         self.recording = graph
 
     def end_allocating(self, _device: int, pool: object) -> None:
@@ -112,6 +125,11 @@ class Recorder:
     def release(self, _device: int, pool: object) -> None:
         """`torch._C._cuda_releasePool`."""
         self.released.append(pool)
+
+    def wait(self, *_: Any) -> None:
+        """`torch.cuda.synchronize`, which breaks what any thread is recording."""
+        if self.recording is not None:
+            self.recording.break_off("synchronize")
 
     def assert_idle(self) -> None:
         """Nothing is being recorded, and the allocator serves everybody again."""
@@ -206,7 +224,7 @@ def imitated() -> Iterator[list[Graph]]:
         return nullcontext()
 
     card = Recorder()
-    names = "Stream", "current_stream", "stream", "device", "synchronize", "empty_cache", "current_blas_handle"
-    with recorded_by(card), mock.patch.multiple(torch.cuda, **dict.fromkeys(names, nothing)):
+    names = "Stream", "current_stream", "stream", "device", "empty_cache", "current_blas_handle"
+    with recorded_by(card), mock.patch.multiple(torch.cuda, synchronize=card.wait, **dict.fromkeys(names, nothing)):
         yield card.graphs
     card.assert_idle()

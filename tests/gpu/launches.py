@@ -23,11 +23,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tests.gpu.kernels  # noqa: F401  # kernels are interpreted, and can be replaced
 from localdiff.bench.step.random_weights import random_model
+from localdiff.denoising.fused_layer_ops import FusedLayerOps
 from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_torch
 from localdiff.model.cache import KVCache
-from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import set_layer_ops
 from localdiff.model.projections import fuse_projections
 from quant.cuda import choice
@@ -106,11 +106,11 @@ def count(
         fuse_projections(network)
     launches = Launches()
     buffers = StepBuffers(length, config.hidden_size, torch.bfloat16, CPU)
-    shape = Shape(bucket=64, commit_rows=length if commit else 0, sampled=True)
-    cache = KVCache(config, 64, torch.bfloat16, CPU, canvas=length)
+    shape = Shape(commit_rows=length if commit else 0, sampled=True)
+    cache = KVCache(config, 64, torch.bfloat16, CPU)
     # Operations are seen whole under `inference_mode`, and in the pieces that are launched under `no_grad`.
     with torch.no_grad(), _counted_kernels(launches):
-        program = Program(network, buffers, shape, read=read_through_torch, attention=True)
+        program = Program(network, buffers, shape, read=read_through_torch)
         program.run(cache)  # makes what is made once: nf4's tables
         for layer in network.layers:
             launches.watch(layer)

@@ -22,16 +22,16 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from localdiff.bench.step.random_weights import stored_as
 from localdiff.bench.step.released import released_config
+from localdiff.denoising.fused_layer_ops import FusedLayerOps
 from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_triton
+from localdiff.model.attention import attend_through_triton
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
-from localdiff.model.fused_layer_ops import FusedLayerOps
 from localdiff.model.layer_ops import set_layer_ops
 from localdiff.model.projections import fuse_projections
-from localdiff.model.static_attention import attend_through_triton
 from quant.codecs import CODECS
 from quant.cuda import choice, tiles
 from quant.cuda.launch_arguments import levels
@@ -236,9 +236,9 @@ def take_step(network: DiffusionGemma, commit_rows: int, *, sampled: bool = True
     """One denoise step, as it is recorded."""
     config = network.config
     buffers = StepBuffers(config.canvas_length, config.hidden_size, torch.bfloat16, NOWHERE)
-    shape = Shape(bucket=CONTEXT, commit_rows=commit_rows, sampled=sampled)
+    shape = Shape(commit_rows=commit_rows, sampled=sampled)
     soft = SparseSoft(network.embed_tokens) if sparse else None
-    program = Program(network, buffers, shape, read=read_through_triton, attention=True, sparse=soft)
+    program = Program(network, buffers, shape, read=read_through_triton, sparse=soft)
     program.run(KVCache(config, CONTEXT, torch.bfloat16, NOWHERE))
     assert buffers.outcome.device == buffers.soft.device == NOWHERE
 

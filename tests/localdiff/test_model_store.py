@@ -157,6 +157,17 @@ def test_damage_is_seen_without_reading_weights_and_its_remedy_is_a_command(env:
     assert remedy(found["mine"]).startswith("the `localdiff quantize` that made it rebuilds")
 
 
+def test_a_name_in_a_remedy_is_a_word_for_a_shell(env: dict[str, str]) -> None:
+    for name in ("my own.partial", "new\nline.partial", os.fsdecode(b"caf\xe9.partial")):
+        make(env, name)
+    deletes = [remedy(model).rpartition("; ")[2] for model in stored_models(env)]
+    assert deletes == [
+        r"`localdiff models rm $'caf\xe9.partial'` deletes it",
+        "`localdiff models rm 'my own.partial'` deletes it",
+        r"`localdiff models rm $'new\x0aline.partial'` deletes it",
+    ]
+
+
 def test_without_a_manifest_the_name_says_how_it_was_made(env: dict[str, str]) -> None:
     (make(env, "demo-int8") / "quant.json").write_text("{")
     make(env, "diffusiongemma-26B-A4B-it-4bit.partial")

@@ -69,11 +69,11 @@ def test_a_bad_value_is_shown_with_its_name(settings: dict[str, object], message
 
 
 @pytest.mark.parametrize("name", ["entropy_bound", "t_min", "t_max", "temperature", "confidence"])
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400])
-def test_numbers_must_be_finite(name: str, value: float) -> None:
-    with pytest.raises(UsageError) as raised:
-        GenerateOptions(**{name: value})  # type: ignore[arg-type]
-    assert raised.value.message == f"{name}={value} must be a finite number"
+def test_numbers_must_be_finite(name: str) -> None:
+    for value in (math.nan, math.inf, -math.inf, 10**400):
+        with pytest.raises(UsageError) as raised:
+            GenerateOptions(**{name: value})  # type: ignore[arg-type]
+        assert raised.value.message == f"{name}={value} must be a finite number"
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ import os
 from localdiff.chat.completing import candidates
 from localdiff.chat.editor import _command
 from localdiff.chat.files import split_paths
-from localdiff.ui.output import shell_word
+from localdiff.quoting import shell_word
 def tell(*words): print(*words, sep="|")
 tell(*split_paths({paths!r}))
 os.environ["VISUAL"] = r'"C:\\Program Files\\edit.exe" -w'

@@ -9,9 +9,11 @@
     adapters        adapters that change something, and what a model makes with them
     steps           denoisers of a path that a device would not choose by itself
     reference       what `transformers` computes from a checkpoint: the referee
+    layer_norms     the weights that a layer's ops take
     caches          what was read in pieces against what was read at once
     held            what a model holds, for comparison with its plan
     allocations     bytes that a computation holds at once
+    process_memory  bytes that this process holds
 
 `reference` knows nothing of localdiff, so that it cannot agree with it by accident.
 """

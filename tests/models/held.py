@@ -17,4 +17,4 @@ def held_by_manifest(manifest: Manifest) -> tuple[HeldTensor, ...]:
 
 def held_by_cache(cache: KVCache) -> int:
     """Bytes of all buffers, without snapshots."""
-    return sum(buffer.nbytes for layer in cache.layers for buffer in layer.with_canvas)
+    return sum(buffer.nbytes for layer in cache.layers for buffer in (layer.keys, layer.values))

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_torch
-from localdiff.kernels.decision import CONTROLS
+from localdiff.kernels.decision_layout import CONTROLS
 from localdiff.model.cache import KVCache
 from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.modules import swap_modules
+from tests.fakes.attention import patched
 from tests.gpu.kernels import DEVICE
 from tests.gpu.specializations import Unfused
 
@@ -25,8 +26,9 @@ def run_step(network: DiffusionGemma, shape: Shape) -> Tensor:
     """What a program of this shape leaves of one step, behind an empty cache of 600 positions."""
     config = network.config
     buffers = StepBuffers(config.canvas_length, config.hidden_size, torch.bfloat16, DEVICE)
-    cache = KVCache(config, 600, torch.bfloat16, DEVICE, canvas=config.canvas_length)
-    Program(network, buffers, shape, read=read_through_torch).run(cache)
+    cache = KVCache(config, 600, torch.bfloat16, DEVICE)
+    with patched():
+        Program(network, buffers, shape, read=read_through_torch).run(cache)
     assert buffers.inputs.shape == (CONTROLS + 2 * config.canvas_length,)
     return buffers.outcome
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -18,18 +17,11 @@ from quant.planning.plan import make_plan, working_bytes
 from quant.recipe import RECIPES
 from tests.checkpoints.full_width import write_full_width
 from tests.models.held import held_by_manifest
-
-STATUS = Path("/proc/self/status")
-
-
-def anonymous_bytes() -> int:
-    match = re.search(r"^RssAnon:\s+(\d+) kB", STATUS.read_text(), re.MULTILINE)
-    assert match is not None
-    return int(match[1]) * 1024
+from tests.models.process_memory import anonymous_bytes, needs_status
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not STATUS.exists(), reason="asks the kernel for the anonymous memory of this process")
+@needs_status
 def test_memory_is_that_of_a_few_slices(tmp_path: Path) -> None:
     source = tmp_path / "model"
     shapes = write_full_width(source, layers=1, only="experts.gate_up_proj")

@@ -4,7 +4,6 @@
     terminal        one in memory: what stands on its screen and in the scrollback
     browser         a headless Chromium
     markup          a page without one: its elements, and its words
-    renderable      the rows of a canvas for `rich`, to compare with
     hostile         text that would like to do something to whoever shows it
 
 Where there is no browser, tests that want one are skipped.

@@ -2,7 +2,9 @@
 
 Knows pyte; knows nothing about canvases. `CuttingScreen` cuts rows when it becomes narrower and drops what is below the
 cursor when it becomes lower, as xterm does; `ReflowingScreen` breaks rows and keeps the last ones, as VTE does. What is
-cleared from the corner of the screen on goes into the scrollback of both, as in tmux.
+cleared from the corner of the screen on goes into the scrollback of both, as in tmux. In both, unlike in pyte, a wide
+character that does not fit the last column begins the next row, and behind a full row the cursor is on its last column,
+which is erased with the rest of the row.
 """
 
 from __future__ import annotations
@@ -11,10 +13,25 @@ import io
 from typing import Any
 
 import pyte
+from wcwidth import wcwidth
 
 
 class CuttingScreen(pyte.HistoryScreen):
     """A screen that cuts rows when it becomes narrower, and drops those below its cursor when it becomes lower."""
+
+    def draw(self, data: str) -> None:
+        """Write characters; none stands half in this row."""
+        for character in data:
+            if self.cursor.x == self.columns - 1 and wcwidth(character) == 2 and pyte.modes.DECAWM in self.mode:
+                self.carriage_return()
+                self.linefeed()
+            super().draw(character)
+
+    def erase_in_line(self, how: int = 0, private: bool = False) -> None:
+        """Erase, the last character of a full row included."""
+        if how == 0 and self.cursor.x == self.columns:
+            self.buffer[self.cursor.y][self.columns - 1] = self.cursor.attrs
+        super().erase_in_line(how, private)
 
     def resize(self, lines: int | None = None, columns: int | None = None) -> None:
         """Change the size; rows at the top go into the scrollback."""

@@ -111,8 +111,7 @@ class Stopwatch:
         self.denoiser = Denoiser.for_device(network, device)
         self.denoiser.parity()
         self._launched = self.denoiser.without_graphs()
-        capacity = context + config.canvas_length
-        self._cache = KVCache(config, capacity, dtype, device, canvas=self.denoiser.canvas_room)
+        self._cache = KVCache(config, context + config.canvas_length, dtype, device)
         generator = torch.Generator().manual_seed(_SEED)
         ids = torch.randint(config.vocab_size, (context + config.canvas_length,), generator=generator).to(device)
         self._chunks, self._block = torch.split(ids[:context], PREFILL_CHUNK), ids[context:]

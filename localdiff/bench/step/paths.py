@@ -17,7 +17,7 @@ from quant.dtypes import short_name
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear
 
 from ...model.diffusion_gemma import DiffusionGemma
-from ...model.layer_ops import PLAIN
+from ...model.layer_ops import PLAIN, UsesLayerOps
 from ...model.projections import Projections
 from .parts import PARTS, Part
 
@@ -67,7 +67,8 @@ def paths_of(network: DiffusionGemma, dtype: torch.dtype, steps: str = "") -> Pa
 
 
 def _layer_ops(layer: nn.Module, dtype: torch.dtype) -> str:
-    return f"{'torch' if getattr(layer, 'layer_ops', PLAIN) is PLAIN else 'Triton'}, {short_name(dtype)}"
+    is_plain = isinstance(layer, UsesLayerOps) and layer.layer_ops is PLAIN
+    return f"{'torch' if is_plain else 'Triton'}, {short_name(dtype)}"
 
 
 def _projections(owner: nn.Module) -> Iterator[nn.Module]:

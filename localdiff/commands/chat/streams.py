@@ -17,7 +17,8 @@ from localdiff.chat.interrupts import Interrupts
 from localdiff.chat.state import ChatState
 from localdiff.chat.typeahead import typed_ahead, typing_ahead, typing_as_usual
 from localdiff.errors import LocaldiffError
-from localdiff.ui.output import Output, printable
+from localdiff.quoting import printable
+from localdiff.ui.output import Output
 from localdiff.ui.question import asker
 
 

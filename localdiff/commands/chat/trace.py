@@ -20,10 +20,11 @@ from localdiff.events import Event, RunStarted
 from localdiff.options import GenerateOptions
 from localdiff.paths import expanded
 from localdiff.private_file import make_private_folder, write_private
+from localdiff.quoting import printable
 from localdiff.trace.header import Header
 from localdiff.trace.recorder import Recorder
 from localdiff.ui.observer import Observer
-from localdiff.ui.output import Output, printable
+from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
 
 

@@ -29,9 +29,10 @@ from localdiff.quantizing.origin import Origin, find_origin
 from localdiff.quantizing.plan_summary import PlanSummary
 from localdiff.quantizing.planned_job import PlannedJob, offline_summary
 from localdiff.quantizing.request import QuantizeRequest
+from localdiff.quoting import printable, shell_word
 from localdiff.sizes import shown_size
 from localdiff.ui.interrupt import cancel_on_interrupt
-from localdiff.ui.output import Output, printable, shell_word
+from localdiff.ui.output import Output
 from localdiff.ui.progress import progress_display
 from localdiff.ui.question import AskUser
 from localdiff.ui.rate import shown_time
@@ -98,7 +99,12 @@ class Quantization:
             self._note("Nothing was done.")
             return INTERRUPTED
         # 6. fetch, quantize, verify
-        with locked(self._target):
+        with locked(self._target) as is_held:
+            if not is_held:
+                self._output.warning(
+                    f"`{self._target.parent}` is on a file system without locks: two jobs with the same output at the "
+                    "same time would spoil it"
+                )
             try:
                 finished = self._carry_out(agreed)
             except SystemExit:  # terminated

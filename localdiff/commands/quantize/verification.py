@@ -12,8 +12,9 @@ from pathlib import Path
 from localdiff import model_store
 from localdiff.commands.quantize.display import CHECK
 from localdiff.errors import WeightsError
+from localdiff.quoting import printable
 from localdiff.sizes import shown_size
-from localdiff.ui.output import Output, printable
+from localdiff.ui.output import Output
 from localdiff.ui.progress import ProgressDisplay, progress_display
 from quant import MANIFEST_FILE
 from quant.codecs import CODECS

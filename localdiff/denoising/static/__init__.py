@@ -5,10 +5,9 @@
 
     buffers      the tensors that a step reads and writes
     reading      statistics and decision, in Triton or in torch
-    program      a step over one bucket of the cache
-    cuda_graphs  captured steps, which a program's runs replay from the second one on
-    outcome      what the host reads of a step
-    steps        the steps of a block: sent, run and asked for, each before the last one is over
+    program      a step over these buffers and a cache: run once, then captured and replayed
+    cuda_graphs  capture of CUDA graphs, and their memory
+    steps        the steps of a block, each launched before the last one is over
 
 On a CPU the same code runs eagerly, and is tested there against `localdiff.denoising.plain`.
 """

@@ -1,6 +1,6 @@
 """The tensors that a static step reads and writes; their addresses never change.
 
-Knows what a step exchanges with the host (`localdiff.kernels.decision` has the layouts); knows no model.
+Knows what a step exchanges with the host (`localdiff.kernels.decision_layout` has the places in it); knows no model.
 Shape letters: L canvas, D width.
 """
 
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...kernels.decision import CONTROLS, TEMPERATURE, outcome_size
+from ...kernels.decision_layout import CONTROLS, TEMPERATURE, outcome_size
 
 
 class StepBuffers:
     """Device-side buffers of a step.
 
     Attributes:
-        inputs: int32 [8 + 2 L], what the host sends: controls, uniforms (fp32 by their bits), fresh noise.
+        inputs: int32 [8 + 2 L], sent by the host: controls, uniforms (fp32 by their bits), fresh noise.
         controls, uniforms, fresh, temperature: parts of it.
         commit: int64 [L], a committed block that the first step of the next one writes into the cache.
         canvas: int64 [L]; draft: int32 [L]; streak: int32 [1]: state handed from step to step.
@@ -41,44 +41,48 @@ class StepBuffers:
 
 
 class Exchange:
-    """Host-side buffers of a step, two sets of them, so that a step can be sent before the last one's outcome is there.
+    """Host-side buffers of two steps, so that one can be sent before the outcome of the last one has arrived.
 
     With a GPU the memory is pinned, and copies are asynchronous.
     """
 
-    def __init__(self, device: StepBuffers) -> None:
-        self._device = device
-        self._on_card = device.inputs.is_cuda
-        self._sent = [self._like(device.inputs) for _ in range(2)]
-        self._told = [self._like(device.outcome) for _ in range(2)]
-        self._done = [_event() if self._on_card else None for _ in range(2)]
+    def __init__(self, buffers: StepBuffers) -> None:
+        self._buffers = buffers
+        self._is_on_gpu = buffers.inputs.is_cuda
+        self._inputs = [self._like(buffers.inputs) for _ in range(2)]
+        self._outcomes = [self._like(buffers.outcome) for _ in range(2)]
+        self._done = [_event() if self._is_on_gpu else None for _ in range(2)]
 
     def send(self, step: int, controls: Sequence[int], uniforms: Tensor | None, fresh: Tensor) -> None:
         """Copies the inputs of a step to the device, ahead of its launch."""
-        sent = self._sent[step % 2]
-        sent[:CONTROLS] = torch.tensor(controls, dtype=torch.int32)
+        inputs = self._inputs[step % 2]
+        inputs[:CONTROLS] = torch.tensor(controls, dtype=torch.int32)
         if uniforms is not None:
-            sent[CONTROLS : CONTROLS + len(uniforms)] = uniforms.view(torch.int32)
-        sent[CONTROLS + len(fresh) :] = fresh
-        self._device.inputs.copy_(sent, non_blocking=True)
+            inputs[CONTROLS : CONTROLS + len(uniforms)] = uniforms.view(torch.int32)
+        inputs[CONTROLS + len(fresh) :] = fresh
+        self._buffers.inputs.copy_(inputs, non_blocking=True)
+
+    def send_commit(self, ids: Sequence[int], buffer: Tensor) -> None:
+        """Copies the ids that a step commits into `buffer` int64 [C] on the device."""
+        buffer.copy_(torch.tensor(ids, dtype=torch.int64, pin_memory=self._is_on_gpu), non_blocking=True)
 
     def ask(self, step: int) -> None:
         """Copies the outcome of a step to the host, after its launch."""
-        self._told[step % 2].copy_(self._device.outcome, non_blocking=True)
+        self._outcomes[step % 2].copy_(self._buffers.outcome, non_blocking=True)
         done = self._done[step % 2]
         if done is not None:
             # On the step's device, which need not be the current one.
-            done.record(torch.cuda.current_stream(self._device.outcome.device))
+            done.record(torch.cuda.current_stream(self._buffers.outcome.device))
 
     def take(self, step: int) -> Tensor:
         """The outcome of a step, waiting for it; to be read before the step after the next is sent."""
         done = self._done[step % 2]
         if done is not None:
             done.synchronize()
-        return self._told[step % 2]
+        return self._outcomes[step % 2]
 
     def _like(self, buffer: Tensor) -> Tensor:
-        return torch.zeros(buffer.shape, dtype=buffer.dtype, pin_memory=self._on_card)
+        return torch.zeros(buffer.shape, dtype=buffer.dtype, pin_memory=self._is_on_gpu)
 
 
 def _event() -> torch.cuda.Event:

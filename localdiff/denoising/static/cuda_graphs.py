@@ -18,9 +18,12 @@ Work: TypeAlias = Callable[[], None]
 
 _log = logging.getLogger(__name__)
 _capturing = threading.Lock()
-"""One capture at a time: to wait for a device, as each does first, breaks those that others have begun on it."""
+"""One capture at a time: each waits for the device first, which breaks what another thread is capturing there."""
+_KEEPS_MEMORY = torch.__version__.split("+")[0] == "2.13.0"
+"""Whether a graph whose capture broke off keeps the memory of its pool. Releasing a pool twice breaks the allocator, so
+this is about one version, and not about all later ones."""
 _broken_off: list[torch.cuda.CUDAGraph] = []
-"""Graphs that torch may still point at, as long as the process runs."""
+"""Graphs that torch may point at for as long as the process runs."""
 
 
 class GraphCapturer:
@@ -49,19 +52,16 @@ class GraphCapturer:
             with (
                 _capturing,
                 torch.cuda.device(self._device),
-                # Comes back to it if Ctrl-C breaks off the way to the other one.
+                # Comes back to this stream even if Ctrl-C comes while the other one is being entered.
                 torch.cuda.stream(torch.cuda.current_stream(self._device)),
                 torch.cuda.stream(self._stream),
             ):
-                # A thread's first product makes a cuBLAS handle, which allocates: within a capture it would break it.
+                # A thread's first matmul makes a cuBLAS handle, and what that allocates would break a capture.
                 torch.cuda.current_blas_handle()  # type: ignore[no-untyped-call]
                 torch.cuda.synchronize()
-                torch.cuda.empty_cache()  # memory that others have cached is none that a capture could take
+                torch.cuda.empty_cache()  # what the allocator caches for others, a capture cannot use
                 self._capture(graph, work)
-        except BaseException as error:
-            self._give_up(graph)
-            if not isinstance(error, RuntimeError):  # Ctrl-C
-                raise
+        except RuntimeError as error:
             self.has_failed = True
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             _log.warning("a denoise step could not be captured as a CUDA graph (%s)", reason)
@@ -70,34 +70,40 @@ class GraphCapturer:
         return graph
 
     def _capture(self, graph: torch.cuda.CUDAGraph, work: Work) -> None:
-        """Captures on the current stream; raises what went wrong first.
+        """Captures on the current stream; raises the first error.
 
-        `torch.cuda.graph` would raise what the end of a broken capture says, that it is broken, even over Ctrl-C.
+        `torch.cuda.graph` would raise the last one instead, even over Ctrl-C: that the capture to be ended is broken.
         """
+        has_begun = False
         try:
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            has_begun = True
             work()
             graph.capture_end()
         except BaseException:
             with suppress(RuntimeError):  # of a capture that is broken, over, or had not begun
                 graph.capture_end()  # the stream would go on capturing
+            self._give_up(graph, has_begun=has_begun)
             raise
 
-    def _give_up(self, graph: torch.cuda.CUDAGraph) -> None:
-        """Makes torch's allocator end a capture that broke off, and takes another memory pool.
+    def _give_up(self, graph: torch.cuda.CUDAGraph, *, has_begun: bool) -> None:
+        """Makes torch's allocator end a capture that broke off and give back its memory, and takes another pool.
 
-        `capture_end` of torch fails before it tells the allocator. That one would refuse from then on to give back
-        cached memory, even where memory runs out, and to capture into this pool again.
+        Up to torch 2.12, `capture_end` fails before it tells the allocator, which would refuse from then on to give
+        back cached memory, even where memory runs out, and to capture into this pool again. In torch 2.13.0 the
+        allocator is told, but keeps the memory (since pytorch#190348, `reset` gives it back).
         """
         pool, self._pool = self._pool, torch.cuda.graph_pool_handle()
         device = self._device.index or 0
         try:
             torch._C._cuda_endAllocateToPool(device, pool)
-        except RuntimeError:  # not recording: this was over, or had not begun
+        except RuntimeError:  # not recording: it was told, or this had not begun
+            keeps_memory = has_begun and _KEEPS_MEMORY and not _has_ended(graph)
             graph.reset()
-        else:
-            torch._C._cuda_releasePool(device, pool)
-            _broken_off.append(graph)
+            if not keeps_memory:
+                return
+        torch._C._cuda_releasePool(device, pool)
+        _broken_off.append(graph)
 
     def forget(self) -> None:
         """Resets all graphs, whoever still has them, and begins again with a new memory pool."""
@@ -111,38 +117,10 @@ class GraphCapturer:
         self._pool = torch.cuda.graph_pool_handle()
 
 
-class CapturedWork:
-    """Work that runs eagerly once, and from then on as a CUDA graph.
-
-    It is captured before the second run and not after the first: what it leaves in memory of its own is, after
-    either, what that run computed.
-
-    Args:
-        capturer: None where nothing is captured.
-    """
-
-    def __init__(self, capturer: GraphCapturer | None) -> None:
-        self._capturer = capturer
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._has_run = False
-
-    @property
-    def is_captured(self) -> bool:
-        """Whether the last run was a replay."""
-        return self._graph is not None
-
-    def __call__(self, work: Work) -> None:
-        """Runs or replays; the work must be the same every time."""
-        if self._has_run and self._graph is None and self._capturer is not None:
-            self._graph = self._capturer.capture(work)
-            if self._graph is None:
-                self._capturer = None  # it goes on running eagerly
-        if self._graph is not None:
-            self._graph.replay()
-        else:
-            self.plainly(work)
-
-    def plainly(self, work: Work) -> None:
-        """Runs eagerly, whether captured or not."""
-        work()
-        self._has_run = True
+def _has_ended(graph: torch.cuda.CUDAGraph) -> bool:
+    """Whether a graph was captured to its end, in which case resetting it releases its pool."""
+    try:
+        graph.pool()
+    except RuntimeError:
+        return False
+    return True

@@ -15,16 +15,13 @@ from torch import Tensor
 
 from quant.cuda.soft import SparseSoft
 
-from ...kernels.decision import LENGTH, OVERFLOW, TAIL
-from ...model.attention import Attend
-from ...model.cache import KVCache, LayerCache
+from ...kernels.decision_layout import LENGTH, OVERFLOW, TAIL
+from ...model.attention import attend_through_triton
+from ...model.cache import KVCache
 from ...model.diffusion_gemma import DiffusionGemma
-from ...model.static_attention import attend_static, attend_through_triton
 from .buffers import StepBuffers
-from .cuda_graphs import CapturedWork, GraphCapturer
+from .cuda_graphs import GraphCapturer
 from .reading import Read
-
-LEAST_BUCKET = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,20 +29,13 @@ class Shape:
     """What a program is specialized for.
 
     Attributes:
-        bucket: most positions in the cache that its canvas rows see; Triton attention reads that on the device.
         commit_rows: rows of a committed block, or of the end of a prompt, that it writes first; it is then the first
             step of the block after them.
         sampled: whether ids are drawn, rather than the most probable ones taken.
     """
 
-    bucket: int
     commit_rows: int
     sampled: bool
-
-
-def bucket_of(length: int, capacity: int) -> int:
-    """The bucket for a number of positions: a power of 2, or all there is room for."""
-    return min(capacity, max(LEAST_BUCKET, 1 << max(length - 1, 0).bit_length()))
 
 
 class Program:
@@ -53,7 +43,6 @@ class Program:
 
     Args:
         read: statistics and decision.
-        attention: whether attention runs in Triton.
         sparse: the sparse form of self-conditioning; None takes the exact one.
         capturer: captures it; None where it always runs eagerly.
 
@@ -68,22 +57,37 @@ class Program:
         shape: Shape,
         *,
         read: Read,
-        attention: bool = False,
         sparse: SparseSoft | None = None,
         capturer: GraphCapturer | None = None,
     ) -> None:
         self._model, self._buffers, self._shape, self._read, self._sparse = model, buffers, shape, read, sparse
-        self._attention = attention
         if shape.commit_rows == len(buffers.commit):
             self.commit = buffers.commit
         else:
             self.commit = torch.zeros(shape.commit_rows, dtype=torch.int64, device=buffers.commit.device)
-        self._kept: tuple[Tensor, Tensor] | None = None
-        self._captured, self._exactly = CapturedWork(capturer), CapturedWork(capturer)
+        self._capturer = capturer
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._has_run = False
+        self._soft_inputs: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether there is a graph, which every run from now on replays."""
+        return self._graph is not None
 
     def run(self, cache: KVCache) -> None:
         """Computes a step, its soft embedding included; the cache must be the same every time."""
-        self._captured(partial(self._step, cache))
+        # Captured just before its first replay, not just after the eager run: `make_soft_exact` reads tensors that the
+        # last call of `_step` made, and those that a capture makes hold no numbers until it is replayed.
+        if self._has_run and self._graph is None and self._capturer is not None:
+            self._graph = self._capturer.capture(partial(self._step, cache))
+            if self._graph is None:
+                self._capturer = None  # it goes on running eagerly
+        if self._graph is not None:
+            self._graph.replay()
+        else:
+            self._step(cache)
+        self._has_run = True
 
     def make_soft_exact(self) -> None:
         """Recomputes the soft embedding of the last `run` exactly, where that was sparse.
@@ -91,10 +95,9 @@ class Program:
         Raises:
             RuntimeError: it was not.
         """
-        if self._captured.is_captured:
-            self._exactly(self._exact_soft)
-        else:  # the logits of every run are at another address
-            self._exactly.plainly(self._exact_soft)
+        if self._soft_inputs is None:
+            raise RuntimeError("a soft embedding is made exact after a step that made a sparse one")
+        self._buffers.soft.copy_(self._model.soft_embedding(*self._soft_inputs))
 
     def _step(self, cache: KVCache) -> None:
         model, buffers, shape = self._model, self._buffers, self._shape
@@ -105,25 +108,15 @@ class Program:
             buffers.canvas,
             None if shape.commit_rows else buffers.soft,
             length + torch.arange(rows, device=length.device),
-            (self._attend(layer, length) for layer in cache.layers),
+            (attend_through_triton(layer, length, shape.commit_rows) for layer in cache.layers),
         )
         logits = model.embed_tokens.logits(hidden)
         normalizer = self._read(logits, buffers, model.config.softcap, shape.sampled)
         if self._sparse is None:
             buffers.soft.copy_(model.soft_embedding(logits, normalizer))
             return
-        self._kept = logits, normalizer  # captured memory is not reused while it is referenced
+        self._soft_inputs = logits, normalizer  # captured memory is not reused while it is referenced
         soft = self._sparse(logits, normalizer)
         buffers.soft.copy_(model.scale(soft.embedding))
         buffers.outcome[OVERFLOW] = soft.overflow.any()
         buffers.outcome[TAIL] = soft.tail.max().view(torch.int32)
-
-    def _attend(self, layer: LayerCache, length: Tensor) -> Attend:
-        if self._attention:
-            return attend_through_triton(layer, length, self._shape.commit_rows)
-        return attend_static(layer, length, self._shape.commit_rows, self._shape.bucket)
-
-    def _exact_soft(self) -> None:
-        if self._kept is None:
-            raise RuntimeError("a soft embedding is made exact after a step that made a sparse one")
-        self._buffers.soft.copy_(self._model.soft_embedding(*self._kept))

@@ -1,11 +1,11 @@
-"""Denoises a block in static steps: each is sent, run and asked for, and may be sent before the last one is over.
+"""Denoises a block in static steps, each of which may be launched before the one before it is over.
 
     send 1 ─► run 1 ─► ask 1 ─► send 2 ─► run 2 ─► ask 2 ─► …      the device's queue
                           └──── take 1: event, stop? ──┘           the host, a step behind
 
-The next step is sent before the last one's outcome is read, so that the device never waits for the host; where the stop
-rule was met meanwhile, that step is discarded and the noise source rewound. Knows events and the order of steps; the
-arithmetic is the program's.
+The next step is launched before the last one's outcome is read, so that the device never waits for the host; where that
+outcome meets the stop rule, the step is discarded and the noise source rewound. Knows events and the order of steps;
+the arithmetic is the program's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import logging
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -24,15 +23,30 @@ from quant.cuda.soft import SparseSoft
 from ...children import shielded_children
 from ...diffusion.noise import SeededNoise
 from ...diffusion.schedule import temperature_at
-from ...kernels.decision import FINITE, OVERFLOW, RULES, STOP, TAIL, bits_of
+from ...kernels.decision_layout import (
+    CONFIDENT,
+    FINITE,
+    HEADER,
+    MEAN_ENTROPY,
+    OVERFLOW,
+    ROWS,
+    RULES,
+    STABLE,
+    STOP,
+    TAIL,
+    bits_of,
+)
 from ...model.cache import KVCache
 from ...model.diffusion_gemma import DiffusionGemma
-from ..plain import BlockSettings, Step, not_numbers
+from ..plain import BlockSettings, Step, not_numbers, step_event
 from .buffers import Exchange, StepBuffers
 from .cuda_graphs import GraphCapturer
-from .outcome import event_of, may_end
-from .program import Program, Shape, bucket_of
+from .program import Program, Shape
 from .reading import Read
+
+NEAR = 20.0
+"""Mean entropy, in multiples of the stop threshold, below which the next step may end a block. A step that is launched
+and discarded costs as much as the host's share of some hundred steps, so this errs on the side of waiting."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +55,7 @@ class StaticSteps:
     """Denoises the blocks of one model, one at a time: the buffers are those of one block.
 
     Args:
-        read, attention, sparse: as a `Program` takes them.
+        read, sparse: as a `Program` takes them.
         capturer: captures the steps; None launches them kernel by kernel.
         ahead: whether a step is launched before the outcome of the last one is read.
     """
@@ -51,83 +65,85 @@ class StaticSteps:
         model: DiffusionGemma,
         *,
         read: Read,
-        attention: bool,
         sparse: SparseSoft | None,
         capturer: GraphCapturer | None,
         ahead: bool,
     ) -> None:
         self._model = model
         self._read = read
-        self._attention = attention
         self._sparse = sparse
         self._capturer = capturer
         self._launches_ahead = ahead and sparse is None
+        config, weight = model.config, model.norm.weight
+        self._buffers = StepBuffers(config.canvas_length, config.hidden_size, weight.dtype, weight.device)
+        self._exchange = Exchange(self._buffers)
         self._cache: weakref.ref[KVCache] | None = None
         self._programs: dict[Shape, Program] = {}
-        self._buffers: StepBuffers | None = None
 
     @property
     def are_captured(self) -> bool:
-        """Whether steps are replayed: there is a capturer, and what it was given could be captured."""
+        """Whether steps are replayed: there is a capturer, and it has captured all that it was given."""
         return self._capturer is not None and not self._capturer.has_failed
 
     @torch.inference_mode()
-    def denoise_block(
+    def denoise(
         self, cache: KVCache, canvas: Tensor, noise: SeededNoise, block: BlockSettings, commit_ids: Sequence[int]
     ) -> Iterator[Step]:
-        """Denoises `canvas` [L], as `localdiff.denoising.denoise_block` does.
-
-        Args:
-            commit_ids: a block, or the end of a prompt, that the first step also writes into the cache.
-        """
-        buffers, last = self._prepare(cache, canvas), block.sampler.max_steps
-        shared = _Shared(Exchange(buffers), buffers, cache, noise, block)
-        near = False
+        """Denoises `canvas` [L], as `Denoiser.denoise_block` does."""
+        self._start(cache, canvas)
+        last, near_end = block.sampler.max_steps, False
         began = time.perf_counter()
-        buffers.canvas.copy_(canvas)
-        buffers.soft.zero_()
-        program = self._launch(shared, 1, commit_ids)
+        program = self._launch(cache, noise, block, 1, commit_ids)
         cache.advance(len(commit_ids))
         for step in range(1, last + 1):
             mark = noise.mark()
-            sent = self._launches_ahead and step < last and not near
-            if sent:
-                program = self._launch(shared, step + 1)
-            outcome = shared.exchange.take(step)
+            is_ahead = self._launches_ahead and step < last and not near_end
+            if is_ahead:
+                program = self._launch(cache, noise, block, step + 1)
+            outcome = self._exchange.take(step)
             if not outcome[FINITE]:
                 raise not_numbers(step, block.number)
             if self._sparse is not None:
                 self._check_tail(program, outcome)
             converged = bool(outcome[STOP])
-            if converged and sent:
+            if converged and is_ahead:
                 noise.return_to(mark)
             now = time.perf_counter()
-            near = may_end(outcome, block)
+            near_end = _may_end_next(outcome, block)
             goes_on = not converged and step < last
-            if goes_on and not sent:
-                program = self._launch(shared, step + 1)  # before the event, which the device need not wait for
-            event = event_of(outcome, step, block, seconds=now - began, now=now)
+            if goes_on and not is_ahead:
+                # Ahead of the event, which the device need not wait for.
+                program = self._launch(cache, noise, block, step + 1)
+            event = step_event(
+                outcome[HEADER:].view(ROWS, -1),
+                step,
+                block,
+                stable=bool(outcome[STABLE]),
+                confident=bool(outcome[CONFIDENT]),
+                seconds=now - began,
+                now=now,
+            )
             began = now
             yield Step(event=event, converged=converged)
             if not goes_on:
                 return
 
-    def _prepare(self, cache: KVCache, canvas: Tensor) -> StepBuffers:
-        """Makes the buffers once, and drops the programs of another cache, whose addresses they hold."""
-        if self._buffers is None:
-            norm = self._model.norm.weight
-            self._buffers = StepBuffers(len(canvas), self._model.config.hidden_size, norm.dtype, canvas.device)
+    def _start(self, cache: KVCache, canvas: Tensor) -> None:
+        """Prepares the buffers, and drops the programs of another cache, whose addresses they hold."""
         if self._cache is None or self._cache() is not cache:
             if self._capturer is not None:
                 self._capturer.forget()
             self._programs.clear()
             self._cache = weakref.ref(cache)
-        return self._buffers
+        # In new host memory: the device may still be copying what a discarded step was sent.
+        self._exchange = Exchange(self._buffers)
+        self._buffers.canvas.copy_(canvas)
+        self._buffers.soft.zero_()
 
-    def _launch(self, shared: _Shared, step: int, commit_ids: Sequence[int] = ()) -> Program:
-        """Sends a step, runs it, and asks for its outcome, all without host synchronization."""
-        commit_rows = len(commit_ids)
-        cache, noise, block = shared.cache, shared.noise, shared.block
+    def _launch(
+        self, cache: KVCache, noise: SeededNoise, block: BlockSettings, step: int, commit_ids: Sequence[int] = ()
+    ) -> Program:
+        """Sends a step, runs it, and asks for its outcome; the host waits for none of that."""
         settings, config = block.sampler, self._model.config
         controls = (
             bits_of(temperature_at(step, settings)),
@@ -141,35 +157,29 @@ class StaticSteps:
         )
         noise.at(block.number, step)
         uniforms = None if settings.greedy else noise.uniforms(config.canvas_length)
-        shared.exchange.send(step, controls, uniforms, noise.canvas(config.canvas_length, config.vocab_size))
-        shape = Shape(
-            bucket=cache.capacity if self._attention else bucket_of(cache.length + commit_rows, cache.capacity),
-            commit_rows=commit_rows,
-            sampled=not settings.greedy,
-        )
-        program = self._program(shared, shape)
+        self._exchange.send(step, controls, uniforms, noise.canvas(config.canvas_length, config.vocab_size))
+        program = self._program(Shape(commit_rows=len(commit_ids), sampled=not settings.greedy))
         if commit_ids:
-            program.commit.copy_(torch.tensor(commit_ids, dtype=torch.int64))
+            self._exchange.send_commit(commit_ids, program.commit)
         with shielded_children():
             program.run(cache)
-        shared.exchange.ask(step)
+        self._exchange.ask(step)
         return program
 
-    def _program(self, shared: _Shared, shape: Shape) -> Program:
+    def _program(self, shape: Shape) -> Program:
         """A program of this shape: kept, and captured on a GPU, except for ends of prompts, which have any length."""
-        keeps = shape.commit_rows in (0, len(shared.buffers.canvas))
-        program = self._programs.get(shape)
-        if program is None:
-            program = Program(
-                self._model,
-                shared.buffers,
-                shape,
-                read=self._read,
-                attention=self._attention,
-                sparse=self._sparse,
-                capturer=self._capturer if keeps else None,
-            )
-        if keeps:
+        if shape in self._programs:
+            return self._programs[shape]
+        is_kept = shape.commit_rows in (0, len(self._buffers.canvas))
+        program = Program(
+            self._model,
+            self._buffers,
+            shape,
+            read=self._read,
+            sparse=self._sparse,
+            capturer=self._capturer if is_kept else None,
+        )
+        if is_kept:
             self._programs[shape] = program
         return program
 
@@ -183,12 +193,12 @@ class StaticSteps:
             program.make_soft_exact()
 
 
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """What the steps of one block share."""
+def _may_end_next(outcome: Tensor, block: BlockSettings) -> bool:
+    """Whether the step behind this one may well be its block's last, as far as the mean entropy tells.
 
-    exchange: Exchange
-    buffers: StepBuffers
-    cache: KVCache
-    noise: SeededNoise
-    block: BlockSettings
+    Args:
+        outcome: on the host, of a step that does not end the block.
+    """
+    if block.stop_rule in ("never", "stable"):
+        return block.stop_rule == "stable"
+    return bool(outcome[MEAN_ENTROPY].view(torch.float32) < NEAR * block.sampler.confidence)

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections import Counter
+from contextlib import nullcontext
 from typing import Any
 from unittest import mock
 
@@ -27,7 +28,7 @@ from localdiff.denoising.path import StepPath
 from localdiff.denoising.static.buffers import StepBuffers
 from localdiff.denoising.static.program import Program, Shape
 from localdiff.denoising.static.reading import read_through_torch, read_through_triton
-from localdiff.kernels.decision import (
+from localdiff.kernels.decision_layout import (
     BOUND,
     CONFIDENCE,
     CONTROLS,
@@ -44,6 +45,7 @@ from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda import choice
 from quant.recipe import recipe_named
+from tests.fakes.attention import patched
 from tests.gpu.ptx.gpu import emulated
 from tests.gpu.specializations import kinds_of_layers
 
@@ -60,7 +62,7 @@ class Side:
         self.model, self.fast = model, fast
         config = model.config
         self.buffers = StepBuffers(CANVAS, config.hidden_size, torch.bfloat16, CPU)
-        self.cache = KVCache(config, CAPACITY, torch.bfloat16, CPU, canvas=CANVAS + COMMIT)
+        self.cache = KVCache(config, CAPACITY, torch.bfloat16, CPU)
         self.logits = torch.empty(0)
         embedding: Any = model.embed_tokens
         compute = embedding.logits
@@ -74,11 +76,12 @@ class Side:
 
     def step(self, commit: Tensor) -> None:
         """One denoise step."""
-        shape = Shape(bucket=CAPACITY, commit_rows=len(commit), sampled=True)
+        shape = Shape(commit_rows=len(commit), sampled=True)
         how = read_through_triton if self.fast else read_through_torch
-        program = Program(self.model, self.buffers, shape, read=how, attention=self.fast)
+        program = Program(self.model, self.buffers, shape, read=how)
         program.commit.copy_(commit)
-        program.run(self.cache)
+        with nullcontext() if self.fast else patched():
+            program.run(self.cache)
 
     def results(self) -> dict[str, Tensor]:
         """What the last step computed."""

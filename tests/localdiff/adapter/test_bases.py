@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from quant.codecs import CODECS
 from quant.cpu.experts import CpuExperts
 from quant.cpu.products import DecodedProduct
 from quant.modules import QuantExperts, QuantLinear, QuantTensor
-from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
 from tests.checkpoints.quantized import quantize
 from tests.gpu.kernels import DEVICE
 from tests.models import tiny
@@ -35,7 +36,7 @@ from tests.models.numberless import on_card, run_step
 from tests.models.steps import denoiser_of
 
 CPU = torch.device("cpu")
-SPEC = Spec(layers="ssf", mlp=64, expert_mlp=64, head_dim=32, full_head_dim=32, stored=torch.bfloat16, seed=31)
+SPEC = replace(QUANTIZABLE, layers="ssf", seed=31)
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +171,7 @@ def whole_run(engine: Engine) -> list[tuple[int, ...]]:
     return [event.token_ids for event in events if isinstance(event, BlockCommitted | RunFinished)]
 
 
+@pytest.mark.usefixtures("attention_in_torch")
 @pytest.mark.parametrize("rows", ["both", "encoder", "decoder"])
 def test_static_steps_and_fused_commits_compute_the_same(tmp_path: Path, rows: str) -> None:
     network = tiny.model()
@@ -199,7 +201,7 @@ def test_terms_beside_linear_layers_wait_for_nothing(rows: str) -> None:
     names = [name for name in EVERYTHING if "experts" not in name]
     for parameter in add_adapter(network, names, rank=2, alpha=2, rows=rows):  # type: ignore[arg-type]
         parameter.data = parameter.data.to(torch.bfloat16)
-    assert run_step(network, Shape(bucket=512, commit_rows=tiny.CANVAS, sampled=True)).device.type == DEVICE.type
+    assert run_step(network, Shape(commit_rows=tiny.CANVAS, sampled=True)).device.type == DEVICE.type
 
 
 def test_passes_of_two_threads_do_not_mix_their_rows() -> None:

@@ -68,6 +68,6 @@ def test_what_cannot_be_recorded_is_run_and_keeps_nothing_else_from_being_record
     """Torch's allocator goes on recording where a recording broke off, unless it is told."""
     number = torch.ones(1)
     gpu_clock.clocked(lambda: number.nonzero(), repeats=5)
-    assert graphs[0].card.released == [graphs[0].pool]
+    assert graphs[0].card.released == [graphs[0].used_pool]
     gpu_clock.clocked(lambda: number.add_(1), repeats=5)
     assert [graph.replays for graph in graphs] == [0, 5]

@@ -6,6 +6,7 @@ import base64
 import errno
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -270,6 +271,15 @@ def test_what_makes_room_for_a_file_depends_on_its_size(
     assert f"error: `a.txt` {reason}\nhint: {hint}\n" in shown
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems have no such names")
+def test_a_name_that_is_no_text_is_sent_with_its_bytes_escaped(room: Room, tmp_path: Path) -> None:
+    name = os.fsdecode("é".encode() + b"\xe9.txt")
+    (tmp_path / name).write_text("one\n")
+    shown = room(f"/file {tmp_path}/{name}", "What?")
+    assert r"é\xe9.txt · " in shown
+    assert room.asked == [["é\\xe9.txt\n```\none\n```\n\nWhat?"]]
+
+
 def test_a_pipe_is_no_file(room: Room, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert "is not a file\n" in room(f"/file {tmp_path}/pipe")
@@ -286,6 +296,17 @@ def test_copies_are_raw_and_private(room: Room) -> None:
     assert mode(copy) == 0o600
     room("Hi", "/copy code", display=QUIET)
     assert copy.read_text() == "y = 2\n"
+
+
+def test_a_copy_of_a_chat_that_is_not_saved_leaves_no_file(room: Room) -> None:
+    room.model = ScriptedChatModel(replies=[said("Hello.")])
+    copy = paths.state_dir() / "copy.txt"
+    shown = room("Hi", "/copy", display=QUIET, private=True)
+    assert f"\x1b]52;c;{base64.b64encode(b'Hello.').decode()}\x07" in shown
+    assert "Copied, if this terminal allows it; to no file, since this chat is not saved\n" in shown
+    assert not copy.exists()
+    room("Hi", "/save x", "/copy", display=QUIET, private=True)
+    assert copy.read_text() == "Hello."
 
 
 @pytest.mark.parametrize(
@@ -309,9 +330,10 @@ def test_an_answer_without_code_has_none_to_copy(room: Room) -> None:
     assert not (paths.state_dir() / "copy.txt").exists()
 
 
-def test_too_much_for_a_terminal_is_in_the_file_all_the_same(room: Room) -> None:
+@pytest.mark.parametrize("private", [False, True])
+def test_too_much_for_a_terminal_is_in_the_file_all_the_same(room: Room, private: bool) -> None:
     room.model = ScriptedChatModel(replies=[said("x" * 60_000)])
-    shown = room("Hi", "/copy")
+    shown = room("Hi", "/copy", private=private)
     assert "\x1b]52" not in shown
     assert "Too long for the terminal's clipboard; copied to " in shown
 

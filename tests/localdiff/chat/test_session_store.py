@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from localdiff import private_file
 from localdiff.chat.session import Attachment, Session, Turn
 from localdiff.chat.session_file import encode, read
 from localdiff.chat.session_store import MAX_NAME_BYTES, SessionStore
@@ -399,6 +400,23 @@ def test_renaming_leaves_what_another_program_wrote(store: SessionStore) -> None
     theirs.write_bytes(theirs.read_bytes() + b"\n")
     store.rename(ours, "plans")
     assert theirs.exists() and store.path("plans").exists()
+
+
+def test_what_another_program_wrote_at_the_same_time_is_not_ours(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = session("one", name="plans")
+    theirs = store.path("plans")
+
+    def and_written_again(old: Path, new: Path) -> None:
+        os.replace(old, new)
+        theirs.write_bytes(b"theirs")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(private_file, "replace", and_written_again)
+        store.save(ours)
+    assert (store.save(ours), ours.name) == ("plans", "plans-2")
+    assert theirs.read_bytes() == b"theirs"
 
 
 def test_an_empty_chat_leaves_nothing(room: Room) -> None:

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from localdiff.commands.model_choice import ModelChoice
-from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
 from tests.checkpoints.quantized import quantize
 from tests.screens.processes import Cli
 
-SPEC = Spec(
-    layers="sf",
-    mlp=64,
-    expert_mlp=64,
-    head_dim=32,
-    full_head_dim=32,
-    stored=torch.bfloat16,
-    settings={"max_denoising_steps": 6, "eos_token_id": [1]},
-)
+SPEC = replace(QUANTIZABLE, settings={"max_denoising_steps": 6, "eos_token_id": [1]})
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -52,7 +53,8 @@ def test_a_model_that_is_not_there(cli: Cli) -> None:
 def test_bench_alone_says_where_to_look(cli: Cli) -> None:
     result = cli("bench")
     assert (result.code, result.stderr.splitlines()[-1]) == (2, "hint: `localdiff bench --help` shows what it takes")
-    assert "step" in cli("bench", "--help").stdout
+    shown = cli("bench", "--help").stdout
+    assert re.findall(r"^\s*(step|quality) +\S", shown, re.MULTILINE) == ["step", "quality"]
 
 
 @pytest.fixture

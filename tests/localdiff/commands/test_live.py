@@ -84,8 +84,9 @@ def test_the_settings_wish_and_the_option_insists() -> None:
         (["--slow", "1", "--events", "e.jsonl"], "stderr", "`--slow` and `--events` exclude each other"),
         (["--slow", "-1"], "stderr", "`--slow -1` must be a finite number >= 0"),
         (["--slow", "inf"], "stderr", "`--slow inf` must be a finite number >= 0"),
-        (["--fps", "0"], "stderr", "`--fps 0` must be a finite number > 0"),
-        (["--fps", "nan"], "stderr", "`--fps nan` must be a finite number > 0"),
+        (["--fps", "0"], "stderr", "`--fps 0` must be a finite number >= 0.1"),
+        (["--fps", "1e-12"], "stderr", "`--fps 1e-12` must be a finite number >= 0.1"),
+        (["--fps", "nan"], "stderr", "`--fps nan` must be a finite number >= 0.1"),
         (["--palette", "pink"], "stderr", "`--palette`: 'pink' is not one of"),
     ],
 )

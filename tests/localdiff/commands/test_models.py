@@ -37,6 +37,11 @@ def test_an_empty_list_says_how_to_fill_it(cli: Cli) -> None:
     assert "`localdiff quantize` makes one" in result.stderr
 
 
+def test_the_folder_of_an_empty_list_controls_no_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALDIFF_HOME", "/no\x1b[2J")
+    assert "There is no quantized model in /no\\x1b[2J/models;" in cli("models").stderr
+
+
 def test_the_list(cli: Cli) -> None:
     moment = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
     record_verified(make("diffusiongemma-26B-A4B-it-4bit"), now=moment)

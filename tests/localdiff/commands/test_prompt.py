@@ -93,6 +93,7 @@ def test_no_prompt(stdin: io.BytesIO | None) -> None:
         (None, None, b"ab\0cd", "standard input is not text: it contains a null byte"),
         ("Look:", None, b"\x89PNG", "standard input is not text: byte 0 is not UTF-8"),
         (None, None, "naïve".encode("latin-1"), "standard input is not text: byte 2 is not UTF-8"),
+        (None, None, b"\xef\xbb\xbfab\xff", "standard input is not text: byte 5 is not UTF-8"),
         ("caf\udce9", None, b"", "the prompt is not text: it is not UTF-8"),
     ],
 )

@@ -74,14 +74,15 @@ def test_one_moment(cli: Cli, file: Path) -> None:
         (["--to", "text", "--step", "9"], "the trace has no step 9 in block 1\nhint: its steps are 0, the noise, to "),
         (["--to", "text", "--block", "4"], "the trace has no block 4"),
         (["--to", "text", "--block", "0"], "the trace has no block 0"),
-        (["--speed", "0"], "`--speed 0` must be a finite number > 0"),
-        (["--speed", "nan"], "`--speed nan` must be a finite number > 0"),
+        (["--speed", "0"], "`--speed 0` must be a finite number >= 0.001"),
+        (["--speed", "1e-12"], "`--speed 1e-12` must be a finite number >= 0.001"),
+        (["--speed", "nan"], "`--speed nan` must be a finite number >= 0.001"),
         (["--columns", "40"], "`--columns` is for pictures and recordings, and none is written"),
         (["--to", "html", "--rows", "40"], "`--rows` is for pictures and recordings, and none is written"),
         (["--to", "html", "--speed", "2"], "`--speed` and `--to html` exclude each other"),
         (["--columns", "10"], "`--columns 10` must be from 24 to 500"),
         (["-o", "somewhere"], "`somewhere` does not say what to write"),
-        (["--to", "gif"], "gif"),
+        (["--to", "gif"], "`--to`: 'gif' is not one of 'html', 'text', 'json', 'svg', 'cast'"),
     ],
 )
 def test_what_cannot_be(cli: Cli, file: Path, arguments: list[str], words: str) -> None:

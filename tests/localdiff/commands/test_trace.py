@@ -374,6 +374,12 @@ def test_what_cannot_be_paired(
     assert load.models == []
 
 
+def test_the_command_that_makes_what_is_missing_can_be_copied(quantized: Path, streams: Output) -> None:
+    with pytest.raises(WeightsError) as caught:
+        trace_pair.trace_pair(pair_request(model="my model", recipes="bf16,int8"), streams, stdin=None, load=PairLoad())
+    assert caught.value.hint == "`localdiff quantize 'my model' --recipe int8` makes them"
+
+
 def test_the_demo_model_is_recorded_checked_and_run_again(cli: Cli, tmp_path: Path) -> None:
     """The real model of this package through the real command line."""
     file = tmp_path / "demo.jsonl"

@@ -23,15 +23,16 @@ def parameters(command: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("command", ["run", "chat"])
-@pytest.mark.parametrize("name", [*GENERATING, "ui.live"])
-def test_every_setting_is_an_option_with_the_same_default_and_choices(name: str, command: str) -> None:
-    key, options = KEYS[name], parameters(command)
-    assert key.flag in options
-    option = options[key.flag]
-    if key.choices and option.type_descriptor.choices is not None:
-        assert key.choices == option.type_descriptor.choices
-    if option.default is not None:
-        assert key.default == option.default
+def test_every_setting_is_an_option_with_the_same_default_and_choices(command: str) -> None:
+    options = parameters(command)
+    for name in (*GENERATING, "ui.live"):
+        key = KEYS[name]
+        assert key.flag in options
+        option = options[key.flag]
+        if key.choices and option.type_descriptor.choices is not None:
+            assert key.choices == option.type_descriptor.choices, name
+        if option.default is not None:
+            assert key.default == option.default, name
 
 
 def test_recipes_are_those_of_quant() -> None:
@@ -81,8 +82,9 @@ def test_text_of_a_variable(name: str, text: str, value: object) -> None:
         ("device", "gpu", "device='gpu' must be auto, cpu, cuda, cuda:N or mps"),
         ("dtype", "fp16", "dtype='fp16' must be one of auto, bf16, fp32"),
         ("ui.palette", "pink", "palette='pink' must be one of auto, dark, light, 16, mono, ascii, heat"),
-        ("ui.fps", "0", "fps=0 must be a finite number > 0"),
-        ("ui.fps", "inf", "fps=inf must be a finite number > 0"),
+        ("ui.fps", "0", "fps=0 must be a finite number >= 0.1"),
+        ("ui.fps", "1e-12", "fps=1e-12 must be a finite number >= 0.1"),
+        ("ui.fps", "inf", "fps=inf must be a finite number >= 0.1"),
         ("ui.fps", "fast", "fps='fast' must be a number"),
     ],
 )

@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-from localdiff.demo.evaluate import held_out, main
+from localdiff.demo.evaluate import evaluate, held_out, main
+from localdiff.demo.skills import SKILLS
+from localdiff.engine import Engine
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
@@ -40,8 +42,22 @@ def test_what_it_cannot_use_is_said_in_a_sentence(
     assert words in capsys.readouterr().err
 
 
-def test_questions_are_the_same_at_every_call() -> None:
-    assert held_out("sort", 5, ["story"]) == held_out("sort", 5, ["story"])
-    assert [example.messages for example in held_out("sort", 5)] == [
-        example.messages for example in held_out("sort", 9)[:5]
-    ]
+def test_questions_are_the_same_at_every_call_and_differ_from_each_other() -> None:
+    for skill in SKILLS:
+        assert held_out(skill, 3, ["story"]) == held_out(skill, 3, ["story"])
+        prompts = [example.messages[-1][1] for example in held_out(skill, 20)]
+        assert prompts[:9] == [example.messages[-1][1] for example in held_out(skill, 9)]
+        assert len(set(prompts)) == len(prompts)
+    assert len(held_out("sudoku", 200)) == 200
+
+
+def test_a_question_may_be_asked_behind_others() -> None:
+    """The shipped model answers those first; what is counted is the last answer."""
+    (alone,), (behind,) = held_out("add", 1), held_out("add", 1, ["spelling", "dates"])
+    assert (alone.key, alone.answer, alone.earlier) == (behind.key, behind.answer, ())
+    assert [exchange.skill for exchange in behind.earlier] == ["spelling", "dates"]
+    assert held_out("add", 1, ["spelling", "dates"]) == [behind]
+    engine = Engine.load("demo", device="cpu", dtype="fp32")
+    result = evaluate(engine, "add", prompts=2, seeds=(0,), behind=["spelling"])
+    assert (result.skill, result.runs) == ("add", 2)
+    assert result.accuracy == 1.0

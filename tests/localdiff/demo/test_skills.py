@@ -261,6 +261,7 @@ def test_unknown_prompts_are_not_questions_that_a_fact_answers() -> None:
 def test_the_data_files_import_no_torch() -> None:
     package = Path(localdiff.demo.__file__).parent
     files = [*package.glob("skills/*.py"), *(package / f"{name}.py" for name in DATA_MODULES)]
+    assert all(file.is_file() for file in files)
     for file in files:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -268,4 +269,4 @@ def test_the_data_files_import_no_torch() -> None:
             assert not any(name.split(".")[0] == "torch" for name in names), file
 
 
-DATA_MODULES = ("corpus", "scoring", "turns", "vocabulary")
+DATA_MODULES = ("corpus", "scoring", "training/rendering", "training/turns", "training/vocabulary")

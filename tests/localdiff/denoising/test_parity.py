@@ -9,10 +9,10 @@ import pytest
 from torch import Tensor
 
 from localdiff.denoising import StepPath
+from localdiff.denoising.fused_layer_ops import FusedLayerOps
 from localdiff.denoising.parity import step_parity
 from localdiff.denoising.static import reading
-from localdiff.kernels import layer_ops
-from localdiff.model import static_attention
+from localdiff.model import attention
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.cuda import choice
 from quant.cuda.fused_projections import StackedCudaLinear
@@ -55,7 +55,7 @@ def test_kernels_agree(model: DiffusionGemma) -> None:
 
 def test_what_a_path_leaves_to_torch_is_not_tried(model: DiffusionGemma) -> None:
     assert step_parity(model, StepPath()) == {}
-    assert set(step_parity(model, StepPath(static=True, logits=True))) == {"statistics of logits"}
+    assert set(step_parity(model, StepPath(logits=True))) == {"statistics of logits"}
     assert set(step_parity(model, StepPath(attention=True))) == {"attention"}
 
 
@@ -83,14 +83,14 @@ def wrong(*places: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @pytest.mark.parametrize(
     ("owner", "function", "places", "told"),
     [
-        (layer_ops, "norm", (), "a layer of sliding attention: norm: 1 of "),
-        (layer_ops, "qkv_norm_rope", (0,), "a layer of sliding attention: heads: 1 of "),
-        (layer_ops, "qkv_norm_rope", (1,), "a layer of sliding attention: heads: 1 of "),
-        (layer_ops, "qkv_norm_rope", (2,), "a layer of sliding attention: heads: 1 of "),
-        (layer_ops, "add_attention_and_norm", (3,), "a layer of sliding attention: ops after attention: 1 of "),
-        (layer_ops, "gelu_mul", (), "a layer of sliding attention: gate: 1 of "),
-        (layer_ops, "route", (1,), "a layer of sliding attention: routing: 1 of "),
-        (layer_ops, "merge_branches", (), "a layer of sliding attention: end of a layer: 1 of "),
+        (FusedLayerOps, "norm", (), "a layer of sliding attention: norm: 1 of "),
+        (FusedLayerOps, "qkv_norm_rope", (0,), "a layer of sliding attention: heads: 1 of "),
+        (FusedLayerOps, "qkv_norm_rope", (1,), "a layer of sliding attention: heads: 1 of "),
+        (FusedLayerOps, "qkv_norm_rope", (2,), "a layer of sliding attention: heads: 1 of "),
+        (FusedLayerOps, "add_attention_and_norm", (3,), "a layer of sliding attention: ops after attention: 1 of "),
+        (FusedLayerOps, "gelu_mul", (), "a layer of sliding attention: gate: 1 of "),
+        (FusedLayerOps, "route", (1,), "a layer of sliding attention: routing: 1 of "),
+        (FusedLayerOps, "merge_branches", (), "a layer of sliding attention: end of a layer: 1 of "),
         (StackedCudaLinear, "times", (), "a layer of sliding attention: fused projections: 1 of "),
         (StackedCudaLinear, "gated", (), "a layer of sliding attention: gated projections: 1 of "),
     ],
@@ -103,7 +103,8 @@ def test_a_wrong_number_is_noticed(
     model: DiffusionGemma,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(owner, function, wrong(*places)(getattr(owner, function)))
+    changed = wrong(*places)(getattr(owner, function))
+    monkeypatch.setattr(owner, function, staticmethod(changed) if owner is FusedLayerOps else changed)
     with pytest.raises(ParityError) as raised:
         step_parity(model, FULL)
     assert str(raised.value).startswith(told)
@@ -111,12 +112,12 @@ def test_a_wrong_number_is_noticed(
 
 
 def test_attention_that_forgets_the_window_is_noticed(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = static_attention.attend_rows
+    right = attention.attend_rows
 
     def unbounded(*arguments: Any, window: int | None, **options: Any) -> Tensor:
         return right(*arguments, window=None, **options)
 
-    monkeypatch.setattr(static_attention, "attend_rows", unbounded)
+    monkeypatch.setattr(attention, "attend_rows", unbounded)
     with pytest.raises(ParityError, match="a layer of sliding attention: attention: "):
         step_parity(model, StepPath(attention=True))
 
@@ -124,7 +125,7 @@ def test_attention_that_forgets_the_window_is_noticed(model: DiffusionGemma, mon
 def test_a_block_that_is_not_written_into_the_cache_is_noticed(
     model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(static_attention, "write_cached", lambda *_, **__: None)
+    monkeypatch.setattr(attention, "write_cached", lambda *_, **__: None)
     with pytest.raises(ParityError, match="attention: "):
         step_parity(model, StepPath(attention=True))
 
@@ -137,7 +138,7 @@ def test_wrong_statistics_are_noticed(model: DiffusionGemma, monkeypatch: pytest
 
     monkeypatch.setattr(reading, "statistics", hotter)
     with pytest.raises(ParityError, match="^statistics of logits: "):
-        step_parity(model, StepPath(static=True, logits=True))
+        step_parity(model, StepPath(logits=True))
 
 
 def test_a_wrong_decision_is_noticed(model: DiffusionGemma, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,4 +149,4 @@ def test_a_wrong_decision_is_noticed(model: DiffusionGemma, monkeypatch: pytest.
 
     monkeypatch.setattr(reading, "decide", stale)
     with pytest.raises(ParityError, match=r"^decision of a step: \d+% of the ids differ"):
-        step_parity(model, StepPath(static=True, logits=True))
+        step_parity(model, StepPath(logits=True))

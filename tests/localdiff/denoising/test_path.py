@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -9,20 +11,22 @@ from localdiff.denoising import Denoiser, StepPath
 from quant.switch import SwitchError
 from tests.models import tiny
 
-CPU = torch.device("cpu")
+CPU, CARD = torch.device("cpu"), torch.device("cuda", 0)
 
 
 def test_on_a_cpu_nothing_changes_by_itself() -> None:
     denoiser = Denoiser.for_device(tiny.model(), CPU)
     assert str(denoiser.path) == "plain step"
-    assert (denoiser.canvas_room, denoiser.path.fuses_commits) == (0, False)
 
 
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ({}, "static step, logits in Triton, layer ops in Triton, commit fused"),
-        ({"stays": False}, "plain step, layer ops in Triton, commit fused"),
+        (
+            {},
+            "static step, logits in Triton, attention in Triton, layer ops in Triton, fused projections, commit fused",
+        ),
+        ({"resident": False}, "plain step, attention in Triton, layer ops in Triton, commit fused"),
         ({"one_device": False}, "plain step, commit fused"),
     ],
     ids=str,
@@ -30,11 +34,24 @@ def test_on_a_cpu_nothing_changes_by_itself() -> None:
 def test_where_layers_are_decides_what_a_card_can_do(
     monkeypatch: pytest.MonkeyPatch, where: dict[str, bool], words: str
 ) -> None:
-    """Weights that come and go can be neither fused nor captured."""
+    """Weights that are copied there for each pass can be neither fused nor captured."""
     monkeypatch.setattr("localdiff.denoising.path.missing", lambda _: None)
-    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", "projections" if not where else "")
-    path = StepPath.for_device(tiny.model(), torch.device("cuda", 0), **where)
+    path = StepPath.for_device(tiny.model().to(torch.bfloat16), CARD, **where)
     assert str(path) == words
+
+
+@pytest.mark.parametrize(
+    ("dtype", "plain"), [(torch.float32, ""), (torch.bfloat16, "attention")], ids=["fp32", "switched off"]
+)
+def test_without_attention_in_triton_no_step_is_static_and_other_kernels_stay(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, plain: str
+) -> None:
+    monkeypatch.setattr("localdiff.denoising.path.missing", lambda _: None)
+    monkeypatch.setenv("LOCALDIFF_CUDA_PLAIN", plain)
+    path = StepPath.for_device(tiny.model().to(dtype), CARD)
+    assert str(path) == "plain step, layer ops in Triton, fused projections, commit fused"
+    with pytest.raises(ValueError, match=r"self\.attention=False should be True where self\.static=True"):
+        replace(path, static=True)
 
 
 @pytest.mark.parametrize(

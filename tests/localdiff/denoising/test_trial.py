@@ -37,7 +37,7 @@ def answer(engine: Engine) -> tuple[int, ...]:
 
 
 @pytest.fixture(autouse=True)
-def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def gpu(monkeypatch: pytest.MonkeyPatch, attention_in_torch: None) -> None:
     """Static steps wherever kernels run, as on a GPU."""
 
     def for_device(network: DiffusionGemma, device: torch.device, **_: bool) -> Denoiser:
@@ -59,7 +59,7 @@ def test_steps_that_run_are_taken() -> None:
     told: list[tuple[str, float]] = []
     assert load(lambda stage, share: told.append((stage, share))).denoiser.path.static
     assert missing(CPU) is None
-    assert [share for stage, share in told if stage == "kernels"] == [0, 0.25, 0.5, 0.75, 1]
+    assert [share for stage, share in told if stage == "kernels"] == [0, 0, 0.25, 0.5, 0.75, 1]
 
 
 def test_a_kernel_that_fails_costs_speed_and_no_answer(
@@ -103,7 +103,6 @@ def test_kernels_that_compute_wrong_numbers_are_not_used(
         raise error
 
     if where == "step":
-        monkeypatch.setattr(StepPath, "has_kernels", True)
         monkeypatch.setattr(Denoiser, "parity", differing)
     else:
         right = opening.load_model
@@ -133,10 +132,13 @@ def test_how_near_kernels_are_is_logged(monkeypatch: pytest.MonkeyPatch, caplog:
 class Failing:
     """A denoiser whose steps end in an error."""
 
-    path = StepPath(static=True)
+    path = StepPath(static=True, attention=True)
 
     def __init__(self, error: Exception) -> None:
         self._error = error
+
+    def parity(self) -> dict[str, float]:
+        return {}
 
     def warm_up(self, _: LoadProgress) -> None:
         raise self._error

@@ -16,6 +16,7 @@ from tests.models import tiny
 from tests.models.endless import PROMPT, assert_same, engine, options
 
 
+@pytest.mark.usefixtures("attention_in_torch")
 def test_a_run_behind_it_is_the_same(tmp_path: Path) -> None:
     expected = list(engine(tmp_path, static=True, fuses_commits=True).generate(PROMPT, options()))
     made = engine(tmp_path, static=True, fuses_commits=True)

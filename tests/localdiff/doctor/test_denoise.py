@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from localdiff import model_reference
-from localdiff.demo.vocabulary import VOCABULARY_SIZE
+from localdiff.demo.training.vocabulary import VOCABULARY_SIZE
 from localdiff.doctor import denoise, write_values
 from localdiff.doctor.denoise import FixedNoise, check_denoise, first_step
 from localdiff.doctor.values import Values, demo_digest, load_values

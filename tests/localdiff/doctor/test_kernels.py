@@ -20,7 +20,7 @@ CARD = torch.device("cuda", 0)
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attention_in_torch: None) -> Engine:
     monkeypatch.setattr(kernels, "PROMPT", list(range(10, 20)))
     monkeypatch.setattr(kernels, "OPTIONS", GenerateOptions(seed=3, max_tokens=2 * tiny.CANVAS, cap=4, context_size=64))
     made = tiny.engine(tmp_path, eos_token_id=[tiny.VOCAB_SIZE])
@@ -52,7 +52,7 @@ def test_steps_that_compute_the_same_either_way(engine: Engine) -> None:
     finding = kernels.compare_captured(engine, "GPU kernels on cuda:0")
     assert finding.status == "ok"
     assert finding.facts["steps"] == 8
-    assert finding.text.endswith("steps launched one by one (static step, commit fused)")
+    assert finding.text.endswith("steps launched one by one (static step, attention in Triton, commit fused)")
 
 
 @needs_triton
@@ -65,7 +65,7 @@ def test_steps_that_could_not_be_recorded_are_not_said_to_be(engine: Engine, cap
         finding = kernels.compare_captured(engine, "GPU kernels on cuda:0")
     assert "could not be captured" in caplog.text
     assert finding.status == "warn" and finding.advice is not None
-    assert finding.text.endswith("launched one by one (static step, commit fused)")
+    assert finding.text.endswith("launched one by one (static step, attention in Triton, commit fused)")
 
 
 def test_steps_that_do_not(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,13 +166,12 @@ def test_an_answer_does_not_depend_on_a_run_that_was_left_in_the_middle(engine: 
 
 def test_a_longer_run_gets_a_larger_cache_and_a_shorter_one_reuses_it(engine: Engine) -> None:
     first = run(engine, max_tokens=8)
-    assert engine._spare is not None
-    small = engine._spare.kv_cache
+    small = engine._spare[0].kv_cache
     run(engine, "a much longer prompt", max_tokens=40)
-    large = engine._spare.kv_cache
+    large = engine._spare[0].kv_cache
     assert large.capacity > small.capacity
     assert drafts(run(engine, max_tokens=8)) == drafts(first)
-    assert engine._spare.kv_cache is large
+    assert engine._spare[0].kv_cache is large
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -20,6 +20,8 @@ from localdiff.options import GenerateOptions
 from tests.models import caches, tiny
 from tests.models.steps import denoiser_of
 
+pytestmark = pytest.mark.usefixtures("attention_in_torch")
+
 FUSED = [{"fuses_commits": True}, {"fuses_commits": True, "static": True}]
 PROMPT = list(range(9, 28))
 OPTIONS = GenerateOptions(seed=3, max_tokens=12, entropy_bound=1.5, cap=2)

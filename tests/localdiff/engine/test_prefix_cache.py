@@ -136,6 +136,15 @@ def test_a_pass_that_breaks_off_leaves_nothing_to_build_on(monkeypatch: pytest.M
     assert_same(MODEL, prefix_cache.kv_cache, prefill(MODEL, prefix_cache.ids, CAPACITY))
 
 
+def test_it_may_have_been_used_in_inference_mode_first() -> None:
+    prefix_cache, prompt = new_prefix_cache(), list(range(4, 4 + RING + 4))
+    with torch.inference_mode():
+        take_in(prefix_cache, prompt, fork=RING)
+    assert take_in(prefix_cache, prompt[:RING]) == RING
+    assert_same(MODEL, prefix_cache.kv_cache, prefill(MODEL, prompt[:RING], CAPACITY))
+    prefix_cache.clear()
+
+
 def test_a_cleared_context_holds_nothing() -> None:
     prefix_cache = new_prefix_cache()
     prefix_cache.clear()

@@ -8,28 +8,30 @@ from typing import Any
 import pytest
 import torch
 
+from localdiff.denoising.static.reading import decide_plainly
 from localdiff.diffusion.reading import LogitStatistics
 from localdiff.diffusion.sampler import accept, renoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.diffusion.stopping import StopRule, StopTest
-from localdiff.kernels import decision
+from localdiff.kernels import decision_layout as layout
+from localdiff.kernels.decision import decide as decide_in_triton
 from tests.gpu.kernels import DEVICE, needs_triton
 
 LENGTH, PAD = 12, 3
 
 WAYS = [
-    pytest.param(decision.decide_plainly, id="torch"),
-    pytest.param(decision.decide, id="triton", marks=needs_triton),
+    pytest.param(decide_plainly, id="torch"),
+    pytest.param(decide_in_triton, id="triton", marks=needs_triton),
 ]
 
 
 def controls(settings: SamplerSettings, rule: StopRule, step: int) -> torch.Tensor:
     values = [
-        decision.bits_of(0.5),
-        decision.bits_of(settings.entropy_bound),
-        decision.bits_of(settings.confidence),
+        layout.bits_of(0.5),
+        layout.bits_of(settings.entropy_bound),
+        layout.bits_of(settings.confidence),
         settings.stability,
-        decision.RULES[rule],
+        layout.RULES[rule],
         PAD,
         step,
         0,
@@ -60,7 +62,7 @@ def drafts(kind: str) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("number", [0.1, 1.0, 1e-50, 3.4028235677973366e38, 1e39, 1e300])
 def test_bits_are_those_of_torch(number: float) -> None:
-    assert decision.bits_of(number) == int(torch.tensor([number], dtype=torch.float32).view(torch.int32))
+    assert layout.bits_of(number) == int(torch.tensor([number], dtype=torch.float32).view(torch.int32))
 
 
 @pytest.mark.parametrize("decide", WAYS)
@@ -75,7 +77,7 @@ def test_a_block_step_by_step(decide: Callable[..., None], rule: StopRule, kind:
         "canvas": canvas.clone().to(DEVICE),
         "draft": drafts(kind)[0].int().to(DEVICE),  # as the block before may have left it, which counts for nothing
         "streak": torch.full((1,), 99, dtype=torch.int32, device=DEVICE),
-        "outcome": torch.zeros(decision.outcome_size(LENGTH), dtype=torch.int32, device=DEVICE),
+        "outcome": torch.zeros(layout.outcome_size(LENGTH), dtype=torch.int32, device=DEVICE),
     }
     for step, draft in enumerate(drafts(kind), 1):
         entropy = torch.rand(LENGTH, generator=generator) / (1 if step < 3 else 20)
@@ -93,8 +95,8 @@ def test_a_block_step_by_step(decide: Callable[..., None], rule: StopRule, kind:
         found = state["outcome"].cpu()
         assert 0 < accepted.sum() < LENGTH or step >= 3
         assert [bool(flag) for flag in found[:4]] == [verdict.stable, verdict.confident, verdict.stop, True]
-        torch.testing.assert_close(found[decision.MEAN_ENTROPY].view(torch.float32), entropy.mean())
-        rows = found[decision.HEADER :].view(decision.ROWS, LENGTH)
+        torch.testing.assert_close(found[layout.MEAN_ENTROPY].view(torch.float32), entropy.mean())
+        rows = found[layout.HEADER :].view(layout.ROWS, LENGTH)
         assert torch.equal(rows[0], draft.int())
         assert torch.equal(rows[1].view(torch.float32), probability)
         assert torch.equal(rows[2].view(torch.float32), entropy)
@@ -112,7 +114,7 @@ def test_canvases_of_any_length(decide: Callable[..., None], length: int) -> Non
     settings = SamplerSettings(entropy_bound=2.5, confidence=0.3)
     entropy = torch.randint(4, (length,), generator=torch.Generator().manual_seed(length)) / 8 + 0.125
     ids, room = torch.arange(length), 64
-    sizes = {"canvas": length, "draft": length, "streak": 1, "outcome": decision.outcome_size(length)}
+    sizes = {"canvas": length, "draft": length, "streak": 1, "outcome": layout.outcome_size(length)}
     rooms = {
         name: torch.full((size + room,), -7, dtype=torch.int64 if name == "canvas" else torch.int32, device=DEVICE)
         for name, size in sizes.items()
@@ -122,10 +124,10 @@ def test_canvases_of_any_length(decide: Callable[..., None], length: int) -> Non
     decide(controls(settings, "both", 1), statistics(entropy, ids, entropy, ids + 100), fresh=fresh, **state)
     accepted = accept(entropy, 2.5)
     assert torch.equal(state["canvas"].cpu(), renoise(ids + 100, accepted, ids + 200))
-    rows = state["outcome"][decision.HEADER :].view(decision.ROWS, length).cpu()
+    rows = state["outcome"][layout.HEADER :].view(layout.ROWS, length).cpu()
     assert torch.equal(rows[3].bool(), accepted)
-    torch.testing.assert_close(state["outcome"][decision.MEAN_ENTROPY].view(torch.float32).cpu(), entropy.mean())
-    assert state["outcome"][decision.FINITE] == 1
+    torch.testing.assert_close(state["outcome"][layout.MEAN_ENTROPY].view(torch.float32).cpu(), entropy.mean())
+    assert state["outcome"][layout.FINITE] == 1
     assert all((whole[sizes[name] :] == -7).all() for name, whole in rooms.items()), "written beyond their ends"
 
 
@@ -135,7 +137,7 @@ def test_canvases_of_any_length(decide: Callable[..., None], length: int) -> Non
 def test_what_is_no_number_is_told(decide: Callable[..., None], value: float) -> None:
     entropy = torch.full((LENGTH,), 0.1)
     entropy[5] = value
-    outcome = torch.zeros(decision.outcome_size(LENGTH), dtype=torch.int32, device=DEVICE)
+    outcome = torch.zeros(layout.outcome_size(LENGTH), dtype=torch.int32, device=DEVICE)
     ids = torch.zeros(LENGTH, dtype=torch.int64, device=DEVICE)
     decide(
         controls(SamplerSettings(), "both", 1),
@@ -146,5 +148,5 @@ def test_what_is_no_number_is_told(decide: Callable[..., None], value: float) ->
         streak=torch.zeros(1, dtype=torch.int32, device=DEVICE),
         outcome=outcome,
     )
-    assert outcome[decision.FINITE] == 0
-    assert outcome[decision.STOP] == 0
+    assert outcome[layout.FINITE] == 0
+    assert outcome[layout.STOP] == 0

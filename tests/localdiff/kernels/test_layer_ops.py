@@ -8,14 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from localdiff.denoising.fused_layer_ops import FusedLayerOps
 from localdiff.model.block import Layer
 from localdiff.model.formulas import rotary_table
-from localdiff.model.fused_layer_ops import FusedLayerOps
-from localdiff.model.layer_ops import PLAIN, LayerOps, set_layer_ops
+from localdiff.model.layer_ops import PLAIN, UsesLayerOps, set_layer_ops
 from quant.cuda.experts import CudaExperts
 from tests.gpu.kernels import DEVICE, HALVES, HAS_CARD, assert_rounded_alike, needs_triton
 from tests.localdiff.bench.step.small import small_subject
 from tests.models import tiny
+from tests.models.layer_norms import after_attention, of_branches, of_heads
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
 
@@ -73,15 +74,12 @@ def test_qkv_norm_rope(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
         angles = rows(ROWS, size // 2, dtype=torch.float32, seed=4)
         angles = torch.cat((angles, angles), dim=-1)
         table = angles.cos().to(dtype), angles.sin().to(dtype)
-        assert_close(
-            FUSED.qkv_norm_rope(attention, q, k, values, table), PLAIN.qkv_norm_rope(attention, q, k, values, table)
-        )
+        others = of_heads(attention, table)
+        assert_close(FUSED.qkv_norm_rope(q, k, values, *others), PLAIN.qkv_norm_rope(q, k, values, *others))
         positions = torch.arange(100, 100 + ROWS, device=DEVICE)
         if size == kind.head_dim:
-            table = rotary_table(positions, kind, dtype)
-            assert_close(
-                FUSED.qkv_norm_rope(attention, q, k, values, table), PLAIN.qkv_norm_rope(attention, q, k, values, table)
-            )
+            others = of_heads(attention, rotary_table(positions, kind, dtype))
+            assert_close(FUSED.qkv_norm_rope(q, k, values, *others), PLAIN.qkv_norm_rope(q, k, values, *others))
 
 
 def test_queries_keys_and_values_may_be_parts_of_one_product(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
@@ -92,13 +90,14 @@ def test_queries_keys_and_values_may_be_parts_of_one_product(layers: tuple[Layer
     counts = [config.num_heads, *2 * [attention.k_proj.weight.shape[0] // size]]
     whole = rows(ROWS, sum(counts) * size, dtype=dtype)
     q, k, v = (part.view(ROWS, -1, size) for part in whole.split([count * size for count in counts], dim=-1))
-    table = tuple(rows(ROWS, size, dtype=dtype, seed=seed) for seed in (4, 5))
-    found = FUSED.qkv_norm_rope(attention, q, k, v, table)
-    assert_close(found, PLAIN.qkv_norm_rope(attention, q, k, v, table))
+    table = rows(ROWS, size, dtype=dtype, seed=4), rows(ROWS, size, dtype=dtype, seed=5)
+    others = of_heads(attention, table)
+    found = FUSED.qkv_norm_rope(q, k, v, *others)
+    assert_close(found, PLAIN.qkv_norm_rope(q, k, v, *others))
     assert all(made.is_contiguous() for made in found)
     own = [part.contiguous() for part in (q, k, v)]
     for apart in (own, (own[0], k, v), (q, own[1], v), (q, k, own[2])):
-        again = FUSED.qkv_norm_rope(attention, *apart, table)
+        again = FUSED.qkv_norm_rope(*apart, *others)
         assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, again, strict=True))
 
 
@@ -115,11 +114,11 @@ def test_numbers_may_have_gaps_between_them(layers: tuple[Layer, Layer]) -> None
     ) -> list[Tensor]:
         return [
             FUSED.norm(x, layer.input_layernorm.weight, 1e-6),
-            *FUSED.add_attention_and_norm(layer, x, y),
+            *FUSED.add_attention_and_norm(x, y, **after_attention(layer)),
             FUSED.gelu_mul(x, y),
-            *FUSED.route(layer.router, scores),
-            FUSED.merge_branches(layer, x, y, z, None, is_canvas),
-            FUSED.merge_branches(layer, x, y, expert_out, routing_weights, is_canvas),
+            *FUSED.route(scores, layer.router.per_expert_scale, layer.router.top_k),
+            FUSED.merge_branches(x, y, z, None, **of_branches(layer, is_canvas)),
+            FUSED.merge_branches(x, y, expert_out, routing_weights, **of_branches(layer, is_canvas)),
         ]
 
     expected = made(*together, expert_out, routing_weights, scores)
@@ -132,7 +131,8 @@ def test_add_attention_and_norm(layers: tuple[Layer, Layer], dtype: torch.dtype)
     layer = layers[0]
     width = len(layer.input_layernorm.weight)
     x, y = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2))
-    assert_close(FUSED.add_attention_and_norm(layer, x, y), PLAIN.add_attention_and_norm(layer, x, y))
+    weights = after_attention(layer)
+    assert_close(FUSED.add_attention_and_norm(x, y, **weights), PLAIN.add_attention_and_norm(x, y, **weights))
 
 
 def test_gelu_mul(dtype: torch.dtype) -> None:
@@ -151,8 +151,8 @@ def test_route(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     experts = len(router.per_expert_scale)
     scores = rows(50, experts, dtype=dtype)
     scores += torch.arange(experts, device=DEVICE).to(dtype) / 64  # none are the same
-    expert_ids, weights = FUSED.route(router, scores)
-    expected, routing_weights = PLAIN.route(router, scores)
+    expert_ids, weights = FUSED.route(scores, router.per_expert_scale, router.top_k)
+    expected, routing_weights = PLAIN.route(scores, router.per_expert_scale, router.top_k)
     distinct = scores.sort(dim=-1).values.diff(dim=-1).min(dim=-1).values > 0
     assert distinct.sum() > 25
     assert torch.equal(expert_ids[distinct], expected[distinct])
@@ -163,7 +163,7 @@ def test_of_experts_with_the_same_score_the_first_is_chosen(layers: tuple[Layer,
     router = layers[0].router
     scores = torch.zeros(2, len(router.per_expert_scale), device=DEVICE)
     scores[1, 3] = torch.nan
-    expert_ids, weights = FUSED.route(router, scores)
+    expert_ids, weights = FUSED.route(scores, router.per_expert_scale, router.top_k)
     assert expert_ids[0].tolist() == [0, 1]
     torch.testing.assert_close(weights[0], router.per_expert_scale[:2].float() / 2)
     assert expert_ids.min() >= 0 and expert_ids.max() < scores.shape[1], "of scores that are no numbers too"
@@ -174,11 +174,11 @@ def test_merge_branches(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None
     width = len(layer.input_layernorm.weight)
     x, dense, expert_out = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2, 3))
     is_canvas = torch.arange(ROWS, device=DEVICE) >= 3
-    found = FUSED.merge_branches(layer, x, dense, expert_out, None, is_canvas)
-    assert_close([found], [PLAIN.merge_branches(layer, x, dense, expert_out, None, is_canvas)])
-    assert (found - PLAIN.merge_branches(layer, x, dense, expert_out, None, ~is_canvas)).abs().max() > 0.1, (
-        "the scalars differ"
-    )
+    end, other_end = of_branches(layer, is_canvas), of_branches(layer, ~is_canvas)
+    found = FUSED.merge_branches(x, dense, expert_out, None, **end)
+    assert_close([found], [PLAIN.merge_branches(x, dense, expert_out, None, **end)])
+    other = PLAIN.merge_branches(x, dense, expert_out, None, **other_end)
+    assert (found - other).abs().max() > 0.1, "the scalars differ"
 
 
 @pytest.mark.parametrize("slots", [1, 3])
@@ -188,48 +188,49 @@ def test_merge_branches_sums_the_experts_of_a_row(layers: tuple[Layer, Layer], d
     x, dense = (rows(ROWS, width, dtype=dtype, seed=seed) for seed in (1, 2))
     expert_out = rows(ROWS, slots, width, dtype=dtype, seed=3)
     routing_weights = rows(ROWS, slots, dtype=torch.float32, seed=4).abs()
-    is_canvas = torch.arange(ROWS, device=DEVICE) >= 3
-    found = FUSED.merge_branches(layer, x, dense, expert_out, routing_weights, is_canvas)
-    assert_close([found], [PLAIN.merge_branches(layer, x, dense, expert_out, routing_weights, is_canvas)])
+    end = of_branches(layer, torch.arange(ROWS, device=DEVICE) >= 3)
+    found = FUSED.merge_branches(x, dense, expert_out, routing_weights, **end)
+    assert_close([found], [PLAIN.merge_branches(x, dense, expert_out, routing_weights, **end)])
     summed = (expert_out.float() * routing_weights[..., None]).sum(dim=1).to(dtype)
-    assert_close([found], [PLAIN.merge_branches(layer, x, dense, summed, None, is_canvas)])
+    assert_close([found], [PLAIN.merge_branches(x, dense, summed, None, **end)])
 
 
 def test_grouped_experts_leave_their_sum_to_merge_branches() -> None:
-    """Experts of any other kind are summed as ever, and so are those of a batch."""
+    """Experts of any other kind are summed as ever."""
     layer = small_subject("4bit").network.to(DEVICE).layers[0]
-    x, is_canvas = rows(9, 64, dtype=torch.float32), torch.ones(9, dtype=torch.bool, device=DEVICE)
-    expert_ids, routing_weights = layer.router(x)
-    assert FUSED.experts(layer, x, expert_ids, routing_weights)[1] is None
-    expected, none = PLAIN.experts(layer, x, expert_ids, routing_weights)
-    assert none is None
+    x = rows(9, 64, dtype=torch.float32)
+    end = of_branches(layer, torch.ones(9, dtype=torch.bool, device=DEVICE))
+    routed = layer.router(x)
+    set_layer_ops(layer, FUSED)
+    expected, no_weights = layer._experts(x, *routed)
+    assert no_weights is None
     layer.experts = CudaExperts(layer.get_submodule("experts"))
-    assert PLAIN.experts(layer, x, expert_ids, routing_weights)[1] is None
-    assert FUSED.experts(layer, x[None], expert_ids, routing_weights)[0].shape == x[None].shape
-    outputs, weights = FUSED.experts(layer, x, expert_ids, routing_weights)
-    assert outputs.shape == (9, 2, 64) and weights is routing_weights
-    found = FUSED.merge_branches(layer, x, x, outputs, weights, is_canvas)
-    torch.testing.assert_close(
-        found, PLAIN.merge_branches(layer, x, x, expected, None, is_canvas), atol=1e-4, rtol=1e-4
-    )
+    outputs, weights = layer._experts(x, *routed)
+    assert outputs.shape == (9, 2, 64) and weights is routed[1]
+    found = FUSED.merge_branches(x, x, outputs, weights, **end)
+    torch.testing.assert_close(found, PLAIN.merge_branches(x, x, expected, None, **end), atol=1e-4, rtol=1e-4)
+    set_layer_ops(layer, PLAIN)
+    summed, no_weights = layer._experts(x, *routed)
+    assert no_weights is None
+    torch.testing.assert_close(summed, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_no_rows_are_no_launch(layers: tuple[Layer, Layer], dtype: torch.dtype) -> None:
     layer = layers[0]
     none = rows(0, len(layer.input_layernorm.weight), dtype=dtype)
-    is_canvas = torch.zeros(0, dtype=torch.bool, device=DEVICE)
-    assert FUSED.merge_branches(layer, none, none, none, None, is_canvas).shape == none.shape
-    assert all(made.shape == none.shape for made in FUSED.add_attention_and_norm(layer, none, none))
-    assert FUSED.route(layer.router, none[:, : len(layer.router.per_expert_scale)])[0].shape == (0, 2)
+    end = of_branches(layer, torch.zeros(0, dtype=torch.bool, device=DEVICE))
+    assert FUSED.merge_branches(none, none, none, None, **end).shape == none.shape
+    outputs = FUSED.add_attention_and_norm(none, none, **after_attention(layer))
+    assert all(output.shape == none.shape for output in outputs)
+    scale = layer.router.per_expert_scale
+    assert FUSED.route(none[:, : len(scale)], scale, 2)[0].shape == (0, 2)
 
 
-@pytest.mark.parametrize("batch", [(), (2,)], ids=["a sequence", "a batch"])
-def test_whole_layers(batch: tuple[int, ...]) -> None:
-    """A batch, as in training, goes the plain way where its rows lie apart."""
+def test_whole_layers() -> None:
     network = tiny.model().to(DEVICE)
-    parts = [module for module in network.modules() if isinstance(getattr(module, "layer_ops", None), LayerOps)]
+    parts = [module for module in network.modules() if isinstance(module, UsesLayerOps)]
     assert len(parts) > 3 * 12
-    x = rows(*batch, ROWS, 32, dtype=torch.float32)
+    x = rows(ROWS, 32, dtype=torch.float32)
     positions = torch.arange(ROWS, device=DEVICE)
     is_canvas = positions >= 2
 

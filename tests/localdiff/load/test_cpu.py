@@ -14,16 +14,15 @@ from quant.cpu import choice
 from quant.cpu.experts import CpuExperts
 from quant.modules import QuantExperts
 from quant.unsupported import Unsupported
-from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
 from tests.checkpoints.quantized import quantize
 
 CPU = torch.device("cpu")
-SPEC = Spec(layers="sf", mlp=64, expert_mlp=64, head_dim=32, full_head_dim=32, stored=torch.bfloat16)
 
 
 @pytest.fixture(scope="module")
 def quantized(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    source = write_checkpoint(SPEC, tmp_path_factory.mktemp("source"))
+    source = write_checkpoint(QUANTIZABLE, tmp_path_factory.mktemp("source"))
     return quantize(source, tmp_path_factory.mktemp("made") / "4bit", "4bit")
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from localdiff.denoising import BlockSettings, denoise_block
+from localdiff.denoising import BlockSettings, denoise_plainly
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.load import load_model, loader, open_weights
@@ -18,8 +17,8 @@ from quant.files.manifest import read_manifest
 from tests.checkpoints.full_width import write_full_width
 from tests.checkpoints.quantized import quantize
 from tests.models.held import held_by_cache, held_by_manifest
+from tests.models.process_memory import anonymous_bytes, needs_status
 
-STATUS = Path("/proc/self/status")
 CONTEXT = 8192
 LAYERS = 2
 
@@ -40,14 +39,8 @@ def account(quantized: Path) -> MemoryAccount:
     return MemoryAccount.of(held_by_manifest(read_manifest(quantized)), context=CONTEXT)
 
 
-def anonymous_bytes() -> int:
-    match = re.search(r"^RssAnon:\s+(\d+) kB", STATUS.read_text(), re.MULTILINE)
-    assert match is not None
-    return int(match[1]) * 1024
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(not STATUS.exists(), reason="asks the kernel for the anonymous memory of this process")
+@needs_status
 def test_the_account_is_what_is_held(quantized: Path, account: MemoryAccount, monkeypatch: pytest.MonkeyPatch) -> None:
     # What a processor holds besides for speed is taken from memory that is free, and tested with its modules.
     monkeypatch.setattr(loader, "prepare_cpu", lambda network, **_: None)
@@ -76,7 +69,7 @@ def test_a_card_takes_what_the_account_says(quantized: Path, account: MemoryAcco
     canvas = torch.randint(network.config.vocab_size, (network.config.canvas_length,), device=card)
     block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=3), stop_rule="never", pad_id=0)
     torch.cuda.reset_peak_memory_stats(card)
-    assert len(list(denoise_block(network, cache, canvas, SeededNoise(0), block))) == 3
+    assert len(list(denoise_plainly(network, cache, canvas, SeededNoise(0), block))) == 3
     peak = torch.cuda.max_memory_allocated(card) - before
     assert peak < account.total - account.slack
     assert peak > 0.8 * (account.total - account.slack)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,22 +22,14 @@ from localdiff.model.cache import KVCache
 from localdiff.options import GenerateOptions
 from quant.cuda import choice
 from quant.cuda.experts import CudaExperts
-from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
 from tests.checkpoints.quantized import quantize
 from tests.gpu.kernels import needs_interpreter
 from tests.models.steps import denoiser_of
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 GPU = pytest.param("cuda:0", marks=pytest.mark.gpu)
-SPEC = Spec(
-    layers="sfsf",
-    mlp=64,
-    expert_mlp=64,
-    head_dim=32,
-    full_head_dim=32,
-    stored=torch.bfloat16,
-    settings={"max_denoising_steps": 6, "eos_token_id": [1]},
-)
+SPEC = replace(QUANTIZABLE, layers="sfsf", settings={"max_denoising_steps": 6, "eos_token_id": [1]})
 PROMPT = [3, 14, 15, 9, 26, 5]
 OPTIONS = GenerateOptions(seed=5, max_tokens=24, context_size=64)
 
@@ -129,8 +122,8 @@ def test_a_tiny_budget_gives_the_same_text_and_tells_the_cost(
     budget = demand.account.total - kept // 2
     with caplog.at_level(logging.WARNING, logger="localdiff.load"):
         little = Engine.load(model, device="cpu", dtype=dtype, context_size=64, max_memory=budget)
-    assert "layers" in caplog.messages[0]
-    assert "read from their files again in every pass" in caplog.messages[0]
+    told = r": [34] of 4 layers \(\d+ [KM]B\) are read from their files again in every pass$"
+    assert re.search(told, caplog.messages[0])
     assert any(parameter.device == META for parameter in little.model.parameters())
     assert generate(little) == generate(everything)
 
@@ -145,7 +138,7 @@ def test_steps_are_told_whether_all_weights_stay(
     monkeypatch.setattr(loader, "place", lambda *_, **__: placement)
     monkeypatch.setattr(Denoiser, "for_device", lambda model, device, **where: told.append(where) or Denoiser(model))
     Engine.load(str(directories["4bit"]), device="cpu", dtype="fp32", context_size=64)
-    assert told == [{"one_device": True, "stays": not offloaded}]
+    assert told == [{"one_device": True, "resident": not offloaded}]
 
 
 @needs_interpreter

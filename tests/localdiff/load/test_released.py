@@ -51,14 +51,14 @@ def demand(recipe: str, context: int) -> Demand:
     return empty.demand(context)
 
 
-@pytest.mark.parametrize("gigabytes", [6, 8, 12, 16, 18, 24, 32])
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_any_recipe_runs_on_any_card(recipe: str, gigabytes: int) -> None:
+def test_any_recipe_runs_on_any_card(recipe: str) -> None:
     wanted = demand(recipe, 8192)
-    placement = place(wanted, [Budget(device=CARD, nbytes=gigabytes * GB)], may_offload=True)
-    kept = sum(layer.weights for index, layer in enumerate(wanted.layers) if index not in placement.offloaded)
-    assert kept < gigabytes * GB
-    assert bool(placement.offloaded) == (wanted.account.total > gigabytes * GB)
+    for gigabytes in (6, 8, 12, 16, 18, 24, 32):
+        placement = place(wanted, [Budget(device=CARD, nbytes=gigabytes * GB)], may_offload=True)
+        kept = sum(layer.weights for index, layer in enumerate(wanted.layers) if index not in placement.offloaded)
+        assert kept < gigabytes * GB
+        assert bool(placement.offloaded) == (wanted.account.total > gigabytes * GB), f"{gigabytes} GB"
 
 
 def test_int8_on_a_card_of_18_gigabytes() -> None:

@@ -25,19 +25,11 @@ from quant.codecs.codec import Encoded
 from quant.files.manifest import Manifest, read_manifest
 from quant.modules import QuantEmbedding, QuantExperts
 from quant.recipe import RECIPES
-from tests.checkpoints.layouts import Spec, write_checkpoint
+from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
 from tests.checkpoints.quantized import quantize
 
 CPU = torch.device("cpu")
-SPEC = Spec(
-    layers="ssf",
-    mlp=64,
-    expert_mlp=64,
-    head_dim=32,
-    full_head_dim=32,
-    stored=torch.bfloat16,
-    settings={"max_denoising_steps": 10, "eos_token_id": [1]},
-)
+SPEC = replace(QUANTIZABLE, layers="ssf", settings={"max_denoising_steps": 10, "eos_token_id": [1]})
 PROMPT = [3, 14, 15, 9, 26, 5]
 OPTIONS = GenerateOptions(seed=5, max_tokens=24, context_size=64)
 

@@ -106,11 +106,13 @@ def test_the_training_mask_is_the_cached_visibility(window: int | None, counts: 
 
 
 @pytest.mark.parametrize("window", [None, 1, 2, 5, 100])
-@pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 23])
 @pytest.mark.parametrize(("commit", "canvas"), [(0, 6), (1, 0), (9, 0), (1, 6), (4, 6), (9, 6)])
-def test_rows_attend_to_what_the_definition_lets_them_see(
-    window: int | None, length: int, commit: int, canvas: int
-) -> None:
+def test_rows_attend_to_what_the_definition_lets_them_see(window: int | None, commit: int, canvas: int) -> None:
+    for length in (0, 1, 3, 4, 5, 23):
+        assert_attention_as_defined(window, length, commit, canvas)
+
+
+def assert_attention_as_defined(window: int | None, length: int, commit: int, canvas: int) -> None:
     total, border, generator = length + commit + canvas, length + commit, torch.Generator().manual_seed(0)
     q = torch.randn(4, commit + canvas, 8, generator=generator)
     k, v = torch.randn(2, 2, total, 8, generator=generator)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from localdiff.denoising import BlockSettings, denoise_block, plain
+from localdiff.denoising import BlockSettings, denoise_plainly, plain
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.memory_account import PREFILL_CHUNK
@@ -23,7 +23,7 @@ from localdiff.model.config import ModelConfig
 from localdiff.model.diffusion_gemma import DiffusionGemma
 from quant.modules import experts
 from tests.checkpoints.released import released_config
-from tests.models.allocations import Allocations
+from tests.models.allocations import Allocations, one_crowd
 
 META = torch.device("meta")
 CONTEXT = 8192
@@ -46,13 +46,7 @@ def cache(model: DiffusionGemma) -> KVCache:
 @pytest.fixture(autouse=True)
 def _one_crowd(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Stands in for the one step that needs values: which rows go to which expert."""
-
-    def crowd(index: Tensor, num_experts: int) -> list[tuple[int, Tensor, Tensor]]:
-        rows, top_k = index.shape
-        everybody = torch.empty(rows, dtype=torch.int64, device=META)
-        return [(expert, everybody, everybody) for expert in range(top_k)]
-
-    monkeypatch.setattr(experts, "rows_by_expert", crowd)
+    monkeypatch.setattr(experts, "rows_by_expert", one_crowd)
     with torch.inference_mode():
         yield
 
@@ -86,7 +80,7 @@ def test_denoise_steps_stay_within_the_limit_and_carry_no_logits(
     carried: list[int] = []
     watched = Allocations([canvas, *held_before(model, cache)])
     with watched, model.register_forward_pre_hook(lambda *_: carried.append(watched.live)):
-        steps = len(list(denoise_block(model, cache, canvas, SeededNoise(0), block)))
+        steps = len(list(denoise_plainly(model, cache, canvas, SeededNoise(0), block)))
     logits = length * config.vocab_size * 2
     assert logits < watched.peak < LIMIT
     assert watched.largest == logits, "nothing is larger than the logits in bf16"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from localdiff.errors import UsageError
+from localdiff.errors import ResourceError, UsageError
 from localdiff.quantizing import lock as lock_module
 from localdiff.quantizing.lock import is_locked, lock_path, locked
 from tests.screens.processes import ROOT
@@ -21,6 +23,15 @@ with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
+
+
+def refuse_locks(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Answer every lock with this error."""
+
+    def flock(_handle: int, _operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", flock)
 
 
 def test_a_second_job_is_refused_until_the_first_ends(tmp_path: Path) -> None:
@@ -56,16 +67,43 @@ def test_the_lock_of_a_killed_process_is_gone(tmp_path: Path) -> None:
 def test_a_lock_on_a_file_that_is_gone_by_then_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output, lock, deleted = tmp_path / "x", lock_module._lock, []
 
-    def deleted_by_its_last_holder(handle: int) -> bool:
+    def deleted_by_its_last_holder(handle: int, path: Path) -> bool | None:
         if not deleted:
             lock_path(output).unlink()
             deleted.append(handle)
-        return lock(handle)
+        return lock(handle, path)
 
     monkeypatch.setattr(lock_module, "_lock", deleted_by_its_last_holder)
     with locked(output):
         monkeypatch.undo()
         assert deleted and is_locked(output)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="`flock`")
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF])
+def test_a_file_system_without_locks_is_used_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    output = tmp_path / "x"
+    with locked(output) as is_held:
+        assert is_held
+    refuse_locks(monkeypatch, number)
+    with locked(output) as is_held:
+        assert not is_held
+        assert lock_path(output).exists()
+        assert not is_locked(output)
+    assert not lock_path(output).exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="`flock`")
+def test_what_is_no_answer_about_locks_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "x"
+    with locked(output):
+        refuse_locks(monkeypatch, errno.EIO)
+        with pytest.raises(ResourceError, match="cannot be locked"), locked(output):
+            pass
+        with pytest.raises(ResourceError, match="cannot be locked"):
+            is_locked(output)
 
 
 def test_a_folder_that_refuses(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,9 +21,7 @@ from tests.checkpoints.chats import (
     SYSTEM,
     USER,
     WEATHER,
-    reference_tokenizer,
     text_part,
-    write_chat_checkpoint,
 )
 
 EMPTY_THOUGHT = {"v1": "<|channel>thought\n<channel|>", "v3": ""}
@@ -38,26 +35,6 @@ CALLED = (
     '<|turn>model\n<|tool_call>call:get_weather{city:<|"|>Rome<|"|>,days:2}<tool_call|>'
     '<|tool_response>response:get_weather{value:<|"|>sunny, 25C<|"|>}<tool_response|>'
 )
-
-
-@pytest.fixture(scope="module")
-def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return {name: write_chat_checkpoint(tmp_path_factory.mktemp(name), name) for name in GENERATIONS}
-
-
-@pytest.fixture(scope="module")
-def templates(directories: dict[str, Path]) -> dict[str, ChatTemplate]:
-    return {name: ChatTemplate(directory) for name, directory in directories.items()}
-
-
-@pytest.fixture(scope="module")
-def tokenizer(directories: dict[str, Path]) -> Tokenizer:
-    return Tokenizer(directories["v3"])
-
-
-@pytest.fixture(scope="module")
-def references(directories: dict[str, Path]) -> dict[str, PreTrainedTokenizerFast]:
-    return {name: reference_tokenizer(directory) for name, directory in directories.items()}
 
 
 # The released rendering, as text

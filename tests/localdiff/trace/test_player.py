@@ -29,6 +29,11 @@ def test_time_plays_to_the_end_and_stays_there() -> None:
     assert (at.index, at.playing, at.wait) == (LAST, False, None)
 
 
+def test_only_a_key_changes_what_a_paused_player_shows() -> None:
+    assert player(playing=False).wait is None
+    assert player(index=LAST, at=LINE.seconds).wait is None
+
+
 def test_speed_is_recorded_seconds_in_a_second() -> None:
     assert player(speed=4.0).wait == 0.0625
     assert player(speed=4.0).pass_time(0.0625).index == 1

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from localdiff.view.widths import split_columns, text_width
 from tests.fakes.canvas import SCRIPTS
 from tests.screens.processes import ROOT, environment
 
@@ -58,10 +59,10 @@ class Tmux:
 
 
 @contextmanager
-def playing(columns: int, rows: int, *options: str, env: str = "", **script: object) -> Iterator[Tmux]:
+def playing(columns: int, rows: int, *options: str, **script: object) -> Iterator[Tmux]:
     """A made-up run in a window of its own."""
     program = [sys.executable, "-m", "tests.fakes.cli", json.dumps({"canvas": "latin", "rate": 15} | script)]
-    line = f"exec env {env} {shlex.join([*program, 'run', '-m', 'demo', 'hi', *options])}"
+    line = f"exec {shlex.join([*program, 'run', '-m', 'demo', 'hi', *options])}"
     # A server takes its environment from whoever starts it, and keeps dead windows only once it is told to.
     tmux = Tmux(f"localdiff-live-{os.getpid()}-{columns}x{rows}-{time.monotonic_ns()}")
     start = ["tmux", "-f", "/dev/null", "-L", tmux._name, "set-option", "-g", "remain-on-exit", "on", ";"]
@@ -89,28 +90,11 @@ def without_notice(rows: list[str]) -> list[str]:
     return kept.rstrip("\n").split("\n")
 
 
-PALETTES = {"dark": "", "plain": "NO_COLOR=1", "light": "COLORFGBG=0;15"}
-"""The environment that chooses each."""
-
-
-# The usual run has each size and each palette; the slow one all of them together.
-SCREENS = [
-    pytest.param(
-        (columns, rows),
-        variables,
-        id=f"{columns}x{rows}-{palette}",
-        marks=() if columns == 80 or palette == "dark" else pytest.mark.slow,
-    )
-    for columns, rows in ((80, 24), (120, 40), (50, 20), (20, 6))
-    for palette, variables in PALETTES.items()
-]
-
-
-@pytest.mark.parametrize(("size", "variables"), SCREENS)
-def test_every_frame_is_whole_and_clean_text_is_left(size: tuple[int, int], variables: str) -> None:
+@pytest.mark.parametrize("size", [(80, 24), (20, 6)], ids=str)
+def test_every_frame_is_whole_and_clean_text_is_left(size: tuple[int, int]) -> None:
     columns, rows = size
     seen = 0
-    with playing(columns, rows, env=shlex.quote(variables) if variables else "") as tmux:
+    with playing(columns, rows) as tmux:
         heights: set[tuple[str, int]] = set()
         for frame in tmux.frames():
             heads = [at for at, row in enumerate(frame) if "/48" in row]
@@ -133,6 +117,18 @@ def test_every_frame_is_whole_and_clean_text_is_left(size: tuple[int, int], vari
     text = broken(TEXT, columns)
     assert left[: len(text)] == text
     assert "".join(left[len(text) :]).startswith("198 tok")
+
+
+def test_where_wide_characters_end_one_column_early_clean_text_is_left() -> None:
+    """A line of the text has as many columns as two rows of the window, but fills none to its last column."""
+    columns = 89
+    text = [row for line in SCRIPTS["cjk"].rstrip("\n").split("\n") for row in split_columns(line, columns) or [""]]
+    assert any(text_width(row) == columns - 1 for row in text)
+    with playing(columns, 20, canvas="cjk") as tmux:
+        for _ in tmux.frames():
+            time.sleep(0.05)
+        left = without_notice(tmux.screen("-S", "-"))
+    assert left[: len(text)] == [row.rstrip() for row in text]
 
 
 def test_resized_in_the_middle_of_a_run() -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from localdiff.ui.output import Output, Stream, decide, printable, shell_word
+from localdiff.ui.output import Output, Stream, decide
 from tests.screens.processes import CapturedStream
 
 
@@ -89,15 +87,6 @@ def test_json_can_name_every_file_and_reads_back_as_it_was() -> None:
     assert json.loads(written) == json.loads(screen.text()) == names
 
 
-@pytest.mark.parametrize("name", [b"plain", b"sp ace", b"it's", b"\xff1", b"new\nline", b"\x1b[31m'\\", "é".encode()])
-@pytest.mark.skipif(shutil.which("bash") is None, reason="asks bash")
-def test_a_shell_reads_a_word_as_it_was(name: bytes) -> None:
-    word = shell_word(os.fsdecode(name))
-    assert word.isprintable()
-    bash = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True)
-    assert bash.stdout == name
-
-
 def test_an_encoding_that_was_asked_for_is_kept() -> None:
     pipe = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
     decide(stdout=pipe, stderr=CapturedStream(), env={"PYTHONIOENCODING": "latin-1"}).stdout.write("é✓")
@@ -119,20 +108,3 @@ def test_errors_have_one_form() -> None:
         output.error("no such thing", "look elsewhere")
     assert plain.getvalue() == "error: no such thing\nhint: look elsewhere\n"
     assert colored.getvalue() == "\x1b[1;31merror:\x1b[0m no such thing\n\x1b[36mhint:\x1b[0m look elsewhere\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("naïve 日本 `x`", "naïve 日本 `x`"),
-        ("\x1b[2J", "\\x1b[2J"),
-        ("\x9b2J", "\\x9b2J"),
-        ("a\nb\r", "a\\nb\\r"),
-        ("\u202eabc", "\\u202eabc"),
-        ("n\udce9.txt", "n\\xe9.txt"),
-        ("\udc80\udcff\udd00", "\\x80\\xff\\udd00"),
-        ("\ud83d", "\\ud83d"),
-    ],
-)
-def test_printable(text: str, shown: str) -> None:
-    assert printable(text) == shown

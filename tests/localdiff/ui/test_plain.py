@@ -13,6 +13,14 @@ from tests.screens.processes import environment, process, terminal
 SCRIPT = {"blocks": [{"text": "First line.\nSecond "}, {"text": "line."}]}
 ANSWER = "First line.\nSecond line."
 FOOTER = "21 tokens · 2 blocks · 6 steps · 14 tok/s · prompt 6 tok in 0.50 s ·"
+VERBOSE = [
+    "seed 7",
+    "block 1: 3 steps, 0.75 s, converged",
+    "First line.",
+    "block 2: 3 steps, 0.75 s, converged",
+    "Second line.",
+    f"{FOOTER} ctx 27/8,192",
+]
 RUN = ("run", "-m", "demo", "hi")
 
 
@@ -27,14 +35,7 @@ def test_nothing_moves_where_the_canvas_is_turned_off() -> None:
     assert run.finish() == 0
     assert b"\x1b" not in run.raw
     assert b"\r" not in run.raw.replace(b"\r\n", b"")
-    assert run.lines()[1:] == [
-        "seed 7",
-        "block 1: 3 steps, 0.75 s, converged",
-        "First line.",
-        "block 2: 3 steps, 0.75 s, converged",
-        "Second line.",
-        f"{FOOTER} ctx 27/8,192",
-    ]
+    assert run.lines()[1:] == VERBOSE
 
 
 def test_a_narrow_terminal() -> None:
@@ -77,27 +78,13 @@ def test_a_dumb_terminal_sees_nothing_move() -> None:
     assert run.finish() == 0
     assert b"\x1b" not in run.raw
     assert b"\r" not in run.raw.replace(b"\r\n", b"")
-    assert run.lines()[1:] == [
-        "seed 7",
-        "block 1: 3 steps, 0.75 s, converged",
-        "First line.",
-        "block 2: 3 steps, 0.75 s, converged",
-        "Second line.",
-        f"{FOOTER} ctx 27/8,192",
-    ]
+    assert run.lines()[1:] == VERBOSE
 
 
 def test_verbose_lines_stay_above_the_canvas() -> None:
     run = terminal(*RUN, "-v", script=SCRIPT, columns=100)
     assert run.finish() == 0
-    assert run.lines()[1:] == [
-        "seed 7",
-        "block 1: 3 steps, 0.75 s, converged",
-        "First line.",
-        "block 2: 3 steps, 0.75 s, converged",
-        "Second line.",
-        f"{FOOTER} ctx 27/8,192",
-    ]
+    assert run.lines()[1:] == VERBOSE
 
 
 def test_thoughts_are_dim_and_on_stderr_and_stay_out_of_the_pipe() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import sys
@@ -51,6 +52,25 @@ def test_ctrl_z_leaves_nothing_and_the_bars_come_back_below() -> None:
     assert run.finish() == 0
     assert run.lines()[-1] == "ended"
     assert not run.screen.cursor.hidden
+
+
+def test_keys_are_not_echoed_into_the_bars() -> None:
+    run = play('"$@"; echo "stopped with $?"; read -r line; echo "read $line"; fg > /dev/null; stty -a')
+    run.wait_for("part")
+    run.type(b"typed")
+    run.type(b"\n")
+    run.wait_for("noted")
+    assert b"typed" not in run.raw
+    run.type(b"\x1a")
+    run.wait_for("stopped with 148")
+    run.type(b"hello\n")
+    run.wait_for("read hello")
+    assert b"hello\r\nread hello" in run.raw, "between the two the shell has its echo"
+    run.wait_for("part")
+    run.type(b"end\n")
+    assert run.finish() == 0
+    assert b"end\r\n" not in run.raw.replace(b"ended\r\n", b"")
+    assert re.search(rb" echo\b", run.raw) is not None
 
 
 def test_in_the_background_the_screen_is_left_alone() -> None:

@@ -7,8 +7,9 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wcwidth import wcswidth
 
-from localdiff.ui.region import CURSOR_ON, LEAVE, RESTORE, SYNC_OFF, SYNC_ON, WRAP_OFF, WRAP_ON, Region
+from localdiff.ui.region import CURSOR_ON, ERASE_BELOW, LEAVE, RESTORE, SYNC_OFF, SYNC_ON, WRAP_OFF, WRAP_ON, Region
 from localdiff.view.layout import Size
 from tests.screens.terminal import FakeTerminal
 
@@ -121,13 +122,36 @@ def test_long_lines_are_broken_by_the_terminal_and_keep_every_letter(length: int
     assert drawing.terminal.everything() == ["old 0", "old 1", *rows, "p", "q", "r"]
 
 
-def test_tabs_and_wide_characters_leave_nothing_of_the_old_rows() -> None:
-    drawing = Drawing(0)
+@pytest.mark.parametrize("columns", [20, 21])
+@pytest.mark.parametrize("line", ["漢" * 10, "漢" * 11, "漢" * 21, "a" + "漢" * 10 + "b", "漢" * 20 + "ab"])
+def test_wide_characters_leave_nothing_of_the_old_rows(columns: int, line: str) -> None:
+    drawing = Drawing(2, Size(columns, 10))
     drawing.frame("x" * 19, "y" * 19, "z" * 19)
-    drawing.frame("p", "q", "r", above="a\tb\n日本日本日本日本日本\n\n")
-    shown = [line.replace(" ", "") for line in drawing.terminal.everything()]
-    assert shown == ["ab", "日本日本日本日本日本", "", "p", "q", "r"]
-    assert drawing.terminal.lines()[0] == "a       b"
+    drawing.frame("p", "q", "r", above=line + "\n")
+    assert drawing.terminal.everything() == ["old 0", "old 1", *broken(line + "\n", columns), "p", "q", "r"]
+
+
+@pytest.mark.parametrize("line", ["a\tb", "\t\tif x:", "\x1b[2m\tdim\x1b[0m", "a" * 19 + "\tb", "a\t" * 5])
+def test_tabs_stay_tabs_and_leave_nothing_of_the_old_rows(line: str) -> None:
+    drawing = Drawing(2)
+    drawing.frame("x" * 19, "y" * 19, "z" * 19)
+    assert line in drawing.frame("p", "q", "r", above=line + "\n")
+    fresh = FakeTerminal(20, 10)
+    fresh.write(f"old 0\nold 1\n{line}\np\nq\nr")
+    assert drawing.terminal.everything() == fresh.everything()
+
+
+@pytest.mark.parametrize("line", ["👩\u200d👧" + "a" * 16, "❤\ufe0f" + "a" * 18, "🇫🇷" + "a" * 16, "👍🏽" + "a" * 16])
+@pytest.mark.parametrize("before", [0, 2])
+def test_text_of_uncertain_width_is_written_over_nothing(before: int, line: str) -> None:
+    drawing = Drawing(before)
+    drawing.frame("x" * 19, "y" * 19, "z" * 19)
+    sent = drawing.frame("p", "q", "r", above=f"first\n{line}\nlast\n")
+    # Erased below before it, and not behind it: in this terminal the row may be full.
+    assert f"{ERASE_BELOW}\r{line}\r\n" in sent
+    fresh = FakeTerminal(20, 10)
+    fresh.write("".join(f"old {i}\n" for i in range(before)) + f"first\n{line}\nlast\np\nq\nr")
+    assert drawing.terminal.everything() == fresh.everything()
 
 
 def test_styled_text_is_measured_without_its_codes() -> None:
@@ -157,7 +181,7 @@ def test_an_empty_row_in_the_corner_of_the_screen_clears_what_is_below_it() -> N
 
 
 ROWS = st.lists(st.text(alphabet="ab #", max_size=19), min_size=1, max_size=8)
-TEXT = st.text(alphabet="abc \n", max_size=60).map(lambda text: text + "\n" if text and text[-1] != "\n" else text)
+TEXT = st.text(alphabet="abc 漢\n", max_size=60).map(lambda text: text + "\n" if text and text[-1] != "\n" else text)
 
 
 @settings(max_examples=60)
@@ -184,10 +208,17 @@ def assert_nothing_is_erased_first(write: str) -> None:
         assert write.startswith(("\r", "\x1b[C\x1b[J\r"), erasure.end())
 
 
-def broken(text: str) -> list[str]:
+def broken(text: str, columns: int = 20) -> list[str]:
+    """Text as a terminal breaks it: a wide character that does not fit the last column begins the next row."""
     rows: list[str] = []
     for line in text.split("\n")[:-1]:
-        rows += [line[i : i + 20].rstrip() for i in range(0, len(line), 20)] or [""]
+        row = ""
+        for character in line:
+            if wcswidth(row + character) > columns:
+                rows.append(row.rstrip())
+                row = ""
+            row += character
+        rows.append(row.rstrip())
     return rows
 
 

@@ -55,6 +55,18 @@ def test_it_never_wraps() -> None:
     assert terminal.lines() == [""]
 
 
+@pytest.mark.parametrize("columns", [12, 13])
+def test_wide_characters_are_two_columns(columns: int) -> None:
+    terminal = FakeTerminal(columns=columns)
+    status = status_on(terminal)
+    status.show("模型" * 9)
+    assert terminal.lines() == ["模型" * 2 + "模" if columns == 12 else "模型" * 3]
+    status.show("模")
+    assert (terminal.lines(), terminal.screen.cursor.x, terminal.screen.cursor.y) == (["模"], 2, 0)
+    status.clear()
+    assert (terminal.lines(), terminal.screen.cursor.x) == ([""], 0)
+
+
 def test_it_uses_no_escape_codes() -> None:
     terminal = FakeTerminal(columns=20)
     status = status_on(terminal)

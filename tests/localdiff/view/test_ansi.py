@@ -14,6 +14,7 @@ RED, BLUE = Style(foreground=1), Style(foreground=32)
     ("style", "codes"),
     [
         (PLAIN, "0"),
+        (Style(foreground=0), "0;30"),
         (Style(foreground=3), "0;33"),
         (Style(foreground=8), "0;90"),
         (Style(foreground=229), "0;38;5;229"),
@@ -39,6 +40,7 @@ def test_blanks_at_the_end_are_not_sent() -> None:
     assert encode_row((blank(5),)) == ""
 
 
-def test_a_colour_that_is_none() -> None:
-    with pytest.raises(ValueError, match="self.foreground=256"):
-        Style(foreground=256)
+@pytest.mark.parametrize("number", [-1, 256])
+def test_a_colour_that_is_none(number: int) -> None:
+    with pytest.raises(ValueError, match=f"self.foreground={number}"):
+        Style(foreground=number)

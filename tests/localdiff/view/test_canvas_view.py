@@ -119,10 +119,13 @@ def test_golden_files_are_complete(script: str) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size.columns}x{size.rows}")
 @pytest.mark.parametrize("name", PALETTES)
-def test_golden_frames(name: str, size: Size, script: str) -> None:
-    palette = PALETTES[name]
+def test_golden_frames(name: str, script: str) -> None:
+    for size in SIZES:
+        assert_golden(PALETTES[name], size, script)
+
+
+def assert_golden(palette: Palette, size: Size, script: str) -> None:
     styles = letters_of(palette)
     for at, picture in pictures(script, size, palette):
         title = f"{size.columns}x{size.rows} block {at[0]} step {at[1]}"

@@ -106,6 +106,7 @@ def test_settled_goes_by_entropy_and_renoised_by_acceptance() -> None:
     assert state.stages == (SETTLED, LEANING, NOISE, SETTLED)
     assert state.settled == 2
     assert state.renoised == (False, True, False, False)
+    assert not any(state_of(scene_after(RUN, BLOCKS[0], now)).renoised), "nothing was accepted before the first step"
 
 
 def test_only_an_end_that_the_model_leans_to_ends_the_page() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from functools import cache
 
 import pytest
 import torch
@@ -135,6 +136,25 @@ def test_what_has_to_be_installed_is_told(monkeypatch: pytest.MonkeyPatch, error
     assert unsupported is not None
     assert unsupported.reason == "Triton cannot build its launcher here"
     assert "gcc python3-dev" in unsupported.remedy
+
+
+def test_a_gpu_without_room_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that is loaded while others fill the GPU leaves the next one its kernels."""
+    tries = [torch.OutOfMemoryError("CUDA out of memory"), None]
+
+    def computes_exactly(_: torch.device) -> bool:
+        if (error := tries.pop(0)) is not None:
+            raise error
+        return True
+
+    monkeypatch.setattr(support, "_tried", cache(support._tried.__wrapped__))
+    monkeypatch.setattr(support, "_computes_exactly", computes_exactly)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 6))
+    unsupported = support.missing(CARD)
+    assert unsupported is not None and unsupported.reason == "there is no memory to try a kernel in"
+    assert support.missing(CARD) is None
+    assert support.missing(CARD) is None and not tries, "what was found is kept"
 
 
 @pytest.mark.parametrize(

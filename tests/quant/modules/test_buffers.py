@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from localdiff.denoising import BlockSettings, denoise_block, plain
+from localdiff.denoising import BlockSettings, denoise_plainly, plain
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
 from localdiff.load.matching import match_tensors
@@ -25,7 +25,7 @@ from quant.modules import experts, swap_modules
 from quant.recipe import RECIPES
 from quant.released import released_shapes
 from tests.checkpoints.released import released_config
-from tests.models.allocations import Allocations
+from tests.models.allocations import Allocations, one_crowd
 
 META = torch.device("meta")
 LAYERS = 6
@@ -35,13 +35,7 @@ CONTEXT = 8192
 @pytest.fixture(autouse=True)
 def _one_crowd(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Stands in for the one step that needs values: which rows go to which expert."""
-
-    def crowd(index: Tensor, num_experts: int) -> list[tuple[int, Tensor, Tensor]]:
-        rows, top_k = index.shape
-        everybody = torch.empty(rows, dtype=torch.int64, device=META)
-        return [(expert, everybody, everybody) for expert in range(top_k)]
-
-    monkeypatch.setattr(experts, "rows_by_expert", crowd)
+    monkeypatch.setattr(experts, "rows_by_expert", one_crowd)
     with torch.inference_mode():
         yield
 
@@ -91,5 +85,5 @@ def test_denoise_steps(model: DiffusionGemma, buffers: int, monkeypatch: pytest.
     canvas = torch.empty(length, dtype=torch.int64, device=META)
     block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=2), stop_rule="both", pad_id=0)
     with watched_from(model, cache, canvas) as watched:
-        assert len(list(denoise_block(model, cache, canvas, SeededNoise(0), block))) == 2
+        assert len(list(denoise_plainly(model, cache, canvas, SeededNoise(0), block))) == 2
     assert 0.5 * buffers < watched.peak < buffers

@@ -24,14 +24,12 @@ from quant.jobs.run import run
 from quant.modules import QuantEmbedding, QuantExperts, QuantLinear, swap_modules
 from quant.planning.plan import make_plan
 from quant.recipe import RECIPES
-from tests.checkpoints.layouts import Spec, write_checkpoint
-
-SPEC = Spec(layers="sf", mlp=64, expert_mlp=64, head_dim=32, full_head_dim=32, stored=torch.bfloat16)
+from tests.checkpoints.layouts import QUANTIZABLE, write_checkpoint
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    return Checkpoint(write_checkpoint(SPEC, tmp_path_factory.mktemp("checkpoint")))
+    return Checkpoint(write_checkpoint(QUANTIZABLE, tmp_path_factory.mktemp("checkpoint")))
 
 
 def quantize(source: Path, output: Path, recipe: str) -> tuple[Manifest, dict[str, Tensor]]:

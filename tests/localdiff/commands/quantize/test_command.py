@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import sys
 from collections import namedtuple
 from collections.abc import Mapping
 from pathlib import Path
@@ -73,6 +75,20 @@ def test_from_published_weights_to_a_verified_model(cli: Cli, source: Path, outp
     assert any(line.startswith("quantized ") and "MB/s" in line for line in lines)
     assert "largest relative errors (limits: nf4 13 %, int8 2 %)" in lines
     assert lines[-1].endswith('verified. Run it: localdiff run "Why is the sky blue?"')
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="`flock`")
+def test_on_a_file_system_without_locks_it_warns_and_goes_on(
+    cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(_handle: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    result = cli("quantize", str(source), "--yes", stdin=b"")
+    assert (result.code, result.stdout) == (0, f"{output}\n")
+    assert f"warning: `{output.parent}` is on a file system without locks" in result.stderr
+    assert (cli("models", "rm", NAME, "--yes", stdin=b"").code, list(output.parent.iterdir())) == (0, [])
 
 
 def test_without_a_tokenizer_it_says_what_is_missing_before_the_result_can_be_run(

@@ -46,7 +46,7 @@ def blocks(
     """Argmax ids and entropies of every step of some blocks, each behind the ones before, over a cache of their own."""
     config = model.config
     denoiser, length = denoiser or denoiser_of(model, **how), config.canvas_length
-    cache = KVCache(config, 16 + count * length, DTYPE, DEVICE, canvas=denoiser.canvas_room)
+    cache = KVCache(config, 16 + count * length, DTYPE, DEVICE)
     with torch.inference_mode():
         model.encode(torch.arange(16, device=DEVICE), cache)
     noise, found = SeededNoise(1), []

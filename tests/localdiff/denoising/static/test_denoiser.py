@@ -1,7 +1,7 @@
 """The static step against the plain one, and the fused commit against two passes: whole generations on a small model.
 
-The same code runs on a CPU as on a card, uncaptured; statistics and decision go through torch here, and through
-Triton's interpreter in one test.
+The same code runs on a CPU as on a card, uncaptured; attention, statistics and decision go through torch here, and
+through Triton's interpreter in `test_through_triton`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from localdiff.denoising import BlockSettings, Denoiser
-from localdiff.denoising.static import outcome
+from localdiff.denoising import BlockSettings
+from localdiff.denoising.static import steps
 from localdiff.denoising.static.steps import StaticSteps
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.paired import PairedNoise
@@ -23,10 +23,11 @@ from localdiff.diffusion.settings import SamplerSettings
 from localdiff.errors import WeightsError
 from localdiff.events import BlockCommitted, DenoiseStep, Event, RunFinished
 from localdiff.model.cache import KVCache
-from tests.gpu.kernels import needs_interpreter
 from tests.models import tiny
 from tests.models.endless import PROMPT, assert_same, engine, options
 from tests.models.steps import denoiser_of
+
+pytestmark = pytest.mark.usefixtures("attention_in_torch")
 
 CPU = torch.device("cpu")
 
@@ -66,12 +67,12 @@ def test_a_ring_that_fills_up_on_the_way(tmp_path: Path, how: Any) -> None:
 def test_it_really_is_another_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = engine(tmp_path, static=True, fuses_commits=True)
     monkeypatch.setattr(type(made.model), "denoise", None)
-    monkeypatch.setattr("localdiff.denoising.denoiser.denoise_block", None)
+    monkeypatch.setattr("localdiff.denoising.denoiser.denoise_plainly", None)
     finished = list(made.generate(PROMPT, options()))[-1]
     assert isinstance(finished, RunFinished)
     assert len(finished.stats.blocks) == 5
     assert finished.stats.commit_passes == 0
-    assert str(made.denoiser.path) == "static step, commit fused"
+    assert str(made.denoiser.path) == "static step, attention in Triton, commit fused"
 
 
 @pytest.mark.parametrize("noise", ["seeded", "reference"])
@@ -120,7 +121,7 @@ def test_a_cancelled_block_leaves_the_buffers_at_once(tmp_path: Path) -> None:
         if isinstance(event, DenoiseStep):
             cancel.set()
         if isinstance(event, BlockCommitted | RunFinished):
-            assert not made.denoiser._is_busy
+            assert not made.denoiser._busy.locked()
 
 
 def test_the_time_of_a_run_is_that_of_its_steps_and_of_what_is_between_them(tmp_path: Path) -> None:
@@ -150,58 +151,19 @@ def test_two_runs_side_by_side_do_not_share_buffers(tmp_path: Path, caplog: pyte
     assert warning.startswith("another answer of this model is still being generated")
 
 
-@needs_interpreter
-@pytest.mark.parametrize(
-    "how",
-    [
-        {"logits": True},
-        {"attention": True},
-        {"attention": True, "fuses_commits": True},
-        {"layer_ops": True},
-        {"layer_ops": True, "projections": True},
-    ],
-    ids=str,
-)
-def test_through_triton_it_is_the_same(tmp_path: Path, how: Any) -> None:
-    values = options(max_tokens=12, cap=2)  # two blocks; the interpreter takes its time
-    expected = list(engine(tmp_path).generate(PROMPT[-5:], values))
-    assert_same(list(engine(tmp_path, static=True, **how).generate(PROMPT[-5:], values)), expected)
-
-
-@needs_interpreter
-def test_with_attention_in_triton_one_program_serves_every_length() -> None:
-    """A program's attention asks the device how many positions are held, so that none is made when they grow."""
-    network = tiny.model(scale=0.25)
-    block = BlockSettings(
-        number=1, started=0.0, sampler=SamplerSettings(schedule_steps=1), stop_rule="never", pad_id=tiny.PAD
-    )
-    caches = [KVCache(network.config, 600, torch.float32, CPU, canvas=tiny.CANVAS) for _ in range(2)]
-    denoisers = Denoiser(network), denoiser_of(network, static=True, attention=True)
-    network.attends_through_triton = False  # the prompts' attention is another test's
-    for length in (0, 9, 290):
-        found = []
-        for denoiser, cache in zip(denoisers, caches, strict=True):
-            with torch.inference_mode():
-                network.encode(torch.arange(length - cache.length) % tiny.VOCAB_SIZE, cache)
-            canvas = torch.arange(tiny.CANVAS)
-            found += [step.event for step in denoiser.denoise_block(cache, canvas, SeededNoise(0), block)]
-        assert_same([found[1]], [found[0]])
-    assert [shape.bucket for shape in denoisers[1]._static._programs] == [600]
-
-
-@pytest.mark.parametrize("near", [0.0, outcome.NEAR])
+@pytest.mark.parametrize("near", [0.0, steps.NEAR])
 def test_a_step_is_sent_for_nothing_only_where_nothing_told_of_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, near: float
 ) -> None:
     launches: list[int] = []
 
-    def counted(steps: StaticSteps, block: Any, step: int, *commit: Any) -> Any:
+    def counted(owner: StaticSteps, cache: Any, noise: Any, block: Any, step: int, *commit: Any) -> Any:
         launches.append(step)
-        return launch(steps, block, step, *commit)
+        return launch(owner, cache, noise, block, step, *commit)
 
     launch = StaticSteps._launch
     monkeypatch.setattr(StaticSteps, "_launch", counted)
-    monkeypatch.setattr(outcome, "NEAR", near)
+    monkeypatch.setattr(steps, "NEAR", near)
     values = options(stability=0, confidence=1.6)
     found = list(engine(tmp_path, static=True).generate(PROMPT, values))
     assert_same(found, list(engine(tmp_path).generate(PROMPT, values)))
@@ -226,7 +188,7 @@ def test_logits_that_are_no_numbers_are_an_error() -> None:
     network = tiny.model()
     network.norm.weight.data[0] = torch.nan
     block = BlockSettings(number=2, started=0.0, sampler=SamplerSettings(), stop_rule="both", pad_id=tiny.PAD)
-    cache = KVCache(network.config, 64, torch.float32, CPU, canvas=tiny.CANVAS)
+    cache = KVCache(network.config, 64, torch.float32, CPU)
     steps = denoiser_of(network, static=True).denoise_block(cache, torch.arange(tiny.CANVAS), SeededNoise(0), block)
     with pytest.raises(WeightsError, match="the logits of block 2, step 1 are not finite"):
         list(steps)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from localdiff.denoising import BlockSettings
-from localdiff.denoising.static.cuda_graphs import CapturedWork, GraphCapturer
+from localdiff.denoising.static.cuda_graphs import GraphCapturer
 from localdiff.denoising.static.program import Program
 from localdiff.diffusion.noise import SeededNoise
 from localdiff.diffusion.settings import SamplerSettings
@@ -31,6 +31,7 @@ from tests.models.endless import PROMPT, assert_same, engine, options
 from tests.models.steps import denoiser_of
 
 pytestmark = needs_interpreter
+attends_in_torch = pytest.mark.usefixtures("attention_in_torch")
 
 CPU = torch.device("cpu")
 
@@ -69,6 +70,7 @@ def graphs(caplog: pytest.LogCaptureFixture) -> Iterator[list[Any]]:
     assert sum(graph.replays for graph in made) > 0
 
 
+@attends_in_torch
 @pytest.mark.parametrize("values", [{}, {"temperature": 0.0}, {"stability": 2, "confidence": 4.0}, {"cap": 2}], ids=str)
 @pytest.mark.parametrize("how", [{}, {"ahead": False}, {"fuses_commits": True, "projections": True}], ids=str)
 def test_a_generation_is_the_same_as_with_plain_steps(tmp_path: Path, how: Any, values: Any, graphs: list[Any]) -> None:
@@ -76,6 +78,7 @@ def test_a_generation_is_the_same_as_with_plain_steps(tmp_path: Path, how: Any, 
     assert_same(list(recorded(tmp_path, **how).generate(PROMPT, options(**values))), expected)
 
 
+@attends_in_torch
 @pytest.mark.parametrize("how", [{}, {"fuses_commits": True}], ids=str)
 def test_a_conversation_goes_on_with_what_was_recorded(tmp_path: Path, how: Any, graphs: list[Any]) -> None:
     """Longer prompts, and one that parts from what is held, over one cache and the same recordings."""
@@ -105,6 +108,7 @@ def test_all_kernels_recorded(tmp_path: Path, graphs: list[Any]) -> None:
     assert len(graphs) == 2, "a step, and one with a commit"
 
 
+@attends_in_torch
 def test_what_was_recorded_over_another_cache_is_given_up_at_once(tmp_path: Path, graphs: list[Any]) -> None:
     """And so are the programs, which hold tensors: not only when somebody collects garbage."""
     made = recorded(tmp_path, fuses_commits=True)
@@ -117,11 +121,12 @@ def test_what_was_recorded_over_another_cache_is_given_up_at_once(tmp_path: Path
         list(made.generate(PROMPT, options(), prefix_cache=made.new_prefix_cache()))
         assert all(graph.is_reset for graph in first)
         assert not any(program() for program in programs)
-        assert {graph.pool for graph in first}.isdisjoint(graph.pool for graph in graphs[len(first) :])
+        assert {graph.used_pool for graph in first}.isdisjoint(graph.used_pool for graph in graphs[len(first) :])
     finally:
         gc.enable()
 
 
+@attends_in_torch
 def test_the_end_of_a_prompt_leaves_no_program_behind(monkeypatch: pytest.MonkeyPatch, graphs: list[Any]) -> None:
     made: list[weakref.ref[Program]] = []
 
@@ -145,6 +150,7 @@ def test_the_end_of_a_prompt_leaves_no_program_behind(monkeypatch: pytest.Monkey
         gc.enable()
 
 
+@attends_in_torch
 def test_a_run_that_was_left_in_the_middle_is_spoken_of(
     tmp_path: Path, graphs: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -162,6 +168,7 @@ def test_a_run_that_was_left_in_the_middle_is_spoken_of(
     assert caplog.text.count("or was left unfinished") == 1
 
 
+@attends_in_torch
 @pytest.mark.parametrize("capacity", [1, soft.CAPACITY])
 def test_sparse_self_conditioning_is_made_exact_from_the_first_step_on(
     capacity: int, monkeypatch: pytest.MonkeyPatch, graphs: list[Any]
@@ -183,12 +190,13 @@ def test_what_the_host_decides_is_captured_for_good(graphs: list[Any]) -> None:
         out[0] = there[0] + 1
         out[1].fill_(next(numbers))
 
-    recorded_work, found = CapturedWork(GraphCapturer(CPU)), []
-    for number in range(4):
+    graph, results = GraphCapturer(CPU).capture(work), []
+    assert graph is not None
+    for number in range(3):
         there.fill_(number)
-        recorded_work(work)
-        found.append(out.tolist())
-    assert found == [[1, 1], [2, 2], [3, 2], [4, 2]]
+        graph.replay()
+        results.append(out.tolist())
+    assert results == [[1, 1], [2, 1], [3, 1]]
 
 
 def test_what_a_card_refuses_to_record_is_refused(caplog: pytest.LogCaptureFixture) -> None:
@@ -200,17 +208,15 @@ def test_what_a_card_refuses_to_record_is_refused(caplog: pytest.LogCaptureFixtu
         out.add_(out.nonzero().shape[0] + 1)
 
     with imitated(), caplog.at_level(logging.WARNING, logger="localdiff"):
-        asking = CapturedWork(GraphCapturer(CPU))
-        for _ in range(3):
-            asking(ask)
-    assert out.item() == 1 + 2 + 2 and not asking.is_captured
+        assert GraphCapturer(CPU).capture(ask) is None
+    assert out.item() == 0
     assert "could not be captured" in caplog.text
 
 
 def blocks(network: DiffusionGemma, *, ends: Sequence[Sequence[int]] = ((), ()), **how: bool) -> list[DenoiseStep]:
     """The steps of two blocks over one cache, each behind the end of a prompt."""
     length = network.config.canvas_length
-    cache = KVCache(network.config, 64, torch.float32, CPU, canvas=length)
+    cache = KVCache(network.config, 64, torch.float32, CPU)
     block = BlockSettings(number=1, started=0.0, sampler=SamplerSettings(schedule_steps=4), stop_rule="never", pad_id=0)
     denoiser, noise = denoiser_of(network, static=True, **how), SeededNoise(0)
     canvases = torch.arange(length), torch.arange(length).flip(0)

@@ -77,8 +77,8 @@ def test_two_steps_or_a_step_and_a_chunk_of_the_prompt_are_within_the_account(re
             assert 0 < own < 5_000_000, "the tensors that steps share"
             peaks = []
             for commit_rows in (0, config.canvas_length, 77):
-                shape = Shape(bucket=context, commit_rows=commit_rows, sampled=True)
-                step = Program(network, buffers, shape, read=read_through_triton, attention=True)
+                shape = Shape(commit_rows=commit_rows, sampled=True)
+                step = Program(network, buffers, shape, read=read_through_triton)
                 watched.peak = start = watched.live
                 step.run(cache)
                 peaks.append(watched.peak - start)

@@ -27,16 +27,16 @@ def _without_numbers() -> Iterator[None]:
 @pytest.mark.parametrize("sampled", [True, False])
 @pytest.mark.parametrize("commit_rows", [0, tiny.CANVAS])
 def test_a_step_waits_for_nothing(commit_rows: int, sampled: bool) -> None:
-    shape = Shape(bucket=256, commit_rows=commit_rows, sampled=sampled)
+    shape = Shape(commit_rows=commit_rows, sampled=sampled)
     assert run_step(on_card(tiny.config()), shape).device.type == DEVICE.type
 
 
 @pytest.mark.parametrize("codec", ["nf4", "int8"])
 def test_quantized_layers_wait_for_nothing(codec: str) -> None:
     network = on_card(small_config(), codec=codec)
-    assert run_step(network, Shape(bucket=256, commit_rows=0, sampled=True)).device.type == DEVICE.type
+    assert run_step(network, Shape(commit_rows=0, sampled=True)).device.type == DEVICE.type
 
 
 def test_the_plain_experts_would_be_noticed() -> None:
     with pytest.raises(DynamicOutputShapeException):
-        run_step(on_card(tiny.config(), grouped=False), Shape(bucket=256, commit_rows=0, sampled=True))
+        run_step(on_card(tiny.config(), grouped=False), Shape(commit_rows=0, sampled=True))

@@ -26,7 +26,11 @@ from tests.models import tiny
 from tests.models.allocations import Allocations
 from tests.models.steps import denoiser_of
 
-pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore:divide by zero")]
+pytestmark = [
+    needs_triton,
+    pytest.mark.usefixtures("attention_in_torch"),
+    pytest.mark.filterwarnings("ignore:divide by zero"),
+]
 
 CARD = torch.device("cuda", 0)
 STEPS = 2  # the second is conditioned on the first; the interpreter takes its time
@@ -45,7 +49,7 @@ def on_card(recipe: str, dense: str, monkeypatch: pytest.MonkeyPatch) -> Diffusi
 def block(network: DiffusionGemma, **how: bool) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
     """Argmax ids and entropies of each step of a block behind a prompt of nine ids."""
     config, denoiser = network.config, denoiser_of(network, **how)
-    cache = KVCache(config, 64, torch.float32, DEVICE, canvas=denoiser.canvas_room)
+    cache = KVCache(config, 64, torch.float32, DEVICE)
     with torch.inference_mode():
         network.encode(torch.arange(9, device=DEVICE), cache)
     noise = SeededNoise(1)

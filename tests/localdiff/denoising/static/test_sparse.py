@@ -18,7 +18,7 @@ from tests.gpu.kernels import DEVICE, needs_triton
 from tests.localdiff.bench.step.small import small_subject
 from tests.models.steps import denoiser_of
 
-pytestmark = needs_triton
+pytestmark = [needs_triton, pytest.mark.usefixtures("attention_in_torch")]
 
 STEPS = 3
 
@@ -26,7 +26,7 @@ STEPS = 3
 def steps(network: DiffusionGemma, *, sparse: bool) -> list[DenoiseStep]:
     network.to(DEVICE)
     length = network.config.canvas_length
-    cache = KVCache(network.config, 64, torch.float32, DEVICE, canvas=length)
+    cache = KVCache(network.config, 64, torch.float32, DEVICE)
     block = BlockSettings(
         number=1, started=0.0, sampler=SamplerSettings(schedule_steps=STEPS), stop_rule="never", pad_id=0
     )

@@ -1,0 +1,55 @@
+"""Writes a trained demo model as a checkpoint in the released layout, bf16, that transformers loads too."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+
+from ...model.diffusion_gemma import DiffusionGemma
+from .architecture import config_json, generation_config_json
+from .rendering import END_OF_TURN
+
+VOCABULARY_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+_ENCODER_SCALAR = "encoder_layer_scalar"
+
+
+def export(model: DiffusionGemma, vocabulary: Path, directory: Path) -> None:
+    """Writes weights, configuration and the vocabulary files of folder `vocabulary` to `directory`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    tokenizer = Tokenizer.from_file(str(vocabulary / "tokenizer.json"))
+    end_of_turn = end_of_turn_id(tokenizer)
+    _write_json(directory / "config.json", config_json(tokenizer.get_vocab_size(), end_of_turn))
+    _write_json(directory / "generation_config.json", generation_config_json(end_of_turn))
+    for name in VOCABULARY_FILES:
+        shutil.copyfile(vocabulary / name, directory / name)
+    tensors = {released_name(name): tensor.bfloat16().contiguous() for name, tensor in model.state_dict().items()}
+    weights = directory / "model.safetensors"
+    save_file(tensors, weights, metadata={"format": "pt"})
+    weights.chmod(0o644)  # safetensors makes files private, and this one is shipped
+
+
+def end_of_turn_id(tokenizer: Tokenizer) -> int:
+    """Id of the token that ends a turn.
+
+    Raises:
+        ValueError: the vocabulary has no such token.
+    """
+    found = tokenizer.token_to_id(END_OF_TURN)
+    if found is None:
+        raise ValueError(f"the vocabulary lacks {END_OF_TURN!r}")
+    return found
+
+
+def released_name(name: str) -> str:
+    """The released checkpoint's name of a module's tensor."""
+    if name.endswith(_ENCODER_SCALAR):
+        return "model.encoder.language_model." + name.replace(_ENCODER_SCALAR, "layer_scalar")
+    return "model.decoder." + name
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,69 @@
+"""Writes the mean of checkpoints of one training.
+
+    python -m localdiff.demo.training.mean OUT CHECKPOINT CHECKPOINT …
+
+Checkpoints of one training, each after a decay of the learning rate, differ mostly by the examples that were frequent
+between them; their mean answers better than each of them (Izmailov et al., "Averaging Weights Leads to Wider Optima
+and Better Generalization", arXiv:1803.05407).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from ...errors import LocaldiffError
+from ...load import load_model, open_weights
+from ...model.diffusion_gemma import DiffusionGemma
+from ..leaving import leave
+from .export import VOCABULARY_FILES, export
+
+
+def write_mean(directory: Path, checkpoints: Sequence[Path]) -> None:
+    """Writes a checkpoint whose weights are the mean, summed in fp32, of those of others.
+
+    Raises:
+        ValueError: they have different vocabularies, or configurations, or one of them would be overwritten.
+        WeightsError: one is not a checkpoint.
+    """
+    if any(directory.resolve() == checkpoint.resolve() for checkpoint in checkpoints):
+        raise ValueError(f"`{directory}` is one of the checkpoints")
+    first, *others = checkpoints
+    model = _network(first)
+    total = model.state_dict()
+    for other in others:
+        network = _network(other)
+        for name in VOCABULARY_FILES:
+            if (other / name).read_bytes() != (first / name).read_bytes():
+                raise ValueError(f"`{first}` and `{other}` differ in {name}")
+        if network.config != model.config:
+            raise ValueError(f"`{first}` and `{other}` differ in what config.json says")
+        for name, tensor in network.state_dict().items():
+            total[name] = total[name] + tensor
+    model.load_state_dict({name: tensor / len(checkpoints) for name, tensor in total.items()})
+    export(model, first, directory)
+
+
+def _network(checkpoint: Path) -> DiffusionGemma:
+    return load_model(open_weights(checkpoint), torch.device("cpu"), torch.float32).network
+
+
+def main() -> None:
+    """Average and write."""
+    parser = argparse.ArgumentParser(prog="python -m localdiff.demo.training.mean", description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=Path, help="folder for the mean")
+    parser.add_argument("checkpoints", type=Path, nargs="+", help="folders that localdiff.demo.training.train exported")
+    arguments = parser.parse_args()
+    try:
+        write_mean(arguments.out, arguments.checkpoints)
+    except LocaldiffError as error:
+        leave(parser, error)
+    except (ValueError, OSError) as error:
+        parser.exit(1, f"error: {error}\n")
+
+
+if __name__ == "__main__":
+    main()

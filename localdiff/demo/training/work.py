@@ -1,0 +1,65 @@
+"""The shared parts of training a model and an adapter: options, batches, and the work folder.
+
+Knows command lines and folders; does not know what is trained, or on what.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from ...model.diffusion_gemma import DiffusionGemma
+from .architecture import CANVAS_LENGTH
+from .batches import Batches, Draw
+from .journal import journal
+from .team import Team
+from .trainer import Trainer, TrainingOptions
+
+STATE = "state.pt"
+
+
+def make_parser(module: str, about: str, *, updates: int, decay: int) -> argparse.ArgumentParser:
+    """A command-line parser with the options that every training has.
+
+    Args:
+        module: full name of the one that is run.
+        updates, decay: their defaults.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
+    parser.add_argument("work", type=Path, help="folder that keeps the state of the training")
+    parser.add_argument("--updates", type=int, default=updates)
+    parser.add_argument("--decay", type=int, default=decay, help="updates over which the rate falls to 0")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--compile", action="store_true", help="compile what lies between products: faster, and needs a C++ compiler"
+    )
+    return parser
+
+
+def make_trainer(work: Path, model: DiffusionGemma, draw: Draw, options: TrainingOptions, team: Team) -> Trainer:
+    """A trainer on what `draw` draws, which continues from the state in `work` where there is one."""
+    batches = Batches(
+        draw,
+        seed=options.seed,
+        batch_size=options.batch_size,
+        batch_rows=options.batch_rows,
+        canvas_length=CANVAS_LENGTH,
+        pad_id=model.config.pad_token_id,
+    )
+    trainer = Trainer(model.train(), batches, options, team)
+    if (work / STATE).exists():
+        trainer.resume(work / STATE)
+    return trainer
+
+
+def train(trainer: Trainer, arguments: argparse.Namespace) -> None:
+    """Runs a trainer to its end with the options of `make_parser`'s command line."""
+    torch.set_num_threads(arguments.threads)  # after the loading of a base, which sets it itself
+    torch.set_flush_denormal(True)
+    if arguments.compile:
+        trainer.compile()
+    with journal(arguments.work / "log.jsonl", trainer.options.updates) as report:
+        trainer.run(arguments.work / STATE, report)

@@ -1,0 +1,18 @@
+"""The layer ops of `localdiff.kernels.layer_ops` in place of the plain ones, for the rows of one sequence on a GPU."""
+
+from __future__ import annotations
+
+from ..kernels import layer_ops as kernels
+from ..model.layer_ops import LayerOps
+
+
+class FusedLayerOps(LayerOps):
+    """One Triton launch each, rounding where the plain path rounds; of experts with the same score, the first."""
+
+    sum_experts = True
+    norm = staticmethod(kernels.norm)
+    qkv_norm_rope = staticmethod(kernels.qkv_norm_rope)
+    add_attention_and_norm = staticmethod(kernels.add_attention_and_norm)
+    gelu_mul = staticmethod(kernels.gelu_mul)
+    route = staticmethod(kernels.route)
+    merge_branches = staticmethod(kernels.merge_branches)

@@ -1,0 +1,61 @@
+"""The echo of a terminal's keys, turned off while something is drawn there.
+
+Knows `termios`; knows nothing about what is drawn. On Windows, where nothing is echoed meanwhile, it does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+from localdiff.ui.terminal import is_in_background
+
+if TYPE_CHECKING or sys.platform != "win32":
+    import termios
+
+
+class KeyboardEcho:
+    """Turns the echo off and on again; what is typed meanwhile is kept for whoever reads next.
+
+    Args:
+        keyboard: the terminal that echoes keys, or None to leave its echo alone.
+        keeps_enter: whether Enter stays Enter in what is typed meanwhile, as a prompt wants it.
+    """
+
+    def __init__(self, keyboard: TextIO | None, *, keeps_enter: bool = False) -> None:
+        self._keyboard = keyboard
+        self._keeps_enter = keeps_enter
+        self._before: list[Any] | None = None
+
+    def silence(self) -> None:
+        """Turn it off, unless another process has the terminal."""
+        if self._keyboard is None or sys.platform == "win32":
+            return
+        try:
+            descriptor = self._keyboard.fileno()
+            # A background process that touches the terminal's settings would be stopped.
+            if not os.isatty(descriptor) or os.tcgetpgrp(descriptor) != os.getpgrp():
+                return
+            settings = termios.tcgetattr(descriptor)
+            if self._before is None:
+                self._before = list(settings)
+            # Ctrl-C would discard what a slow terminal has not read yet: text of the answer, and half a frame.
+            settings[3] = settings[3] & ~termios.ECHO | termios.NOFLSH
+            if self._keeps_enter:
+                settings[0] &= ~termios.ICRNL
+            termios.tcsetattr(descriptor, termios.TCSANOW, settings)
+        except (OSError, ValueError, termios.error):
+            self._before = None
+
+    def restore(self) -> None:
+        """Make it what it was; a second call does nothing."""
+        if self._before is None or self._keyboard is None or sys.platform == "win32":
+            return
+        settings, self._before = self._before, None
+        if is_in_background(self._keyboard):
+            return  # whoever has taken it has set it up, and this process would be stopped
+        try:
+            termios.tcsetattr(self._keyboard.fileno(), termios.TCSANOW, settings)
+        except (OSError, ValueError, termios.error):
+            return

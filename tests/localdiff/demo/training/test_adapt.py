@@ -1,0 +1,100 @@
+"""Training an adapter: the base stays, the factors move, a run continues where it stopped, its result loads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from localdiff.adapter import save_adapter
+from localdiff.demo.skills import large_sudoku
+from localdiff.demo.training import adapt
+from localdiff.demo.training.journal import journal
+from localdiff.demo.training.trainer import Trainer, TrainingOptions
+from localdiff.demo.training.work import STATE
+from localdiff.engine import Engine
+from localdiff.model_reference import DEMO_DIRECTORY
+
+
+@pytest.fixture(autouse=True)
+def few_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_sudoku, "patterns", lambda name, split: PATTERNS)
+
+
+PATTERNS = (
+    (
+        "4.156....42....24...43.6346..2..2...",
+        "421563635421163245254316346152512634",
+    ),
+)
+
+
+def make_trainer(work: Path, updates: int = 4) -> Trainer:
+    options = TrainingOptions(updates=updates, decay=2, warmup=1, batch_size=2, batch_rows=200, save_every=2)
+    return adapt.prepare(work, "sudoku6", DEMO_DIRECTORY, options)
+
+
+def factors(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in trainer.model.named_parameters() if p.requires_grad}
+
+
+def test_only_factors_are_trained(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path)
+    before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+    assert factors(trainer)
+    trainer.run(tmp_path / "state.pt", lambda *_: None)
+    for name, tensor in trainer.model.state_dict().items():
+        assert ("lora_" in name) == (not torch.equal(tensor, before[name])), name
+
+
+def test_a_training_starts_from_an_adapter_of_another_base(tmp_path: Path) -> None:
+    first = make_trainer(tmp_path / "first")
+    first.run(tmp_path / "first" / STATE, lambda *_: None)
+    with torch.no_grad():
+        first.model.norm.weight += 0.5
+    save_adapter(first.model, tmp_path / "adapter", base=None)
+    options = TrainingOptions(updates=4)
+    second = adapt.prepare(tmp_path / "second", "sudoku6", DEMO_DIRECTORY, options, initial=str(tmp_path / "adapter"))
+    assert second.update == 0
+    for name, factor in factors(first).items():
+        assert torch.equal(factor, factors(second)[name]), name
+
+
+def test_a_run_continues_where_it_stopped(tmp_path: Path) -> None:
+    whole = make_trainer(tmp_path / "whole")
+    whole.run(tmp_path / "whole" / STATE, lambda *_: None)
+    first = make_trainer(tmp_path / "parts")
+    for _ in range(2):
+        first.step(first.batches.at(first.update))
+        first.update += 1
+    first.save(tmp_path / "parts" / STATE)
+    second = make_trainer(tmp_path / "parts")
+    assert second.update == 2
+    second.run(tmp_path / "parts" / STATE, lambda *_: None)
+    for name, factor in factors(whole).items():
+        assert torch.equal(factor, factors(second)[name]), name
+
+
+def test_what_is_written_is_small_and_computes_the_same_beside_the_base(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path)
+    trainer.run(tmp_path / STATE, lambda *_: None)
+    save_adapter(trainer.model, tmp_path / "adapter", base="demo", dtype=torch.bfloat16)
+    assert sum(path.stat().st_size for path in (tmp_path / "adapter").iterdir()) < 3e6
+    loaded = Engine.load(str(DEMO_DIRECTORY), device="cpu", dtype="fp32", adapter=str(tmp_path / "adapter")).model
+    for name, factor in factors(trainer).items():
+        torch.testing.assert_close(loaded.state_dict()[name].float(), factor, atol=1e-2, rtol=1e-2)
+
+
+def test_a_journal_has_a_line_for_each_update_and_says_every_twentieth(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with journal(tmp_path / "log.jsonl", 50) as report:
+        for update in range(1, 42):
+            report(update, 0.5, 0.25)
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["update"] for line in lines] == list(range(1, 42))
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in said] == ["20/50", "40/50"]
+    assert "loss 0.500  right 25.0%" in said[0]

@@ -1,0 +1,62 @@
+"""Static steps through Triton's interpreter against the plain step: whole generations on a small model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from localdiff.denoising import BlockSettings, Denoiser
+from localdiff.diffusion.noise import SeededNoise
+from localdiff.diffusion.settings import SamplerSettings
+from localdiff.model.cache import KVCache
+from tests.gpu.kernels import needs_interpreter
+from tests.models import tiny
+from tests.models.endless import PROMPT, assert_same, engine, options
+from tests.models.steps import denoiser_of
+
+pytestmark = needs_interpreter
+
+CPU = torch.device("cpu")
+
+
+def assert_as_plain(directory: Path, **how: bool) -> None:
+    """Two blocks are the same; the interpreter takes its time."""
+    values = options(max_tokens=12, cap=2)
+    expected = list(engine(directory).generate(PROMPT[-5:], values))
+    assert_same(list(engine(directory, static=True, **how).generate(PROMPT[-5:], values)), expected)
+
+
+@pytest.mark.parametrize("fuses_commits", [False, True])
+def test_attention(tmp_path: Path, fuses_commits: bool) -> None:
+    assert_as_plain(tmp_path, fuses_commits=fuses_commits)
+
+
+@pytest.mark.usefixtures("attention_in_torch")
+@pytest.mark.parametrize(
+    "how", [{"logits": True}, {"layer_ops": True}, {"layer_ops": True, "projections": True}], ids=str
+)
+def test_everything_else(tmp_path: Path, how: Any) -> None:
+    assert_as_plain(tmp_path, **how)
+
+
+def test_one_program_serves_every_length() -> None:
+    """A program's attention asks the device how many positions are held, so that none is made when they grow."""
+    network = tiny.model(scale=0.25)
+    block = BlockSettings(
+        number=1, started=0.0, sampler=SamplerSettings(schedule_steps=1), stop_rule="never", pad_id=tiny.PAD
+    )
+    caches = [KVCache(network.config, 600, torch.float32, CPU) for _ in range(2)]
+    denoisers = Denoiser(network), denoiser_of(network, static=True)
+    network.attends_through_triton = False  # the prompts' attention is another test's
+    for length in (0, 9, 290):
+        events = []
+        for denoiser, cache in zip(denoisers, caches, strict=True):
+            with torch.inference_mode():
+                network.encode(torch.arange(length - cache.length) % tiny.VOCAB_SIZE, cache)
+            canvas = torch.arange(tiny.CANVAS)
+            events += [step.event for step in denoiser.denoise_block(cache, canvas, SeededNoise(0), block)]
+        assert_same([events[1]], [events[0]])
+    assert len(denoisers[1]._static._programs) == 1
