@@ -5,6 +5,7 @@ Knows option names and help texts; computes nothing. `localdiff.cli` takes the c
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from localdiff.cli.help import Group
 from localdiff.cli.requests import generate_options, model_choice
 from localdiff.commands.bench_quality import QualityRequest, bench_quality
 from localdiff.commands.bench_step import StepRequest, bench_step
+from localdiff.ui.question import asker
 
 bench = typer.Typer(name="bench", cls=Group, help="Measure speed and quality on this machine.")
 
@@ -44,6 +46,7 @@ def step_command(
     ] = None,
     revision: options.Revision = None,
     offline: options.Offline = False,
+    yes: options.Yes = False,
     random_weights: Annotated[
         bool,
         typer.Option(
@@ -103,6 +106,7 @@ def step_command(
         model=model,
         revision=revision,
         offline=offline,
+        yes=yes,
         random_weights=random_weights,
         recipe=recipe,
         context=context_size,
@@ -112,7 +116,7 @@ def step_command(
         dtype=dtype,
         json=json,
     )
-    return bench_step(request, streams)
+    return bench_step(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))
 
 
 @bench.command("quality", cls=configured("device", "dtype", "max_memory"))
@@ -167,6 +171,7 @@ def quality_command(
     dtype: options.Dtype = "auto",
     max_memory: options.MaxMemory = None,
     offline: options.Offline = False,
+    yes: options.Yes = False,
     json: Annotated[
         bool,
         typer.Option(
@@ -190,7 +195,7 @@ def quality_command(
         prompts=prompts,
         seeds=seeds,
         options=generate_options(context, "max_tokens", "context_size", "seed"),
-        choice=model_choice(context, "offline", "device", "dtype", "max_memory"),
+        choice=model_choice(context, "offline", "yes", "device", "dtype", "max_memory"),
         json=json,
     )
-    return bench_quality(request, streams)
+    return bench_quality(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))

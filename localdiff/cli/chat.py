@@ -73,6 +73,7 @@ def chat_command(
     adapter: options.Adapter = None,
     revision: options.Revision = None,
     offline: options.Offline = False,
+    yes: options.Yes = False,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     max_memory: options.MaxMemory = None,

@@ -63,6 +63,9 @@ Revision: TypeAlias = Annotated[
     typer.Option(metavar="REV", help="Branch, tag or commit of a model from the Hub.", rich_help_panel=MODEL),
 ]
 Offline: TypeAlias = Annotated[bool, typer.Option("--offline", help="Never ask the Hub.", rich_help_panel=MODEL)]
+Yes: TypeAlias = Annotated[
+    bool, typer.Option("--yes", help="Download a model from the Hub without asking.", rich_help_panel=MODEL)
+]
 Device: TypeAlias = Annotated[
     str,
     typer.Option(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 GENERATION_FIELDS = tuple(field.name for field in fields(GenerateOptions) if field.name not in ("noise", "tool_calls"))
 """What every command that answers takes; `noise` is for `run`, and tool calls are for programs."""
 
-MODEL_FIELDS = ("model", "adapter", "revision", "offline", "device", "dtype", "max_memory")
+MODEL_FIELDS = ("model", "adapter", "revision", "offline", "yes", "device", "dtype", "max_memory")
 """The fields of `ModelChoice`."""
 
 

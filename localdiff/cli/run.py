@@ -18,6 +18,7 @@ from localdiff.cli.exits import decide_streams
 from localdiff.cli.names import events_name, file_name
 from localdiff.cli.requests import GENERATION_FIELDS, MODEL_FIELDS, generate_options, model_choice
 from localdiff.errors import UsageError
+from localdiff.ui.question import asker
 
 
 def add_to(app: typer.Typer) -> None:
@@ -35,6 +36,7 @@ def run_command(
     adapter: options.Adapter = None,
     revision: options.Revision = None,
     offline: options.Offline = False,
+    yes: options.Yes = False,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     max_memory: options.MaxMemory = None,
@@ -160,7 +162,7 @@ def run_command(
     )
     stdin = None if sys.stdin is None else sys.stdin.buffer
     try:
-        return run(request, streams, stdin=stdin)
+        return run(request, streams, stdin=stdin, ask=asker(streams.stderr, sys.stdin, default=True))
     except NoPromptError as error:
         streams.stderr.write(context.get_usage() + "\n")
         raise error

@@ -20,6 +20,7 @@ from localdiff.cli.help import Command, Group
 from localdiff.cli.names import directory_name, file_name
 from localdiff.cli.requests import generate_options, model_choice
 from localdiff.ui.output import Color
+from localdiff.ui.question import asker
 from localdiff.view.palette import PaletteName
 
 trace = typer.Typer(name="trace", cls=Group, help="Check recorded runs and compare them.")
@@ -177,14 +178,17 @@ def check_command(
         ),
     ] = None,
     offline: options.Offline = False,
+    yes: options.Yes = False,
     quiet: _Quiet = False,
 ) -> int:
     """Check that a trace is complete and unchanged since it was recorded; the exit code is 5 if it is not."""
     streams = decide_streams(context, quiet=quiet)
     from localdiff.commands.trace_check import CheckRequest, trace_check
 
-    request = CheckRequest(file=file, rerun=rerun, model=model, adapter=adapter, device=device, offline=offline)
-    return trace_check(request, streams)
+    request = CheckRequest(
+        file=file, rerun=rerun, model=model, adapter=adapter, device=device, offline=offline, yes=yes
+    )
+    return trace_check(request, streams, ask=asker(streams.stderr, sys.stdin, default=True))
 
 
 @trace.command("pair", cls=Command)
@@ -213,6 +217,7 @@ def pair_command(
         ),
     ] = model_store.MODEL,
     offline: options.Offline = False,
+    yes: options.Yes = False,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     max_memory: options.MaxMemory = None,
@@ -265,11 +270,16 @@ def pair_command(
     request = PairRequest(
         recipes=recipes,
         options=generate_options(context, "max_tokens", "context_size", "seed", "think", "system", "temperature"),
-        choice=model_choice(context, "model", "adapter", "offline", "device", "dtype", "max_memory"),
+        choice=model_choice(context, "model", "adapter", "offline", "yes", "device", "dtype", "max_memory"),
         prompt=prompt,
         file=file,
         keep=keep,
         to=to,
         output=output,
     )
-    return trace_pair(request, streams, stdin=None if sys.stdin is None else sys.stdin.buffer)
+    return trace_pair(
+        request,
+        streams,
+        stdin=None if sys.stdin is None else sys.stdin.buffer,
+        ask=asker(streams.stderr, sys.stdin, default=True),
+    )

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localdiff.commands.loading import show_loading
+from localdiff.commands.loading import Loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.status_line import status_line
 from localdiff.errors import ArgumentError, UsageError
@@ -22,6 +22,7 @@ from localdiff.options import GenerateOptions
 from localdiff.quoting import printable
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
+from localdiff.ui.question import AskUser
 from localdiff.ui.status import StatusLine
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class QualityRequest:
     json: bool = False
 
 
-def bench_quality(request: QualityRequest, output: Output) -> int:
+def bench_quality(request: QualityRequest, output: Output, *, ask: AskUser | None = None) -> int:
     """Compare models with a first one, and print the results.
 
     Raises:
@@ -71,11 +72,11 @@ def bench_quality(request: QualityRequest, output: Output) -> int:
     for model in request.models:
         resolve_local(model)  # a slip in the last name must not cost the answers of the first model
     with status_line(output) as status:
-        _measure(request, output, status)
+        _measure(request, output, status, ask)
     return 0
 
 
-def _measure(request: QualityRequest, output: Output, status: StatusLine) -> None:
+def _measure(request: QualityRequest, output: Output, status: StatusLine, ask: AskUser | None) -> None:
     with interruptible():
         from localdiff.bench.quality.comparison import compare
         from localdiff.bench.quality.questions import file_questions, skill_questions
@@ -88,8 +89,9 @@ def _measure(request: QualityRequest, output: Output, status: StatusLine) -> Non
     )
 
     def load(model: str) -> Engine:
-        progress = show_loading(status, model)
-        return replace(request.choice, model=model).load(context_size=request.options.context_size, progress=progress)
+        choice = replace(request.choice, model=model)
+        loading = Loading(status, model, output, ask=ask, yes=choice.yes)
+        return choice.load(context_size=request.options.context_size, loading=loading)
 
     first, *others = (partial(load, model) for model in request.models)
     told = partial(_tell, status)

@@ -10,11 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from localdiff.commands.loading import Loading
 from localdiff.commands.status_line import status_line
+from localdiff.download_plan import ConfirmDownload, confirm_silently
 from localdiff.errors import UsageError
 from localdiff.quoting import shell_word
 from localdiff.ui.interrupt import interruptible
 from localdiff.ui.output import Output
+from localdiff.ui.question import AskUser
 
 if TYPE_CHECKING:
     from localdiff.bench.step.report import Report
@@ -32,6 +35,7 @@ class StepRequest:
 
     Attributes:
         model: a real model, or None for random weights.
+        yes: whether a model that is not here is downloaded without asking.
         random_weights: whether random weights were asked for explicitly.
         recipe: how random weights are stored; None is the default recipe.
         context: tokens in the cache before the canvas.
@@ -43,6 +47,7 @@ class StepRequest:
     model: str | None = None
     revision: str | None = None
     offline: bool = False
+    yes: bool = False
     random_weights: bool = False
     recipe: str | None = None
     context: int = 1024
@@ -77,7 +82,9 @@ class StepRequest:
                 )
 
 
-def measure(request: StepRequest, progress: Callable[[str], None]) -> Report:
+def measure(
+    request: StepRequest, progress: Callable[[str], None], confirm: ConfirmDownload = confirm_silently
+) -> Report:
     """Measure a step; torch is imported here and not before."""
     with interruptible():
         from localdiff.bench.step.run import Measurement, run
@@ -99,13 +106,20 @@ def measure(request: StepRequest, progress: Callable[[str], None]) -> Report:
             context=request.context,
             device=request.device,
             dtype=request.dtype,
+            confirm=confirm,
+            progress=progress,
         )
     measurement = Measurement(context=request.context, steps=request.steps)
     return run(measurement, device=request.device, make=make, progress=progress)
 
 
-def bench_step(request: StepRequest, output: Output) -> int:
+def bench_step(request: StepRequest, output: Output, *, ask: AskUser | None = None) -> int:
     """Measure a step and print the figures: a table, and one line of JSON last.
+
+    Args:
+        request: what is asked for.
+        output: the streams.
+        ask: asks the user a question; None where nobody can answer.
 
     Raises:
         LocaldiffError: any error that a user can act on.
@@ -113,7 +127,10 @@ def bench_step(request: StepRequest, output: Output) -> int:
     if output.stdout.missing:
         raise UsageError("stdout is closed, so the figures would be lost", "`> FILE` writes them to a file")
     with status_line(output) as status:
-        report = measure(request, status.show)
+        confirm: ConfirmDownload = confirm_silently
+        if request.model is not None:
+            confirm = Loading(status, request.model, output, ask=ask, yes=request.yes).confirm
+        report = measure(request, status.show, confirm)
     from localdiff.bench.step.words import json_line, table
 
     if not request.json:

@@ -1,30 +1,118 @@
-"""What a terminal shows while a model is loaded.
+"""What a terminal shows while a model is loaded, and what is asked before it is downloaded.
 
-Knows words; knows nothing about models.
+Knows words and what is large; knows nothing about models.
 """
 
 from __future__ import annotations
 
-from localdiff.load_progress import LoadProgress, LoadStage
-from localdiff.quoting import printable
+from localdiff import model_store, paths
+from localdiff.download_plan import DownloadPlan
+from localdiff.errors import UsageError
+from localdiff.load_progress import LoadStage
+from localdiff.quoting import printable, shell_word
+from localdiff.sizes import counted, shown_size
+from localdiff.ui.output import Output
+from localdiff.ui.question import AskUser
+from localdiff.ui.rate import Rate, shown_amount
 from localdiff.ui.status import StatusLine
 
-WORDS: dict[LoadStage, str] = {"weights": "weights", "modules": "preparing", "kernels": "GPU kernels"}
+WORDS: dict[LoadStage, str] = {
+    "download": "download",
+    "weights": "weights",
+    "modules": "preparing",
+    "kernels": "GPU kernels",
+}
+
+LARGE = 1_000_000_000
+"""Bytes beyond which a download is announced, and asked about."""
 
 
-def show_loading(status: StatusLine, model: str | None) -> LoadProgress:
-    """Shows on a status line what is being loaded; the returned function then shows how far that is.
+class Loading:
+    """Shows on a status line what is being loaded, and, called as a `LoadProgress`, how far that is.
 
-    Downloads, which come first, draw bars of their own.
+    Args:
+        status: the line.
+        model: what the user calls it.
+        output: the streams.
+        ask: asks the user a question; None where nobody can answer.
+        yes: whether a download starts without asking.
     """
-    shown = loading = f"loading {printable(model or 'the model')}"
-    status.show(loading)
 
-    def show(stage: LoadStage, share: float) -> None:
-        nonlocal shown
-        text = f"{loading}: {WORDS[stage]} {int(100 * share)} %"
-        if text != shown:  # thousands of tensors are a hundred lines
-            shown = text
-            status.show(text)
+    def __init__(
+        self, status: StatusLine, model: str | None, output: Output, *, ask: AskUser | None = None, yes: bool = False
+    ) -> None:
+        self._status, self._output, self._ask, self._yes = status, output, ask, yes
+        self._name = printable(model or "the model")
+        self._shown = f"loading {self._name}"
+        self._total, self._rate = 0, Rate()
+        self._stage: LoadStage | None = None
+        status.show(self._shown)
 
-    return show
+    def __call__(self, stage: LoadStage, share: float) -> None:
+        """Show how far a stage is."""
+        self._stage = stage
+        text = f"loading {self._name}: {WORDS[stage]} {int(100 * share)} %"
+        if stage == "download" and self._total:
+            done = int(share * self._total)
+            self._rate.see(done)
+            text = f"downloading {self._name}: {shown_amount(done, self._total, self._rate)}"
+        if text != self._shown:  # thousands of tensors are a hundred lines
+            self._shown = text
+            self._status.show(text)
+
+    def confirm(self, plan: DownloadPlan) -> None:
+        """Say what a large download is, and ask about it, unless an earlier one was begun and is continued.
+
+        Raises:
+            UsageError: nobody can agree.
+            KeyboardInterrupt: the user said no.
+        """
+        if plan.nbytes > LARGE:
+            is_asked = not self._yes and not plan.continues
+            if not self._output.quiet or (is_asked and self._ask is not None):
+                for line in plan_lines(plan):
+                    self._status.above(printable(line))
+            if is_asked:
+                self._require_yes()
+        self._total, self._rate = plan.nbytes, Rate()
+
+    def stopped(self) -> None:
+        """Say what Ctrl-C leaves of a download."""
+        if self._stage == "download" and not self._output.quiet:
+            self._status.clear()
+            self._output.stderr.write("Stopped. Finished files are kept; the same command continues.\n")
+
+    def _require_yes(self) -> None:
+        if self._ask is None:
+            raise UsageError(
+                "cannot ask for confirmation: stdin or stderr is not a terminal", "`--yes` downloads without asking"
+            )
+        self._status.clear()
+        if not self._ask("Download?"):
+            if not self._output.quiet:
+                self._output.stderr.write("Nothing was downloaded.\n")
+            raise KeyboardInterrupt  # which ends the command just as a Ctrl-C here does
+        self._status.show(self._shown)
+
+
+def plan_lines(plan: DownloadPlan) -> list[str]:
+    """What is downloaded, where to, what it will need, and what takes less."""
+    size = shown_size(plan.nbytes)
+    line = (
+        f"{plan.model} @ {plan.revision[:8]}: downloads {size} in {counted(plan.files, 'file')} "
+        f"into {paths.shown(plan.place)}"
+    )
+    remark = plan.remark
+    if plan.needed is not None:
+        line += f"; needs {shown_size(plan.needed)} of memory on {plan.device}"
+        if plan.free is not None:
+            line += f", where {shown_size(plan.free)} are free"
+            if remark is None and plan.needed > plan.free:
+                remark = "what does not fit is read from the disk again in every pass"
+    lines = [line]
+    if remark is not None:
+        lines.append(remark)
+    if plan.quantized is not None:
+        model = "" if plan.model == model_store.MODEL else f" {shell_word(plan.model)}"
+        lines.append(f"`localdiff quantize{model}` makes {shown_size(plan.quantized)} of it")
+    return lines

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from localdiff import model_store
-from localdiff.load_progress import LoadProgress, tell_nobody
+from localdiff.commands.loading import Loading
 from localdiff.ui.interrupt import interruptible
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class ModelChoice:
         device: where to compute, in the words of `--device`.
         dtype: what to compute in, in the words of `--dtype`.
         max_memory: maximum bytes to use on each device.
+        yes: download it without asking, if it is not here.
     """
 
     model: str | None = None
@@ -37,28 +38,35 @@ class ModelChoice:
     device: str = "auto"
     dtype: str = "auto"
     max_memory: int | None = None
+    yes: bool = False
 
-    def load(self, *, context_size: int, progress: LoadProgress = tell_nobody) -> Engine:
+    def load(self, *, context_size: int, loading: Loading) -> Engine:
         """Load the model, with memory for as many positions; Ctrl-C works meanwhile.
 
         Args:
-            progress: is told how far that is.
+            loading: is asked whether to download it, and told how far loading is.
 
         Raises:
             LocaldiffError: any error that a user can act on.
+            KeyboardInterrupt: the user said no to a download.
         """
         model = model_store.default_model() if self.model is None else self.model
         with interruptible():
             from localdiff.engine import Engine
 
-            return Engine.load(
-                model,
-                device=self.device,
-                dtype=self.dtype,
-                revision=self.revision,
-                offline=self.offline,
-                context_size=context_size,
-                max_memory=self.max_memory,
-                adapter=self.adapter,
-                progress=progress,
-            )
+            try:
+                return Engine.load(
+                    model,
+                    device=self.device,
+                    dtype=self.dtype,
+                    revision=self.revision,
+                    offline=self.offline,
+                    context_size=context_size,
+                    max_memory=self.max_memory,
+                    adapter=self.adapter,
+                    confirm=loading.confirm,
+                    progress=loading,
+                )
+            except KeyboardInterrupt:
+                loading.stopped()
+                raise

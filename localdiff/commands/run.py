@@ -17,7 +17,7 @@ from typing import BinaryIO, Protocol, TypeAlias
 
 from localdiff.commands.events_file import STDOUT, event_recorders
 from localdiff.commands.live import LiveOptions, live_view, mode_of
-from localdiff.commands.loading import show_loading
+from localdiff.commands.loading import Loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.output_file import OutputFile, output_file
 from localdiff.commands.prompt import read_prompt
@@ -27,7 +27,6 @@ from localdiff.commands.trace_header import Recordable
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.events import Channel, Event
 from localdiff.identity import ModelIdentity
-from localdiff.load_progress import LoadProgress
 from localdiff.options import MAX_TOKENS, GenerateOptions
 from localdiff.quoting import printable
 from localdiff.ui.footer import rounded
@@ -35,6 +34,7 @@ from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.observer import Observer
 from localdiff.ui.output import Output
 from localdiff.ui.plain import Plain
+from localdiff.ui.question import AskUser
 from localdiff.ui.reply import Collector, Reply
 from localdiff.ui.status import StatusLine
 from localdiff.ui.summary import shown_model, summary
@@ -82,21 +82,29 @@ class GeneratingEngine(Recordable, Protocol):
         """Maximum tokens of prompt and answer together."""
 
 
-Load: TypeAlias = Callable[[RunRequest, LoadProgress], GeneratingEngine]
+Load: TypeAlias = Callable[[RunRequest, Loading], GeneratingEngine]
 
 
-def load_engine(request: RunRequest, progress: LoadProgress) -> GeneratingEngine:
+def load_engine(request: RunRequest, loading: Loading) -> GeneratingEngine:
     """Load the model."""
-    return request.choice.load(context_size=request.options.context_size, progress=progress)
+    return request.choice.load(context_size=request.options.context_size, loading=loading)
 
 
-def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_engine) -> int:
+def run(
+    request: RunRequest,
+    output: Output,
+    *,
+    stdin: BinaryIO | None,
+    ask: AskUser | None = None,
+    load: Load = load_engine,
+) -> int:
     """Answer one prompt.
 
     Args:
         request: what is asked for.
         output: the streams.
         stdin: standard input, or None if there is none.
+        ask: asks the user a question; None where nobody can answer.
         load: loads the model.
 
     Returns:
@@ -126,7 +134,7 @@ def run(request: RunRequest, output: Output, *, stdin: BinaryIO | None, load: Lo
         trace = stack.enter_context(trace_file(request.record, output, others=others))
         status = stack.enter_context(status_line(output, shown=mode != "off"))
         screen = _Screen(output=output, status=status, mode=mode)
-        engine = _load(request, screen, load)
+        engine = _load(request, screen, ask, load)
         if trace is not None:
             recorders.append(trace.observer(engine, prompt, request.options, hashing_shown_by(status)))
         reply = _generate(request, screen, engine, prompt, recorders)
@@ -142,9 +150,10 @@ class _Screen:
     mode: LiveMode
 
 
-def _load(request: RunRequest, screen: _Screen, load: Load) -> GeneratingEngine:
+def _load(request: RunRequest, screen: _Screen, ask: AskUser | None, load: Load) -> GeneratingEngine:
     start = time.perf_counter()
-    engine = load(request, show_loading(screen.status, request.choice.model))
+    choice = request.choice
+    engine = load(request, Loading(screen.status, choice.model, screen.output, ask=ask, yes=choice.yes))
     if screen.output.logs:
         identity = engine.identity
         screen.status.above(

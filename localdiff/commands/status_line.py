@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from localdiff import hub
 from localdiff.ui.log import logging_to
 from localdiff.ui.output import Output
 from localdiff.ui.status import StatusLine
@@ -18,13 +17,10 @@ from localdiff.ui.status import StatusLine
 def status_line(output: Output, *, shown: bool = True) -> Iterator[StatusLine]:
     """A line on stderr, removed at the end of the block; until then the package's log is printed above it.
 
-    Downloads draw bars of their own where stderr is a terminal, but not in the background, and never with `--quiet`.
-
     Args:
         output: the streams.
         shown: whether there is to be such a line; never with `--quiet`.
     """
-    hub.show_downloads(output.stderr.terminal and not output.stderr.background and not output.quiet)
     status = StatusLine(output.stderr, shown=shown and not output.quiet)
     with logging_to(status, output):
         try:

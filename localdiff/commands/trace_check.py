@@ -8,9 +8,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
-from localdiff.commands.loading import show_loading
+from localdiff.commands.loading import Loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.record import hashing_shown_by
 from localdiff.commands.status_line import status_line
@@ -18,7 +19,6 @@ from localdiff.commands.trace_header import Digests, digests_of
 from localdiff.errors import INTERRUPTED, TraceError, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
 from localdiff.identity import ModelIdentity
-from localdiff.load_progress import LoadProgress
 from localdiff.quoting import printable
 from localdiff.sizes import counted
 from localdiff.trace.header import Header
@@ -27,9 +27,11 @@ from localdiff.trace.repeat import before_stop, first_difference
 from localdiff.trace.trace import Trace
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output
+from localdiff.ui.question import AskUser
 from localdiff.ui.status import StatusLine
 
 Run: TypeAlias = Callable[[threading.Event], Iterator[Event]]
+Rerunnable: TypeAlias = tuple[ModelIdentity, Run]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +45,7 @@ class CheckRequest:
         adapter: the adapter to add, in place of the one that the trace names.
         device: where to run, in place of the device of the trace.
         offline: never ask the Hub.
+        yes: download the model without asking, if it is not here.
     """
 
     file: str
@@ -51,9 +54,10 @@ class CheckRequest:
     adapter: str | None = None
     device: str | None = None
     offline: bool = False
+    yes: bool = False
 
 
-def load_run(request: CheckRequest, header: Header, progress: LoadProgress) -> tuple[ModelIdentity, Run]:
+def load_run(request: CheckRequest, header: Header, loading: Loading) -> Rerunnable:
     """The model of a trace, and the run of its header on it; torch is imported here and not before."""
     choice = ModelChoice(
         model=request.model or header.model.name,
@@ -63,17 +67,23 @@ def load_run(request: CheckRequest, header: Header, progress: LoadProgress) -> t
         offline=request.offline,
         adapter=request.adapter or (None if header.model.adapter is None else header.model.adapter.name),
     )
-    engine = choice.load(context_size=header.context_size, progress=progress)
+    engine = choice.load(context_size=header.context_size, loading=loading)
     from localdiff.trace.probe import rerun
 
     return engine.identity, lambda cancel: rerun(engine, header, cancel=cancel)
 
 
-Load: TypeAlias = Callable[[CheckRequest, Header, LoadProgress], tuple[ModelIdentity, Run]]
+Load: TypeAlias = Callable[[CheckRequest, Header, Loading], Rerunnable]
 
 
-def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run) -> int:
+def trace_check(request: CheckRequest, output: Output, *, ask: AskUser | None = None, load: Load = load_run) -> int:
     """Check a trace, and print what was found.
+
+    Args:
+        request: what is asked for.
+        output: the streams.
+        ask: asks the user a question; None where nobody can answer.
+        load: loads the model of a rerun.
 
     Returns:
         0, or 130 if the user stopped it.
@@ -99,12 +109,14 @@ def trace_check(request: CheckRequest, output: Output, *, load: Load = load_run)
     if not request.rerun:
         return 0
     with status_line(output) as status:
-        return _rerun(request, trace, output, status, load)
+        loading = Loading(status, request.model or trace.header.model.name, output, ask=ask, yes=request.yes)
+        return _rerun(request, trace, output, status, partial(load, request, trace.header, loading))
 
 
-def _rerun(request: CheckRequest, trace: Trace, output: Output, status: StatusLine, load: Load) -> int:
-    model = request.model or trace.header.model.name
-    identity, run = load(request, trace.header, show_loading(status, model))
+def _rerun(
+    request: CheckRequest, trace: Trace, output: Output, status: StatusLine, load: Callable[[], Rerunnable]
+) -> int:
+    identity, run = load()
     found = digests_of(identity, hashing_shown_by(status))
     _same_files(request, trace.header, identity, found)
     cancel = threading.Event()

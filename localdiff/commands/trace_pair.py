@@ -17,7 +17,7 @@ from typing import BinaryIO, TypeAlias
 
 from localdiff import model_store
 from localdiff.adapter_reference import find_adapter
-from localdiff.commands.loading import show_loading
+from localdiff.commands.loading import Loading
 from localdiff.commands.model_choice import ModelChoice
 from localdiff.commands.prompt import read_prompt
 from localdiff.commands.record import RecordOptions, hashing_shown_by, trace_file
@@ -26,7 +26,6 @@ from localdiff.commands.trace_diff import Form, diff_file, diff_form, write_diff
 from localdiff.commands.trace_header import Recordable
 from localdiff.errors import INTERRUPTED, UsageError, WeightsError
 from localdiff.events import DenoiseStep, Event
-from localdiff.load_progress import LoadProgress
 from localdiff.model_store import quantized_directory
 from localdiff.options import DRAWN_SEED_BITS, GenerateOptions
 from localdiff.paths import expanded
@@ -35,6 +34,7 @@ from localdiff.trace.reader import read_trace
 from localdiff.trace.trace import Trace
 from localdiff.ui.interrupt import cancel_on_interrupt
 from localdiff.ui.output import Output
+from localdiff.ui.question import AskUser
 from localdiff.ui.status import StatusLine
 from quant import recipe_named
 
@@ -82,12 +82,12 @@ class Side:
 
 
 Run: TypeAlias = Callable[[str, GenerateOptions, threading.Event], Iterator[Event]]
-Load: TypeAlias = Callable[[PairRequest, Side, LoadProgress], tuple[Recordable, Run]]
+Load: TypeAlias = Callable[[PairRequest, Side, Loading], tuple[Recordable, Run]]
 
 
-def load_paired(request: PairRequest, side: Side, progress: LoadProgress) -> tuple[Recordable, Run]:
+def load_paired(request: PairRequest, side: Side, loading: Loading) -> tuple[Recordable, Run]:
     """A model, and a run of it under paired noise; torch is imported here and not before."""
-    engine = side.choice.load(context_size=request.options.context_size, progress=progress)
+    engine = side.choice.load(context_size=request.options.context_size, loading=loading)
     from localdiff.trace.probe import paired
 
     def run(prompt: str, options: GenerateOptions, cancel: threading.Event) -> Iterator[Event]:
@@ -105,6 +105,7 @@ class _Pair:
     output: Output
     status: StatusLine
     cancel: threading.Event
+    ask: AskUser | None
     load: Load
 
     def record(self, side: Side, file: Path) -> Trace:
@@ -115,7 +116,8 @@ class _Pair:
         told = self.output if self.request.keep is not None else replace(self.output, quiet=True)
         with trace_file(RecordOptions(file=file), told, folder="--keep", needed=True) as trace:
             assert trace is not None
-            engine, run = self.load(self.request, side, show_loading(self.status, name))
+            loading = Loading(self.status, name, self.output, ask=self.ask, yes=choice.yes)
+            engine, run = self.load(self.request, side, loading)
             observer = trace.observer(engine, self.prompt, options, hashing_shown_by(self.status), noise="paired")
             for event in run(self.prompt, options, self.cancel):
                 observer.on_event(event)
@@ -125,8 +127,22 @@ class _Pair:
         return read_trace(file)
 
 
-def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, load: Load = load_paired) -> int:
+def trace_pair(
+    request: PairRequest,
+    output: Output,
+    *,
+    stdin: BinaryIO | None,
+    ask: AskUser | None = None,
+    load: Load = load_paired,
+) -> int:
     """Answer one prompt twice and compare.
+
+    Args:
+        request: what is asked for.
+        output: the streams.
+        stdin: standard input, or None if there is none.
+        ask: asks the user a question; None where nobody can answer.
+        load: loads each of the two models.
 
     Returns:
         0, or 130 if the user stopped one of the runs; then nothing is compared.
@@ -152,7 +168,7 @@ def trace_pair(request: PairRequest, output: Output, *, stdin: BinaryIO | None, 
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localdiff-")))
         status = stack.enter_context(status_line(output))
         stack.enter_context(cancel_on_interrupt(cancel))
-        pair = _Pair(request=request, prompt=prompt, output=output, status=status, cancel=cancel, load=load)
+        pair = _Pair(request=request, prompt=prompt, output=output, status=status, cancel=cancel, ask=ask, load=load)
         for side in sides:
             traces.append(pair.record(side, folder / f"{side.label}.jsonl"))
             if cancel.is_set():

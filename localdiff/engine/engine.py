@@ -19,6 +19,7 @@ from ..denoising import Denoiser
 from ..diffusion.noise import Noise, ReferenceNoise, SeededNoise
 from ..diffusion.settings import SamplerSettings
 from ..diffusion.stopping import StopRule
+from ..download_plan import ConfirmDownload, confirm_silently
 from ..errors import ContextError, UsageError
 from ..events import BlockCommitted, Event, FinishReason, RunFinished, RunStarted, TextCommitted
 from ..hardware import hardware_name
@@ -85,6 +86,7 @@ class Engine:
         context_size: int = 8192,
         max_memory: int | None = None,
         adapter: str | os.PathLike[str] | None = None,
+        confirm: ConfirmDownload = confirm_silently,
         progress: LoadProgress = tell_nobody,
     ) -> Engine:
         """Loads `demo`, a directory, a name that `localdiff models` lists, or a Hub id.
@@ -102,12 +104,15 @@ class Engine:
             max_memory: maximum number of bytes to use on each device.
             adapter: name of one shipped with this package, or a directory that PEFT saved; its low-rank terms are
                 added beside the weights, which stay unchanged.
-            progress: is told how far loading is, downloads aside.
+            confirm: is told what will be downloaded before anything is, where files are missing, and may raise an
+                exception to prevent it. That the model is of the right kind, and fits the disk and the device, is known
+                by then.
+            progress: is told how far loading is.
 
         Raises:
             UsageError: an argument is of another kind, or out of range.
             WeightsError: no usable model was found, or the adapter is for another model.
-            ResourceError: the device is missing, or the memory too small.
+            ResourceError: the device is missing, or the memory or the disk too small.
         """
         from .opening import open_model
 
@@ -120,6 +125,7 @@ class Engine:
             context_size=context_size,
             max_memory=max_memory,
             adapter=adapter,
+            confirm=confirm,
             progress=progress,
         )
         return cls(

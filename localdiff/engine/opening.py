@@ -8,20 +8,21 @@ from __future__ import annotations
 import gc
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 
 from quant.dtypes import short_name
 from quant.switch import SwitchError
 
-from ..adapter import open_adapter
+from ..adapter import StoredAdapter, open_adapter
 from ..denoising import Denoiser, try_kernels
+from ..download_plan import ConfirmDownload, confirm_silently
 from ..errors import UsageError
-from ..hub import resolve
+from ..fetching.source import find_source
 from ..identity import ModelIdentity
 from ..load import (
     LoadedModel,
@@ -30,6 +31,7 @@ from ..load import (
     limit_threads,
     load_model,
     open_weights,
+    plan_memory,
     resolve_device,
     resolve_dtype,
     unused_gpu,
@@ -56,6 +58,16 @@ class OpenedModel:
     placement: Placement
 
 
+class _Room(TypedDict):
+    """How much memory a model may take, and where: arguments of `plan_memory` and of `load_model`."""
+
+    further: Sequence[torch.device]
+    context: int
+    max_memory: int | None
+    may_offload: bool
+    adapter: StoredAdapter | None
+
+
 def open_model(
     model: str | os.PathLike[str],
     *,
@@ -66,6 +78,7 @@ def open_model(
     context_size: int,
     max_memory: int | None,
     adapter: str | os.PathLike[str] | None,
+    confirm: ConfirmDownload = confirm_silently,
     progress: LoadProgress = tell_nobody,
 ) -> OpenedModel:
     """Arguments and errors are those of `Engine.load`."""
@@ -75,9 +88,23 @@ def open_model(
     context_size = positive("context_size", context_size)
     max_memory = None if max_memory is None else positive("max_memory", max_memory)
     stored = None if adapter is None else open_adapter(adapter)
-    source = resolve(model, revision=revision, offline=offline)
-    weights = open_weights(source.directory)
     where = resolve_device(device)
+    room = _Room(
+        further=further_devices(device),
+        context=context_size,
+        max_memory=max_memory,
+        may_offload=max_memory is not None or (device == "auto" and where.type == "cuda"),
+        adapter=stored,
+    )
+    source = find_source(
+        model,
+        revision=revision,
+        offline=offline,
+        plan_memory=lambda weights: plan_memory(weights, where, resolve_dtype(dtype, where, weights), **room),
+        confirm=confirm,
+        progress=progress,
+    )
+    weights = open_weights(source.directory)
     kind = resolve_dtype(dtype, where, weights)
     if device == "auto" and (warning := unused_gpu(weights.text_parameters())):
         _log.warning("%s", warning)
@@ -88,11 +115,7 @@ def open_model(
         weights,
         where,
         kind,
-        further=further_devices(device),
-        context=context_size,
-        max_memory=max_memory,
-        may_offload=max_memory is not None or (device == "auto" and where.type == "cuda"),
-        adapter=stored,
+        **room,
         names=() if source.is_private else (source.name,),
         progress=progress,
     )

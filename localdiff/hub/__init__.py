@@ -1,6 +1,6 @@
-"""From the user's name of a model to files on disk: references, repositories of the Hub, downloads.
+"""From the name of a repository of the Hub to files on disk: listings, downloads, and what may go wrong.
 
-    reference              a name, as a directory, which is fetched if it is not here
+    files                  which files a model needs
     repository, cache      what a repository holds, and what of it is here; names in the cache
     downloads, worker      files fetched in the background, by processes of their own
     endpoint, reach        the Hub's address, and whether it answers
@@ -9,7 +9,3 @@
 The only package that imports `huggingface_hub`, and only inside functions. Knows names, sizes and hashes; knows nothing
 about what is in the files.
 """
-
-from localdiff.hub.reference import resolve, show_downloads
-
-__all__ = ["resolve", "show_downloads"]

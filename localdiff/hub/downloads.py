@@ -21,8 +21,8 @@ from typing import Any, Protocol, Self
 
 from localdiff.config import is_set
 from localdiff.errors import LocaldiffError, ResourceError, UsageError, WeightsError
+from localdiff.hub.files import WORKERS
 from localdiff.hub.problems import UnreachableError
-from localdiff.hub.reference import WORKERS
 from localdiff.hub.repository import CONFIG, Repository
 
 _STOP_TIMEOUT = 5.0

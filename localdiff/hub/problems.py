@@ -62,13 +62,6 @@ def explain(
             return WeightsError(f"`{reference}` cannot be a Hub id", KINDS)
         if isinstance(cause, errors.HfHubHTTPError):
             return _explain_status(cause.response.status_code, reference)
-    if isinstance(error, errors.IncompleteSnapshotError):
-        return UnreachableError(
-            f"not every file of `{reference}` is here, and the rest cannot be fetched",
-            "continue the download: leave out `--offline` and unset `HF_HUB_OFFLINE`"
-            if offline
-            else f"{constants.ENDPOINT} cannot be reached; run the same command again when it can",
-        )
     if offline and isinstance(error, (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled)):
         return not_downloaded(reference)
     for cause in _causes(error):

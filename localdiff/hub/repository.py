@@ -10,8 +10,8 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
@@ -19,15 +19,15 @@ from typing import TypeVar
 from localdiff.errors import WeightsError
 from localdiff.hub.cache import linked_sha256
 from localdiff.hub.endpoint import require_readable
+from localdiff.hub.files import NEEDED
 from localdiff.hub.problems import UnreachableError, explain, not_downloaded
-from localdiff.hub.reference import NEEDED
 from localdiff.model_reference import KINDS
 
 LEGAL_FILES = ("LICENSE*", "LICENCE*", "NOTICE*")
 CONFIG = "config.json"
 MAIN = "main"
 _RETRY_WAITS = (1.0, 3.0)
-_TIMEOUT = 30.0
+_TIMEOUT, _SHORT_TIMEOUT = 30.0, 3.0
 _RETRIED_STATUSES = {408, 429, 500, 502, 503, 504}
 _PLAIN = re.compile(r"\w[\w.+-]*", re.ASCII)
 """Names allowed in a listing: nothing with a path in it, and nothing that could control a terminal or a page."""
@@ -45,6 +45,7 @@ class RemoteFile:
         sha256: its SHA-256, where the Hub or the cache states it, as for every large file.
         blob: git's hash of it, where the Hub states it.
         local_path: where it is on this machine, or None.
+        is_stored: whether the cache has its bytes, if only of another commit so far: fetching it costs nothing then.
     """
 
     name: str
@@ -52,6 +53,7 @@ class RemoteFile:
     sha256: str | None = None
     blob: str | None = None
     local_path: Path | None = None
+    is_stored: bool = False
 
     def matches(self, content: bytes) -> bool:
         """Whether these bytes are the file, by its size and by whichever hash is known."""
@@ -83,6 +85,12 @@ class Repository:
     files: Mapping[str, RemoteFile]
     license: str | None = None
     offline_reason: UnreachableError | None = None
+
+    @property
+    def cached_directory(self) -> Path | None:
+        """The directory of what is here; None where the cache does not know it by the revision that was asked for."""
+        config = _cached(self.name, CONFIG, self.revision)
+        return config.parent if config is not None and config.parent.name == self.commit else None
 
     def read(self, name: str) -> bytes:
         """The whole content of a small file, from the cache or from the Hub; it is not kept.
@@ -135,13 +143,21 @@ class Repository:
         return _with_retries(get, self.name, self.commit)
 
 
-def look_up(reference: str, *, revision: str | None = None, offline: bool = False) -> Repository:
+def look_up(
+    reference: str,
+    *,
+    revision: str | None = None,
+    offline: bool = False,
+    enough: Callable[[Repository], bool] = lambda cached: False,
+) -> Repository:
     """What a repository holds now, or, where the Hub may not or cannot be asked, what the cache has of it.
 
     Args:
         reference: `owner/name`.
         revision: branch, tag or commit; `main` by default.
         offline: do not ask the Hub.
+        enough: whether what the cache has can be used as it is. If so, a Hub that is slow, busy or refuses holds
+            nothing up, and a commit that is named in full, which cannot change, is not asked for.
 
     Raises:
         UsageError: `HF_ENDPOINT` is no address.
@@ -152,21 +168,36 @@ def look_up(reference: str, *, revision: str | None = None, offline: bool = Fals
     require_readable()
     from huggingface_hub import constants
 
+    revision = revision or MAIN
     if offline or constants.is_offline_mode():
-        return _in_cache(reference, revision or MAIN, not_downloaded(reference))
+        return _in_cache(reference, revision, not_downloaded(reference))
+    cached = _find_in_cache(reference, revision)
+    if cached is not None and not enough(cached):
+        cached = None
+    if cached is not None and revision == cached.commit:
+        return cached
     try:
-        return _on_hub(reference, revision or MAIN)
-    except UnreachableError as error:
-        return _in_cache(reference, revision or MAIN, error)
+        repository = _on_hub(reference, revision, patient=cached is None)
+    except WeightsError as error:
+        if isinstance(error, UnreachableError):
+            return _in_cache(reference, revision, error)
+        if cached is not None and not _is_about_revision(error):
+            return replace(cached, offline_reason=UnreachableError(error.message, error.hint))
+        raise
+    return _undamaged(repository)
 
 
-def _on_hub(reference: str, revision: str) -> Repository:
-    from huggingface_hub import HfApi
+def _on_hub(reference: str, revision: str, *, patient: bool) -> Repository:
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    timeout = _TIMEOUT if patient else _SHORT_TIMEOUT
 
     def ask() -> Repository:
         api = HfApi(library_name="localdiff")
-        info = api.model_info(reference, revision=revision, files_metadata=True, timeout=_TIMEOUT)
+        info = api.model_info(reference, revision=revision, files_metadata=True, timeout=timeout)
         commit = info.sha or ""
+        blobs = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=reference, repo_type="model"), "blobs")
         files = {
             sibling.rfilename: RemoteFile(
                 name=sibling.rfilename,
@@ -174,6 +205,7 @@ def _on_hub(reference: str, revision: str) -> Repository:
                 sha256=sibling.lfs.sha256 if sibling.lfs else None,
                 blob=sibling.blob_id,
                 local_path=_cached(reference, sibling.rfilename, commit),
+                is_stored=(blobs / str(sibling.lfs.sha256 if sibling.lfs else sibling.blob_id)).is_file(),
             )
             for sibling in info.siblings or ()
             if _is_wanted(sibling.rfilename)
@@ -188,7 +220,11 @@ def _on_hub(reference: str, revision: str) -> Repository:
             license=named if isinstance(named, str) and is_license(named) else None,
         )
 
-    repository = _with_retries(ask, reference, revision)
+    return _with_retries(ask, reference, revision, waits=_RETRY_WAITS if patient else ())
+
+
+def _undamaged(repository: Repository) -> Repository:
+    """The same repository, if the files of it that are here have their sizes."""
     for file in repository.files.values():
         if file.local_path and file.local_path.stat().st_size != file.nbytes:
             have = file.local_path.stat().st_size
@@ -196,18 +232,31 @@ def _on_hub(reference: str, revision: str) -> Repository:
     return repository
 
 
+def _is_about_revision(error: WeightsError) -> bool:
+    from huggingface_hub.errors import RevisionNotFoundError
+
+    return isinstance(error.__cause__, RevisionNotFoundError)
+
+
 def _in_cache(reference: str, revision: str, reason: UnreachableError) -> Repository:
     """A repository as far as the cache has it."""
+    found = _find_in_cache(reference, revision)
+    if found is None:
+        raise reason
+    return replace(found, offline_reason=reason)
+
+
+def _find_in_cache(reference: str, revision: str) -> Repository | None:
     config = _cached(reference, CONFIG, revision)
     if config is None:
-        raise reason
+        return None
     snapshot = config.parent
     here = [path for path in sorted(snapshot.iterdir()) if path.is_file() and _is_wanted(path.name)]
     files = {
         path.name: RemoteFile(name=path.name, nbytes=path.stat().st_size, sha256=linked_sha256(path), local_path=path)
         for path in here
     }
-    return Repository(name=reference, revision=revision, commit=snapshot.name, files=files, offline_reason=reason)
+    return Repository(name=reference, revision=revision, commit=snapshot.name, files=files)
 
 
 def _cached(reference: str, name: str, revision: str | None) -> Path | None:
@@ -240,11 +289,13 @@ def _damaged(file: RemoteFile, message: str) -> WeightsError:
     return WeightsError(message, hint)
 
 
-def _with_retries(call: Callable[[], T], reference: str, revision: str | None) -> T:
+def _with_retries(
+    call: Callable[[], T], reference: str, revision: str | None, *, waits: Sequence[float] = _RETRY_WAITS
+) -> T:
     """Make a request, retrying where the Hub is busy or failing; refusals become error messages."""
     from huggingface_hub.errors import HfHubHTTPError
 
-    for wait in (*_RETRY_WAITS, None):
+    for wait in (*waits, None):
         try:
             return call()
         except Exception as error:

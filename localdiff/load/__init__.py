@@ -2,6 +2,7 @@
 
     checkpoint   the named tensors and JSON files of a directory
     stored       the tensors, stored in one of three forms
+    described    the same of a checkpoint that is still on the Hub, from its headers
     matching     which tensor fills which parameter
     skeleton     a model without its tensors, and how each is loaded
     devices      what `--device` and `--dtype` mean here, and how much memory there is
@@ -14,8 +15,9 @@
 Knows checkpoints, devices and bytes; knows nothing about generation.
 """
 
+from .described import described_weights
 from .devices import further_devices, resolve_device, resolve_dtype, unused_gpu
-from .loader import LoadedModel, load_model
+from .loader import LoadedModel, MemoryPlan, load_model, plan_memory
 from .matching import match_tensors
 from .placement import Placement
 from .stored import StoredWeights, open_weights
@@ -23,12 +25,15 @@ from .threads import limit_threads
 
 __all__ = [
     "LoadedModel",
+    "MemoryPlan",
     "Placement",
     "StoredWeights",
+    "described_weights",
     "match_tensors",
     "further_devices",
     "load_model",
     "open_weights",
+    "plan_memory",
     "resolve_device",
     "resolve_dtype",
     "limit_threads",

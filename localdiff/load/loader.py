@@ -27,7 +27,7 @@ from ..model.diffusion_gemma import DiffusionGemma
 from .cpu import prepare_cpu
 from .devices import free_bytes
 from .gpu import prepare_gpu
-from .placement import Budget, Placement, cost, place
+from .placement import Budget, Demand, Placement, cost, place
 from .skeleton import Skeleton, layer_of
 from .stored import StoredWeights
 
@@ -47,6 +47,74 @@ class LoadedModel:
     network: DiffusionGemma
     placement: Placement
     expectations: tuple[Expectation, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPlan:
+    """Where a model would be held, before any of its weights is read.
+
+    Attributes:
+        adapter: low-rank terms that are added, if any.
+        budgets: the memory of each device that was considered.
+    """
+
+    skeleton: Skeleton
+    adapter: Adapter | None
+    demand: Demand
+    budgets: Sequence[Budget]
+    placement: Placement
+
+    @property
+    def needed(self) -> int:
+        """Bytes of memory that it takes; on a CPU with the files that are mapped."""
+        account = self.demand.account
+        if self.skeleton.device.type == "cpu":
+            return self.skeleton.nbytes + account.cache + account.buffers
+        return account.total
+
+    @property
+    def free(self) -> int | None:
+        """Bytes of memory that are free on the first device; None where that is unknown."""
+        return self.budgets[0].nbytes
+
+    @property
+    def cost(self) -> str | None:
+        """What it costs that the model is not on one device as a whole, as a sentence; None where it is."""
+        return cost(self.demand, self.budgets, self.placement, free_bytes(torch.device("cpu")))
+
+
+def plan_memory(
+    weights: StoredWeights,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    further: Sequence[torch.device] = (),
+    context: int = DEFAULT_CONTEXT,
+    max_memory: int | None = None,
+    may_offload: bool | None = None,
+    adapter: StoredAdapter | None = None,
+) -> MemoryPlan:
+    """Where a model would be held: from names, shapes and dtypes alone. Arguments are those of `load_model`.
+
+    Raises:
+        WeightsError: the checkpoint or the adapter is incomplete, or another model's.
+        ResourceError: the model does not fit.
+    """
+    made = Skeleton.of(weights, device, dtype)
+    config = made.network.config
+    fitting = None if adapter is None else Adapter(adapter, config, dtype)
+    demand = made.demand(context, fitting)
+    budgets = [_budget(device, max_memory)]
+    if not budgets[0].holds(demand.account.total):  # asking a GPU for its memory takes 0.4 GB of it: a context
+        budgets += [_budget(there, max_memory) for there in further]
+    placement = place(demand, budgets, may_offload=max_memory is not None if may_offload is None else may_offload)
+    if fitting is not None and placement.offloaded:
+        raise ResourceError(
+            f"the adapter `{fitting.name}` needs all layers on the device, and {len(placement.offloaded)} of "
+            f"{len(config.layers)} do not fit there",
+            "use a smaller recipe (`localdiff quantize`) or a smaller `--context`",
+        )
+    return MemoryPlan(skeleton=made, adapter=fitting, demand=demand, budgets=budgets, placement=placement)
 
 
 def load_model(
@@ -81,29 +149,24 @@ def load_model(
         ResourceError: the model does not fit.
         SwitchError: an environment variable has an invalid value.
     """
-    made = Skeleton.of(weights, device, dtype)
-    config = made.network.config
-    fitting = None if adapter is None else Adapter(adapter, config, dtype)
-    demand = made.demand(context, fitting)
-    budgets = [_budget(device, max_memory)]
-    if not budgets[0].holds(demand.account.total):  # asking a GPU for its memory takes 0.4 GB of it: a context
-        budgets += [_budget(there, max_memory) for there in further]
-    placement = place(demand, budgets, may_offload=max_memory is not None if may_offload is None else may_offload)
-    if warning := cost(demand, budgets, placement, free_bytes(torch.device("cpu"))):
+    planned = plan_memory(
+        weights,
+        device,
+        dtype,
+        further=further,
+        context=context,
+        max_memory=max_memory,
+        may_offload=may_offload,
+        adapter=adapter,
+    )
+    made, fitting, placement = planned.skeleton, planned.adapter, planned.placement
+    if warning := planned.cost:
         _log.warning("%s", warning)
-    if fitting is not None and placement.offloaded:
-        raise ResourceError(
-            f"the adapter `{fitting.name}` needs all layers on the device, and {len(placement.offloaded)} of "
-            f"{len(config.layers)} do not fit there",
-            "use a smaller recipe (`localdiff quantize`) or a smaller `--context`",
-        )
     made.swap()
     made.assign(placement, progress)
     if device.type == "cpu" and not placement.offloaded:
-        free = budgets[0].nbytes
         # Mapped file pages are not counted as used, but without room for them every pass would read them again.
-        wanted = made.nbytes + demand.account.cache + demand.account.buffers
-        spare = None if free is None else max(0, free - wanted)
+        spare = None if planned.free is None else max(0, planned.free - planned.needed)
         prepare_cpu(made.network, spare=spare, progress=lambda done, of: progress("modules", done / of))
     expectations: tuple[Expectation, ...] = ()
     if device.type == "cuda" and placement.is_on_one_device:

@@ -87,11 +87,7 @@ class StoredWeights:
 
 
 class QuantizedWeights(StoredWeights):
-    """Weights that `localdiff quantize` wrote, read by its manifest.
-
-    Raises:
-        WeightsError: a file is missing, has the wrong size, or does not hold what the manifest says.
-    """
+    """Weights that `localdiff quantize` wrote, read by its manifest."""
 
     def __init__(self, checkpoint: Checkpoint, manifest: Manifest) -> None:
         self.checkpoint = checkpoint
@@ -99,7 +95,6 @@ class QuantizedWeights(StoredWeights):
         self.names = () if manifest.model is None else (manifest.model,)
         self.shapes = {name: entry.shape for name, entry in manifest.tensors.items()}
         self._entries = manifest.tensors
-        _compare(checkpoint, manifest)
 
     def scheme(self, name: str) -> str:
         return self._entries[name].scheme
@@ -161,7 +156,9 @@ def open_weights(directory: Path | str) -> StoredWeights:
     quantized = (directory / MANIFEST_FILE).exists()
     checkpoint = Checkpoint(directory)
     if quantized:
-        return QuantizedWeights(checkpoint, _manifest(directory))
+        manifest = _manifest(directory)
+        _compare(checkpoint, manifest)
+        return QuantizedWeights(checkpoint, manifest)
     names = checkpoint.names()
     if any(name.endswith(".codes") and f"{name.removesuffix('.codes')}.scales" in names for name in names):
         raise WeightsError(
@@ -182,7 +179,11 @@ def _manifest(directory: Path) -> Manifest:
 
 
 def _compare(checkpoint: Checkpoint, manifest: Manifest) -> None:
-    """Compares what the directory has with what the manifest lists, as far as headers and sizes show."""
+    """Compares what the directory has with what the manifest lists, as far as headers and sizes show.
+
+    Raises:
+        WeightsError: a file is missing, has the wrong size, or does not hold what the manifest says.
+    """
     for name, shard in manifest.shards.items():
         path = checkpoint.directory / name
         if not path.is_file():

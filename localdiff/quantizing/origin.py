@@ -5,39 +5,23 @@ Knows which files make up a checkpoint and how their headers are read; fetches n
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from localdiff.errors import UsageError, WeightsError
-from localdiff.hub.problems import UnreachableError
-from localdiff.hub.reference import TEXT_FILES
-from localdiff.hub.repository import LEGAL_FILES, Repository, is_license, look_up
+from localdiff.fetching.contents import headers, missing, model_config, weight_files, weight_map
+from localdiff.hub.files import TEXT_FILES
+from localdiff.hub.repository import CONFIG, LEGAL_FILES, Repository, is_license, look_up
 from localdiff.model_reference import resolve_local
 from localdiff.quoting import shell_word
 from quant import MANIFEST_FILE
-from quant.files.source import (
-    INDEX_FILE,
-    SINGLE_FILE,
-    SourceFile,
-    StoredTensor,
-    check_complete,
-    header_length,
-    parse_header,
-    parse_index,
-    read_source,
-)
+from quant.files.source import SourceFile, StoredTensor, check_complete, read_source
 from quant.recipe import Recipe
 
-MODEL_TYPE = "diffusion_gemma"
 EMBEDDING = "model.decoder.embed_tokens.weight"
-HEADER_GUESS = 100_000
-"""Bytes to request at first; the header of a published file has about 30,000."""
-_CONNECTIONS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +111,7 @@ def _from_directory(reference: str, directory: Path) -> Origin:
         reference=reference,
         model=directory.resolve().name if reference != "demo" else reference,
         revision=None,
-        config=_model_config(reference, config),
+        config=model_config(reference, config),
         files=_require_text_model(read_source(directory), reference),
         small_files=_small_files(names),
         read=lambda name: (directory / name).read_bytes(),
@@ -138,24 +122,21 @@ def _from_directory(reference: str, directory: Path) -> Origin:
 
 def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
     _refuse_quantized(repository.name, repository.files)
-    config = _model_config(repository.name, repository.read("config.json"))
-    if INDEX_FILE in repository.files and SINGLE_FILE not in repository.files:  # as in a directory
-        weight_map = parse_index(repository.read(INDEX_FILE))
-        names = sorted(set(weight_map.values()))
-    else:
-        names, weight_map = [SINGLE_FILE], {}
-    absent = {name: _dropped_file(name, weight_map, recipe) for name in names if name not in repository.files}
-    missing = [name for name, file in absent.items() if file is None]
-    if missing:
-        raise _missing(repository, missing)
-    with ThreadPoolExecutor(_CONNECTIONS) as pool:
-        files = tuple(pool.map(lambda name: absent.get(name) or _header(repository, name), names))
+    config = model_config(repository.name, repository.read(CONFIG))
+    listed = weight_map(repository)
+    names = weight_files(listed)
+    there = [name for name in names if name in repository.files]
+    dropped = {name: _dropped_file(name, listed, recipe) for name in names if name not in repository.files}
+    if absent := [name for name, file in dropped.items() if file is None]:
+        raise missing(repository, absent)
+    known = {file.name: file for file in (*headers(repository, there), *dropped.values()) if file is not None}
+    files = tuple(known[name] for name in names)
     return Origin(
         reference=repository.name,
         model=repository.name,
         revision=repository.commit,
         config=config,
-        files=_require_text_model(check_complete(files, weight_map, repository.name), repository.name),
+        files=_require_text_model(check_complete(files, listed, repository.name), repository.name),
         small_files=_small_files(repository.files),
         read=repository.read,
         license=repository.license,
@@ -163,38 +144,16 @@ def _from_hub(repository: Repository, recipe: Recipe) -> Origin:
     )
 
 
-def _header(repository: Repository, name: str) -> SourceFile:
-    file = repository.files[name]
-    start = repository.read_start(name, HEADER_GUESS)
-    wanted = 8 + header_length(name, start)
-    if len(start) < min(wanted, file.nbytes):
-        start = repository.read_start(name, wanted)
-    return SourceFile(name=name, nbytes=file.nbytes, sha256=file.sha256, tensors=parse_header(name, start, file.nbytes))
-
-
-def _dropped_file(name: str, weight_map: Mapping[str, str], recipe: Recipe) -> SourceFile | None:
+def _dropped_file(name: str, listed: Mapping[str, str], recipe: Recipe) -> SourceFile | None:
     """A missing file, as described by the index, if the recipe drops everything in it; or None."""
-    members = [tensor for tensor, file in weight_map.items() if file == name]
+    members = [tensor for tensor, file in listed.items() if file == name]
     if not members:
         return None
-    resolved = recipe.resolved(weight_map)
+    resolved = recipe.resolved(listed)
     if any(resolved.scheme(tensor) != "drop" for tensor in members):
         return None
     tensors = tuple(StoredTensor(name=tensor, dtype="BF16", shape=(0,), file=name, start=0) for tensor in members)
     return SourceFile(name=name, nbytes=0, sha256=None, tensors=tensors)
-
-
-def _missing(repository: Repository, names: Sequence[str]) -> WeightsError:
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    if repository.offline_reason is not None:
-        return UnreachableError(
-            f"`{names[0]}`{more} of `{repository.name}` is not here, and cannot be fetched",
-            repository.offline_reason.hint,
-        )
-    return WeightsError(
-        f"`{repository.name}` has no `{names[0]}`, so it is not a model that localdiff can read",
-        f"weights are `{SINGLE_FILE}`, or `{INDEX_FILE}` and the files that it names",
-    )
 
 
 def _refuse_quantized(reference: str, names: Iterable[str]) -> None:
@@ -203,19 +162,6 @@ def _refuse_quantized(reference: str, names: Iterable[str]) -> None:
             f"`{reference}` is already quantized",
             f"`localdiff run -m {shell_word(reference)}` runs it; `localdiff quantize` starts from published weights",
         )
-
-
-def _model_config(reference: str, content: bytes) -> Mapping[str, Any]:
-    try:
-        config = json.loads(content.decode("utf-8"))
-        kind = config.get("model_type")
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise WeightsError(f"`config.json` of `{reference}` is not a JSON object", "fetch it again") from error
-    if kind != MODEL_TYPE:
-        raise WeightsError(
-            f"`{reference}` is a `{kind}` model, not a `{MODEL_TYPE}`", "localdiff reads DiffusionGemma models only"
-        )
-    return dict(config)
 
 
 def _small_files(names: Iterable[str]) -> tuple[str, ...]:

@@ -5,13 +5,13 @@ Knows wording and columns; computes no sizes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from localdiff import paths
+from localdiff.disk_space import Mount
 from localdiff.memory_account import MemoryAccount
-from localdiff.quantizing.space import Mount
 from localdiff.sizes import counted, shown_size
 from localdiff.view.columns import aligned
 from quant.planning.gpu import Gpu
@@ -130,16 +130,6 @@ class PlanSummary:
         if self.alternative is not None:
             return f"does not fit {gpu}; recipe `{self.alternative}` does"
         return f"does not fit {gpu}; `run --max-memory` offloads some layers, which is slower"
-
-
-def shortage(mounts: Iterable[Mount]) -> str | None:
-    """What to print where a disk is too small, or None."""
-    short = [
-        f"{mount.path}: needs {shown_size(mount.needed)}, {shown_size(mount.free)} free"
-        for mount in mounts
-        if mount.short
-    ]
-    return f"not enough disk space in {'; in '.join(short)}" if short else None
 
 
 def _disk(mount: Mount) -> str:

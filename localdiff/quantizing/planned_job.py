@@ -12,12 +12,12 @@ from functools import cached_property
 from pathlib import Path
 
 from localdiff import __version__, paths
+from localdiff.disk_space import Mount, mounts
 from localdiff.hub.problems import UnreachableError
 from localdiff.memory_account import MemoryAccount, held_by_plan
 from localdiff.quantizing.card import documents
 from localdiff.quantizing.origin import Origin
 from localdiff.quantizing.plan_summary import Download, PlanSummary
-from localdiff.quantizing.space import Mount, mounts
 from localdiff.sizes import counted, shown_size
 from quant import MANIFEST_FILE, RECIPES
 from quant.errors import RecipeError

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from localdiff.hub.cache import linked_sha256
-from localdiff.hub.reference import TOKENIZER
+from localdiff.hub.files import TOKENIZER
 from quant import MANIFEST_FILE
 from quant.hashing import file_sha256
 

@@ -21,10 +21,9 @@ from rich.table import Column
 from rich.text import Text
 
 from localdiff.quoting import printable
-from localdiff.sizes import shown_size
 from localdiff.ui.output import Output, Stream
 from localdiff.ui.progress_terminal import ProgressTerminal
-from localdiff.ui.rate import Rate, shown_time
+from localdiff.ui.rate import Rate, shown_amount
 
 DETAILED, WIDE, NARROW = 100, 80, 54
 SPACE = "   "
@@ -79,13 +78,8 @@ class _Amount:
     told_at: float = 0.0
 
     def figures(self) -> str:
-        """`38.1/52.0 GB  86 MB/s  2m41s left`."""
-        parts = [_of(self.done, self.total)]
-        if speed := self.rate.per_second():
-            parts.append(f"{shown_size(speed)}/s")
-        if (left := self.rate.seconds_left(self.total)) is not None and self.done < self.total:
-            parts.append(f"{shown_time(left)} left")
-        return "  ".join(parts)
+        """See `shown_amount`."""
+        return shown_amount(self.done, self.total, self.rate)
 
 
 class _Figures(ProgressColumn):
@@ -250,12 +244,3 @@ def _bars(stream: Stream, terminal: ProgressTerminal) -> Progress:
 def _column() -> Column:
     """One that gives way last, when the names and details have."""
     return Column(no_wrap=True, overflow="crop")
-
-
-def _of(done: int, total: int) -> str:
-    """`38.1/52.0 GB`: both in the unit of the larger one."""
-    shown = shown_size(total)
-    number, unit = shown.split()
-    scale = {"GB": 1e9, "MB": 1e6, "KB": 1e3}[unit]
-    decimals = 1 if unit == "GB" else 0
-    return f"{done / scale:.{decimals}f}/{number} {unit}"

@@ -11,6 +11,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from localdiff.sizes import shown_size
+
 WINDOW = 30.0
 """Seconds over which a rate is taken."""
 RECENT = 5.0
@@ -76,3 +78,22 @@ def shown_time(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m{whole % 60:02d}s"
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def shown_amount(done: int, total: int, rate: Rate) -> str:
+    """`38.1/52.0 GB  86 MB/s  2m41s left`, as far as it is known."""
+    parts = [_of(done, total)]
+    if speed := rate.per_second():
+        parts.append(f"{shown_size(speed)}/s")
+    if (left := rate.seconds_left(total)) is not None and done < total:
+        parts.append(f"{shown_time(left)} left")
+    return "  ".join(parts)
+
+
+def _of(done: int, total: int) -> str:
+    """`38.1/52.0 GB`: both in the unit of the larger one."""
+    shown = shown_size(total)
+    number, unit = shown.split()
+    scale = {"GB": 1e9, "MB": 1e6, "KB": 1e3}[unit]
+    decimals = 1 if unit == "GB" else 0
+    return f"{done / scale:.{decimals}f}/{number} {unit}"

@@ -16,13 +16,12 @@ from pathlib import Path
 
 import torch
 
-from localdiff import hub
 from localdiff.bench.quality.comparison import compare
 from localdiff.bench.quality.questions import skill_questions
 from localdiff.bench.quality.report import table
 from localdiff.demo.skills import SKILLS
 from localdiff.engine import Engine
-from localdiff.model_store import DEMO
+from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.options import GenerateOptions
 from quant.cpu.switches import CPU_PATH
 from quant.recipe import RECIPES
@@ -48,7 +47,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        directory = str(quantize(hub.resolve(DEMO).directory, Path(folder, arguments.recipe), arguments.recipe))
+        directory = str(quantize(DEMO_DIRECTORY, Path(folder, arguments.recipe), arguments.recipe))
         (comparison,) = compare(
             lambda: loaded(directory, "plain"),
             [lambda: loaded(directory, "fast")],

@@ -25,12 +25,12 @@ from pathlib import Path
 
 import torch
 
-from localdiff import hub
 from localdiff.bench.quality.comparison import WALKS, Comparison, Row, compare, tabulate
 from localdiff.bench.quality.questions import Question, skill_questions
 from localdiff.bench.quality.report import table
 from localdiff.demo.skills import SKILLS
 from localdiff.engine import Engine
+from localdiff.fetching.source import find_source
 from localdiff.model_store import DEMO
 from localdiff.options import GenerateOptions
 from quant.files.disk import Disk, write_atomically
@@ -192,7 +192,7 @@ def main() -> None:
     arguments = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        source = hub.resolve(arguments.model).directory
+        source = find_source(arguments.model).directory
         write_variants(source, Path(folder, "variants"))
         if arguments.keep is not None:
             arguments.keep.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from localdiff import hub
+from localdiff.fetching.source import find_source
 from localdiff.model_store import DEMO
 from quant.codecs import CODECS
 from quant.codecs.codec import GROUP
@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--model", default=DEMO)
     arguments = parser.parse_args()
-    for directory in write_variants(hub.resolve(arguments.model).directory, arguments.directory):
+    for directory in write_variants(find_source(arguments.model).directory, arguments.directory):
         print(directory)
 
 

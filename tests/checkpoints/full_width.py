@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from localdiff import hub
+from localdiff.model_reference import DEMO_DIRECTORY
 from quant.files.disk import Disk
 from quant.files.slices import row_slices
 from quant.files.writer import Layout, Part, ShardWriter
@@ -68,9 +68,8 @@ def write_full_width(directory: Path, layers: int, only: str = "") -> dict[str, 
         weight_map |= dict.fromkeys(tensors, file)
     (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
     (directory / "config.json").write_text(json.dumps(full_width_config(layers), indent=2))
-    demo = hub.resolve("demo").directory
     for file in _BORROWED:
-        shutil.copy(demo / file, directory)
+        shutil.copy(DEMO_DIRECTORY / file, directory)
     return shapes
 
 

@@ -41,6 +41,7 @@ class Repository:
         ranges: whether ranges are understood.
         pace: seconds between two pieces of a large file.
         slow: the same for single files.
+        sizes: name → size that a file is listed with, where it is not that of its content.
     """
 
     files: dict[str, bytes]
@@ -56,6 +57,7 @@ class Repository:
     ranges: bool = True
     pace: float = 0.0
     slow: dict[str, float] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -122,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._file(repository, f"{owner}/{name}", rest[2], body)
         if rest and rest[0] == "tree":
             return self._json([_entry(name, data) for name, data in repository.files.items()])
-        siblings = [_sibling(name, data) for name, data in repository.files.items()]
+        siblings = [_sibling(name, data, repository.sizes.get(name)) for name, data in repository.files.items()]
         card = {} if repository.license is None else {"cardData": {"license": repository.license}}
         return self._json({"id": f"{owner}/{name}", "sha": COMMIT, "siblings": siblings, "tags": []} | card)
 
@@ -216,8 +218,8 @@ def _entry(name: str, data: bytes) -> dict[str, object]:
     return entry | ({"lfs": _lfs(data) | {"oid": hashlib.sha256(data).hexdigest()}} if is_large(name) else {})
 
 
-def _sibling(name: str, data: bytes) -> dict[str, object]:
-    sibling: dict[str, object] = {"rfilename": name, "size": len(data), "blobId": _blob(data)}
+def _sibling(name: str, data: bytes, size: int | None) -> dict[str, object]:
+    sibling: dict[str, object] = {"rfilename": name, "size": size or len(data), "blobId": _blob(data)}
     return sibling | ({"lfs": _lfs(data)} if is_large(name) else {})
 
 

@@ -18,9 +18,10 @@ from quant.codecs.codec import stored_bytes
 from quant.recipe import Recipe, recipe_named
 from quant.released import LAYERS, MODEL
 
+from ...download_plan import ConfirmDownload, confirm_silently
 from ...errors import ResourceError, UsageError
-from ...hub import resolve
-from ...load import limit_threads, load_model, match_tensors, open_weights, resolve_device, resolve_dtype
+from ...fetching.source import find_source
+from ...load import limit_threads, load_model, match_tensors, open_weights, plan_memory, resolve_device, resolve_dtype
 from ...load.cpu import prepare_cpu
 from ...load.devices import dtype_named, free_bytes
 from ...load.gpu import check_modules, prepare_gpu
@@ -128,8 +129,22 @@ def random_subject(
     return make
 
 
-def real_subject(*, model: str, revision: str | None, offline: bool, context: int, device: str, dtype: str) -> Make:
+def real_subject(
+    *,
+    model: str,
+    revision: str | None,
+    offline: bool,
+    context: int,
+    device: str,
+    dtype: str,
+    confirm: ConfirmDownload = confirm_silently,
+    progress: Progress = lambda _: None,
+) -> Make:
     """A model from the Hub, a directory, or `demo`.
+
+    Args:
+        confirm: may refuse to download it.
+        progress: called with how far that is.
 
     Raises:
         WeightsError: no usable model was found.
@@ -137,7 +152,14 @@ def real_subject(*, model: str, revision: str | None, offline: bool, context: in
         ResourceError: there is no such device; the maker also raises it where the model does not fit.
     """
     where = resolve_device(device)
-    source = resolve(model, revision=revision, offline=offline)
+    source = find_source(
+        model,
+        revision=revision,
+        offline=offline,
+        plan_memory=lambda weights: plan_memory(weights, where, resolve_dtype(dtype, where, weights), context=context),
+        confirm=confirm,
+        progress=lambda stage, share: progress(f"{stage} of {model}: {int(100 * share)} %"),
+    )
     weights = open_weights(source.directory)
     kind = resolve_dtype(dtype, where, weights)
     most = ModelConfig.from_dict(weights.checkpoint.config()).max_positions

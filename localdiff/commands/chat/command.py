@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import BinaryIO, Protocol, TypeAlias
 
 from localdiff import paths
@@ -27,12 +28,11 @@ from localdiff.commands.chat.session import continued, remember, remembered, ses
 from localdiff.commands.chat.streams import Streams, keyboard_reader
 from localdiff.commands.chat.trace import Headers, RecordableChatModel, reply_recorder, trace_saver
 from localdiff.commands.live import live_view, mode_of
-from localdiff.commands.loading import show_loading
+from localdiff.commands.loading import Loading
 from localdiff.commands.record import TraceFile, trace_file
 from localdiff.commands.status_line import status_line
 from localdiff.errors import UsageError
 from localdiff.identity import ModelIdentity
-from localdiff.load_progress import LoadProgress
 from localdiff.options import GenerateOptions
 from localdiff.ui.output import DIM, Output
 from localdiff.ui.summary import shown_model
@@ -44,12 +44,12 @@ class LoadedChatModel(ChatModel, RecordableChatModel, Protocol):
     """A model whose replies can be recorded."""
 
 
-Load: TypeAlias = Callable[[ChatRequest, LoadProgress], LoadedChatModel]
+Load: TypeAlias = Callable[[ChatRequest, Loading], LoadedChatModel]
 
 
-def load_chat_model(request: ChatRequest, progress: LoadProgress) -> LoadedChatModel:
+def load_chat_model(request: ChatRequest, loading: Loading) -> LoadedChatModel:
     """Load the model; torch is imported here and not before."""
-    engine = request.choice.load(context_size=request.options.context_size, progress=progress)
+    engine = request.choice.load(context_size=request.options.context_size, loading=loading)
     from localdiff.conversation import Conversation
 
     return Conversation(engine)
@@ -70,7 +70,7 @@ def chat(request: ChatRequest, output: Output, *, stdin: BinaryIO | None, load: 
     Raises:
         LocaldiffError: any error before the first line that a user can act on; in the end, the trace of the latest
             reply could not be written.
-        KeyboardInterrupt: Ctrl-C while the model is loaded, or twice in quick succession.
+        KeyboardInterrupt: Ctrl-C while the model is loaded, or twice in quick succession; no to its download.
     """
     if output.stdout.missing:
         raise UsageError(
@@ -93,7 +93,7 @@ def _talk(request: ChatRequest, streams: Streams, trace: TraceFile | None, load:
     with streams.typing_ahead():
         early = typed_early(keyboard)
         with remembered(session, request.choice, typed.choice):
-            model = _load(request, streams.output, load)
+            model = _load(request, streams, load)
         remember(session, model.engine.identity, request.choice)
         state = _chat_state(request, streams, trace, model, store, session)
         if keyboard is None:
@@ -160,9 +160,11 @@ def _greet(state: ChatState, identity: ModelIdentity, opened: Opened) -> None:
         state.say(opened_line(opened.session))
 
 
-def _load(request: ChatRequest, output: Output, load: Load) -> LoadedChatModel:
+def _load(request: ChatRequest, streams: Streams, load: Load) -> LoadedChatModel:
+    choice, output = request.choice, streams.output
+    ask = None if streams.keyboard is None else partial(streams.ask, default=True)
     with status_line(output) as status:
-        return load(request, show_loading(status, request.choice.model))
+        return load(request, Loading(status, choice.model, output, ask=ask, yes=choice.yes))
 
 
 def _views(request: ChatRequest, output: Output, model: LoadedChatModel) -> OpenView:

@@ -61,12 +61,12 @@ class Streams:
         """Inside it, within the former, another program may read what is typed."""
         return typing_as_usual(self.keyboard, self.user_output.stderr)
 
-    def ask(self, question: str) -> bool:
-        """Whether the user says yes to a question; no without a keyboard."""
+    def ask(self, question: str, *, default: bool = False) -> bool:
+        """Whether the user says yes to a question; `default` is what an empty answer means. No without a keyboard."""
         if self.keyboard is None:
             return False
         with self.typing_as_usual(), open(self.keyboard.fileno(), errors="replace", closefd=False) as lines:
-            ask = asker(self.user_output.stderr, lines, default=False)
+            ask = asker(self.user_output.stderr, lines, default=default)
             return ask is not None and ask(question)
 
     @contextmanager

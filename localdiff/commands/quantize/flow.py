@@ -16,16 +16,17 @@ from pathlib import Path
 from localdiff import model_store, paths
 from localdiff.commands.quantize import verification
 from localdiff.commands.quantize.display import Display
+from localdiff.disk_space import shortage
 from localdiff.errors import INTERRUPTED, ResourceError, UsageError
 from localdiff.hub.downloads import Downloads
+from localdiff.hub.files import TOKENIZER, WORKERS
 from localdiff.hub.problems import UnreachableError
-from localdiff.hub.reference import TOKENIZER, WORKERS
 from localdiff.load.devices import resolve_device
 from localdiff.quantizing.fetching import WeightFetcher
 from localdiff.quantizing.finished import difference
 from localdiff.quantizing.lock import locked
 from localdiff.quantizing.origin import Origin, find_origin
-from localdiff.quantizing.plan_summary import PlanSummary, shortage
+from localdiff.quantizing.plan_summary import PlanSummary
 from localdiff.quantizing.planned_job import PlannedJob, offline_summary
 from localdiff.quantizing.request import QuantizeRequest
 from localdiff.quoting import printable, shell_word

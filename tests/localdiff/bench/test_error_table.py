@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff import hub
+from localdiff.model_reference import DEMO_DIRECTORY
 from tests.bench.error_table import FORMATS, checkpoint_weights, distributions, main, measure, table
 from tests.checkpoints.weights import write_small_weights
 
@@ -27,7 +27,7 @@ def test_fitting_takes_seven_percent_off_gaussian_weights_and_something_off_the_
 
 
 def test_the_page_has_the_table_of_the_demo_model_that_ships() -> None:
-    errors = measure(checkpoint_weights(hub.resolve("demo").directory))
+    errors = measure(checkpoint_weights(DEMO_DIRECTORY))
     assert len(errors) == 5
     assert all(row["nf4"] < row["absmax NF4"] for row in errors.values())
     assert table(errors) in (ROOT / "docs" / "quantization.md").read_text(encoding="utf-8")

@@ -62,7 +62,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[StepRequest]:
     """Requests that would have been measured; each is answered by the same report."""
     requests: list[StepRequest] = []
 
-    def measure(request: StepRequest, progress: Callable[[str], None]) -> Report:
+    def measure(request: StepRequest, progress: Callable[[str], None], _confirm: object) -> Report:
         progress("measuring")
         requests.append(request)
         return report()

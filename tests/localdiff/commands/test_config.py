@@ -193,7 +193,7 @@ def test_an_error_about_what_is_not_here_says_where_it_was_asked_for(
     result = cli("run", *arguments, "hi")
     assert result.stderr.startswith(f"error: {message}")
     assert result.stderr.endswith(f"; `{setting.split()[0]}` is set in {home / 'config.toml'}:1\n")
-    assert "is set in" not in cli("run", "-m", "no/such", "--offline", "hi").stderr
+    assert "is set in" not in cli("run", "-m", "no/such", "--offline", "--device", "cpu", "hi").stderr
 
 
 def test_a_recipe_in_an_error_is_not_taken_for_the_dtype(cli: Cli, home: Path) -> None:

@@ -142,7 +142,7 @@ def test_the_engine_is_loaded_with_what_was_asked_for(cli: Cli, monkeypatch: pyt
         "adapter": None,
     }
     ((model, settings),) = seen
-    assert callable(settings.pop("progress"))
+    assert callable(settings.pop("progress")) and callable(settings.pop("confirm"))
     assert (model, settings) == ("demo", asked)
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 
 import pytest
 
 from localdiff.commands.status_line import status_line
 from localdiff.ui.output import Output, Stream
-
-BARS = "HF_HUB_DISABLE_PROGRESS_BARS"
 
 
 def streams(*, quiet: bool = False, terminal: bool = True) -> tuple[Output, io.StringIO]:
@@ -34,13 +31,8 @@ def test_warnings_are_above_the_line_and_it_is_gone_after_an_error() -> None:
 @pytest.mark.parametrize(
     ("quiet", "terminal", "drawn"), [(False, True, True), (True, True, False), (False, False, False)]
 )
-def test_downloads_draw_bars_where_somebody_sees_them(
-    monkeypatch: pytest.MonkeyPatch, quiet: bool, terminal: bool, drawn: bool
-) -> None:
-    monkeypatch.setenv(BARS, "")  # so that it is restored, whatever is set here
-    monkeypatch.delenv(BARS)
+def test_the_line_is_where_somebody_sees_it(quiet: bool, terminal: bool, drawn: bool) -> None:
     output, paper = streams(quiet=quiet, terminal=terminal)
     with status_line(output) as status:
         status.show("loading demo")
-    assert (BARS not in os.environ) == drawn
     assert bool(paper.getvalue()) == drawn

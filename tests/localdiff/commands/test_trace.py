@@ -203,7 +203,7 @@ def test_rerun_loads_what_the_trace_names_unless_told_otherwise(
     (tmp_path / "run.jsonl").write_bytes(record(condensing(), header, pieces=word_pieces()))
     choices: list[tuple[ModelChoice, int]] = []
 
-    def load(choice: ModelChoice, *, context_size: int, progress: object) -> None:
+    def load(choice: ModelChoice, *, context_size: int, loading: object) -> None:
         choices.append((choice, context_size))
         raise WeightsError("it is not here")
 

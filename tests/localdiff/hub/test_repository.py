@@ -200,6 +200,43 @@ def test_a_file_of_another_size_in_the_cache_is_named(use_hub: UseHub) -> None:
         assert f"delete `{path}`" in (raised.value.hint or "")
 
 
+def test_a_hub_that_fails_holds_nothing_up_where_the_cache_has_enough(use_hub: UseHub, no_waiting: list[float]) -> None:
+    def enough(cached: module.Repository) -> bool:
+        return WEIGHTS[0] in cached.files
+
+    remote = Repository(files=FILES)
+    with hub(model=remote) as server:
+        use_hub(server)
+        download("config.json")
+        remote.statuses["api"] = [503]
+        assert look_up("owner/model", enough=enough).offline_reason is None
+        assert no_waiting == [1.0]  # it was asked again
+        download(WEIGHTS[0])
+        for status in (503, 429, 401):
+            remote.statuses["api"] = [status]
+            cached = look_up("owner/model", enough=enough)
+            assert set(cached.files) == {"config.json", WEIGHTS[0]}
+            assert cached.offline_reason is not None
+        assert no_waiting == [1.0]
+        assert look_up("owner/model", enough=enough).offline_reason is None
+        server.requests.clear()
+        assert look_up("owner/model", revision=COMMIT, enough=enough).commit == COMMIT
+        assert server.requests == []
+        with pytest.raises(WeightsError, match="has no revision `v9`"):
+            look_up("owner/model", revision="v9", enough=enough)
+
+
+def test_what_the_cache_knows_by_its_commit_only(use_hub: UseHub) -> None:
+    with hub(model=Repository(files=FILES)) as server:
+        use_hub(server)
+        assert look_up("owner/model").cached_directory is None
+        path = Path(hf_hub_download("owner/model", "config.json", revision=COMMIT))
+        assert look_up("owner/model").cached_directory is None
+        assert look_up("owner/model", revision=COMMIT).cached_directory == path.parent
+        download("config.json")
+        assert look_up("owner/model").cached_directory == path.parent
+
+
 def test_a_small_file_that_is_damaged_on_the_way_is_an_error(use_hub: UseHub) -> None:
     with hub(model=Repository(files=FILES, wrong={"config.json"})) as server:
         use_hub(server)

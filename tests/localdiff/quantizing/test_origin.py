@@ -10,8 +10,8 @@ from huggingface_hub import hf_hub_download
 from safetensors.torch import load_file, save_file
 
 from localdiff.errors import UsageError, WeightsError
+from localdiff.fetching import contents
 from localdiff.hub.problems import UnreachableError
-from localdiff.quantizing import origin as module
 from localdiff.quantizing.origin import find_origin
 from quant.errors import SourceError
 from quant.files.source import read_source
@@ -100,7 +100,7 @@ def test_a_repository_says_the_same_as_the_directory(directory: Path, use_hub: U
 def test_a_header_longer_than_the_first_guess(
     directory: Path, use_hub: UseHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "HEADER_GUESS", 100)
+    monkeypatch.setattr(contents, "HEADER_GUESS", 100)
     with hub(small=repository(directory)) as server:
         use_hub(server)
         found = find_origin("owner/small", RECIPE)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from localdiff.disk_space import Mount
 from localdiff.hub.problems import UnreachableError
 from localdiff.quantizing import planned_job
-from localdiff.quantizing.plan_summary import Download, PlanSummary, shortage
+from localdiff.quantizing.plan_summary import Download, PlanSummary
 from localdiff.quantizing.planned_job import accounts
-from localdiff.quantizing.space import Mount
 from quant.files.source import read_source
 from quant.planning.gpu import Encoder, Gpu
 from quant.planning.plan import describe_plan, make_plan
@@ -137,13 +137,3 @@ def test_remarks_come_last(summary: PlanSummary) -> None:
 def test_the_home_directory_is_short(summary: PlanSummary, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/models")
     assert "  write      15.4 GB into ~/x-4bit" in summary.lines()
-
-
-def test_a_shortage_names_the_disk_and_the_numbers() -> None:
-    fits = Mount(path=Path("/a"), needed=1, free=2)
-    short = Mount(path=Path("/home"), needed=69_600_000_000, free=41_200_000_000)
-    assert shortage([fits]) is None
-    assert shortage([fits, short]) == "not enough disk space in /home: needs 69.6 GB, 41.2 GB free"
-    assert shortage([short, replace(short, path=Path("/b"))]) == (
-        "not enough disk space in /home: needs 69.6 GB, 41.2 GB free; in /b: needs 69.6 GB, 41.2 GB free"
-    )

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from localdiff import paths
+from localdiff import disk_space, paths
 from localdiff.model_store import find, stored_models
-from localdiff.quantizing import space
 from localdiff.quantizing.lock import locked
 from quant.errors import SpaceError
 from quant.files.disk import Disk
@@ -290,7 +289,7 @@ def short_of_space(free: int) -> object:
 def test_a_disk_that_is_too_small_is_refused_with_the_numbers(
     cli: Cli, source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(space.shutil, "disk_usage", short_of_space(10_000))
+    monkeypatch.setattr(disk_space.shutil, "disk_usage", short_of_space(10_000))
     result = cli("quantize", str(source), "--yes", stdin=b"")
     assert (result.code, result.stdout) == (4, "")
     assert "not enough disk space in " in result.stderr

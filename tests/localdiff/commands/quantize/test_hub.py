@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from localdiff import disk_space
 from localdiff.commands.quantize.command import QuantizeRequest, quantize
 from localdiff.model_reference import DEMO_DIRECTORY
 from localdiff.model_store import MODEL
-from localdiff.quantizing import space
 from localdiff.ui.output import Output, Stream
 from quant.files.manifest import read_manifest
 from tests.checkpoints.weights import write_small_weights
@@ -241,7 +241,7 @@ def test_streaming_is_offered_where_the_plan_does_not_fit(
     cli: Cli, server: Hub, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     total = sum(len(server.repositories["owner/small"].files[name]) for name in (FIRST, LAST))
-    monkeypatch.setattr(space.shutil, "disk_usage", small_disk(total + 2_020_000))
+    monkeypatch.setattr(disk_space.shutil, "disk_usage", small_disk(total + 2_020_000))
     result = cli("quantize", "owner/small", "--yes", stdin=b"")
     assert (result.code, result.stdout) == (4, "")
     assert "not enough disk space" in result.stderr
@@ -265,7 +265,7 @@ def test_streaming_is_offered_where_the_plan_does_not_fit(
 
 
 def test_where_not_even_streaming_fits_it_says_so(cli: Cli, server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(space.shutil, "disk_usage", small_disk(5000))
+    monkeypatch.setattr(disk_space.shutil, "disk_usage", small_disk(5000))
     for arguments in (["--yes"], ["--yes", "--stream"]):
         result = cli("quantize", "owner/small", *arguments, stdin=b"")
         assert result.code == 4

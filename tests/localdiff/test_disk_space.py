@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from localdiff.quantizing.space import Mount, mounts
+from localdiff.disk_space import Mount, mounts, shortage
 
 
 def test_directories_on_one_disk_add_up(tmp_path: Path) -> None:
@@ -30,3 +31,13 @@ def test_two_disks_are_two() -> None:
 def test_short_means_less_free_than_needed() -> None:
     assert Mount(path=Path("/"), needed=11, free=10).short
     assert not Mount(path=Path("/"), needed=10, free=10).short
+
+
+def test_a_shortage_names_the_disk_and_the_numbers() -> None:
+    fits = Mount(path=Path("/a"), needed=1, free=2)
+    short = Mount(path=Path("/home"), needed=69_600_000_000, free=41_200_000_000)
+    assert shortage([fits]) is None
+    assert shortage([fits, short]) == "not enough disk space in /home: needs 69.6 GB, 41.2 GB free"
+    assert shortage([short, replace(short, path=Path("/b"))]) == (
+        "not enough disk space in /home: needs 69.6 GB, 41.2 GB free; in /b: needs 69.6 GB, 41.2 GB free"
+    )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localdiff import paths
+from localdiff.sizes import shown_size
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +50,16 @@ def mounts(needs: Iterable[tuple[Path, int]]) -> tuple[Mount, ...]:
         Mount(path=_mount_point(place), needed=nbytes, free=shutil.disk_usage(place).free)
         for place, nbytes in totals.values()
     )
+
+
+def shortage(mounts: Iterable[Mount]) -> str | None:
+    """What to print where a disk is too small, or None."""
+    short = [
+        f"{mount.path}: needs {shown_size(mount.needed)}, {shown_size(mount.free)} free"
+        for mount in mounts
+        if mount.short
+    ]
+    return f"not enough disk space in {'; in '.join(short)}" if short else None
 
 
 def _mount_point(place: Path) -> Path:

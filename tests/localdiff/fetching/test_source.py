@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -13,25 +11,27 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+import torch
+from safetensors.torch import save
 
-from localdiff.errors import ResourceError
-from localdiff.hub.problems import explain
 from tests.fakes.hub import COMMIT, TOKEN, Hub, Repository, hub
 from tests.screens.processes import ROOT, environment
 
+FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 FILES = {
     "config.json": b'{"model_type": "diffusion_gemma"}',
     "generation_config.json": b"{}",
     "tokenizer.json": b"{}",
     "tokenizer_config.json": b"{}",
     "chat_template.jinja": b"{{ messages }}",
-    "model.safetensors.index.json": b"{}",
-    "model-00001-of-00002.safetensors": b"0" * 5000,
-    "model-00002-of-00002.safetensors": b"1" * 5000,
+    "model.safetensors.index.json": json.dumps({"weight_map": {"a": FIRST, "b": SECOND}}).encode(),
+    FIRST: save({"a": torch.zeros(5000)}),
+    SECOND: save({"b": torch.ones(5000)}),
 }
 OTHERS = {
     "README.md": b"# a model",
     "pytorch_model.bin": b"pickle",
+    "consolidated.safetensors": b"2" * 5000,
     "modeling.py": b"raise SystemExit",
     "onnx/model.safetensors": b"2" * 5000,
     "original/config.json": b"{}",
@@ -57,11 +57,11 @@ Answer: TypeAlias = dict[str, Any]
 RESOLVE = """
 import json, sys
 from localdiff.errors import LocaldiffError
-from localdiff.hub import resolve
+from localdiff.fetching.source import find_source
 
 def answer(reference, settings):
     try:
-        source = resolve(reference, **settings)
+        source = find_source(reference, **settings)
     except LocaldiffError as error:
         return {"error": error.message, "hint": error.hint, "code": error.exit_code}
     return {"directory": str(source.directory), "name": source.name, "revision": source.revision}
@@ -74,9 +74,7 @@ class Client:
     """Resolves names in a process of its own, because the Hub's client reads its settings once."""
 
     def __init__(self, url: str, home: Path) -> None:
-        self.env = environment(
-            HF_ENDPOINT=url, HF_HOME=str(home), NO_PROXY="127.0.0.1,localhost", HF_HUB_DISABLE_PROGRESS_BARS="1"
-        )
+        self.env = environment(HF_ENDPOINT=url, HF_HOME=str(home), NO_PROXY="127.0.0.1,localhost")
 
     def resolve(self, reference: str, **settings: object) -> Answer:
         """The source, or the error in its place."""
@@ -213,34 +211,18 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.slow  # the client waits between its tries
 def test_a_download_that_stops_half_way_goes_on_later(client: Client, server: Hub) -> None:
-    files = {"config.json": FILES["config.json"]}
-    server.repositories["owner/flaky"] = Repository(files=files, truncated=True)
+    server.repositories["owner/flaky"] = Repository(files=FILES, cuts={SECOND: [100] * 20})
     found = client.resolve("owner/flaky")
     assert found["code"] == 3
     assert found["error"].startswith("`owner/flaky` could not be fetched")
     offline = client.resolve("owner/flaky", offline=True)
     assert offline["code"] == 3
-    server.repositories["owner/flaky"].truncated = False
+    assert offline["error"] == f"`{SECOND}` of `owner/flaky` is not here, and cannot be fetched"
+    server.repositories["owner/flaky"].cuts = {}
+    server.requests.clear()
     directory = Path(client.resolve("owner/flaky")["directory"])
-    assert {path.name: path.read_bytes() for path in directory.iterdir()} == files
-
-
-@pytest.mark.parametrize(
-    ("code", "message", "hint"),
-    [
-        (errno.ENOSPC, "the disk is full", "free some space"),
-        (errno.EFBIG, "file too large", "raise the limit"),
-        (errno.EDQUOT, "disk quota exceeded", "raise the limit"),
-    ],
-)
-def test_no_room_for_a_download(code: int, message: str, hint: str, tmp_path: Path) -> None:
-    """A limit on files or users is not called a full disk, which would not be found."""
-    found = explain(OSError(code, os.strerror(code)), "owner/model", None, place=tmp_path)
-    assert isinstance(found, ResourceError)
-    assert found.message == f"{message}: `owner/model` does not fit into `{tmp_path}`"
-    assert found.hint == f"{hint}; finished files are kept"
-    found = explain(OSError(code, os.strerror(code)), "owner/model", None)
-    assert found is not None and found.hint == f"{hint}, or move the cache with `HF_HOME`; finished files are kept"
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == FILES
+    assert FIRST not in server.fetched()
 
 
 def test_a_cache_that_cannot_be_written(server: Hub, tmp_path: Path) -> None:

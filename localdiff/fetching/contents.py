@@ -1,0 +1,89 @@
+"""What a repository of the Hub holds, as far as its `config.json`, its index and the headers of weight files tell.
+
+Knows the layout of a checkpoint; fetches no weights, and keeps nothing of what it reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from localdiff.errors import WeightsError
+from localdiff.hub.problems import UnreachableError
+from localdiff.hub.repository import Repository
+from quant.files.source import INDEX_FILE, SINGLE_FILE, SourceFile, header_length, parse_header, parse_index
+
+MODEL_TYPE = "diffusion_gemma"
+HEADER_GUESS = 100_000
+"""Bytes to request at first; the header of a published file has about 30,000."""
+_CONNECTIONS = 4
+
+
+def model_config(reference: str, content: bytes) -> Mapping[str, Any]:
+    """A `config.json`, parsed.
+
+    Raises:
+        WeightsError: it is not one, or that of another kind of model.
+    """
+    try:
+        config = json.loads(content.decode("utf-8"))
+        kind = config.get("model_type")
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise WeightsError(f"`config.json` of `{reference}` is not a JSON object", "fetch it again") from error
+    if kind != MODEL_TYPE:
+        raise WeightsError(
+            f"`{reference}` is a `{kind}` model, not a `{MODEL_TYPE}`", "localdiff reads DiffusionGemma models only"
+        )
+    return dict(config)
+
+
+def weight_map(repository: Repository) -> Mapping[str, str]:
+    """The index's map from tensor to file; empty where a single file holds all tensors, as in a directory.
+
+    Raises:
+        SourceError: the index is damaged.
+    """
+    if INDEX_FILE in repository.files and SINGLE_FILE not in repository.files:
+        return parse_index(repository.read(INDEX_FILE))
+    return {}
+
+
+def weight_files(weight_map: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of the weight files of a checkpoint with this index."""
+    return tuple(sorted(set(weight_map.values()))) or (SINGLE_FILE,)
+
+
+def headers(repository: Repository, names: Iterable[str]) -> tuple[SourceFile, ...]:
+    """Weight files of a repository, described by their headers, which are fetched a few at a time.
+
+    Raises:
+        SourceError: a header is damaged.
+        WeightsError: access is refused, or the network failed.
+    """
+    with ThreadPoolExecutor(_CONNECTIONS) as pool:
+        return tuple(pool.map(lambda name: _header(repository, name), names))
+
+
+def missing(repository: Repository, names: Sequence[str]) -> WeightsError:
+    """The error that a checkpoint is incomplete without these files."""
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    if repository.offline_reason is not None:
+        return UnreachableError(
+            f"`{names[0]}`{more} of `{repository.name}` is not here, and cannot be fetched",
+            repository.offline_reason.hint,
+        )
+    return WeightsError(
+        f"`{repository.name}` has no `{names[0]}`, so it is not a model that localdiff can read",
+        f"weights are `{SINGLE_FILE}`, or `{INDEX_FILE}` and the files that it names",
+    )
+
+
+def _header(repository: Repository, name: str) -> SourceFile:
+    file = repository.files[name]
+    start = repository.read_start(name, HEADER_GUESS)
+    wanted = 8 + header_length(name, start)
+    if len(start) < min(wanted, file.nbytes):
+        start = repository.read_start(name, wanted)
+    return SourceFile(name=name, nbytes=file.nbytes, sha256=file.sha256, tensors=parse_header(name, start, file.nbytes))

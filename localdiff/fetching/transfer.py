@@ -1,0 +1,73 @@
+"""Files of a repository on their way into the Hub's cache, and how far that is.
+
+Knows names and bytes; draws nothing. Progress and notes are passed on by the thread that waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Iterable, Mapping
+
+from localdiff.hub.downloads import Downloads
+from localdiff.hub.repository import Repository
+from localdiff.load_progress import LoadProgress
+
+_log = logging.getLogger(__name__)
+
+
+def transfer(repository: Repository, wanted: Mapping[str, int], progress: LoadProgress) -> None:
+    """Fetch files, in this order; finished ones are kept if it is interrupted.
+
+    Args:
+        wanted: their names, and how many bytes of each come over the network.
+        progress: is told the share of all their bytes that is here.
+
+    Raises:
+        WeightsError: access to one is refused, or the network failed.
+        ResourceError: the disk is full.
+    """
+    tally = _Tally(wanted)
+
+    def tell() -> bool:
+        progress("download", tally.share)
+        for note in tally.notes():
+            _log.warning("%s", note)
+        return False
+
+    with Downloads(repository, tally) as downloads:
+        downloads.prefetch(wanted)
+        for name in wanted:
+            downloads.wait(name, stopped=tell)
+    tell()
+
+
+class _Tally:
+    """Counts the bytes that are here. See `hub.downloads.DownloadObserver`."""
+
+    def __init__(self, wanted: Mapping[str, int]) -> None:
+        self._wanted = wanted
+        self._done: dict[str, int] = {}
+        self._notes: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+
+    @property
+    def share(self) -> float:
+        with self._lock:
+            return sum(self._done.values()) / max(1, sum(self._wanted.values()))
+
+    def notes(self) -> Iterable[str]:
+        """What the Hub's client has reported since the last call."""
+        while not self._notes.empty():
+            yield self._notes.get()
+
+    def on_bytes(self, name: str, done: int) -> None:
+        with self._lock:
+            self._done[name] = min(done, self._wanted[name])
+
+    def on_fetched(self, name: str) -> None:
+        self.on_bytes(name, self._wanted[name])
+
+    def on_note(self, text: str) -> None:
+        self._notes.put(text)

@@ -1,0 +1,30 @@
+"""What is said where the Hub's client fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from localdiff.errors import ResourceError
+from localdiff.hub.problems import explain
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "hint"),
+    [
+        (errno.ENOSPC, "the disk is full", "free some space"),
+        (errno.EFBIG, "file too large", "raise the limit"),
+        (errno.EDQUOT, "disk quota exceeded", "raise the limit"),
+    ],
+)
+def test_no_room_for_a_download(code: int, message: str, hint: str, tmp_path: Path) -> None:
+    """A limit on files or users is not called a full disk, which would not be found."""
+    found = explain(OSError(code, os.strerror(code)), "owner/model", None, place=tmp_path)
+    assert isinstance(found, ResourceError)
+    assert found.message == f"{message}: `owner/model` does not fit into `{tmp_path}`"
+    assert found.hint == f"{hint}; finished files are kept"
+    found = explain(OSError(code, os.strerror(code)), "owner/model", None)
+    assert found is not None and found.hint == f"{hint}, or move the cache with `HF_HOME`; finished files are kept"
