@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import localdiff
+from localdiff import cli as command_line
+from localdiff.__main__ import main
 from localdiff.errors import ResourceError, TraceError, WeightsError
 from quant.errors import DamagedError
 from tests.fakes.engine import ScriptedEngine
@@ -72,6 +74,19 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment(), cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    ("given", "spins"), [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)]
+)
+def test_idle_threads_of_torch_soon_sleep(
+    given: dict[str, str], spins: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless whoever runs it has said how they wait; torch must not have been imported by then."""
+    monkeypatch.setattr(os, "environ", given)
+    monkeypatch.setattr(command_line, "main", lambda: None)
+    main()
+    assert given.get("GOMP_SPINCOUNT") == spins
 
 
 def test_help_is_on_stdout_and_names_the_command(cli: Cli) -> None:
