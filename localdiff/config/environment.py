@@ -17,7 +17,7 @@ OTHER_VARIABLES: Mapping[str, str] = {
     "LOCALDIFF_DEBUG": "1 shows the traceback of every error",
     "LOCALDIFF_NO_HISTORY": "1 saves neither what is typed in `chat` nor the session",
     "LOCALDIFF_CPU_PATH": "weights that take the fast CPU path: `auto`, `plain` (none), `fast` (including small ones)",
-    "LOCALDIFF_CPU_NATIVE": "whether a kernel in C is compiled and used on a CPU: `auto`, `off`",
+    "LOCALDIFF_CPU_NATIVE": "whether kernels in C are compiled and used on a CPU: `auto`, `off`",
     "LOCALDIFF_CUDA_PLAIN": "parts of a step that take the plain path on a GPU, for comparisons",
     "LOCALDIFF_CUDA_EXPERTS": "activation type of the experts on a GPU",
     "LOCALDIFF_CUDA_DENSE": "activation type of attention's projections and the dense MLP on a GPU",
