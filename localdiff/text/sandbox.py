@@ -1,7 +1,8 @@
 """The jinja2 sandbox in which a checkpoint's chat template runs.
 
 Knows jinja2 and what chat templates expect of it; knows nothing about chats. Jinja's immutable sandbox keeps a template
-from Python's insides and from changing what it was given. Nothing bounds its time: Ctrl-C ends one that hangs.
+from Python's insides and from changing what it was given. Nothing bounds its time: Ctrl-C twice
+within two seconds ends a run with one that hangs, as it does any run that does not stop.
 """
 
 from __future__ import annotations

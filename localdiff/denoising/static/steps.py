@@ -76,7 +76,7 @@ class StaticSteps:
         self._launches_ahead = ahead and sparse is None
         config, weight = model.config, model.norm.weight
         self._buffers = StepBuffers(config.canvas_length, config.hidden_size, weight.dtype, weight.device)
-        self._exchange = Exchange(self._buffers)
+        self._exchange: Exchange
         self._cache: weakref.ref[KVCache] | None = None
         self._programs: dict[Shape, Program] = {}
 
@@ -135,7 +135,7 @@ class StaticSteps:
                 self._capturer.forget()
             self._programs.clear()
             self._cache = weakref.ref(cache)
-        # In new host memory: the device may still be copying what a discarded step was sent.
+        # For each block in new host memory: the device may still be copying what a discarded step was sent.
         self._exchange = Exchange(self._buffers)
         self._buffers.canvas.copy_(canvas)
         self._buffers.soft.zero_()

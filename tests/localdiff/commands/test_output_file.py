@@ -141,15 +141,15 @@ def test_what_cannot_be_written_is_found_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every file")
 def test_a_file_that_is_write_protected_is_refused(tmp_path: Path) -> None:
-    refuses_what_is_protected(tmp_path)
+    assert_what_is_protected_is_refused(tmp_path)
 
 
 def test_a_file_that_the_system_calls_protected_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: not (mode & os.W_OK and Path(path).name == "answer.txt"))
-    refuses_what_is_protected(tmp_path)
+    assert_what_is_protected_is_refused(tmp_path)
 
 
-def refuses_what_is_protected(folder: Path) -> None:
+def assert_what_is_protected_is_refused(folder: Path) -> None:
     path = folder / "answer.txt"
     path.write_text("kept")
     path.chmod(0o444)

@@ -25,12 +25,6 @@ FIRST, VISION, LAST = (f"model-0000{number}-of-00003.safetensors" for number in 
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 
 
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 @pytest.fixture
 def output(home: Path) -> Path:
     return home / "models" / "small-4bit"

@@ -14,12 +14,6 @@ from tests.screens.processes import Cli
 NAME = "small-4bit"
 
 
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setenv("LOCALDIFF_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     return write_small_weights(tmp_path / "small")
