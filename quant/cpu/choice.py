@@ -5,11 +5,12 @@
     experts, int8  the native kernel          int8 by rows, oneDNN       decoded as the plain module does
     linear, nf4    the native kernel                                     stays plain
     linear, int8   int8 by rows, oneDNN       the native kernel          stays plain
-    embedding      decoded to bf16 once, where bf16 is fast              stays plain
+    embedding      the native kernel          decoded to bf16 once       stays plain
 
 The kernel is taken where it compiles and computes what it should (`native.support`), oneDNN's int8 where the CPU has
 instructions for it, and they are exact. For many rows and no decoding, which is what linear layers have, oneDNN is the
-faster of the two. Attention in bf16 is not a module: `attention_kernel` says what computes it.
+faster of the two. The embedding is multiplied in bf16 only on CPUs with instructions for that, and with AMX before the
+kernel. Attention in bf16 is not a module: `attention_kernel` says what computes it.
 
 A weight is never held twice: a module's stored parts are freed before the next module is replaced. The kernel reads the
 stored parts, int8 by rows takes as much memory as they do, and the bf16 matrix twice as much; a module for which too
@@ -35,7 +36,7 @@ from ..modules.tensor import QuantTensor
 from ..unsupported import Unsupported
 from .allocator import keep_freed_memory
 from .bitsandbytes_library import nf4_library
-from .embedding import Bf16Embedding
+from .embedding import Bf16Embedding, NativeEmbedding
 from .experts import CpuExperts
 from .int8_weight import has_int8_matmul, row_bytes
 from .linear import Int8Linear, LastRows
@@ -152,8 +153,12 @@ def _quantized(model: nn.Module) -> Iterator[str]:
 def _converted_parts(module: nn.Module) -> Iterator[Tensor]:
     """Stored parts of a module that the fast module has converted and no longer reads."""
     for tensor in module.modules():
-        if isinstance(tensor, QuantTensor) and (isinstance(module, QuantEmbedding) or _by_rows(tensor, module)):
+        if isinstance(tensor, QuantTensor) and (_is_decoded(module) or _by_rows(tensor, module)):
             yield from (tensor.codes, tensor.scales)
+
+
+def _is_decoded(module: nn.Module) -> bool:
+    return isinstance(module, QuantEmbedding) and _native_head(module) is None
 
 
 def _fast(module: nn.Module, last: LastRows, min_weights: int) -> _Fast | None:
@@ -167,9 +172,12 @@ def _fast(module: nn.Module, last: LastRows, min_weights: int) -> _Fast | None:
         tensors = (module.gate_up_proj, module.down_proj)
         by_rows = [tensor for tensor in tensors if _by_rows(tensor, module)]
         return _Fast(partial(_experts, *tensors), sum(_extra_bytes(row_bytes(tensor), tensor) for tensor in by_rows))
-    if isinstance(module, QuantEmbedding) and _is_large(module.weight, min_weights) and module.dtype == torch.bfloat16:
-        size = torch.bfloat16.itemsize * prod(module.weight.shape)
-        return _Fast(partial(Bf16Embedding, module), _extra_bytes(size, module.weight)) if has_bf16_matmul() else None
+    if isinstance(module, QuantEmbedding) and _is_large(module.weight, min_weights):
+        if (library := _native_head(module)) is not None:
+            return _Fast(partial(NativeEmbedding, module, library), 0)
+        if module.dtype == torch.bfloat16 and has_bf16_matmul():
+            size = torch.bfloat16.itemsize * prod(module.weight.shape)
+            return _Fast(partial(Bf16Embedding, module), _extra_bytes(size, module.weight))
     return None
 
 
@@ -197,6 +205,12 @@ def _product(tensor: QuantTensor) -> ExpertProduct:
 def _native(tensor: QuantTensor) -> NativeLibrary | None:
     library = native_library()
     return library if isinstance(library, NativeLibrary) and library.supports(tensor.shape) else None
+
+
+def _native_head(embedding: QuantEmbedding) -> NativeLibrary | None:
+    """The kernel for an embedding, if it is the fastest that this machine has for its codes."""
+    is_faster_in_bf16 = _has_amx() and embedding.dtype == torch.bfloat16
+    return None if is_faster_in_bf16 or embedding.weight.codec.name != "int8" else _native(embedding.weight)
 
 
 def _by_rows(tensor: QuantTensor, owner: nn.Module) -> bool:

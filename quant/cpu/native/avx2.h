@@ -27,7 +27,14 @@ static inline whole whole_of(int32_t number) { return _mm256_set1_epi32(number);
 
 static inline real real_of(float number) { return _mm256_set1_ps(number); }
 static inline real load_real(const float *at) { return _mm256_load_ps(at); }
-static inline void store_real(float *at, real value) { _mm256_store_ps(at, value); }
+static inline void store_real(float *at, real value) { _mm256_storeu_ps(at, value); }
+static inline void store_bf16(uint16_t *at, real value) {  // to the nearest, halves to even
+    const whole bits = _mm256_castps_si256(value), last = _mm256_and_si256(_mm256_srli_epi32(bits, 16), whole_of(1));
+    const whole rounded = _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(bits, whole_of(0x7fff)), last), 16);
+    const whole is_nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+    const whole upper = _mm256_blendv_epi8(rounded, whole_of(0x7fc0), is_nan);
+    _mm_storeu_si128((__m128i *)at, _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1)));
+}
 static inline real to_real(whole value) { return _mm256_cvtepi32_ps(value); }
 static inline real times(real a, real b) { return _mm256_mul_ps(a, b); }
 static inline real plus_product(real sum, real a, real b) { return _mm256_fmadd_ps(a, b, sum); }

@@ -13,7 +13,14 @@ static inline whole dot(whole sum, whole levels, whole x) { return _mm512_dpbusd
 
 static inline real real_of(float number) { return _mm512_set1_ps(number); }
 static inline real load_real(const float *at) { return _mm512_load_ps(at); }
-static inline void store_real(float *at, real value) { _mm512_store_ps(at, value); }
+static inline void store_real(float *at, real value) { _mm512_storeu_ps(at, value); }
+static inline void store_bf16(uint16_t *at, real value) {  // to the nearest, halves to even
+    const whole bits = _mm512_castps_si512(value), last = _mm512_and_si512(_mm512_srli_epi32(bits, 16), whole_of(1));
+    const whole rounded = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(bits, whole_of(0x7fff)), last), 16);
+    const __mmask16 is_nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+    const whole upper = _mm512_mask_mov_epi32(rounded, is_nan, whole_of(0x7fc0));
+    _mm256_storeu_si256((__m256i *)at, _mm512_cvtepi32_epi16(upper));
+}
 static inline real to_real(whole value) { return _mm512_cvtepi32_ps(value); }
 static inline real times(real a, real b) { return _mm512_mul_ps(a, b); }
 static inline real plus_product(real sum, real a, real b) { return _mm512_fmadd_ps(a, b, sum); }

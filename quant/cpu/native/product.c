@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "stored.h"
+
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
 #include "avx512.h"
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -21,7 +23,7 @@
 #error "no instructions for products of int8"
 #endif
 
-enum { GROUP = 64, QUADS = GROUP / 4, STRIP = 8, MAX_ROWS = 128, BLOCK = 128, MAX_GROUPS = 1024, CHUNK = 8 };
+enum { QUADS = GROUP / 4, STRIP = 8, MAX_ROWS = 128, BLOCK = 128, CHUNK = 8 };
 
 const char *instructions(void) { return INSTRUCTIONS; }
 int64_t lanes(void) { return LANES; }
@@ -57,20 +59,6 @@ struct product {
     int64_t is_bf16;
     int64_t next;  // the first block of a weight that nobody has taken; 0 at first
 };
-
-static inline float from_bf16(uint16_t bits) {
-    const uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return value;
-}
-
-static inline uint16_t to_bf16(float value) {  // to the nearest, halves to even
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
-}
 
 // Whole numbers next to values within ±2^22, halves to even, by adding 1.5 · 2^23.
 static inline int32_t rounded(float value) {
@@ -210,13 +198,11 @@ static void tile(const struct product *p, const uint8_t *codes, const float *sca
     }
 }
 
-static void store(const struct product *p, int64_t at, real value) {
-    float out[LANES] __attribute__((aligned(64)));
-    store_real(out, value);
+static inline void store(const struct product *p, int64_t at, real value) {
     if (p->is_bf16)
-        for (int lane = 0; lane < LANES; ++lane) ((uint16_t *)p->result)[at + lane] = to_bf16(out[lane]);
+        store_bf16((uint16_t *)p->result + at, value);
     else
-        memcpy((float *)p->result + at, out, sizeof out);
+        store_real((float *)p->result + at, value);
 }
 
 // Rows `first` up to `last` of a weight, a tile at a time.

@@ -31,7 +31,7 @@ class NativeProduct:
     """
 
     def __init__(self, tensor: QuantTensor, library: NativeLibrary) -> None:
-        self._weights = _contiguous(tensor.encoded)
+        self._weights = contiguous(tensor.encoded)
         self._is_nf4 = tensor.codec.name == "nf4"
         self._library = library
         self.path = path_of(tensor, library)
@@ -46,8 +46,7 @@ class NativeLinear(nn.Module):
 
     def __init__(self, linear: QuantLinear, library: NativeLibrary) -> None:
         super().__init__()
-        encoded = _contiguous(linear.weight.encoded)
-        self._weights = Encoded(codes=encoded.codes[None], scales=encoded.scales[None])
+        self._weights = stack_of_one(contiguous(linear.weight.encoded))
         self._shape = linear.weight.shape
         self._is_nf4 = linear.weight.codec.name == "nf4"
         self._library = library
@@ -64,5 +63,11 @@ class NativeLinear(nn.Module):
         return f"{list(self._shape)}"
 
 
-def _contiguous(encoded: Encoded) -> Encoded:
+def contiguous(encoded: Encoded) -> Encoded:
+    """The same tensor, as the library reads it."""
     return Encoded(codes=encoded.codes.contiguous(), scales=encoded.scales.contiguous())
+
+
+def stack_of_one(encoded: Encoded) -> Encoded:
+    """A weight [out, in] as [1, out, in]."""
+    return Encoded(codes=encoded.codes[None], scales=encoded.scales[None])

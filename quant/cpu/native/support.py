@@ -57,7 +57,7 @@ def _tried() -> NativeLibrary | Unsupported:
         if NO_INSTRUCTIONS in str(error):
             return Unsupported("this CPU has neither AVX2 nor AVX-512", "")
         return Unsupported(f"the native kernel cannot be compiled and opened ({error})", _ANOTHER)
-    if not (all(is_correct(library, codec) for codec in CODECS) and is_attention_correct(library)):
+    if not _is_correct(library):
         return Unsupported("the native kernel computes wrong numbers here", _ANOTHER)
     return library
 
@@ -70,8 +70,13 @@ def _opened(command: Sequence[str]) -> NativeLibrary:
             return NativeLibrary(build.build_library(command, Path(folder)))  # stays open when its file is gone
 
 
+def _is_correct(library: NativeLibrary) -> bool:
+    products = all(is_correct(library, codec) for codec in CODECS)
+    return products and is_embedding_bag_correct(library) and is_attention_correct(library)
+
+
 def is_correct(library: NativeLibrary, codec: str) -> bool:
-    """Whether products of both codecs are the integer sums that they should be."""
+    """Whether products with a codec's weights are the integer sums that they should be."""
     generator = torch.Generator().manual_seed(0)
     number, out, width, rows = 2, 2 * library.lanes, 2 * GROUP, 11
     encoded = random_weights(codec, (number, out, width), generator)
@@ -79,6 +84,16 @@ def is_correct(library: NativeLibrary, codec: str) -> bool:
     chosen = torch.arange(2 * rows) % rows
     result = library.multiply(library.rows(x, nf4=codec == "nf4"), encoded, chosen, [rows, rows])
     expected = (rounded(x) @ decoded(codec, encoded).mT).flatten(0, 1)
+    return bool((result.double() - expected).norm() <= LIMIT * expected.norm())
+
+
+def is_embedding_bag_correct(library: NativeLibrary) -> bool:
+    """Whether weighted sums of rows of an int8 table are those of the decoded rows."""
+    generator = torch.Generator().manual_seed(0)
+    encoded = random_weights("int8", (1, 40, 3 * GROUP), generator)
+    ids, weights = torch.randint(0, 40, (5, 7), generator=generator), torch.rand(5, 7, generator=generator)
+    result = library.embedding_bag(encoded[0], ids, weights)
+    expected = (weights.double()[:, None] @ decoded("int8", encoded)[0][ids]).squeeze(1)
     return bool((result.double() - expected).norm() <= LIMIT * expected.norm())
 
 

@@ -14,7 +14,7 @@ from quant.codecs import CODECS
 from quant.cpu import choice
 from quant.cpu.bitsandbytes_library import nf4_library
 from quant.cpu.choice import prepare
-from quant.cpu.embedding import KEPT, TAIL, Bf16Embedding
+from quant.cpu.embedding import KEPT, TAIL, Bf16Embedding, CpuEmbedding, NativeEmbedding
 from quant.cpu.experts import CpuExperts
 from quant.cpu.int8_weight import RowWeight, has_int8_matmul
 from quant.cpu.linear import Int8Linear, LastRows
@@ -246,31 +246,47 @@ def test_experts_without_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert out.shape == (0, WIDTH)
 
 
-def test_embedding_lookup_and_head_are_those_of_the_decoded_matrix() -> None:
+@pytest.fixture(params=["native", "bf16"])
+def fast_embedding(request: pytest.FixtureRequest) -> CpuEmbedding:
+    return Bf16Embedding(embedding()) if request.param == "bf16" else NativeEmbedding(embedding(), native())
+
+
+def test_embedding_lookup_and_head_are_those_of_the_plain_one(fast_embedding: CpuEmbedding) -> None:
     plain = embedding()
-    fast = Bf16Embedding(plain)
     ids = torch.tensor([[0, 7], [VOCAB - 1, 7]])
-    assert torch.equal(fast.lookup(ids), plain.lookup(ids))
+    assert torch.equal(fast_embedding.lookup(ids), plain.lookup(ids))
     hidden = normal(5, WIDTH, seed=6).to(torch.bfloat16)
-    assert relative(fast.logits(hidden), plain.logits(hidden)) < 5e-3
-    assert fast.logits(hidden).dtype == torch.bfloat16
+    limit = 0.02 if isinstance(fast_embedding, NativeEmbedding) else 5e-3
+    assert relative(fast_embedding.logits(hidden), plain.logits(hidden)) < limit
+    assert fast_embedding.logits(hidden).dtype == torch.bfloat16
+
+
+def test_the_native_embedding_in_fp32() -> None:
+    plain = embedding(torch.float32)
+    fast = NativeEmbedding(plain, native())
+    hidden, logits = normal(5, WIDTH, seed=6), normal(5, VOCAB, seed=7) * 12
+    normalizer = logits.logsumexp(dim=-1)
+    assert torch.equal(fast.lookup(torch.tensor([3])), plain.lookup(torch.tensor([3])))
+    assert fast.logits(hidden).dtype == fast.soft(logits, normalizer).dtype == torch.float32
+    assert relative(fast.logits(hidden), plain.logits(hidden)) < 0.02
+    assert relative(fast.soft(logits, normalizer), plain.soft(logits, normalizer)) < 2 * TAIL
 
 
 @pytest.mark.parametrize("spread", [0.1, 3.0, 12.0, 100.0])
-def test_soft_embedding_of_flat_and_of_decided_rows(spread: float) -> None:
-    plain = embedding()
-    fast = Bf16Embedding(plain)
+def test_soft_embedding_of_flat_and_of_decided_rows(fast_embedding: CpuEmbedding, spread: float) -> None:
     logits = (normal(6, VOCAB, seed=7) * spread).to(torch.bfloat16)
     normalizer = logits.float().logsumexp(dim=-1)
-    assert relative(fast.soft(logits, normalizer), plain.soft(logits, normalizer)) < 1e-2
+    assert relative(fast_embedding.soft(logits, normalizer), embedding().soft(logits, normalizer)) < 1e-2
 
 
-def test_every_row_takes_the_shortest_way_that_is_exact_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    fast, taken = Bf16Embedding(embedding()), []
+def test_every_row_takes_the_shortest_way_that_is_exact_enough(
+    fast_embedding: CpuEmbedding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[tuple[object, ...]] = []
     logits = torch.full((3, VOCAB), -30.0)
     logits[0, : KEPT[0]], logits[1, : KEPT[0] + 1], logits[2] = 5.0, 5.0, 0.0
     logits = logits.to(torch.bfloat16)
-    sparse, dense = fast._sparse, ChunkedEmbedding.soft
+    sparse, dense = fast_embedding._sparse, ChunkedEmbedding.soft
 
     def watch_sparse(logits: Tensor, normalizer: Tensor, rows: Tensor, kept: int, out: Tensor) -> Tensor:
         left = sparse(logits, normalizer, rows, kept, out)
@@ -281,9 +297,9 @@ def test_every_row_takes_the_shortest_way_that_is_exact_enough(monkeypatch: pyte
         taken.append(("all", len(logits)))
         return dense(plain, logits, normalizer)
 
-    monkeypatch.setattr(fast, "_sparse", watch_sparse)
+    monkeypatch.setattr(fast_embedding, "_sparse", watch_sparse)
     monkeypatch.setattr(ChunkedEmbedding, "soft", watch_dense)
-    fast.soft(logits, logits.float().logsumexp(dim=-1))
+    fast_embedding.soft(logits, logits.float().logsumexp(dim=-1))
     assert taken == [(KEPT[0], [0, 1, 2], [1, 2]), (KEPT[1], [1, 2], [2]), ("all", 1)]
 
 
@@ -291,10 +307,14 @@ def test_no_row_loses_more_than_the_tail() -> None:
     """A codebook of ones adds probabilities up."""
     fast = Bf16Embedding(embedding())
     fast.weight.fill_(1)
-    for spread in (1.0, 4.0, 8.0):
-        logits = (normal(32, VOCAB, seed=8) * spread).to(torch.bfloat16)
-        mass = fast.soft(logits, logits.float().logsumexp(dim=-1)).float()
-        assert float(mass.min()) > 1 - TAIL - 2**-8
+    stored = embedding()
+    stored.weight.codes.fill_(1)
+    stored.weight.scales.fill_(1)
+    for kind in (fast, *([NativeEmbedding(stored, native())] if HAS_KERNEL else ())):
+        for spread in (1.0, 4.0, 8.0):
+            logits = (normal(32, VOCAB, seed=8) * spread).to(torch.bfloat16)
+            mass = kind.soft(logits, logits.float().logsumexp(dim=-1)).float()
+            assert float(mass.min()) > 1 - TAIL - 2**-8
 
 
 class Whole(nn.Module):
@@ -323,7 +343,8 @@ def test_what_is_replaced(monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
     prepare(model)
     assert kinds(model) == PLAIN  # all too small
     prepare(model, min_weights=WIDTH * 96, progress=lambda done, of: told.append((done, of)))
-    assert kinds(model) == [Bf16Embedding, Int8Linear, NativeLinear if has_kernel else QuantLinear, CpuExperts]
+    small = NativeLinear if has_kernel else QuantLinear
+    assert kinds(model) == [NativeEmbedding if has_kernel else Bf16Embedding, Int8Linear, small, CpuExperts]
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     words = model.experts.path
     assert words.startswith("nf4 by int8, native, ") if has_kernel else "int8 by rows" in words
@@ -336,6 +357,38 @@ def test_the_kernel_stands_in_for_int8_by_rows(monkeypatch: pytest.MonkeyPatch) 
     model = Whole()
     prepare(model)
     assert kinds(model)[1:] == [NativeLinear, NativeLinear, CpuExperts]
+
+
+@needs_native
+@pytest.mark.parametrize(
+    ("has_amx", "dtype", "expected"),
+    [
+        (False, torch.bfloat16, NativeEmbedding),
+        (False, torch.float32, NativeEmbedding),
+        (True, torch.bfloat16, Bf16Embedding),
+        (True, torch.float32, NativeEmbedding),
+    ],
+)
+def test_with_amx_the_head_is_multiplied_in_bf16(
+    monkeypatch: pytest.MonkeyPatch, has_amx: bool, dtype: torch.dtype, expected: type
+) -> None:
+    monkeypatch.setattr(choice, "_has_amx", lambda: has_amx)
+    monkeypatch.setattr(choice, "has_bf16_matmul", lambda: True)
+    monkeypatch.setenv(CPU_PATH, "fast")
+    model = nn.ModuleDict({"embed_tokens": embedding(dtype)})
+    prepare(model)
+    assert kinds(model) == [expected]
+
+
+@needs_native
+def test_an_embedding_in_nf4_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "has_bf16_matmul", lambda: True)
+    monkeypatch.setenv(CPU_PATH, "fast")
+    stored = QuantEmbedding(CODECS["nf4"], VOCAB, WIDTH, torch.bfloat16)
+    stored.weight = tensor("nf4", VOCAB, WIDTH)
+    model = nn.ModuleDict({"embed_tokens": stored})
+    prepare(model)
+    assert kinds(model) == [Bf16Embedding]
 
 
 @needs_native
@@ -355,16 +408,16 @@ def test_nothing_takes_more_than_there_is_to_spare(monkeypatch: pytest.MonkeyPat
     has_kernel = switch == "auto" and HAS_KERNEL
     small = NativeLinear if has_kernel else QuantLinear
     # One scale of 4 bytes a row, where a group of 64 has one of 2 bytes.
-    head, up, down = VOCAB * (WIDTH - 6), 96 * (4 - 6), 0 if has_kernel else EXPERTS * WIDTH * (4 - 6)
-    for spare, taken, expected in (
-        (0, up + down, [QuantEmbedding, Int8Linear, small, CpuExperts]),
-        (head - 1, up + down, [QuantEmbedding, Int8Linear, small, CpuExperts]),
-        (head, head + up + down, [Bf16Embedding, Int8Linear, small, CpuExperts]),
-        (None, head + up + down, [Bf16Embedding, Int8Linear, small, CpuExperts]),
-    ):
+    head, up, down = VOCAB * (WIDTH - 6), 96 * (4 - 6), EXPERTS * WIDTH * (4 - 6)
+    for spare, has_room in ((0, False), (head - 1, False), (head, True), (None, True)):
         model = Whole()
-        assert prepare(model, spare=spare).extra_bytes == taken
-        assert kinds(model) == expected
+        extra_bytes = prepare(model, spare=spare).extra_bytes
+        if has_kernel:  # which reads the stored codes of everything else
+            assert extra_bytes == up
+            assert kinds(model) == [NativeEmbedding, Int8Linear, small, CpuExperts]
+        else:
+            assert extra_bytes == up + down + has_room * head
+            assert kinds(model) == [Bf16Embedding if has_room else QuantEmbedding, Int8Linear, small, CpuExperts]
 
 
 @pytest.mark.parametrize("switch", ["auto", "off"])

@@ -151,6 +151,16 @@ def test_wrong_numbers_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert unsupported().reason == "the native kernel computes wrong numbers here"
 
 
+def change_source(name: str, right: str, wrong: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the library made of sources of which one has another text in one place."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    for source in build.SOURCES:
+        text = source.read_text()
+        assert source.name != name or right in text
+        (folder / source.name).write_text(text.replace(right, wrong) if source.name == name else text)
+    monkeypatch.setattr(build, "SOURCES", tuple(folder / source.name for source in build.SOURCES))
+
+
 @needs_native_attention
 @pytest.mark.parametrize(
     ("right", "wrong"),
@@ -163,12 +173,16 @@ def test_wrong_numbers_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_wrong_attention_is_noticed(right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for source in build.SOURCES:
-        text = source.read_text()
-        assert source.name != "attention.c" or right in text
-        (tmp_path / source.name).write_text(text.replace(right, wrong) if source.name == "attention.c" else text)
-    monkeypatch.setattr(build, "SOURCES", tuple(tmp_path / source.name for source in build.SOURCES))
+    change_source("attention.c", right, wrong, tmp_path, monkeypatch)
+    assert unsupported().reason == "the native kernel computes wrong numbers here"
+
+
+@needs_native
+@pytest.mark.parametrize(("right", "wrong"), [("* groups + group]", "* groups]"), ("sums[k] +=", "sums[k] =")])
+def test_wrong_sums_of_rows_are_noticed(
+    right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change_source("embedding_bag.c", right, wrong, tmp_path, monkeypatch)
     assert unsupported().reason == "the native kernel computes wrong numbers here"
 
 
