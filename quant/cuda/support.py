@@ -44,7 +44,7 @@ _failed: dict[torch.device, Unsupported] = {}
 """What `exclude` was told."""
 
 
-def missing(device: torch.device) -> Unsupported | None:
+def why_unsupported(device: torch.device) -> Unsupported | None:
     """What keeps kernels from running on a device; None where nothing does."""
     try:
         return _failed.get(device) or _tried(device)
