@@ -43,18 +43,18 @@ def read_prompt(argument: str | None, file: str | None, stdin: BinaryIO | None) 
         return _text(_all(stdin), "standard input")
     if file == "":
         raise UsageError("`-f` is empty", "it takes the name of a text file, or `-` for standard input")
-    given = argument if file is None else _text(_file(file), f"`{file}`")
+    text = argument if file is None else _text(_file(file), f"`{file}`")
     piped = b"" if stdin is None or stdin.isatty() else _all(stdin)
-    if given is None:
+    if text is None:
         if not piped and (stdin is None or stdin.isatty()):
             raise NoPromptError("no prompt", _GIVEN)
         if not piped:
             raise UsageError("no prompt, and standard input is empty", _GIVEN)
         return _text(piped, "standard input")
-    _require_text(given, "the prompt")
+    _require_text(text, "the prompt")
     if not piped:
-        return given
-    before = given if file is None else given.rstrip("\r\n")  # of its last line, which is no blank one
+        return text
+    before = text if file is None else text.rstrip("\r\n")  # of its last line, which is no blank one
     return f"{before}\n\n{_text(piped, 'standard input')}"
 
 

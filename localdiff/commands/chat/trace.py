@@ -67,8 +67,8 @@ class Headers:
         digests = self.hash()
 
         def header(started: RunStarted) -> Header:
-            said = conversation(messages, options.system)
-            plain = header_of(self._model.engine, said, options, started, digests=digests)
+            dialogue = conversation(messages, options.system)
+            plain = header_of(self._model.engine, dialogue, options, started, digests=digests)
             return replace(plain, prompt_ids=_undetermined(self._model, messages, options))
 
         return header
@@ -115,9 +115,9 @@ def _undetermined(
     model: RecordableChatModel, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
 ) -> tuple[int, ...] | None:
     """The ids of the prompt, where replies in it are tokenized differently from how the tokenizer would do it."""
-    given = model.prompt_ids(messages, options)
+    ids = model.prompt_ids(messages, options)
     text = [{"role": message["role"], "content": message["content"]} for message in messages]
-    return None if given == model.prompt_ids(text, options) else tuple(given)
+    return None if ids == model.prompt_ids(text, options) else tuple(ids)
 
 
 def _unused() -> Path:
