@@ -104,6 +104,6 @@ class Chat:
             self._state.say("This is sent to the model; /exit leaves.")
 
 
-def _unknown(word: str, meant: str | None) -> str:
-    rest = f"Did you mean /{meant}?" if meant else "/help lists commands; // instead of / sends the line."
+def _unknown(word: str, suggestion: str | None) -> str:
+    rest = f"Did you mean /{suggestion}?" if suggestion else "/help lists commands; // instead of / sends the line."
     return f"Unknown command /{printable(word[:60])}. {rest}"
