@@ -121,7 +121,7 @@ class Stopwatch:
         """Times the context, `steps` denoise steps after a warm-up, and a few commit passes."""
         self._progress("warming up")
         self._warm_up()
-        prefill = self._timed(self.prefill)
+        prefill = self._seconds_of(self.prefill)
         self._cache.snapshot()
         return Timings(
             prefill=prefill,
@@ -170,7 +170,7 @@ class Stopwatch:
             timed=tuple(seconds[warm_up:]),
             places=_middle(places),
             mean_entropy=statistics.mean(entropies[warm_up:]),
-            experts_hit=routing.hit,
+            experts_hit=routing.experts_hit,
             busiest=routing.busiest,
         )
 
@@ -216,7 +216,7 @@ class Stopwatch:
         for number in range(1, total + 1):
             self._progress(f"{name} {number} of {total}")
             if number <= warm_up + COMMITS:
-                timed.append(self._timed(work))
+                timed.append(self._seconds_of(work))
             else:
                 with clock.watching(self._network):
                     clocked()
@@ -224,7 +224,7 @@ class Stopwatch:
             self._cache.rewind(self._context)
         return Passes(timed=tuple(timed[warm_up:]), places=_middle(places))
 
-    def _timed(self, work: Callable[[], None]) -> float:
+    def _seconds_of(self, work: Callable[[], None]) -> float:
         self._wait()
         began = time.perf_counter()
         work()
@@ -234,4 +234,4 @@ class Stopwatch:
 
 def _middle(passes: list[dict[Place, float]]) -> dict[Place, float]:
     """The pass of median time: its parts add up to a real pass, which medians of each part would not."""
-    return sorted(passes, key=lambda taken: sum(taken.values()))[len(passes) // 2]
+    return sorted(passes, key=lambda places: sum(places.values()))[len(passes) // 2]

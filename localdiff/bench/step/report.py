@@ -165,8 +165,8 @@ def _parts(
 ) -> tuple[PartFigures, ...]:
     seconds: dict[Part, float] = defaultdict(float)
     floors: dict[Part, float] = defaultdict(float)
-    for (part, _), taken in places.items():
-        seconds[part] += taken
+    for (part, _), elapsed in places.items():
+        seconds[part] += elapsed
     for place, work in works.items():
         floors[place[0]] += _floor(place, work, ceilings)
     work_of, together = by_part(works), sum(places.values())

@@ -191,14 +191,14 @@ def _row(name: str, seconds: float, share: float | None, work: Work, floor: floa
 
 def _memory(report: Report) -> str:
     memory = report.memory
-    shown = []
+    phrases = []
     if memory.device_peak is not None:
-        shown.append(f"{shown_size(memory.device_peak)} at most on the device")
+        phrases.append(f"{shown_size(memory.device_peak)} at most on the device")
     if memory.peak is not None:
-        shown.append(f"{shown_size(memory.peak)} at most in the process")
+        phrases.append(f"{shown_size(memory.peak)} at most in the process")
     if memory.anonymous is not None and memory.mapped is not None:
-        shown.append(f"at the end {shown_size(memory.anonymous)} of its own and {shown_size(memory.mapped)} mapped")
-    return ", ".join(shown)
+        phrases.append(f"at the end {shown_size(memory.anonymous)} of its own and {shown_size(memory.mapped)} mapped")
+    return ", ".join(phrases)
 
 
 def _ms(seconds: float) -> str:

@@ -95,7 +95,7 @@ def test_every_number_of_rows_is_warmed_up_before_it_is_timed(monkeypatch: pytes
         return 1.0
 
     monkeypatch.setattr(subject.network, "encode", encode)
-    monkeypatch.setattr(stopwatch, "_timed", timed)
+    monkeypatch.setattr(stopwatch, "_seconds_of", timed)
     stopwatch.measure(1)
     measured = [length for was_timed, length in passes if was_timed]
     assert measured[:3] == [16, 16, 5]
