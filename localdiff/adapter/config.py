@@ -194,9 +194,9 @@ class _Taker:
                 raise self._wrong(key, "names or regular expressions") from None
         return value
 
-    def _wrong(self, key: str, wanted: str) -> WeightsError:
+    def _wrong(self, key: str, expected: str) -> WeightsError:
         shown = json.dumps(self._data.get(key))
-        return WeightsError(f"`{key}` in `{self._path}` is {shown[:40]}, not {wanted}", "copy the adapter again")
+        return WeightsError(f"`{key}` in `{self._path}` is {shown[:40]}, not {expected}", "copy the adapter again")
 
 
 def _means(pattern: str, name: str) -> bool:

@@ -91,12 +91,12 @@ class _Parity:
 
     def kinds(self) -> dict[LayerConfig, Layer]:
         """The first layer of each kind."""
-        found: dict[LayerConfig, Layer] = {}
+        layers: dict[LayerConfig, Layer] = {}
         for config, layer in zip(self._config.layers, self._model.layers, strict=True):
             assert isinstance(layer, Layer)
             if layer.layer_scalar.device == self._device:
-                found.setdefault(config, layer)
-        return found
+                layers.setdefault(config, layer)
+        return layers
 
     def try_layer_ops(self, config: LayerConfig, layer: Layer) -> None:
         """The ops between a layer's products, for a committed block and a canvas."""
@@ -163,14 +163,14 @@ class _Parity:
         canvas = self._config.canvas_length
         length = canvas + (config.window or canvas)
         cache = LayerCache(config, length + canvas, self._dtype, self._device)
-        kept = [self._normal(*buffer.shape) for buffer in (cache.keys, cache.values)]
+        keys, values = (self._normal(*buffer.shape) for buffer in (cache.keys, cache.values))
         q, k, v = (part.transpose(0, 1) for part in self._heads(config, 2 * canvas))
         q = q * config.head_dim**-0.5  # a norm's weight does that, so that scores are of order 1
         on_device = torch.tensor(length, dtype=torch.int32, device=self._device)
 
         def attended(*, fast: bool) -> tuple[Tensor, ...]:
-            cache.keys.copy_(kept[0])
-            cache.values.copy_(kept[1])
+            cache.keys.copy_(keys)
+            cache.values.copy_(values)
             attend = attend_through_triton(cache, on_device, canvas) if fast else attend_cached(cache, length, canvas)
             return attend(q, k, v).transpose(0, 1), cache.keys.transpose(0, 1).clone(), cache.values.clone()
 

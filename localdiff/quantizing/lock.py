@@ -35,10 +35,10 @@ def locked(output: Path) -> Iterator[bool]:
         ResourceError: the disk fails.
     """
     path = lock_path(output)
-    taken = _take(path)
-    if taken is None:
+    lock = _take(path)
+    if lock is None:
         raise UsageError(f"another process is working on `{output}`", "wait until it ends, or choose another directory")
-    handle, is_held = taken
+    handle, is_held = lock
     try:
         yield is_held
     finally:

@@ -99,11 +99,11 @@ class PlannedJob:
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
         """What must fit on each disk."""
-        written = sum(shard.nbytes for shard in self.unfinished) + self.origin.small_bytes + _DOCUMENT_BYTES
+        output_bytes = sum(shard.nbytes for shard in self.unfinished) + self.origin.small_bytes + _DOCUMENT_BYTES
         if self.streams:
-            return mounts([(self.target, written + max(self.to_fetch.values(), default=0))])
+            return mounts([(self.target, output_bytes + max(self.to_fetch.values(), default=0))])
         cache = [(paths.hub_cache_dir(), sum(self.to_fetch.values()))] if self.to_fetch else []
-        return mounts([(self.target, written), *cache])
+        return mounts([(self.target, output_bytes), *cache])
 
     def summary(self) -> PlanSummary:
         """The plan to be shown."""
@@ -195,9 +195,9 @@ def accounts(plan: Plan, config: Mapping[str, object]) -> dict[int, MemoryAccoun
         "window": text.get("sliding_window") if isinstance(text, Mapping) else None,
         "canvas": config.get("canvas_length"),
     }
-    known = {name: size for name, size in sizes.items() if isinstance(size, int)}
-    held = held_by_plan(plan)
-    return {context: MemoryAccount.of(held, context=context, **known) for context in CONTEXTS}
+    present_sizes = {name: size for name, size in sizes.items() if isinstance(size, int)}
+    tensors = held_by_plan(plan)
+    return {context: MemoryAccount.of(tensors, context=context, **present_sizes) for context in CONTEXTS}
 
 
 def _alternative(plan: Plan, config: Mapping[str, object], gpu: Gpu | None) -> str | None:
