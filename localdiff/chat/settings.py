@@ -168,7 +168,7 @@ class ChatSettings:
         for word, key in _KEYS.items():
             value, origin = getattr(self.options, _option_of(key)), self._origin(word)
             if value is None and in_force.get(word) is not None:
-                value, origin = in_force[word], self._decides(word)
+                value, origin = in_force[word], self._deciding_origin(word)
             shown = key.otherwise.replace("_", "-") if value is None else _value_text(value)
             rows.append(Row(name=_hyphenated(word), value=shown, origin=origin, is_set=value is not None))
         for word in _CHOICES:
@@ -176,7 +176,7 @@ class ChatSettings:
             rows.append(Row(name=_hyphenated(word), value=shown, origin=self._origin(word), is_set=True))
         return rows
 
-    def _decides(self, word: str) -> str:
+    def _deciding_origin(self, word: str) -> str:
         """Where the sampler has its value for an open field from."""
         return self._origin("temperature") if word in ("t_min", "t_max") and self.options.temperature else "the model"
 

@@ -222,12 +222,12 @@ class ChatState:
             )
             return
         finally:
-            self._take(message, kept_turns, messages, options)
+            self._take_reply(message, kept_turns, messages, options)
         if self.output.notes:
             for remark in self._remarks(reply):
                 self._print(remark)
 
-    def _take(
+    def _take_reply(
         self, message: PendingMessage, kept_turns: int, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
     ) -> None:
         """Turns a reply, complete or not, into a turn, and restores a message that got none."""

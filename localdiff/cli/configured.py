@@ -92,7 +92,7 @@ class Configured(Command):
                 error.hint = _places(self, ctx, error.values)
             raise
         except LocaldiffError as error:
-            if (places := _places(self, ctx, _blamed(self, ctx, error))) is not None:
+            if (places := _places(self, ctx, _blamed_settings(self, ctx, error))) is not None:
                 error.hint = places if error.hint is None else f"{error.hint}; {places}"
             raise
 
@@ -132,7 +132,7 @@ def _by_parameter(command: Configured) -> dict[str, str]:
     return {parameter.name: flags[flag] for parameter in command.params for flag in parameter.opts if flag in flags}
 
 
-def _blamed(command: Configured, context: Any, error: LocaldiffError) -> Iterator[str]:
+def _blamed_settings(command: Configured, context: Any, error: LocaldiffError) -> Iterator[str]:
     """The settings that an error is about: it quotes the value, or says what else the option could be.
 
     Errors about a model or a device come from many places that know no settings, and quote what they were given. Other

@@ -124,7 +124,7 @@ def _rerun(
         recorded = before_stop(trace.events)
         steps = sum(isinstance(event, DenoiseStep) for event in recorded)
         was_stopped = len(recorded) < len(trace.events)
-        events = list(_followed(run(cancel), status, steps if was_stopped else None))
+        events = list(_with_progress(run(cancel), status, steps if was_stopped else None))
     status.clear()
     if cancel.is_set():
         return INTERRUPTED
@@ -144,7 +144,7 @@ def _rerun(
     return 0
 
 
-def _followed(events: Iterable[Event], status: StatusLine, max_steps: int | None) -> Iterator[Event]:
+def _with_progress(events: Iterable[Event], status: StatusLine, max_steps: int | None) -> Iterator[Event]:
     """Yields the events, at most so many steps of them, while a status line shows progress."""
     done = 0
     if max_steps == 0:

@@ -140,7 +140,7 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_f
         return None
     if not placement.offloaded:
         devices = len({placement.main, *placement.layers})
-        return f"{_what(demand, budgets)}: it is spread over {devices} devices, so the fused GPU kernels are not used"
+        return f"{_needs(demand, budgets)}: it is spread over {devices} devices, so the fused GPU kernels are not used"
     nbytes = sum(demand.layers[layer].weights for layer in placement.offloaded)
     what = f"{len(placement.offloaded)} of {len(demand.layers)} layers ({shown_size(nbytes)})"
     if placement.main.type == "cpu":
@@ -155,10 +155,10 @@ def cost(demand: Demand, budgets: Sequence[Budget], placement: Placement, host_f
             how += f"; only {shown_size(host_free)} of it is free, so the rest is read from the disk every time"
         if placement.main.type == "cuda":
             how += "; besides, these layers compute their experts one by one, and no step is captured as a CUDA graph"
-    return f"{_what(demand, budgets)}: {what} {how}"
+    return f"{_needs(demand, budgets)}: {what} {how}"
 
 
-def _what(demand: Demand, budgets: Sequence[Budget]) -> str:
+def _needs(demand: Demand, budgets: Sequence[Budget]) -> str:
     total, available = shown_size(demand.account.total), " and ".join(map(_budget_text, budgets))
     return f"`{demand.name}` takes {total} at a context of {demand.context:,} tokens, and {available}"
 

@@ -115,7 +115,7 @@ class PlannedJob:
             download=self._download(),
             mounts=self.mounts,
             finished=len(self.plan.shards) - len(self.unfinished),
-            working=_working(self.encoder),
+            working=_working_memory(self.encoder),
             device=encoder_words(self.encoder),
             accounts=accounts(self.plan, self.origin.config),
             gpu=self.encoder.gpu,
@@ -176,7 +176,7 @@ def offline_summary(
         ),
         mounts=mounts([(target, plan.stored_bytes), *cache]),
         finished=0,
-        working=_working(encoder),
+        working=_working_memory(encoder),
         device=encoder_words(encoder),
         accounts=accounts(plan, {}),
         gpu=encoder.gpu,
@@ -227,7 +227,7 @@ def encoder_words(encoder: Encoder) -> str:
     return f"cpu, {cores}; no GPU needed"
 
 
-def _working(encoder: Encoder) -> int:
+def _working_memory(encoder: Encoder) -> int:
     return _PROCESS_BYTES + working_bytes(available_workers(encoder.device))
 
 

@@ -135,7 +135,7 @@ def compare(
         walks: questions of a group whose canvases are compared step by step.
         runner: answers the questions; where it batches them, the last bits depend on how.
     """
-    walked = frozenset(_walked(questions, walks))
+    walked = frozenset(_walked_questions(questions, walks))
     observe = partial(_observe, questions=questions, options=options, progress=progress, walked=walked, runner=runner)
     reference = observe("first", first, given_canvases=None)
     for number, load in enumerate(others, 2):
@@ -206,7 +206,7 @@ def _observe(
     return observed
 
 
-def _walked(questions: Sequence[Question], count: int) -> Iterator[int]:
+def _walked_questions(questions: Sequence[Question], count: int) -> Iterator[int]:
     """The first `count` questions of each group."""
     counts: dict[str, int] = {}
     for index, question in enumerate(questions):

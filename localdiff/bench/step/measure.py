@@ -168,7 +168,7 @@ class Stopwatch:
         return Steps(
             first=seconds[0],
             timed=tuple(seconds[warm_up:]),
-            places=_middle(places),
+            places=_median_pass(places),
             mean_entropy=statistics.mean(entropies[warm_up:]),
             experts_hit=routing.experts_hit,
             busiest=routing.busiest,
@@ -222,7 +222,7 @@ class Stopwatch:
                     clocked()
                 places.append(clock.take())
             self._cache.rewind(self._context)
-        return Passes(timed=tuple(timed[warm_up:]), places=_middle(places))
+        return Passes(timed=tuple(timed[warm_up:]), places=_median_pass(places))
 
     def _seconds_of(self, work: Callable[[], None]) -> float:
         self._wait()
@@ -232,6 +232,6 @@ class Stopwatch:
         return time.perf_counter() - began
 
 
-def _middle(passes: list[dict[Place, float]]) -> dict[Place, float]:
+def _median_pass(passes: list[dict[Place, float]]) -> dict[Place, float]:
     """The pass of median time: its parts add up to a real pass, which medians of each part would not."""
     return sorted(passes, key=lambda places: sum(places.values()))[len(passes) // 2]

@@ -69,7 +69,7 @@ class Headers:
         def header(started: RunStarted) -> Header:
             dialogue = conversation(messages, options.system)
             plain = header_of(self._model.engine, dialogue, options, started, digests=digests)
-            return replace(plain, prompt_ids=_undetermined(self._model, messages, options))
+            return replace(plain, prompt_ids=_recorded_prompt_ids(self._model, messages, options))
 
         return header
 
@@ -111,7 +111,7 @@ def trace_saver(model: RecordableChatModel, headers: Headers) -> SaveTrace:
     return save
 
 
-def _undetermined(
+def _recorded_prompt_ids(
     model: RecordableChatModel, messages: Sequence[Mapping[str, Any]], options: GenerateOptions
 ) -> tuple[int, ...] | None:
     """The ids of the prompt, where replies in it are tokenized differently from how the tokenizer would do it."""

@@ -210,7 +210,7 @@ class Quantization:
         """
         short = shortage(planned.mounts)
         if short is None:
-            return planned if self._agreed("Continue?") else None
+            return planned if self._confirm("Continue?") else None
         hints = ["`--output DIR` uses another disk"]
         if planned.origin.repository is not None and not planned.streams:
             streamed = replace(planned, streams=True)
@@ -221,7 +221,7 @@ class Quantization:
             hints = [f"`--stream` needs {needed}", *hints, "`HF_HOME` moves the download"]
         raise ResourceError(short, "; ".join(hints))
 
-    def _agreed(self, question: str) -> bool:
+    def _confirm(self, question: str) -> bool:
         if self._request.yes:
             return True
         if self._ask is None:

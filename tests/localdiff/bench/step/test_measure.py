@@ -12,7 +12,7 @@ import torch
 
 from localdiff.bench.step import measure
 from localdiff.bench.step import subject as subjects
-from localdiff.bench.step.measure import CLOCKED, COMMITS, WARM_UP, Stopwatch, _middle
+from localdiff.bench.step.measure import CLOCKED, COMMITS, WARM_UP, Stopwatch, _median_pass
 from localdiff.bench.step.parts import PARTS, PartClock, Place
 from localdiff.bench.step.paths import path_of, paths_of
 from localdiff.bench.step.released import released_config
@@ -215,7 +215,7 @@ def test_parts_are_those_of_a_step_that_there_was() -> None:
         {("head", None): 1.0, ("sampling", None): 7.0},
         {("head", None): 3.0, ("sampling", None): 90.0},
     ]
-    assert _middle(passes) is passes[0]
+    assert _median_pass(passes) is passes[0]
 
 
 def test_paths_are_named() -> None:
