@@ -190,7 +190,7 @@ class StoredAdapter:
         # Both parameters of fused experts are stored under one module.
         experts = [released_name(*place) for place in places if place[1].experts is not None]
         for parameter in self.config.parameters:
-            owner, _, name = parameter.rpartition(".")
+            _, _, name = parameter.rpartition(".")
             paths = experts if name in EXPERT_PARAMETERS else [f"{key.name}.{name}" for key in keys]
             if not any(matches(path, parameter) for path in paths):
                 raise self._without_tensors(parameter)
