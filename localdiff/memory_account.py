@@ -133,7 +133,7 @@ class _Step:
     """Peak memory of a pass, besides weights and cache.
 
     Args:
-        held: tensors of the model.
+        tensors: those of the model.
         context: positions of the cache.
         canvas: rows of a canvas.
         rows: maximum rows of one pass.
